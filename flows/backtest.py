@@ -10,7 +10,6 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from flows.console import reporting
 from flows.console.backtesting import as_markdown, replay
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 from tasks.operations.backtest import BacktestRequest, page
 from tasks.platform.report_pages import address_of
 
@@ -24,7 +23,7 @@ def backtest(
     period: str = "month",
     label_delay: str = "0",
 ) -> dict[str, Any]:
-    """Replay a project's past under retraining policies; the advice appears on the run's page.
+    """Replay a project's past under retraining policies; the recommendation appears on the run's page.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
@@ -34,8 +33,7 @@ def backtest(
         period: month, week, day or a number of rows.
         label_delay: Time between a row and its label, such as 7d.
     """
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     chosen = workspace.project(project)
     result = replay(
         chosen, overrides or [], BacktestRequest(policies or (), begin, period, label_delay), reporting.current()

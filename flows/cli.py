@@ -148,12 +148,9 @@ def _is_refused(stream: TextIO) -> bool:
 
 def _cure(error: BaseException) -> str:
     """Return advice for a full disk if the error is a tool's own message about it, else an empty text."""
+    from models.errors import with_causes
     from models.files import DISK_IS_FULL
 
-    texts = ""
-    cause: BaseException | None = error
-    while cause is not None:
-        texts += f"{cause}\n"
-        cause = cause.__cause__ or cause.__context__
+    texts = "\n".join(map(str, with_causes(error)))
     is_full = any(words in texts for words in ("No space left on device", "database or disk is full"))
     return f"\n{DISK_IS_FULL}" if is_full and DISK_IS_FULL not in str(error) else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.console import reporting
-from models.errors import LooplineError, StoreError
+from models.errors import LooplineError, StoreError, with_causes
 from tasks.host import processes, server_access
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.history import last_loop
@@ -68,11 +68,9 @@ def _settle_without_prefect(error: Exception, state: Path) -> None:
     if last and last.process == processes.identity() and last.state == "finished":
         reporting.current().note("the Prefect server went away: its page does not show how the loop ended")
         return
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in with_causes(error):
         if isinstance(cause, LooplineError):
             raise cause
-        cause = cause.__context__
     raise StoreError(
         f"the Prefect server at {os.environ.get('PREFECT_API_URL')} cannot be reached ({error}): run again; the steps "
         "that are done are kept"

@@ -11,7 +11,6 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows.console import reporting
-from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
 from tasks.platform.report_pages import address_of
@@ -37,9 +36,7 @@ def monitor(project: str) -> State[Any]:
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
     """
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
+    this_project = stores.open_project(project)
     arrive(this_project)
     findings = look(this_project)
     publish(this_project, findings)
@@ -64,7 +61,7 @@ def look(project: Project) -> MonitoringReport:
     """Run the monitoring and return its report; Prefect retries this task after an error."""
     from tasks.operations.monitor import look as act
 
-    return act(project, read_spec(project.spec_path, (), project.shown_spec))
+    return act(project, project.spec())
 
 
 @task(name="publish", task_run_name="publish", cache_policy=NO_CACHE, persist_result=False)

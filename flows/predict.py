@@ -7,9 +7,7 @@ from typing import Any
 from prefect import flow
 
 from flows.console import reporting
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 from tasks.operations import predict as predicting
 
 
@@ -30,14 +28,11 @@ def predict(
         id_column: The column with the row ids; default: ids are generated.
         version: `champion`, another alias, or a version number.
     """
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
-    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    this_project = stores.open_project(project)
     target = this_project.folder / out if out else None
     return predicting.predict(
         this_project,
-        spec,
+        this_project.spec(),
         this_project.folder / file,
         target,
         id_column=id_column,

@@ -48,14 +48,12 @@ def retrain(
         trigger: The kind of the new signal.
         reason: The reason as text.
     """
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
+    this_project = stores.open_project(project)
     decision = weigh(this_project, _signal(signal, trigger, reason))
     if decision.action == "ask":
         approval = suspend_flow_run(
             wait_for_input=Approval.with_initial_data(description=_question(decision)),
-            timeout=math.ceil(retraining.spec_of(this_project).retrain.ask_timeout_s),
+            timeout=math.ceil(this_project.spec().retrain.ask_timeout_s),
             key="approval",
         )
         decision = retraining.answered(this_project, decision, approval.approve, approval.name, approval.comment)
@@ -96,7 +94,7 @@ def _carried_round(project: Project, decision: Decision) -> dict[str, Any] | Sta
     from tasks.operations.reap import reap
 
     overrides, refresh = retraining.loop_overrides(project)
-    for line in reap(project.workspace, retraining.spec_of(project).name):
+    for line in reap(project.workspace, project.spec().name):
         get_run_logger().info(line)
     _name_run(str(decision.loop_id))
     try:

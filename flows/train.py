@@ -12,7 +12,6 @@ from prefect.runtime import deployment, flow_run
 from flows.console import reporting, summary
 from flows.prefect import sigterm
 from flows.prefect.steps import step
-from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import Loop, name_loop, open_loop
 from tasks.operations.reap import reap
@@ -104,6 +103,6 @@ def train(
     """
     this_project = Workspace.find().project(project)
     if deployment.id:  # begun by a worker; the command line has already called the reaper
-        reap(this_project.workspace, read_spec(this_project.spec_path, (), this_project.shown_spec).name)
+        reap(this_project.workspace, this_project.spec().name)
     with opened(this_project, overrides or [], trigger, refresh or []) as loop:
         return round_trip(loop)

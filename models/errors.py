@@ -12,7 +12,7 @@ LooplineError             an expected error; the command line prints it without 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class LooplineError(Exception):
@@ -51,6 +51,14 @@ class GateRefused(LooplineError):  # noqa: N818 - a refusal is the normal work o
     """A gate stopped the loop; the champion stays."""
 
     exit_code = 3
+
+
+def with_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and the errors that led to it, the latest first."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str, nearness: float = 0.6) -> str:

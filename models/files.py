@@ -133,13 +133,10 @@ class Hashes:
 
     def __init__(self, memory: Path) -> None:
         self._path = memory
-        self._known: dict[str, list[Any]] = {}
+        self._known = {name: seen for name, seen in read_json(memory).items() if isinstance(seen, list)}
         self._written_ns = 0
         self._changed = False
-        with contextlib.suppress(OSError, ValueError):
-            known = json.loads(memory.read_text())
-            if isinstance(known, dict):
-                self._known = {name: seen for name, seen in known.items() if isinstance(seen, list)}
+        with contextlib.suppress(OSError):
             self._written_ns = memory.stat().st_mtime_ns
 
     def of(self, path: Path) -> str:

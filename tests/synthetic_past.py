@@ -6,15 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from models.backtest.advice import advise
+from models.backtest.contest import Score
 from models.backtest.periods import LabelClock, Period, PeriodRule, RowRange, cut_periods, parse_date
 from models.backtest.policies import Policy, plain
-from models.backtest.regret import policy_regrets
+from models.backtest.regret import Backtest, BacktestPeriod, policy_regrets, recommended, summary
 from models.backtest.replay import PolicyHistory, TrainingOutcome, VerdictOutcome, replay
-from models.backtest.result import Backtest, BacktestPeriod
-from models.backtest.score import Score
 from models.project_spec.monitor_and_retrain import Retrain
-from models.triggers.policy import decide
 from models.triggers.signal import Signal
 
 DAY = 86_400.0
@@ -30,7 +27,6 @@ class Synthetic:
     drifts: bool = False
     fails_at: frozenset[int] = frozenset()
     trained: list[RowRange] = field(default_factory=list)
-    judged: list[RowRange] = field(default_factory=list)
     predicted: list[tuple[str, Period]] = field(default_factory=list)
     watched: list[tuple[Period, Period, int]] = field(default_factory=list)
 
@@ -49,8 +45,7 @@ class Synthetic:
     def value(self, model: str, period: Period) -> float:
         return 0.8 if self.is_new(model) == (period.begin >= JUMP) else 0.6
 
-    def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
-        self.judged.append(rows)
+    def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
         return VerdictOutcome(True, ["Promoted."])
 
     def predict(self, model: str, period: Period) -> None:
@@ -79,7 +74,7 @@ class Past:
     def course(self, policy: str | Policy, world: Synthetic | None = None, **rules: object) -> PolicyHistory:
         own = Retrain.model_validate(rules)
         chosen = plain(policy, own) if isinstance(policy, str) else policy
-        return replay(chosen, self.periods, 2, self.clock, world or self.world(), decide)
+        return replay(chosen, self.periods, 2, self.clock, world or self.world())
 
     def scores(self, courses: list[PolicyHistory], noise: float = 0.01) -> dict[tuple[str, str], Score]:
         world = self.world()
@@ -114,7 +109,8 @@ def made_backtest(policies: tuple[str, ...] = ("never", "monthly", "decay", "eve
         periods=[BacktestPeriod(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in past.periods[2:]],
         courses=courses,
         policy_regrets=standing,
-        advice=advise(standing, "accuracy", 0.01, 0.95),
+        recommended=recommended(standing, 0.01).policy,
+        summary=summary(recommended(standing, 0.01), "accuracy"),
         notes=["every training took the spec's own settings"],
         trained=9,
         made_at=1.6e9,

@@ -6,7 +6,6 @@ import click
 
 from flows.console import options, reporting
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 
 @click.command()
@@ -43,9 +42,7 @@ def command(
 
     Example: loopline backtest flights -s retrain.on=[decay] -s retrain.rows=100000
     """
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
+    this_project = stores.open_project(project)
     from flows.console.backtesting import print_backtest, replay
     from tasks.operations.backtest import BacktestRequest, page
 

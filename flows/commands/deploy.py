@@ -11,7 +11,7 @@ import click
 from flows.console import options
 from models.files import write_text
 from tasks.host import stores
-from tasks.host.workspace import Project, Workspace
+from tasks.host.workspace import Project
 
 
 @click.command()
@@ -31,8 +31,7 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
     """
     from flows.prefect.platform import tell_prefect
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     chosen = [workspace.project(project)] if project else workspace.projects()
     if write:
         _write(chosen, write)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 
 import click
 
 from flows.console import options
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 COLOURS = {"ok": "green", "warn": "yellow", "wrong": "red"}
 
@@ -22,11 +22,10 @@ def command(as_json: bool) -> None:
     """
     from tasks.operations.doctor import examine
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     findings = examine(workspace)
     if as_json:
-        options.print_json([finding.model_dump() for finding in findings])
+        options.print_json([asdict(finding) for finding in findings])
     else:
         for finding in findings:
             click.secho(f"{finding.state:<6}", fg=COLOURS[finding.state], nl=False)

@@ -7,7 +7,6 @@ import sys
 import click
 
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 
 @click.command()
@@ -24,8 +23,7 @@ def command(wait: bool, force: bool) -> None:
 
     if wait and force:
         raise UsageError("got --wait and --force, expected one of them")
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     runs = [] if wait or force else loops(workspace)
     if runs and sys.stdin.isatty():
         force = click.confirm(f"in progress: {', '.join(runs)}. Cut short, to go on with the next `loopline up`?")

@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from flows.console import options
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 
 @click.command()
@@ -27,10 +25,8 @@ def command(project: str, to: Path, version: str, as_json: bool) -> None:
     """
     from tasks.operations.edge import export_edge
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
-    name = read_spec(this_project.spec_path, (), this_project.shown_spec).name
+    this_project = stores.open_project(project)
+    name = this_project.spec().name
     summary = export_edge(this_project.workspace, name, to.resolve(), version)
     if as_json:
         options.print_json(summary)

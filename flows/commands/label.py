@@ -8,9 +8,7 @@ from pathlib import Path
 import click
 
 from flows.console import options
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 
 @click.command()
@@ -36,10 +34,8 @@ def command(
         raise click.UsageError("give a FILE of labels, or --forget ID")
     from tasks.operations import label
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
-    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    this_project = stores.open_project(project)
+    spec = this_project.spec()
     who = by or getpass.getuser()
     if file is None:
         summary = {"forgotten": label.forget(this_project, spec, forget, by=who)}

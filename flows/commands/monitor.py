@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.console import options
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
     from models.monitoring.report import MonitoringReport
@@ -31,11 +29,10 @@ def command(project: str, as_json: bool) -> None:
     """
     from tasks.operations.monitor import look
 
-    workspace = Workspace.find()
+    workspace = stores.open_workspace()
     workspace.make()
-    stores.configure(workspace)
     this_project = workspace.project(project)
-    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    spec = this_project.spec()
     findings = look(this_project, spec)
     page = this_project.state(spec.name) / "monitoring" / "monitoring.html"
     if as_json:

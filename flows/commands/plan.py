@@ -8,7 +8,7 @@ from flows.console import options
 from models.project_spec.blocks import Spec
 from models.training.spec_check import read_checked
 from tasks.host import stores
-from tasks.host.workspace import Project, Workspace
+from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
 
 WORDS = {"done": "up to date", "run": "would run", "follow": "depends"}
@@ -34,9 +34,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
 
     Example: loopline plan mnist --cluster 8xH100
     """
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
+    this_project = stores.open_project(project)
     spec = read_checked(this_project.spec_path, overrides, this_project.shown_spec, is_for_here=cluster is None)
     if cluster:
         _weigh(this_project, spec, cluster, project, as_json)

@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from flows.console import options, reporting
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 
 @click.command()
@@ -34,10 +32,8 @@ def command(project: str, file: Path, out: Path | None, id_column: str | None, v
     """
     from tasks.operations.predict import predict
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
-    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    this_project = stores.open_project(project)
+    spec = this_project.spec()
     summary = predict(
         this_project, spec, file, out, id_column=id_column, version=version, reporter=reporting.for_terminal()
     )

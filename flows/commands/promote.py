@@ -6,9 +6,7 @@ import click
 
 from flows.console import options
 from models.errors import GateRefused, UsageError
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 from tasks.mlflow.registry_reader import aliased
 
 
@@ -25,11 +23,9 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
     """
     from tasks.loop.champion import open_registry
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
-    name = read_spec(this_project.spec_path, (), this_project.shown_spec).name
-    registry = open_registry(workspace, name)
+    this_project = stores.open_project(project)
+    name = this_project.spec().name
+    registry = open_registry(this_project.workspace, name)
     chosen = version or registry.alias("challenger")
     if chosen is None:
         raise UsageError(f"{name}: there is no challenger: name a version, as in `loopline promote {project} 1`")

@@ -8,7 +8,6 @@ import click
 
 from flows.console import options
 from tasks.host import server_access, stores
-from tasks.host.workspace import Workspace
 from tasks.prefect.prefect_server import PrefectServer
 
 
@@ -23,8 +22,7 @@ def command(as_json: bool) -> None:
     """
     from tasks.operations.reap import reap
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     url = PrefectServer(workspace).url()
     if url and not os.environ.get("PREFECT_API_URL"):
         server_access.use(workspace, url)

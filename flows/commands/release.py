@@ -10,10 +10,8 @@ from flows.console import options
 from models.errors import GateRefused, UsageError
 from models.judge.gates import number as shown
 from models.judge.gates import signed
-from models.project_spec.reader import read_spec
 from models.report.pages import interval
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
     from models.serving.shadow_comparison import ShadowComparison
@@ -60,14 +58,12 @@ def command(
         raise UsageError("got several of --canary or --shadow, --end, --return: expected one of the three")
     if number is not None and canary is None and not shadow:
         raise UsageError("got --version alone: say what it is for, --canary SHARE or --shadow")
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
-    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    this_project = stores.open_project(project)
+    spec = this_project.spec()
     if canary is not None or shadow:
-        _try(open_registry(workspace, spec.name), canary, shadow, number, reason)
+        _try(open_registry(this_project.workspace, spec.name), canary, shadow, number, reason)
     elif is_end or is_return:
-        _stop(open_registry(workspace, spec.name), is_return, reason)
+        _stop(open_registry(this_project.workspace, spec.name), is_return, reason)
     status = release_status(this_project, spec)
     if as_json:
         options.print_json(status.model_dump())

@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from flows.console import options
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 
 @click.command()
@@ -24,11 +22,9 @@ def command(project: str, expect: str | None, reason: str, as_json: bool) -> Non
     """
     from tasks.loop.champion import open_registry
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
-    name = read_spec(this_project.spec_path, (), this_project.shown_spec).name
-    entry = open_registry(workspace, name).rollback(reason, expect)
+    this_project = stores.open_project(project)
+    name = this_project.spec().name
+    entry = open_registry(this_project.workspace, name).rollback(reason, expect)
     if as_json:
         options.print_json(entry.model_dump())
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -10,9 +9,8 @@ import click
 
 from flows.console import options
 from models.errors import GateRefused
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Project, Workspace
+from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
 from tasks.operations.reap import is_owed
 
@@ -34,13 +32,15 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
 
     Example: loopline run flights -s train.epochs=3
     """
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
+    this_project = stores.open_project(project)
     _check_refresh(refresh)
-    spec = read_spec(this_project.spec_path, overrides, this_project.shown_spec)
+    spec = this_project.spec(overrides)
     ledger = StepCache(this_project, spec)
-    done = not refresh and all(planned.state == "done" for planned in ledger.plan()) and not is_owed(workspace, spec)
+    done = (
+        not refresh
+        and all(planned.state == "done" for planned in ledger.plan())
+        and not is_owed(this_project.workspace, spec)
+    )
     if not done:
         from flows.local_run import carry_round
 
@@ -58,14 +58,12 @@ def _check_refresh(refresh: tuple[str, ...]) -> None:
 
 def _tell(project: Project, ledger: StepCache, as_json: bool, ran: bool) -> None:
     """Print the summary with results, decision and reasons; exit with 3 if the verdict was to keep the champion."""
-    from flows.console.summary import summary
+    from flows.console.summary import print_summary, summary
 
     document: dict[str, Any] = summary(project, ledger, ran)
     if as_json:
-        click.echo(json.dumps(document, indent=2, default=str))
+        options.print_json(document)
     else:
-        from flows.console.summary import print_summary
-
         print_summary(document)
     if document["decision"] != "promote":
         sys.exit(GateRefused.exit_code)

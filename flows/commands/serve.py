@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from models.project_spec.reader import read_spec
 from tasks.host.workspace import Workspace
 
 
@@ -35,7 +34,7 @@ def command(projects: tuple[str, ...], names: tuple[str, ...], **options: Any) -
 
     workspace = Workspace.find()
     chosen = [workspace.project(name) for name in projects]
-    specs = [read_spec(one.spec_path, (), one.shown_spec) for one in chosen]
+    specs = [one.spec() for one in chosen]
     logs = {spec.name: spec.serve.log.model_dump() for spec in specs}
     scheme = "https" if options["tls_cert"] else "http"
     address = f"{', '.join(logs)}: {scheme}://{options['host']}:{options['port']}, /openapi.json says how"

@@ -6,7 +6,6 @@ import click
 
 from flows.console import options, reporting
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 from tasks.loop.loop import open_stage
 
 
@@ -22,8 +21,7 @@ def command(name: str, project: str) -> None:
     from tasks.steps.prepare import prepare
     from tasks.steps.validate import validate_raw
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     with open_stage(workspace.project(project), reporting.for_terminal()) as loop:
         ingest(loop)
         if name == "prepare":

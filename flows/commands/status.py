@@ -12,7 +12,6 @@ from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import TITLES, ago, clock, coverage, front_page, measured, size, upcoming
 from models.report.pages import interval, show
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 from tasks.operations.overview import overview
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ def command(project: str | None, as_json: bool) -> None:
 
     Example: loopline status --json
     """
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     facts = overview(workspace, [workspace.project(project)] if project else None)
     if as_json:
         options.print_json(as_plain(facts))

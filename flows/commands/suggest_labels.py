@@ -8,9 +8,7 @@ from pathlib import Path
 import click
 
 from flows.console import options
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 
 @click.command()
@@ -26,10 +24,8 @@ def command(project: str, count: int, out: Path | None) -> None:
     """
     from tasks.operations.suggest_labels import ask, write_csv
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
-    this_project = workspace.project(project)
-    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    this_project = stores.open_project(project)
+    spec = this_project.spec()
     summary = ask(this_project, spec, count)
     write_csv(summary["table"], out or sys.stdout.buffer)
     num_rows = summary["table"].num_rows

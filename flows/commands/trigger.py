@@ -9,9 +9,7 @@ import uuid
 import click
 
 from flows.console import options
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 REASONS = {"person": "a person asked", "new_data": "data came"}
 
@@ -35,11 +33,10 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     from tasks.platform.services import supervisor
     from tasks.prefect import events
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     workspace.make()
     this_project = workspace.project(project)
-    name = read_spec(this_project.spec_path, (), this_project.shown_spec).name
+    name = this_project.spec().name
     if if_grown:
         signals = arrivals.announce(this_project)
     else:

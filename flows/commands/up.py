@@ -43,9 +43,8 @@ def command(port_options: tuple[str, ...], foreground: bool, as_json: bool) -> N
     """
     from flows.prefect.platform import bring_up
 
-    workspace = Workspace.find()
+    workspace = stores.open_workspace()
     workspace.make()
-    stores.configure(workspace)
     requested = dict(_port_option(text) for text in port_options)
     with _ended_by_hand(workspace) if foreground else contextlib.nullcontext():
         bring_up(workspace, requested, _note, _note if as_json else _line)

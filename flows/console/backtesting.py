@@ -14,7 +14,7 @@ from tasks.operations.backtest import BacktestRequest, backtest
 from tasks.steps import ingest as ingesting
 
 if TYPE_CHECKING:
-    from models.backtest.result import Backtest
+    from models.backtest.regret import Backtest
     from models.judge.verdict import Estimate
 
 MOST_POLICY = 16
@@ -33,10 +33,8 @@ def replay(project: Project, overrides: Sequence[str], request: BacktestRequest,
 
 
 def print_backtest(result: Backtest, page: Path) -> None:
-    """Print the advice, a table row per policy, the loops of each policy, and the path of the page."""
-    click.secho(f"\n{result.advice.words[0]}", bold=True)
-    for line in result.advice.words[1:]:
-        click.echo(f"  {line}")
+    """Print the recommendation, a table row per policy, the loops of each policy, and the path of the page."""
+    click.secho(f"\n{result.summary}", bold=True)
     mean = f"mean {result.metric}"[:16]
     head = (
         f"{'policy':<{MOST_POLICY}} {mean:>16} {'regret':>9} {'interval':>22} {'loops':>6} {'won':>4} {'device-s':>9}"
@@ -48,7 +46,7 @@ def print_backtest(result: Backtest, page: Path) -> None:
             f"{_number(each.regret.value):>9} {_interval(each.regret):>22} {each.loops:>6} {each.won:>4} "
             f"{each.device_seconds:>9.0f}"
         )
-        click.secho(line, bold=each.policy == result.advice.policy)
+        click.secho(line, bold=each.policy == result.recommended)
     click.echo()
     for course in result.courses:
         loops = ", ".join(f"{loop.period} ({loop.trigger}: {_outcome_word(loop.outcome)})" for loop in course.loops)
@@ -73,12 +71,11 @@ def _interval(spread: Estimate) -> str:
 
 
 def as_markdown(result: Backtest) -> str:
-    """Return the advice and the table as Markdown, for an artifact."""
+    """Return the recommendation and the table as Markdown, for an artifact."""
     rows = "\n".join(
         f"| {each.policy} | {_number(each.mean.value)} | {_number(each.regret.value)} | {_interval(each.regret)} | "
         f"{each.loops} | {each.device_seconds:.0f} |"
         for each in result.policy_regrets
     )
-    words = "\n".join(f"- {line}" for line in result.advice.words[1:])
     head = f"| policy | mean {result.metric} | regret | interval | loops | device-seconds |\n|---|---|---|---|---|---|"
-    return f"# {result.project}: {result.advice.words[0]}\n\n{words}\n\n{head}\n{rows}\n"
+    return f"# {result.project}: {result.summary}\n\n{head}\n{rows}\n"

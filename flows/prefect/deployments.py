@@ -16,7 +16,6 @@ from uuid import UUID
 
 from models.errors import LooplineError, StoreError
 from models.project_spec.blocks import Spec
-from models.project_spec.reader import read_spec
 from models.project_spec.schedule import Schedule, parse
 from tasks.host.workspace import Project, Workspace
 from tasks.prefect.events import TAG
@@ -44,44 +43,33 @@ class FlowKind:
     """
 
     flow: str
-    module: str
     does: str
-    when: Callable[[Spec], str | None]
-    collision: Literal["ENQUEUE", "CANCEL_NEW"]
-    is_loop: bool
+    when: Callable[[Spec], str | None] = lambda _: None
+    collision: Literal["ENQUEUE", "CANCEL_NEW"] = "ENQUEUE"
+    is_loop: bool = False
+
+    @property
+    def module(self) -> str:
+        """The flow's module."""
+        return f"flows.{self.flow}"
 
 
 KINDS = (
-    FlowKind(
-        "train", "flows.train", "Run the loop of {name}, as `loopline run` does.", lambda _: None, "ENQUEUE", True
-    ),
+    FlowKind("train", "Run the loop of {name}, as `loopline run` does.", is_loop=True),
     FlowKind(
         "retrain",
-        "flows.retrain",
         "Decide by the policy of the spec whether to retrain {name}, and retrain it.",
         lambda spec: spec.retrain.schedule,
-        "ENQUEUE",
-        True,
+        is_loop=True,
     ),
     FlowKind(
         "monitor",
-        "flows.monitor",
         "Monitor the newest predictions of {name}: data contract, realised metric, drift.",
         lambda spec: spec.monitor.schedule,
         "CANCEL_NEW",
-        False,
     ),
-    FlowKind(
-        "predict", "flows.predict", "Predict a file with the champion of {name}.", lambda _: None, "ENQUEUE", False
-    ),
-    FlowKind(
-        "backtest",
-        "flows.backtest",
-        "Replay the past of {name} under other policies of retraining.",
-        lambda _: None,
-        "ENQUEUE",
-        False,
-    ),
+    FlowKind("predict", "Predict a file with the champion of {name}."),
+    FlowKind("backtest", "Replay the past of {name} under other policies of retraining."),
 )
 
 
@@ -127,7 +115,7 @@ def prefect_file(projects: list[Project]) -> str:
     """
     from ruamel.yaml import YAML
 
-    specs = [(project, read_spec(project.spec_path, (), project.shown_spec)) for project in projects]
+    specs = [(project, project.spec()) for project in projects]
     documents = [_as_yaml(one) for project, spec in specs for one in planned(project, spec)]
     text = io.StringIO()
     yaml = YAML()
@@ -206,7 +194,7 @@ def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tup
     owners: dict[str, Path] = {}
     for project in projects:
         try:
-            spec = read_spec(project.spec_path, (), project.shown_spec)
+            spec = project.spec()
             project.refuse_namesake(spec.name)
             if owners.setdefault(spec.name, project.folder) != project.folder:
                 raise project.name_taken(spec.name, owners[spec.name])

@@ -13,7 +13,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
 from flows.prefect import sigterm
-from models.errors import StoreError
+from models.errors import StoreError, with_causes
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME
 from tasks.loop.loop import Loop
@@ -63,11 +63,9 @@ def unmasked() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        cause: BaseException | None = error
-        while cause is not None:
+        for cause in with_causes(error):
             if isinstance(cause, TerminationSignal):
                 raise cause from None
-            cause = cause.__context__
         raise
 
 

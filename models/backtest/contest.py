@@ -1,8 +1,11 @@
-"""Comparison of a replayed challenger with the champion, by the verdict of the live loop."""
+"""How good a replayed model is: the verdict of the live loop against the champion, and its score in a period."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from models.data.feeds import feeds, slice_values, targets
 from models.data.preparation import Preparation
@@ -13,10 +16,24 @@ from models.judge.decide import judge
 from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of, clusters_of
 from models.judge.verdict import ServingCost, Verdict
+from models.metrics.bootstrap import resample, time_blocks
 from models.metrics.metrics import Array, Metric, resolve_metric
 from models.project_spec.blocks import Spec
 
 PREPARED = "prepared"
+RESAMPLES = 400
+
+
+@dataclass(frozen=True)
+class Score:
+    """The metric of one model in one period: plain, and on resamples of the period's rows (resample,).
+
+    The resamples of a period are the same for every model.
+    """
+
+    value: float
+    drawn: Array
+    num_rows: int
 
 
 def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> Verdict:
@@ -56,6 +73,17 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
 def metric_of(spec: Spec, preparation: Preparation, base: Path) -> Metric:
     """Return the goal's metric for a model's task."""
     return resolve_metric(spec.goal.metric, preparation.task, base, spec.goal.direction)
+
+
+def score(metric: Metric, target: Array, prediction: Array, preparation: Preparation, seed: int = 0) -> Score:
+    """Return the metric on a period's rows, plain and resampled; adjacent rows of a series are drawn together."""
+    num = len(target)
+    clusters = None
+    if preparation.window is not None:
+        clusters = time_blocks(num, max(preparation.window.horizon, round(num ** (1 / 3))))
+    each = metric.evaluator(target, prediction)
+    drawn = resample([each], num, RESAMPLES, seed, clusters)[:, 0]
+    return Score(each(np.ones(num)), drawn, num)
 
 
 def _champion(champion: Path, prepared: Path, own: Preparation) -> Array | None:

@@ -29,10 +29,10 @@ class PastPredictions:
     prediction: Array
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[Array, Array, Array]]) -> PastPredictions:
+    def joined(cls, parts: Sequence[PastPredictions]) -> PastPredictions:
         """Join the predictions of several periods, one after the other."""
-        row, target, prediction = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return cls(row, target, prediction)
+        arrays = zip(*((part.row, part.target, part.prediction) for part in parts), strict=True)
+        return cls(*map(np.concatenate, arrays))
 
     def windows(self, size: int) -> list[slice]:
         """Return the complete windows of `size` predictions."""

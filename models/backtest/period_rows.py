@@ -7,21 +7,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from models.backtest.periods import RowRange
 from models.data.clean import made_features
 from models.data.columns import as_float64, as_text
 from models.data.encode import rows_of
 from models.data.hashing import missing
-from models.data.preparation import ROWS_FILE, SPLITS, Preparation
-from models.data.prepare import prepare_table
+from models.data.header import no_such_column
+from models.data.preparation import SPLITS, Preparation
+from models.data.prepare import prepare_table, write_rows
 from models.data.series import NO_SPLIT, first_target
 from models.errors import DataError
 from models.files import replacing_folder
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
-from models.sources.read import ROW_GROUP
 
 _TEST = SPLITS.index("test")
 
@@ -37,8 +36,7 @@ def prepare_known(table: pa.Table, rows: RowRange, spec: Spec, base: Path, out: 
     known = table.slice(rows.first, rows.stop - rows.first)
     prepared, preparation = prepare_table(known, spec, base)
     with replacing_folder(out) as folder:
-        pq.write_table(prepared, folder / ROWS_FILE, compression="zstd", row_group_size=ROW_GROUP)
-        preparation.save(folder)
+        write_rows(prepared, preparation, folder)
     return preparation
 
 
@@ -79,8 +77,7 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
     made[ROW_COLUMN] = pa.array(np.arange(first, rows.stop), pa.int64())
     made[SPLIT_COLUMN] = pa.array(codes, pa.int8())
     with replacing_folder(out) as folder:
-        pq.write_table(pa.table(made), folder / ROWS_FILE, compression="zstd", row_group_size=ROW_GROUP)
-        preparation.save(folder)
+        write_rows(pa.table(made), preparation, folder)
     return left_out
 
 
@@ -98,13 +95,10 @@ def _names(preparation: Preparation) -> list[str]:
 
 
 def _check_columns(table: pa.Table, preparation: Preparation) -> None:
-    from models.data.header import no_such_column
-
     for name in _names(preparation):
         if name not in table.column_names:
-            raise DataError(
-                f"the model takes a column that these rows lack: {no_such_column(name, table.column_names)}"
-            )
+            nearest = no_such_column(name, table.column_names)
+            raise DataError(f"the model takes a column that these rows lack: {nearest}")
 
 
 def _usable(part: pa.Table, preparation: Preparation, first: int) -> np.ndarray:

@@ -14,7 +14,13 @@ from models.project_spec.monitor_and_retrain import Retrain
 MONTHLY = "0 0 1 * *"
 MONTHLY_WITHOUT_CALENDAR = "every 30 days"
 EVERY, SPEC = "every", "spec"
-PLAIN = ("never", "monthly", "decay", "drift", EVERY)
+_RULES: dict[str, dict[str, Any]] = {
+    "never": {},
+    "monthly": {"schedule": MONTHLY},
+    "decay": {"on": ["decay"]},
+    "drift": {"on": ["drift"]},
+    EVERY: {"on": ["new_data"]},
+}
 DEFAULT = ("never", "monthly", "decay", "drift", SPEC)
 
 # A plain policy has one rule and no guards, so that the rule's effect shows. Loops train on the spec's rows.
@@ -50,18 +56,12 @@ def plain(name: str, own: Retrain, has_calendar: bool = True) -> Policy:
     """
     if name == SPEC:
         return Policy(name, own)
-    rules: dict[str, dict[str, Any]] = {
-        "never": {},
-        "monthly": {"schedule": MONTHLY if has_calendar else MONTHLY_WITHOUT_CALENDAR},
-        "decay": {"on": ["decay"]},
-        "drift": {"on": ["drift"]},
-        EVERY: {"on": ["new_data"]},
-    }
-    if name not in rules:
+    if name not in _RULES:
         raise UsageError(
-            f"--policy: got {name!r}, expected one of {', '.join((*PLAIN, SPEC))}, or a YAML file with keys of retrain"
+            f"--policy: got {name!r}, expected one of {', '.join((*_RULES, SPEC))}, or a YAML file with keys of retrain"
         )
-    return Policy(name, own.model_copy(update={**_UNGUARDED, **rules[name]}))
+    rule = _RULES[name] if has_calendar or name != "monthly" else {"schedule": MONTHLY_WITHOUT_CALENDAR}
+    return Policy(name, own.model_copy(update={**_UNGUARDED, **rule}))
 
 
 def drafted(name: str, document: Mapping[str, Any], own: Retrain, display_name: str) -> Policy:

@@ -1,4 +1,4 @@
-"""Each policy's loss against the best policy and against retraining every period, with confidence intervals.
+"""The result of a backtest: each policy's loss against the best one and against retraining every period.
 
 A policy's value is the mean over periods, weighted by their rows, of the metric of the model that served. Every
 interval comes from a two-level paired bootstrap: it draws periods, and rows within each period, the same for every
@@ -8,14 +8,16 @@ policy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from models.backtest.replay import PolicyHistory
-from models.backtest.score import Score
+from models.backtest.contest import Score
+from models.backtest.policies import EVERY
+from models.backtest.replay import PolicyHistory, ReplayedPeriod
 from models.frozen_model import FrozenModel
+from models.judge.gates import number
 from models.judge.verdict import Estimate
 from models.metrics.bootstrap import draws, percentile_interval
 from models.metrics.metrics import Array
@@ -44,7 +46,6 @@ class PolicyRegret(FrozenModel):
     mean: Estimate = Field(description="Over the periods in which every policy's metric is defined.")
     regret: Estimate = Field(description="Against the best policy in hindsight.")
     regret_to_every: Estimate | None = Field(None, description="Against retraining at the end of every period.")
-    best_share: float = Field(description="Share of the resamples in which no policy was better.")
     loops: int
     won: int
     lost: int
@@ -52,12 +53,49 @@ class PolicyRegret(FrozenModel):
     device_seconds: float
 
 
-@dataclass(frozen=True)
-class _PeriodValues:
-    """One policy's metric by period, plain (period,) and resampled (resample, period); more is better."""
+class BacktestPeriod(FrozenModel):
+    """A period that was replayed."""
 
-    plain: Array
-    drawn: Array
+    name: str
+    begin: float = Field(description="Unix time, seconds.")
+    end: float
+    rows: int
+
+
+class Backtest(FrozenModel):
+    """The past replayed under several policies."""
+
+    version: int = 1
+    project: str
+    metric: str
+    direction: Literal["maximize", "minimize"]
+    confidence: float
+    margin: float = Field(description="The spec's judge.margin: what the recommendation counts as no loss.")
+    cut: str = Field(description="How the past was cut: month, week, day or a number of rows.")
+    label_delay_s: float = 0.0
+    first_rows: int = Field(description="Rows of the periods that trained the first champion.")
+    periods: list[BacktestPeriod] = Field(description="Those replayed, oldest first.")
+    courses: list[PolicyHistory]
+    policy_regrets: list[PolicyRegret] = Field(description="One a course, in the same order.")
+    recommended: str = Field(description="The cheapest policy that is shown to lose no more than the margin.")
+    summary: str = Field(description="The recommendation in one sentence.")
+    settings: dict[str, Any] = Field(default_factory=dict, description="Searched settings that every training took.")
+    notes: list[str] = Field(default_factory=list, description="What a reader must know to trust it.")
+    trained: int = Field(0, description="Trainings made for this run; others were found.")
+    reused: int = 0
+    seconds: float = 0.0
+    made_at: float = Field(0.0, description="Unix time, seconds.")
+
+    def course(self, policy: str) -> PolicyHistory:
+        """Return the history of one policy."""
+        return next(course for course in self.courses if course.policy == policy)
+
+    def alike(self) -> list[list[str]]:
+        """Return groups of policies that had the same champion in every period."""
+        by_models: dict[tuple[str, ...], list[str]] = {}
+        for course in self.courses:
+            by_models.setdefault(tuple(step.model for step in course.steps), []).append(course.policy)
+        return list(by_models.values())
 
 
 def policy_regrets(
@@ -75,30 +113,30 @@ def policy_regrets(
     Source: Davison and Hinkley (1997), Bootstrap Methods and their Application, 3.8: drawing rows again within drawn
     periods overstates the spread rather than understating it.
     """
-    values = {course.policy: _values(course, scores, sign) for course in courses}
-    counted = np.isfinite([each.plain for each in values.values()]).all(axis=0)
-    periods = [step.period for step in courses[0].steps]
-    rows = np.array([scores[step.model, step.period].num_rows for step in courses[0].steps], dtype=np.float64)
-    weight = np.where(counted, rows, 0.0)
-    means = {name: _mean(each.plain, weight) for name, each in values.items()}
-    drawn = _drawn_means(values, weight, seed)
-    best = max(means, key=lambda name: (means[name], -_course(courses, name).device_seconds))
-    highest = np.max(list(drawn.values()), axis=0)
+    names = [course.policy for course in courses]
+    served = [[scores[step.model, step.period] for step in course.steps] for course in courses]
+    values = sign * np.array([[score.value for score in row] for row in served])  # (policy, period), more is better
+    drawn = sign * np.array([[score.drawn for score in row] for row in served])  # (policy, period, resample)
+    rows = np.array([score.num_rows for score in served[0]], dtype=np.float64)
+    weight = np.where(np.isfinite(values).all(axis=0), rows, 0.0)
+    means = _means(values[..., None], weight[:, None])[:, 0]
+    times = np.stack(list(draws(len(rows), drawn.shape[2], seed)), axis=1)  # (period, resample)
+    drawn_means = _means(drawn, weight[:, None] * times)
+    best = max(range(len(courses)), key=lambda place: (means[place], -courses[place].device_seconds))
+
+    def regret_to(other: int, place: int) -> Estimate:
+        return _spread(means[other] - means[place], drawn_means[other] - drawn_means[place], confidence)
+
     regrets = []
-    for course in courses:
-        name = course.policy
+    for place, course in enumerate(courses):
         outcomes = [loop.outcome for loop in course.loops]
         regrets.append(
             PolicyRegret(
-                policy=name,
-                points=[
-                    _point(step.model, period, scores, confidence)
-                    for step, period in zip(course.steps, periods, strict=True)
-                ],
-                mean=_spread(means[name], drawn[name], confidence, sign),
-                regret=_spread(means[best] - means[name], drawn[best] - drawn[name], confidence),
-                regret_to_every=_to_every(means, drawn, name, confidence),
-                best_share=float(np.mean(drawn[name] >= highest - _slack(highest))),
+                policy=course.policy,
+                points=[_point(*pair, confidence) for pair in zip(course.steps, served[place], strict=True)],
+                mean=_spread(means[place], drawn_means[place], confidence, sign),
+                regret=regret_to(best, place),
+                regret_to_every=regret_to(names.index(EVERY), place) if EVERY in names else None,
                 loops=len(outcomes),
                 won=outcomes.count("promoted"),
                 lost=outcomes.count("kept"),
@@ -109,33 +147,35 @@ def policy_regrets(
     return regrets
 
 
-def _course(courses: Sequence[PolicyHistory], name: str) -> PolicyHistory:
-    return next(course for course in courses if course.policy == name)
+def recommended(policy_regrets: Sequence[PolicyRegret], margin: float) -> PolicyRegret:
+    """Return the cheapest policy that is shown to lose no more than `margin`; else the best one in hindsight."""
+
+    def regret(each: PolicyRegret) -> float:
+        return float("inf") if each.regret.value is None else each.regret.value
+
+    best = min(policy_regrets, key=lambda each: (regret(each), each.device_seconds, each.loops))
+    shown = [each for each in policy_regrets if each.regret.high is not None and each.regret.high <= margin]
+    return min([best, *shown], key=lambda each: (each.device_seconds, each.loops, regret(each)))
 
 
-def _values(course: PolicyHistory, scores: Scores, sign: int) -> _PeriodValues:
-    values = [scores[step.model, step.period] for step in course.steps]
-    return _PeriodValues(
-        sign * np.array([each.value for each in values]), sign * np.stack([each.drawn for each in values], axis=1)
-    )
+def summary(chosen: PolicyRegret, metric: str) -> str:
+    """Return the recommendation of a policy in one sentence."""
+    cost = f"{chosen.loops} loop{'' if chosen.loops == 1 else 's'}, {chosen.device_seconds:.0f} device-seconds"
+    lost = f"regret {number(chosen.regret.value)}, at most {number(chosen.regret.high)} by the interval"
+    return f"Take {chosen.policy}: mean {metric} {number(chosen.mean.value)}, {lost}; {cost}."
 
 
-def _mean(values: Array, weight: Array) -> float:
-    total = weight.sum()
-    return float(np.where(weight > 0, values, 0.0) @ weight / total) if total else float("nan")
+def _means(values: Array, weight: Array) -> Array:
+    """Return means over the periods (policy, resample); a value undefined for one policy is left out for all.
 
-
-def _drawn_means(values: Mapping[str, _PeriodValues], weight: Array, seed: int) -> dict[str, Array]:
-    """Return each policy's mean in each resample (resample,); a value undefined for one policy is left out for all."""
-    stacked = np.stack([each.drawn for each in values.values()])
-    policies, resamples, num_periods = stacked.shape
-    times = np.stack(list(draws(num_periods, resamples, seed)))
-    defined = np.isfinite(stacked).all(axis=0) & (weight > 0)
-    weights = np.where(defined, times * weight, 0.0)
-    total = weights.sum(axis=1)
-    sums = np.einsum("prn,rn->pr", np.where(defined, stacked, 0.0), weights)
-    means = np.divide(sums, total, out=np.full((policies, resamples), np.nan), where=total > 0)
-    return dict(zip(values, means, strict=True))
+    Args:
+        values: The metric (policy, period, resample).
+        weight: The weight of each period in each resample (period, resample).
+    """
+    weight = np.where(np.isfinite(values).all(axis=0), weight, 0.0)
+    total = weight.sum(axis=0)
+    sums = np.einsum("pnr,nr->pr", np.where(weight > 0, values, 0.0), weight)
+    return np.asarray(np.divide(sums, total, out=np.full(sums.shape, np.nan), where=total > 0))
 
 
 def _spread(value: float, drawn: Array, confidence: float, sign: int = 1) -> Estimate:
@@ -143,19 +183,6 @@ def _spread(value: float, drawn: Array, confidence: float, sign: int = 1) -> Est
     return Estimate(value=sign * value, low=low, high=high)
 
 
-def _to_every(means: Mapping[str, float], drawn: Mapping[str, Array], name: str, confidence: float) -> Estimate | None:
-    from models.backtest.policies import EVERY
-
-    if EVERY not in means:
-        return None
-    return _spread(means[EVERY] - means[name], drawn[EVERY] - drawn[name], confidence)
-
-
-def _point(model: str, period: str, scores: Scores, confidence: float) -> PeriodMetric:
-    score = scores[model, period]
-    return PeriodMetric(period=period, rows=score.num_rows, metric=_spread(score.value, score.drawn, confidence))
-
-
-def _slack(values: Array) -> Array:
-    # Sums in another order differ in the last bits, but equal policies must count as equal.
-    return np.asarray(1e-12 * np.maximum(1.0, np.abs(values)))
+def _point(step: ReplayedPeriod, score: Score, confidence: float) -> PeriodMetric:
+    metric = _spread(score.value, score.drawn, confidence)
+    return PeriodMetric(period=step.period, rows=score.num_rows, metric=metric)

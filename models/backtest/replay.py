@@ -7,7 +7,7 @@ the next period on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,11 +17,9 @@ from models.backtest.periods import LabelClock, Period, RowRange, iso
 from models.backtest.policies import Policy
 from models.errors import TrainingError
 from models.frozen_model import FrozenModel
-from models.project_spec.monitor_and_retrain import Retrain
 from models.project_spec.schedule import parse
+from models.triggers.policy import decide
 from models.triggers.signal import Decision, Outcome, PastLoop, ProjectHistory, Signal
-
-Decide = Callable[[Retrain, Signal, ProjectHistory, float], Decision]
 
 # Signals of broken data are decided before those of the metric, and these before the schedule.
 _ORDER = ("broken_data", "decay", "drift", "schedule", "new_data", "person")
@@ -54,8 +52,8 @@ class ReplayBackend(Protocol):
         """
         ...
 
-    def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
-        """Return the verdict on held-out recent rows among `rows`, the challenger's data."""
+    def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
+        """Return the verdict on the challenger's held-out recent rows."""
         ...
 
     def predict(self, model: str, period: Period) -> None:
@@ -122,7 +120,7 @@ class PolicyHistory(FrozenModel):
 
 
 def replay(
-    policy: Policy, periods: Sequence[Period], num_first: int, clock: LabelClock, world: ReplayBackend, decide: Decide
+    policy: Policy, periods: Sequence[Period], num_first: int, clock: LabelClock, world: ReplayBackend
 ) -> PolicyHistory:
     """Replay `periods` under a policy.
 
@@ -134,9 +132,8 @@ def replay(
         num_first: How many of them train the first champion.
         clock: Times of the rows and of their labels.
         world: Trains, predicts, monitors, judges.
-        decide: The policy function of the live triggers, `models.triggers.policy.decide`.
     """
-    player = _Simulation(policy, clock, world, decide)
+    player = _Simulation(policy, clock, world)
     first = player.begin(periods[num_first - 1])
     steps = [player.live(period, is_last=period is periods[-1]) for period in periods[num_first:]]
     return PolicyHistory(policy=policy.name, rule=policy.text, first=first, steps=steps)
@@ -145,8 +142,8 @@ def replay(
 class _Simulation:
     """The state of a simulated project under a policy."""
 
-    def __init__(self, policy: Policy, clock: LabelClock, world: ReplayBackend, decide: Decide) -> None:
-        self._policy, self._clock, self._world, self._decide = policy, clock, world, decide
+    def __init__(self, policy: Policy, clock: LabelClock, world: ReplayBackend) -> None:
+        self._policy, self._clock, self._world = policy, clock, world
         rules = policy.rules
         self._schedule = parse(rules.schedule, rules.timezone) if rules.schedule else None
         self._champion = ""
@@ -184,7 +181,7 @@ class _Simulation:
         loop: ReplayedLoop | None = None
         for signal in self._signals(period, before):
             past = self._past(loop is not None)
-            decision = self._decide(self._policy.rules, signal, past, self._now)
+            decision = decide(self._policy.rules, signal, past, self._now)
             if decision.action != "wait" and loop is None:
                 loop = self._run(period, signal, self._champion)
                 decision = decision.model_copy(update={"loop_id": self._loops[-1].loop_id})
@@ -230,7 +227,7 @@ class _Simulation:
         rules, rows = self._policy.rules, RowRange(0, self._clock.labelled(self._now))
         newest = rules.rows if champion else None  # a person starts the first loop, not the policy
         trained = self._world.train(rows, newest, champion if rules.start == "champion" else None)
-        judged = self._world.judge(trained.model, champion, rows) if not trained.failure else None
+        judged = self._world.judge(trained.model, champion) if not trained.failure else None
         outcome: Outcome = "failed" if judged is None else "promoted" if judged.promoted else "kept"
         self._labels_at_loop = rows.stop
         self._loops.append(

@@ -32,8 +32,7 @@ def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]], da
     """Refuse a column whose type changed since `earlier`, the schema of the last dataset that was accepted.
 
     Number types of another width (int32 and int64, integer and float) and different string types count as equal. A
-    column
-    without any value fits every type. A column that nothing reads may change its type.
+    column without any value fits every type. A column that nothing reads may change its type.
 
     Raises:
         DataError: Names every such column with both types.

@@ -78,22 +78,19 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
     made = references.call(function, reference, frame)
     if not hasattr(made, "columns") or not hasattr(made, "index"):
         raise UserCodeError(
-            f"data.features.make {reference}: got a {type(made).__name__}, expected the pandas DataFrame "
-            "with more "
+            f"data.features.make {reference}: got a {type(made).__name__}, expected the pandas DataFrame with more "
             "columns: end it with `return frame`"
         )
     if len(made) != table.num_rows or not np.array_equal(np.asarray(made.index), np.arange(table.num_rows)):
         raise UserCodeError(
-            f"data.features.make {reference}: got {len(made)} rows, expected the {table.num_rows} of its "
-            "argument in "
+            f"data.features.make {reference}: got {len(made)} rows, expected the {table.num_rows} of its argument in "
             "the same order: drop or sort rows in a source function instead"
         )
     lost = [name for name in table.column_names if name not in made.columns]
     if lost:
         raise UserCodeError(
-            f"data.features.make {reference}: "
-            f"{no_such_column(lost[0], [str(name) for name in made.columns])}; "
-            "keep every raw column and leave it out with data.features.drop"
+            f"data.features.make {reference}: {no_such_column(lost[0], [str(name) for name in made.columns])}; keep "
+            "every raw column and leave it out with data.features.drop"
         )
     try:
         return _as_they_came(read_source(made, display_name=f"data.features.make {reference}"), table.schema)

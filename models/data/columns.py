@@ -140,8 +140,7 @@ def is_text(kind: pa.DataType) -> bool:
 def all_missing(name: str) -> str:
     """Return the error message for a column without values."""
     return (
-        f"column {name!r} has no value at all in the training rows: put it right in the source, or name it "
-        "in "
+        f"column {name!r} has no value at all in the training rows: put it right in the source, or name it in "
         "data.features.drop"
     )
 

@@ -54,8 +54,7 @@ def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
     """Write one safetensors file for each split into `out`; each file is complete or absent.
 
     Rows without a target, if the spec keeps them, go into a further file, `unlabelled`. Tables and images are encoded
-    in
-    batches, so that memory does not grow with the number of rows.
+    in batches, so that memory does not grow with the number of rows.
 
     Raises:
         DataError: The prepared folder is incomplete.

@@ -177,8 +177,7 @@ def _check_inputs(schema: pa.Schema, names: list[str], preparation: Preparation)
         kind = schema.field(part.name).type
         if not is_number(kind):
             raise DataError(
-                f"the model takes {part.name!r} as a number, but these rows hold {kind}: give the column "
-                "its former "
+                f"the model takes {part.name!r} as a number, but these rows hold {kind}: give the column its former "
                 "kind in data.features.kinds, or another name"
             )
 
@@ -244,10 +243,8 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
     window = preparation.window
     if window is None or own.window is None or window.horizon != own.window.horizon:
         raise DataError(
-            "data.window: the model looks "
-            f"{window.horizon if window else '?'} steps ahead and these rows "
-            f"{own.window and own.window.horizon}: "
-            "they cannot be compared; keep the horizon, or start a new project"
+            f"data.window: the model looks {window.horizon if window else '?'} steps ahead and these rows "
+            f"{own.window and own.window.horizon}: they cannot be compared; keep the horizon, or start a new project"
         )
     names = _input_names(preparation)
     _check_inputs(pq.read_schema(prepared / ROWS_FILE), names, preparation)

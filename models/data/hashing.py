@@ -31,8 +31,7 @@ def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
     """Return one hash for each row that identifies it in any order: of its id, or of its values if it has no id.
 
     Equal rows get different hashes: the second and later ones are mixed with a counter. Columns of lists and structs
-    are
-    ignored.
+    are ignored.
     """
     named = np.zeros(table.num_rows, dtype=bool) if id_column is None else ~missing(table.column(id_column))
     hashes = hash_rows(table, [id_column]) if id_column else np.zeros(table.num_rows, dtype=np.uint64)

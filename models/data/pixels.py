@@ -19,8 +19,7 @@ def pixels_of(column: pa.ChunkedArray, image: Image) -> np.ndarray:
     kind, size = column.type, image.height * image.width * image.channels
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
         raise DataError(
-            f"data.image.column {image.column!r}: got type {kind}, expected bytes ({size} for each image, "
-            "height x "
+            f"data.image.column {image.column!r}: got type {kind}, expected bytes ({size} for each image, height x "
             "width x channel): give them as in `array.astype('uint8').tobytes()`"
         )
     column = column.cast(pa.large_binary())
@@ -29,8 +28,7 @@ def pixels_of(column: pa.ChunkedArray, image: Image) -> np.ndarray:
         got = pc.binary_length(column)[int(wrong[0])].as_py()
         raise DataError(
             f"data.image.column {image.column!r}: {len(wrong)} images have another size, first in rows "
-            f"{', '.join(map(str, wrong[:5]))} ({got} bytes), expected {size} = {image.height} x "
-            f"{image.width} x "
+            f"{', '.join(map(str, wrong[:5]))} ({got} bytes), expected {size} = {image.height} x {image.width} x "
             f"{image.channels}: correct data.image, or the source"
         )
     flat = np.concatenate([_bytes(chunk, size) for chunk in column.chunks] or [np.zeros(0, dtype=np.uint8)])

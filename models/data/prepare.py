@@ -57,10 +57,15 @@ def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
     table = read_table(raw)
     rows, preparation = prepare_table(table, spec, base)
     with replacing_folder(out) as folder:
-        pq.write_table(rows, folder / ROWS_FILE, compression="zstd", row_group_size=ROW_GROUP)
-        preparation.save(folder)
+        write_rows(rows, preparation, folder)
         write_unlabelled(table, spec.data, base, preparation, folder)
     return preparation
+
+
+def write_rows(rows: pa.Table, preparation: Preparation, folder: Path) -> None:
+    """Write prepared rows and their preparation into a folder."""
+    pq.write_table(rows, folder / ROWS_FILE, compression="zstd", row_group_size=ROW_GROUP)
+    preparation.save(folder)
 
 
 def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Preparation]:

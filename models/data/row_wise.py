@@ -21,10 +21,8 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
     """Refuse a `data.features.make` whose columns cannot be computed for the rows of a prediction request.
 
     Such rows have no target and arrive one at a time. A function that reads other rows also leaks test rows into
-    training.
-    A series is not checked: the past of its target is an input, and its rows belong together. The check calls the
-    function
-    a few times on a sample.
+    training. A series is not checked: the past of its target is an input, and its rows belong together. The check calls
+    the function a few times on a sample.
 
     Raises:
         UserCodeError: The function needs the target, or a row's features depend on the target or on other rows.

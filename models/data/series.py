@@ -28,9 +28,8 @@ def time_order(table: pa.Table, data: Data) -> np.ndarray:
     if len(repeated):
         moment = table.column(name)[int(order[repeated[0]])].as_py()
         raise DataError(
-            f"data.split.column {name!r}: {len(repeated)} rows share their time with another, first "
-            f"{moment}, "
-            "expected one row for each step: a file holds one series; aggregate or choose one in the source"
+            f"data.split.column {name!r}: {len(repeated)} rows share their time with another, first {moment}, expected "
+            "one row for each step: a file holds one series; aggregate or choose one in the source"
         )
     return order
 
@@ -45,9 +44,8 @@ def example_splits(codes: np.ndarray, table: pa.Table, data: Data) -> np.ndarray
     first = first_target(window)
     if first >= len(codes):
         raise DataError(
-            f"data.window: one example spans {first + 1} steps (length {window.length}, horizon "
-            f"{window.horizon}), "
-            f"but the series has {len(codes)}: give more data, or a shorter window"
+            f"data.window: one example spans {first + 1} steps (length {window.length}, horizon {window.horizon}), but "
+            f"the series has {len(codes)}: give more data, or a shorter window"
         )
     steps = np.arange(len(codes)) - first
     usable = (steps >= 0) & (steps % window.stride == 0) & ~missing(table.column(data.target))

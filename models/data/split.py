@@ -9,9 +9,8 @@
 | position | its position: the first train, the last test | no: a row may move from test towards train, never back |
 | time | its time: the oldest train, the newest test | no: a row may move from test towards train, never back |
 
-Equal rows count as different rows, in any order: a counter distinguishes them (`row_identities`).
-Shares are exact to about one row for each class for stratified, to one timestamp for time, and in expectation
-otherwise.
+Equal rows count as different rows, in any order: a counter distinguishes them (`row_identities`). Shares are exact to
+about one row for each class for stratified, to one timestamp for time, and in expectation otherwise.
 """
 
 from __future__ import annotations
@@ -152,8 +151,7 @@ def _check_column(table: pa.Table, split: Split) -> None:
     num_missing = int(missing(table.column(split.column)).sum())
     if num_missing:
         raise DataError(
-            f"data.split.column {split.column!r}: {num_missing} of {table.num_rows} rows have no value, "
-            "expected one "
+            f"data.split.column {split.column!r}: {num_missing} of {table.num_rows} rows have no value, expected one "
             "in each: fill or drop them in a source function, or split by another column"
         )
 
@@ -187,8 +185,7 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
         encoded = encoded.chunk(0)
     if len(encoded.dictionary) > _MAX_STRATA:
         raise DataError(
-            f"data.split: got {len(encoded.dictionary)} different values of {target!r} to stratify by, "
-            "expected at "
+            f"data.split: got {len(encoded.dictionary)} different values of {target!r} to stratify by, expected at "
             f"most {_MAX_STRATA} classes: split by random, or by time, group or hash"
         )
     classes = encoded.indices.to_numpy()

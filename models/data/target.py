@@ -19,8 +19,7 @@ def infer_task(column: pa.ChunkedArray, data: Data) -> Task:
     """Return the task of a target, from its training rows.
 
     `data.task` takes precedence. Otherwise text and booleans are classes; integers are classes when there are at most
-    20
-    different values (floats: exactly two, both whole); all other numbers are a regression. Two classes are binary.
+    20 different values (floats: exactly two, both whole); all other numbers are a regression. Two classes are binary.
 
     Raises:
         DataError: The target's type fits no task, or not the declared one.
@@ -77,10 +76,8 @@ def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray
     if indices.null_count:
         unseen = pc.unique(column.filter(pc.is_null(indices))).to_pylist()[:5]
         raise DataError(
-            f"data.target {target.name!r}: classes {unseen} occur in validation or test rows but not in "
-            "training, "
-            f"which has {(target.classes or [])[:20]}: split by stratified, or leave those rows out in the "
-            "source"
+            f"data.target {target.name!r}: classes {unseen} occur in validation or test rows but not in training, "
+            f"which has {(target.classes or [])[:20]}: split by stratified, or leave those rows out in the source"
         )
     values: np.ndarray = indices.to_numpy().astype(np.int64)
     return values
@@ -98,15 +95,13 @@ def _is_continuous(column: pa.ChunkedArray) -> bool:
 def _check_classes(classes: list[str], name: str, task: Task) -> None:
     if len(classes) < 2:
         raise DataError(
-            f"data.target {name!r}: the training rows hold one class only ({classes}), expected at least "
-            "two: "
-            "check the target, give more data, or split by stratified"
+            f"data.target {name!r}: the training rows hold one class only ({classes}), expected at least two: check "
+            "the target, give more data, or split by stratified"
         )
     if task == "binary" and len(classes) != 2:
         raise DataError(f"data.task: binary, but the target {name!r} has {len(classes)} classes: {classes[:20]}")
     if len(classes) > MAX_CLASSES:
         raise DataError(
-            f"data.target {name!r}: got {len(classes)} classes, expected at most {MAX_CLASSES}: is it an "
-            "id or free "
+            f"data.target {name!r}: got {len(classes)} classes, expected at most {MAX_CLASSES}: is it an id or free "
             "text? Name another target, or say `data.task: regression`"
         )

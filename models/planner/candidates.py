@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from models.distributed.order import LEAST_A_RANK
 from models.planner.machines import Cluster
 from models.planner.profile import Profiler, Recompute
+from models.project_spec.blocks import Train
 
 # Simplest first: among equally fast plans the first is chosen.
 NAMES = ("ddp", "fsdp", "hsdp", "tp", "pp", "fsdp+tp", "ddp+tp", "fsdp+pp", "ddp+pp")
@@ -31,6 +32,17 @@ class Candidate:
     microbatches: int = 1
     pipeline: str = "1f1b"
     recompute: Recompute = "none"
+
+    @classmethod
+    def of(cls, train: Train) -> Candidate:
+        """Return the settings that every plan takes from a spec's `train` block."""
+        return cls(
+            parallel="ddp",
+            accumulate=train.accumulate,
+            microbatches=train.microbatches or 1,
+            pipeline=train.pipeline,
+            recompute=train.recompute,
+        )
 
     @property
     def ranks(self) -> int:

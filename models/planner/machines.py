@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from models.cores import usable_cores
 from models.errors import UsageError
 from models.training.costs.devices import find_device, known_devices
 
@@ -19,14 +20,7 @@ _NVLINK = {"B200": 900.0, "H200": 450.0, "H100": 450.0, "A100": 300.0, "V100": 1
 _NETWORK = {"B200": 45.0, "H200": 45.0, "H100": 45.0, "A100": 22.0, "V100": 11.0}
 _PCIE = 25.0
 _ETHERNET = 1.4
-
-
-_COUNTS = ("nodes", "devices")
-
-
-def _number(value: Any) -> Any:
-    """Convert YAML's integers to floats."""
-    return float(value) if type(value) is int else value
+_GB = 1e9
 
 
 class Cluster(BaseModel):
@@ -55,18 +49,13 @@ class Cluster(BaseModel):
         """Fill in the known values of a device by its name."""
         if not isinstance(named, dict):
             return named
-        whole = {key: value if key in _COUNTS else _number(value) for key, value in named.items()}
-        if isinstance(whole.get("peak_tflops"), dict):
-            whole["peak_tflops"] = {key: _number(value) for key, value in whole["peak_tflops"].items()}
         known = find_device(str(named.get("device")))
         if known is None:
-            return whole
-        links = {
-            "within_gb_per_s": _NVLINK.get(known.name, _PCIE),
-            "between_gb_per_s": _NETWORK.get(known.name, _ETHERNET),
-        }
+            return named
+        within, between = _NVLINK.get(known.name, _PCIE), _NETWORK.get(known.name, _ETHERNET)
+        links = {"within_gb_per_s": within, "between_gb_per_s": between}
         peaks = {key: value / 1e12 for key, value in known.peaks.items()}
-        return {"memory_gb": float(known.memory_gb), "peak_tflops": peaks, **links, **whole}
+        return {"memory_gb": float(known.memory_gb), "peak_tflops": peaks, **links, **named}
 
     @property
     def world_size(self) -> int:
@@ -115,6 +104,49 @@ def read_machine(text: str) -> Cluster:
         )
     fields = {"name": text, "device": device.name, "nodes": int(named["nodes"] or 1), "devices": int(named["devices"])}
     return _checked(fields, f"--cluster {text}")
+
+
+def detect_machine() -> Cluster:
+    """Return all GPUs of this machine; without a GPU its cores, one per rank, with their shares of the memory.
+
+    The links between GPUs are those of the known device, else PCIe. The links between CPU ranks are those of gloo, as
+    measured on one machine.
+    """
+    import psutil
+    import torch
+
+    from models.training.costs.peak import measured_peak
+
+    if torch.cuda.is_available():
+        return _gpus()
+    count = min(psutil.cpu_count(logical=False) or 1, usable_cores())
+    threads = max(1, usable_cores() // count)
+    peak = measured_peak(threads) or 0.0
+    return LAPTOP.model_copy(
+        update={
+            "name": f"this machine, {count} x CPU",
+            "devices": count,
+            "memory_gb": psutil.virtual_memory().total / _GB / count,
+            "peak_tflops": {"fp32": peak / 1e12},
+        }
+    )
+
+
+def _gpus() -> Cluster:
+    import psutil
+    import torch
+
+    name = torch.cuda.get_device_name(0)
+    known = find_device(name)
+    fields = {
+        "name": f"this machine, {torch.cuda.device_count()} x {name}",
+        "device": known.name if known else name,
+        "devices": torch.cuda.device_count(),
+        "memory_gb": torch.cuda.get_device_properties(0).total_memory / _GB,
+        "host_memory_gb": psutil.virtual_memory().total / _GB,
+    }
+    links = {} if known else {"within_gb_per_s": _PCIE, "between_gb_per_s": _ETHERNET}
+    return Cluster.model_validate({**fields, **links})
 
 
 def _of_file(path: Path) -> Cluster:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from models.planner.candidates import Candidate
 from models.planner.profile import ActivationBytes, ParameterCounts, Profiler
+from models.project_spec.blocks import Train
+from models.training.optimisation.optimisers import state_ratio
 
 _FULL = 4
 _HALF = 2
@@ -60,6 +62,11 @@ class TrainingShape:
     state_ratio: float = 2.0
     shard_optimiser: bool = False
     on_cpu: bool = False
+
+    @classmethod
+    def of(cls, train: Train, on_cpu: bool) -> TrainingShape:
+        """Return the settings of a spec's `train` block."""
+        return cls(train.batch, train.precision, state_ratio(train), train.shard_optimiser, on_cpu)
 
     @property
     def compute_bytes(self) -> int:

@@ -41,17 +41,12 @@ class PlanEstimate:
         }
         if self.memory:
             parts = ("weights", "gradients", "optimiser", "activations", "gathered", "host", "whole")
-            document["memory_bytes"] = {name: getattr(self.memory, name) for name in parts} | {
-                "total": self.memory.total
-            }
+            document["memory_bytes"] = {name: getattr(self.memory, name) for name in (*parts, "total")}
             document["needed_gb"] = round(self.needed_gb, 3)
         if self.duration:
-            document["step_s"] = self.duration.step_s
-            document["compute_s"] = self.duration.compute_s
-            document["bubble_s"] = self.duration.bubble_s
-            document["communicate_s"] = self.duration.communicate_s
-            document["sent_bytes"] = round(self.duration.sent_bytes)
-            document["samples_per_s"] = self.samples_per_s
+            times = ("step_s", "compute_s", "bubble_s", "communicate_s")
+            document |= {name: getattr(self.duration, name) for name in times}
+            document |= {"sent_bytes": round(self.duration.sent_bytes), "samples_per_s": self.samples_per_s}
         return document
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,14 +18,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from models.distributed.recompute import prepare_blocks
 from models.errors import UsageError, UserCodeError
 from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, tensor_plan
-from models.planner.live import LiveBytes
 from models.project_spec.blocks import Model, Train
 from models.training.costs.flops import count_flops
 
@@ -86,6 +89,61 @@ class ActivationBytes:
     def transient(self) -> int:
         """The bytes that the backward pass needs in addition to `saved`."""
         return self.apart - self.saved
+
+
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the storages that operations allocate, until they are freed; a view counts as part of its base.
+
+    With fake tensors (`FakeTensorMode`), a net of any size takes no memory.
+
+    Args:
+        known: Tensors that do not count: weights, buffers, inputs.
+
+    Attributes:
+        now: Live bytes without weight gradients.
+        gradients: Bytes of weight gradients, reported by `is_gradient`; they must outlive this count.
+        peak: The peak of all live bytes.
+        peak_without_gradients: The peak of `now`.
+    """
+
+    def __init__(self, known: Iterable[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = 0
+        self.gradients = 0
+        self.peak = 0
+        self.peak_without_gradients = 0
+        self._seen: set[int] = set()
+        for tensor in known:
+            self._watch(tensor, count=False)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                self._watch(leaf, count=True)
+        self.peak = max(self.peak, self.now + self.gradients)
+        self.peak_without_gradients = max(self.peak_without_gradients, self.now)
+        return out
+
+    def is_gradient(self, tensor: torch.Tensor) -> None:
+        """Count a tensor as a weight gradient from now on."""
+        size = tensor.untyped_storage().nbytes()
+        self.now -= size
+        self.gradients += size
+
+    def _watch(self, tensor: torch.Tensor, count: bool) -> None:
+        storage = tensor.untyped_storage()
+        key = StorageWeakRef(storage).cdata  # type: ignore[no-untyped-call]
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        size = storage.nbytes() if count else 0
+        self.now += size
+        weakref.finalize(storage, self._gone, key, size)
+
+    def _gone(self, key: int, size: int) -> None:
+        self._seen.discard(key)
+        self.now -= size
 
 
 class Profiler:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from models.backtest.advice import rounded
+import math
+
 from models.backtest.periods import iso
-from models.backtest.regret import FEW_PERIODS
-from models.backtest.result import Backtest
+from models.backtest.regret import FEW_PERIODS, Backtest, PolicyRegret
 from models.report.backtest_figures import loops_over_time, metric_over_time, regrets, spent
 from models.report.card import Figure
 from models.report.pages import render
@@ -31,9 +31,18 @@ def render_backtest(result: Backtest) -> str:
     )
 
 
+def rounded(value: float | None, like: PolicyRegret) -> str:
+    """Return a difference of metrics with as many decimals as the policy's mean has in four digits."""
+    if value is None:
+        return "–"
+    decimals = max(0, 3 - math.floor(math.log10(abs(like.mean.value or 1.0))))
+    text = f"{value:.{decimals}f}"
+    return text.replace("-", "−") if float(text) else f"{0:.{decimals}f}"
+
+
 def _is_clear(result: Backtest) -> bool:
     """Return True if each cheaper policy is shown to be worse, over enough periods."""
-    chosen = next(each for each in result.policy_regrets if each.policy == result.advice.policy)
+    chosen = next(each for each in result.policy_regrets if each.policy == result.recommended)
     cheaper = [each for each in result.policy_regrets if each.device_seconds < chosen.device_seconds]
     return len(result.periods) >= FEW_PERIODS and all((each.regret.low or 0.0) > 0 for each in cheaper)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from models.backtest.result import Backtest
+from models.backtest.regret import Backtest
 from models.judge.gates import number
 from models.judge.verdict import Estimate
 from models.report.style import INK, PALETTE, draw, look, shorten

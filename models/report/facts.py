@@ -126,7 +126,7 @@ class ProjectFacts(FrozenModel):
     predictions: PredictionLogSummary = PredictionLogSummary()
     serving: ServingSummary | None = Field(None, description="None where no server of this workspace ever answered.")
     pages: list[str] = Field(default_factory=list, description="The report pages that are there, by name.")
-    backtest: str = Field("", description="What the last backtest advises, in its own first sentence.")
+    backtest: str = Field("", description="The summary of the last backtest.")
 
     @property
     def current_monitoring(self) -> MonitoringReport | None:

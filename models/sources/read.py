@@ -105,8 +105,7 @@ def _read_folder(folder: Path) -> pa.Table:
                 first = tables[0].schema
                 if field.name in first.names and first.field(field.name).type != field.type:
                     raise DataError(
-                        f"{file}: column {field.name!r} is {field.type}, but "
-                        f"{first.field(field.name).type} in "
+                        f"{file}: column {field.name!r} is {field.type}, but {first.field(field.name).type} in "
                         f"{files[0].name}: write all files with one type"
                     ) from error
         raise DataError(f"{folder}: its files do not fit together: {_first_line(error)}") from error
@@ -173,8 +172,7 @@ def _refuse_if_not_utf8(path: Path) -> None:
                 line += data[: error.start].count(b"\n")
                 byte = offset - len(pending) + error.start
                 raise DataError(
-                    f"{path}:{line}: byte 0x{data[error.start]:02x} at offset {byte} is not UTF-8: save "
-                    "the file as "
+                    f"{path}:{line}: byte 0x{data[error.start]:02x} at offset {byte} is not UTF-8: save the file as "
                     "UTF-8, or convert it: iconv -f latin1 -t utf-8, or of UTF-16: iconv -f utf-16 -t utf-8"
                 ) from error
             line += block.count(b"\n")

@@ -18,7 +18,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from models.errors import LooplineError, StoreError
-from models.project_spec.reader import read_spec
 from tasks.dashboard.approvals import request_retraining
 from tasks.host.workspace import Project, Workspace
 from tasks.operations import overview
@@ -47,7 +46,7 @@ def _respond(take: Callable[[Project, bytes], dict[str, int]], project: Project,
 def _labels_of_csv(project: Project, body: bytes) -> dict[str, int]:
     from tasks.operations.label import accept_file
 
-    spec = read_spec(project.spec_path, (), project.shown_spec)
+    spec = project.spec()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.csv"
         path.write_bytes(body)
@@ -67,7 +66,7 @@ def _labels_of_json(project: Project, body: bytes) -> dict[str, int]:
         table = pa.table({name: [row.get(name) for row in rows] for name in names})
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise HTTPException(422, f"A column holds values of several kinds: {error}") from error
-    return accept(project, read_spec(project.spec_path, (), project.shown_spec), table, by=BY)
+    return accept(project, project.spec(), table, by=BY)
 
 
 async def trigger(request: Request) -> Response:

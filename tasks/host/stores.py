@@ -15,7 +15,7 @@ from models.files import write_text
 from tasks.host.http_guard import LOOPBACK_NAMES
 from tasks.host.server_access import credentials
 from tasks.host.store_addresses import store_addresses, without_password
-from tasks.host.workspace import Workspace
+from tasks.host.workspace import Project, Workspace
 
 LOCK_TIMEOUT_S = 120.0
 
@@ -111,6 +111,18 @@ def configure(workspace: Workspace) -> None:
     _refuse_socks_unheard()
     os.environ.update(environment(workspace))
     _follow_move(workspace)
+
+
+def open_workspace() -> Workspace:
+    """Return this process's workspace, after `configure`."""
+    workspace = Workspace.find()
+    configure(workspace)
+    return workspace
+
+
+def open_project(name: str) -> Project:
+    """Return a project of this process's workspace, after `configure`."""
+    return open_workspace().project(name)
 
 
 def is_embedded(uri: str) -> bool:

@@ -12,12 +12,17 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.errors import UsageError
 from models.files import SPEC_FILE, storing
+
+if TYPE_CHECKING:
+    from models.project_spec.blocks import Spec
 
 HOME = "LOOPLINE_HOME"
 STATE = ".loopline"
@@ -165,6 +170,19 @@ class Project:
         """The spec's path for messages: relative to the current folder if it is below it."""
         here = Path.cwd()
         return str(self.spec_path.relative_to(here) if self.spec_path.is_relative_to(here) else self.spec_path)
+
+    def spec(self, overrides: Sequence[str] = ()) -> Spec:
+        """Return the project's current spec.
+
+        Args:
+            overrides: `block.key=value` texts that override it.
+
+        Raises:
+            UsageError: The spec or an override is wrong.
+        """
+        from models.project_spec.reader import read_spec
+
+        return read_spec(self.spec_path, overrides, self.shown_spec)
 
     @property
     def data(self) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import platform
 import threading
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from models.data.preparation import Preparation
-from models.files import replacing_folder, write_json
+from models.files import replacing_folder
 from models.metrics.metrics import resolve_metric
 from models.nets.catalogue import is_trees
 from models.pipeline.keys import code_parts, key_of
@@ -21,8 +20,8 @@ from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
 from tasks.ranks.rank_pool import RankPool, default_threads
+from tasks.state.keyed_cache import JSON, KeyedCache
 
-PEAKS_FILE = "peaks.json"
 _measuring = threading.Lock()
 
 _FOLD_BY: dict[str, Literal["blocks", "groups"]] = {"time": "blocks", "group": "groups"}
@@ -88,20 +87,13 @@ def job(
 
 def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision: str) -> float | None:
     """Return the peak FLOP/s of a rank on this machine's CPU, measured once per workspace; None for GPUs."""
-    key, path = f"{precision}, {threads} threads", workspace.cache / PEAKS_FILE
+    key = key_of({"processor": _processor(), "threads": threads, "precision": precision})[:16]
+    measure = functools.partial(
+        rank_pool.call, "models.training.costs.peak:measured_peak", threads=threads, precision=precision
+    )
     with _measuring:
-        try:
-            known = json.loads(path.read_text())
-        except (OSError, ValueError):
-            known = {}
-        machine = known.setdefault(_processor(), {})
-        if key not in machine:
-            machine[key] = rank_pool.call(
-                "models.training.costs.peak:measured_peak", threads=threads, precision=precision
-            )
-            write_json(path, known)
-        value: float | None = machine[key]
-        return value
+        peak: float | None = KeyedCache(workspace.cache / "peaks").get(key, JSON, measure)
+        return peak
 
 
 def _processor() -> str:

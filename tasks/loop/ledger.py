@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from models.errors import StoreError, UsageError
-from models.files import Hashes, write_text
+from models.files import Hashes, read_json, write_text
 from models.nets.catalogue import NETS, net_name
 from models.pipeline.keys import Parts, code_parts, key_of, library_parts, spec_parts
 from models.pipeline.records import StepRecord
@@ -62,9 +62,7 @@ class StepCache:
         self.records = StepRecords(self.state, workspace.root)
         self.hashes = Hashes(workspace.cache / "hashes.json")
         self._code_memory_path = workspace.cache / "code.json"
-        self._code_memory: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):
-            self._code_memory = json.loads(self._code_memory_path.read_text())
+        self._code_memory = read_json(self._code_memory_path)
         self._code_known = json.dumps(self._code_memory)
 
     def champion(self) -> RegisteredVersion | None:

@@ -1,4 +1,4 @@
-"""MLflow's server over the workspace's store: its UI, and the REST API that tests and other machines use.
+"""MLflow's server over the workspace's store: its UI, and the REST API that other machines use.
 
 `mlflow server` imports MLflow for its command line, then starts a second process that imports it again and serves. Here
 the first process serves: this saves 3 s of CPU until it answers and 190 MB while it runs (mlflow 3.17.2).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from models.project_spec.reader import read_spec
 from models.triggers.signal import Signal
 from tasks.host.workspace import Project
 from tasks.loop import history
@@ -21,7 +20,7 @@ def announce(project: Project) -> list[Signal]:
         UserCodeError: The project's own `arrived` failed.
         StoreError: The event cannot be stored.
     """
-    spec = read_spec(project.spec_path, (), project.shown_spec)
+    spec = project.spec()
     now, announced = time.time(), []
     grown = growth(project, spec, now)
     if grown is not None:

@@ -13,21 +13,20 @@ from models.backtest.periods import LabelClock, Period, PeriodRule
 from models.backtest.policies import DEFAULT, EVERY, Policy, drafted, plain
 from models.backtest.replay import PolicyHistory
 from models.errors import UsageError
-from models.files import read_json, write_json, write_text
+from models.files import write_json, write_text
 from models.project_spec.blocks import Spec
-from models.project_spec.reader import read_document, read_spec
+from models.project_spec.reader import read_document
 from models.training.search_space import with_params
 from tasks.host.locks import held
 from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Reporter
-from tasks.operations.backtest_cache import FOLDER, BacktestCache
-from tasks.operations.replay_progress import ReplayProgress
+from tasks.operations.backtest_cache import FOLDER, BacktestCache, ReplayProgress
 from tasks.ranks.rank_pool import RankPool
 
 if TYPE_CHECKING:
-    from models.backtest.ordered import TimeOrderedRows
-    from models.backtest.result import Backtest
+    from models.backtest.periods import TimeOrderedRows
+    from models.backtest.regret import Backtest
 
 RESULT_FILE = "backtest.json"
 PAGE_FILE = "backtest.html"
@@ -56,8 +55,11 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
         DataError: The raw table is missing, or does not match the spec.
         StoreError: Another backtest of the project runs.
     """
+    from models.report.backtest import render_backtest
+    from models.sources.read import read_table
+
     began = time.perf_counter()
-    spec = read_spec(project.spec_path, overrides, project.shown_spec)
+    spec = project.spec(overrides)
     settings = _settings(project, spec)
     model, train = with_params(spec.model, spec.train, settings)
     begins = train.start is not None and train.start.weights == "champion"
@@ -70,13 +72,14 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
     busy = f"a backtest of {spec.name} runs already: wait for it, or end it"
     with held(project.state(spec.name) / FOLDER / "backtest.lock", lambda: busy), RankPool() as pool:
         report.step(STEP, "run")
-        past = _past(project, spec, cut, cutting.parse_delay(request.label_delay))
+        delay_s = cutting.parse_delay(request.label_delay)
+        past = cutting.in_time_order(read_table(project.raw), spec.data, cut, delay_s)
         policies = _policies(request.policies, spec, past.clock)
         plan = _plan(past, cut, request, spec)
-        progress = ReplayProgress(report, plan.moments(past.clock), len(policies), len(plan.replayed))
+        progress = ReplayProgress(report, plan.moments(past.clock), len(policies) * len(plan.replayed))
         world = BacktestCache(project, spec, past, pool, progress)
         courses = _replayed(policies, plan, past.clock, world, progress)
-        result = _weighed(spec, world, past, plan, courses)
+        result = _weighed(project, spec, world, past, plan, courses)
         result = result.model_copy(
             update={
                 "settings": settings,
@@ -85,15 +88,11 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
                 "made_at": time.time(),
             }
         )
-        _keep(project, spec, result)
+        write_json(page(project, spec.name).with_name(RESULT_FILE), result.model_dump(mode="json"))
+        write_text(page(project, spec.name), render_backtest(result))
         world.prune(KEEP_S)
         report.step(STEP, "ok", f"{result.seconds:.1f} s")
     return result
-
-
-def latest(project: Project, name: str) -> dict[str, Any] | None:
-    """Return the last backtest of a project as plain data, or None; `name` is the spec's name."""
-    return read_json(project.state(name) / FOLDER / RESULT_FILE) or None
 
 
 def page(project: Project, name: str) -> Path:
@@ -128,29 +127,28 @@ def _replayed(
     policies: list[Policy], plan: _Plan, clock: LabelClock, world: BacktestCache, progress: ReplayProgress
 ) -> list[PolicyHistory]:
     from models.backtest.replay import replay
-    from models.triggers.policy import decide
 
     courses = []
     for policy in policies:
-        progress.under(policy.name)
-        courses.append(replay(policy, plan.periods, plan.num_first, clock, world, decide))
+        progress.policy = policy.name
+        courses.append(replay(policy, plan.periods, plan.num_first, clock, world))
     return courses
 
 
 def _weighed(
-    spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
+    project: Project, spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
 ) -> Backtest:
-    from models.backtest.advice import advise
     from models.backtest.contest import metric_of
-    from models.backtest.regret import policy_regrets
-    from models.backtest.result import Backtest, BacktestPeriod
+    from models.backtest.regret import FEW_PERIODS, Backtest, BacktestPeriod, policy_regrets, recommended, summary
 
     by_name = {period.name: period for period in plan.replayed}
-    metric = metric_of(spec, world.preparation(courses[0].first.model), world.base)
+    metric = metric_of(spec, world.preparation(courses[0].first.model), project.folder)
     served = {(step.model, step.period) for course in courses for step in course.steps}
     scores = {(model, name): world.score(model, by_name[name], metric) for model, name in sorted(served)}
     confidence = spec.judge.confidence
     regrets = policy_regrets(courses, scores, metric.sign, confidence, spec.train.seed)
+    chosen, num = recommended(regrets, spec.judge.margin), len(plan.replayed)
+    few = [f"only {num} periods were replayed: the intervals are too narrow for future periods"] * (num < FEW_PERIODS)
     return Backtest(
         project=spec.name,
         metric=metric.name,
@@ -163,10 +161,11 @@ def _weighed(
         periods=[BacktestPeriod(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in plan.replayed],
         courses=courses,
         policy_regrets=regrets,
-        advice=advise(regrets, metric.name, spec.judge.margin, confidence),
-        notes=[*past.notes, *_remainder_note(past, plan), *world.notes, *_first_champion_note(courses[0])],
-        trained=world.counts.trained,
-        reused=world.counts.reused,
+        recommended=chosen.policy,
+        summary=summary(chosen, metric.name),
+        notes=[*past.notes, *_remainder_note(past, plan), *world.notes, *_first_champion_note(courses[0]), *few],
+        trained=world.trained,
+        reused=world.reused,
     )
 
 
@@ -235,18 +234,3 @@ def _policy(name: str, spec: Spec, clock: LabelClock) -> Policy:
         return plain(name, spec.retrain, clock.has_calendar)
     path = Path(name).expanduser()
     return drafted(path.stem, read_document(path, name), spec.retrain, name)
-
-
-def _past(project: Project, spec: Spec, cut: PeriodRule, delay_s: float) -> TimeOrderedRows:
-    from models.backtest.ordered import in_time_order
-    from models.sources.read import read_table
-
-    return in_time_order(read_table(project.raw), spec.data, cut, delay_s)
-
-
-def _keep(project: Project, spec: Spec, result: Backtest) -> None:
-    from models.report.backtest import render_backtest
-
-    folder = project.state(spec.name) / FOLDER
-    write_json(folder / RESULT_FILE, result.model_dump(mode="json"))
-    write_text(folder / PAGE_FILE, render_backtest(result))

@@ -7,44 +7,42 @@
     verdicts/KEY.json   one challenger against one champion
     references/KEY.json the reference that a model's windows are compared with
     windows/KEY.json    the monitoring report of one window of predictions
-All of it may be deleted at any time; it is made again.
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import json
-import os
 import shutil
 import tempfile
 import time
-import zipfile
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.backtest.ordered import TimeOrderedRows
-from models.backtest.periods import Period, RowRange
+from models.backtest.periods import Period, RowRange, TimeOrderedRows
 from models.backtest.replay import TrainingOutcome, VerdictOutcome
 from models.errors import DataError, TrainingError
-from models.files import replacing_folder, sha256, storing, write_bytes, write_json, write_text
-from models.pipeline.keys import Parts, code_parts, key_of
+from models.files import read_json, replacing_folder, sha256, storing, write_json
+from models.pipeline.keys import Parts, key_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob
 from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
-from tasks.operations.replay_progress import ReplayProgress
+from tasks.loop.loop import Reporter
 from tasks.ranks.rank_pool import RankPool, default_threads
+from tasks.state.keyed_cache import KeyedCache, arrays, document
 
 if TYPE_CHECKING:
+    from models.backtest.contest import Score
     from models.backtest.monitor import PastPredictions
-    from models.backtest.score import Score
     from models.data.preparation import Preparation
     from models.judge.verdict import Estimate, Verdict
-    from models.metrics.metrics import Array, Metric
+    from models.metrics.metrics import Metric
     from models.monitoring.assess import AssessmentRules
     from models.monitoring.reference import Reference
     from models.monitoring.report import WindowReport
@@ -54,59 +52,54 @@ FOLDER = "backtest"
 TRAINED_FILE = "trained.json"
 MODEL_FILE = "model.onnx"
 PREPARED = "prepared"
-# The live steps with the code that decides their results, without the code that only runs them.
-_MADE_BY = tuple(
-    replace(BY_NAME[name], code=code)
-    for name, code in (
-        ("prepare", ("models.data.prepare",)),
-        ("train", ("models.data.encode", "models.training.rank")),
-        ("export", ("models.export.export",)),
-    )
-)
-_JUDGED_BY = replace(BY_NAME["judge"], code=("models.backtest.contest",))
-_WATCHED_BY = replace(_JUDGED_BY, reads=("monitor", "goal", "data.expectations"), code=("models.backtest.monitor",))
-_SCORED_BY = replace(_JUDGED_BY, reads=("goal.metric", "goal.direction"), code=("models.backtest.score",))
-_PREDICTED_BY = ("models.backtest.period_rows", "models.inference.predict")
-_REFERRED_BY = ("models.monitoring.build",)
-_KINDS = ("models", "predictions", "references", "scores", "verdicts", "windows")
-_NAME_CHARACTERS = 24
+# The code that decides each kind of entry, without the code that only runs it, and the parts of the spec that it reads.
+_MADE_BY = {
+    "prepare": ("models.data.prepare",),
+    "train": ("models.data.encode", "models.training.rank"),
+    "export": ("models.export.export",),
+}
+_DECIDED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "predictions": (("models.backtest.period_rows", "models.inference.predict"), ()),
+    "references": (("models.monitoring.build",), ()),
+    "scores": (("models.backtest.contest",), ("goal.metric", "goal.direction")),
+    "verdicts": (("models.backtest.contest",), BY_NAME["judge"].reads),
+    "windows": (("models.backtest.monitor",), ("monitor", "goal", "data.expectations")),
+}
 
 
-@dataclass
-class TrainingCounts:
-    """Numbers of new trainings and of trainings from the cache."""
+class ReplayProgress:
+    """Reports a replay's progress: periods done over all policies, and about how long trainings will still take.
 
-    trained: int = 0
-    reused: int = 0
+    Args:
+        report: The reporter that shows it.
+        moments: Known rows at each moment at which a policy may train, without duplicates.
+        total: Number of periods of all policies.
+    """
 
+    def __init__(self, report: Reporter, moments: Sequence[int], total: int) -> None:
+        self._report, self._owed, self._total = report, set(moments), total
+        self._count = 0
+        self._s_a_row: float | None = None
+        self.policy = ""
 
-class ReplayStart(NamedTuple):
-    """The inputs of a training: known rows, the number of newest training rows to use, and the model to start from."""
+    def period(self, period: Period) -> None:
+        """Count a replayed period and report it."""
+        self._count += 1
+        self._show(period.name)
 
-    rows: RowRange
-    newest: int | None
-    start: str | None
+    def training(self, rows: RowRange) -> None:
+        """Report that a training begins."""
+        self._show(f"training on {rows.stop - rows.first:,} rows")
 
+    def trained(self, rows: RowRange, seconds: float) -> None:
+        """Note a finished training and its duration in seconds."""
+        self._owed.discard(rows.stop)
+        self._s_a_row = seconds / (rows.stop - rows.first)  # the latest: the first also waited for torch's import
 
-class CachedPredictions(NamedTuple):
-    """Predictions of some rows with their true values and row numbers, in time order."""
-
-    key: str
-    target: Array
-    prediction: Array
-    row: Array
-
-
-@dataclass(frozen=True)
-class CachedWindows:
-    """Windows of one model, oldest first, and the last window's key, which also covers the earlier windows."""
-
-    key: str = ""
-    reports: list[WindowReport] = field(default_factory=list)
-
-    def after(self, key: str, window: WindowReport) -> CachedWindows:
-        """Return a copy with one more window."""
-        return CachedWindows(key, [*self.reports, window])
+    def _show(self, what: str) -> None:
+        left_s = sum(self._owed) * (self._s_a_row or 0.0)
+        eta = f", at most about {left_s:.0f} s of training left" if left_s else ""
+        self._report.progress("backtest", self._count, self._total, f"{self.policy} {what}{eta}")
 
 
 class BacktestCache:
@@ -118,53 +111,48 @@ class BacktestCache:
         past: The raw rows in time order.
         pool: The rank pool that trains and exports.
         progress: Receives the progress.
+
+    Attributes:
+        trained: Number of new trainings.
+        reused: Number of trainings from the cache.
+        notes: What a reader of the result must know.
     """
 
     def __init__(
         self, project: Project, spec: Spec, past: TimeOrderedRows, pool: RankPool, progress: ReplayProgress
     ) -> None:
         self._project, self._spec, self._past, self._pool, self._progress = project, spec, past, pool, progress
-        self._folder = project.state(spec.name) / FOLDER
-        self._ledger = StepCache(project, spec)
-        self._made_by: Parts = {}
-        for step in _MADE_BY:
-            self._made_by |= self._ledger.own_parts(step)
-        self._judged_by = self._ledger.own_parts(_JUDGED_BY)
-        self._scored_by = self._ledger.own_parts(_SCORED_BY)
-        self._predicted_by = code_parts(_PREDICTED_BY)
-        self._watched_by = self._ledger.own_parts(_WATCHED_BY)
-        self._referred_by = code_parts(_REFERRED_BY)
+        steps = StepCache(project, spec)
+        made_by = [steps.own_parts(replace(BY_NAME[name], code=code)) for name, code in _MADE_BY.items()]
+        self._parts: dict[str, Parts] = {"models": {name: part for parts in made_by for name, part in parts.items()}}
+        for kind, (code, reads) in _DECIDED_BY.items():
+            metric = ("goal.metric",) if reads else ()
+            self._parts[kind] = steps.own_parts(replace(BY_NAME["judge"], reads=reads, code=code, references=metric))
+        self._entries = {kind: KeyedCache(project.state(spec.name) / FOLDER / kind) for kind in self._parts}
         self._loaded: dict[str, Preparation] = {}
         self._watches: dict[str, AssessmentRules] = {}
         self._promised: dict[str, Estimate] = {}
         self._periods: list[RowRange] = []
-        self.counts = TrainingCounts()
+        self.trained, self.reused = 0, 0
         self.notes: list[str] = []
-        self.used: set[Path] = set()
-
-    @property
-    def base(self) -> Path:
-        """The spec's folder, to which references are relative."""
-        return self._project.folder
 
     def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
         """Return a model from these rows: from the cache, from a training continued after a kill, or newly trained."""
-        replay_start = ReplayStart(rows, newest or self._spec.data.newest, start)
-        parts = self._parts(replay_start)
-        key = key_of(parts)
-        folder = self._model_folder(key)
-        done = self._done(folder)
+        newest = newest or self._spec.data.newest
+        inputs = {"input:rows": self._past.digest(rows), "input:start": start or ""}
+        key = self._key("models", {"spec:data.newest": newest, **inputs})
+        done = self._done(key)
         if done is None:
             self._progress.training(rows)
             began = time.perf_counter()
             try:
-                done = self._make(folder, key, replay_start)
+                done = self._make(key, rows, newest, start)
             except (DataError, TrainingError) as error:
                 return TrainingOutcome("", 0.0, str(error).splitlines()[0])
-            self.counts.trained += 1
+            self.trained += 1
             self._progress.trained(rows, time.perf_counter() - began)
         else:
-            self.counts.reused += 1
+            self.reused += 1
         return TrainingOutcome(key, float(done["device_seconds"]))
 
     def predict(self, model: str, period: Period) -> None:
@@ -174,9 +162,8 @@ class BacktestCache:
         self._periods = sorted({*self._periods, rows}, key=lambda each: each.first)
         self.predictions(model, rows)
 
-    def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
+    def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
         """Return the verdict by the spec's rules on the challenger's held-out rows."""
-        del rows  # the challenger's folder holds them
         verdict = self.verdict(challenger, champion)
         self._promised[challenger] = verdict.challenger
         return VerdictOutcome(verdict.promoted, verdict.reasons)
@@ -184,43 +171,34 @@ class BacktestCache:
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
         """Return the signals that live monitoring would send for all of the model's predictions and known labels."""
         from models.backtest.monitor import PastPredictions, signals_of
-
-        periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
-        parts = [self.predictions(model, rows) for rows in periods]
-        served = PastPredictions.joined([(each.row, each.target, each.prediction) for each in parts])
-        watched, windows = self._watched(model), CachedWindows()
-        for part in served.windows(self._spec.monitor.window):
-            key = self._key_of_window(model, served.row[part], labelled, windows.key)
-            windows = windows.after(key, self._window(key, model, served, part, labelled, windows.reports))
-        return signals_of(self._spec.name, now.end, windows.reports, watched)
-
-    def _key_of_window(self, model: str, row: Array, labelled: int, before: str) -> str:
-        parts = {
-            **self._watched_by,
-            "model": model,
-            "rows": self._past.digest(RowRange(int(row[0]), int(row[-1]) + 1)),
-            "labelled": int((row < labelled).sum()),
-            "promised": self._promised[model].model_dump(),
-            "before": before,
-        }
-        return key_of(parts)
-
-    def _window(
-        self, key: str, model: str, served: PastPredictions, part: slice, labelled: int, before: list[WindowReport]
-    ) -> WindowReport:
-        from models.backtest.monitor import assess_window, inputs_of
         from models.monitoring.report import WindowReport
 
-        path = self._use(self._folder / "windows" / f"{key[:_NAME_CHARACTERS]}.json")
-        with contextlib.suppress(OSError, ValueError):
-            return WindowReport.model_validate_json(path.read_text())
+        periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
+        served = PastPredictions.joined([self.predictions(model, rows) for rows in periods])
+        watched, reports, key = self._watched(model), list[WindowReport](), ""
+        for part in served.windows(self._spec.monitor.window):
+            row = served.row[part]
+            inputs = {
+                "model": model,
+                "rows": self._past.digest(RowRange(int(row[0]), int(row[-1]) + 1)),
+                "labelled": int((row < labelled).sum()),
+                "promised": self._promised[model].model_dump(),
+                "before": key,  # which covers the earlier windows
+            }
+            key = self._key("windows", inputs)
+            make = functools.partial(self._window, model, served, part, labelled, reports)
+            reports = [*reports, self._entries["windows"].get(key, document(WindowReport), make)]
+        return signals_of(self._spec.name, now.end, reports, watched)
+
+    def _window(
+        self, model: str, served: PastPredictions, part: slice, labelled: int, before: list[WindowReport]
+    ) -> WindowReport:
+        from models.backtest.monitor import assess_window, inputs_of
+
         rows, preparation = served.row[part], self.preparation(model)
         stop = int(rows[-1]) + 1
-        inputs = inputs_of(self._past.table, rows, self._spec.data, preparation, stop, self.base)
-        times = self._past.clock.times
-        window = assess_window(served, part, labelled, self._watched(model), inputs, times, before)
-        write_text(path, window.model_dump_json() + "\n")
-        return window
+        inputs = inputs_of(self._past.table, rows, self._spec.data, preparation, stop, self._project.folder)
+        return assess_window(served, part, labelled, self._watched(model), inputs, self._past.clock.times, before)
 
     def _watched(self, model: str) -> AssessmentRules:
         """Return the rules that assess a model's windows: its reference, and the metric of its own verdict."""
@@ -233,7 +211,7 @@ class BacktestCache:
             self._watches[model] = AssessmentRules(
                 version=model[:8],
                 monitor=spec.monitor,
-                metric=metric_of(spec, self.preparation(model), self.base),
+                metric=metric_of(spec, self.preparation(model), self._project.folder),
                 reference=reference,
                 promoted=self._promised[model],
                 bounds=bounds_of(reference.columns, spec.data, spec.monitor.seasonal),
@@ -245,54 +223,41 @@ class BacktestCache:
         from models.monitoring.build import build
         from models.monitoring.reference import Reference
 
-        path = self._use(
-            self._folder / "references" / f"{key_of({**self._referred_by, 'model': model})[:_NAME_CHARACTERS]}.json"
-        )
-        with contextlib.suppress(OSError, ValueError):
-            return Reference.model_validate_json(path.read_text())
-        folder = self._model_folder(model)
-        made = build(folder / PREPARED, folder / MODEL_FILE, self.preparation(model))
-        write_text(path, made.model_dump_json() + "\n")
-        return made
+        folder, key = self._model_folder(model), self._key("references", {"model": model})
+        make = functools.partial(build, folder / PREPARED, folder / MODEL_FILE, self.preparation(model))
+        return self._entries["references"].get(key, document(Reference), make)
 
     def verdict(self, challenger: str, champion: str | None) -> Verdict:
         """Return the verdict on a challenger against a champion, or against goal and baseline alone."""
         from models.backtest.contest import contest
         from models.judge.verdict import Verdict
 
-        key = key_of({**self._judged_by, "input:challenger": challenger, "input:champion": champion or ""})
-        path = self._use(self._folder / "verdicts" / f"{key[:_NAME_CHARACTERS]}.json")
-        with contextlib.suppress(OSError, ValueError):
-            return Verdict.model_validate_json(path.read_text())
+        key = self._key("verdicts", {"input:challenger": challenger, "input:champion": champion or ""})
         folders = self._model_folder(challenger), self._model_folder(champion) if champion else None
-        verdict = contest(*folders, self._spec, self._project.folder)
-        write_text(path, verdict.model_dump_json(indent=1) + "\n")
-        return verdict
+        make = functools.partial(contest, *folders, self._spec, self._project.folder)
+        return self._entries["verdicts"].get(key, document(Verdict), make)
 
-    def predictions(self, model: str, rows: RowRange) -> CachedPredictions:
+    def predictions(self, model: str, rows: RowRange) -> PastPredictions:
         """Return a model's predictions of some rows and the true values, in time order."""
-        key = key_of({**self._predicted_by, "model": model, "rows": self._digest_of_period(model, rows)})
-        path = self._use(self._folder / "predictions" / f"{key[:_NAME_CHARACTERS]}.npz")
-        arrays = _read_arrays(path)
-        if arrays is None:
-            arrays = self._predict(model, rows)
-            _write_arrays(path, arrays)
-        return CachedPredictions(key, arrays["target"], arrays["prediction"], arrays["row"])
+        from models.backtest.monitor import PastPredictions
+
+        make = functools.partial(self._predict, model, rows)
+        return PastPredictions(**self._entries["predictions"].get(self._prediction_key(model, rows), arrays(), make))
 
     def score(self, model: str, period: Period, metric: Metric) -> Score:
         """Return the goal's metric of a model in a period."""
-        from models.backtest.score import RESAMPLES, Score, score
+        from models.backtest.contest import RESAMPLES, Score, score
 
-        predicted = self.predictions(model, RowRange(period.first, period.stop))
-        seed = self._spec.train.seed
-        parts = {**self._scored_by, "predictions": predicted.key, "resamples": RESAMPLES, "seed": seed}
-        path = self._use(self._folder / "scores" / f"{key_of(parts)[:_NAME_CHARACTERS]}.npz")
-        arrays = _read_arrays(path)
-        if arrays is None:
+        rows, seed = RowRange(period.first, period.stop), self._spec.train.seed
+        inputs = {"predictions": self._prediction_key(model, rows), "resamples": RESAMPLES, "seed": seed}
+
+        def make() -> dict[str, Any]:
+            predicted = self.predictions(model, rows)
             made = score(metric, predicted.target, predicted.prediction, self.preparation(model), seed)
-            arrays = {"value": np.array(made.value), "drawn": made.drawn}
-            _write_arrays(path, arrays)
-        return Score(float(arrays["value"]), arrays["drawn"], len(predicted.target))
+            return {"value": np.array(made.value), "drawn": made.drawn, "num_rows": np.array(made.num_rows)}
+
+        stored = self._entries["scores"].get(self._key("scores", inputs), arrays(), make)
+        return Score(float(stored["value"]), stored["drawn"], int(stored["num_rows"]))
 
     def preparation(self, model: str) -> Preparation:
         """Return the preparation of a trained model."""
@@ -304,62 +269,48 @@ class BacktestCache:
 
     def prune(self, older_than_s: float) -> None:
         """Remove entries that this backtest did not use and that nobody made or used for `older_than_s`."""
-        for path in [path for kind in _KINDS for path in (self._folder / kind).glob("*")]:
-            with contextlib.suppress(OSError):
-                if path not in self.used and time.time() - path.stat().st_mtime > older_than_s:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for entries in self._entries.values():
+            entries.prune(older_than_s)
 
-    def save(self) -> None:
-        """Store the code fingerprints for the next run."""
-        self._ledger.save()
-
-    def _use(self, path: Path) -> Path:
-        self.used.add(path)
-        with contextlib.suppress(OSError):
-            os.utime(path)
-        return path
+    def _key(self, kind: str, inputs: Parts) -> str:
+        return key_of({**self._parts[kind], **inputs})[:24]
 
     def _model_folder(self, key: str) -> Path:
-        return self._folder / "models" / key[:_NAME_CHARACTERS]
+        return self._entries["models"].path(key)
 
-    def _parts(self, start: ReplayStart) -> Parts:
-        inputs = {"input:rows": self._past.digest(start.rows), "input:start": start.start or ""}
-        return {**self._made_by, "spec:data.newest": start.newest, **inputs}
-
-    def _digest_of_period(self, model: str, rows: RowRange) -> str:
-        """Return the digest of a period's rows; it covers all earlier rows if features or windows may read them."""
+    def _prediction_key(self, model: str, rows: RowRange) -> str:
+        """Return the key of predictions; it covers all earlier rows if features or windows may read them."""
         reaches_back = self._spec.data.features.make or self.preparation(model).window
-        return self._past.digest(RowRange(0, rows.stop) if reaches_back else rows) + (
-            f" from {rows.first}" if reaches_back else ""
-        )
+        digest = self._past.digest(RowRange(0, rows.stop) if reaches_back else rows)
+        return self._key("predictions", {"model": model, "rows": digest, "first": rows.first if reaches_back else None})
 
-    def _done(self, folder: Path) -> dict[str, Any] | None:
+    def _done(self, key: str) -> dict[str, Any] | None:
         """Return the content of `trained.json`, or None unless the model file has the hash named there."""
+        folder = self._model_folder(key)
+        document = read_json(folder / TRAINED_FILE)
         try:
-            document: dict[str, Any] = json.loads((folder / TRAINED_FILE).read_text())
-            whole = sha256(folder / MODEL_FILE) == document["model_sha256"]
-        except (OSError, ValueError, KeyError):
+            return document if document and sha256(folder / MODEL_FILE) == document["model_sha256"] else None
+        except OSError:
             return None
-        self._use(folder)
-        return document if whole else None
 
-    def _make(self, folder: Path, key: str, start: ReplayStart) -> dict[str, Any]:
+    def _make(self, key: str, rows: RowRange, newest: int | None, start: str | None) -> dict[str, Any]:
         """Prepare, train and export, continuing after a kill; `trained.json` is written last."""
         from models.backtest.period_rows import prepare_known
         from models.data.encode import write_tensors
         from models.data.preparation import PREPARATION_FILE
 
+        folder = self._model_folder(key)
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         prepared, tensors = folder / PREPARED, folder / "tensors"
         if not (prepared / PREPARATION_FILE).exists():
-            data = self._spec.data.model_copy(update={"newest": start.newest})
+            data = self._spec.data.model_copy(update={"newest": newest})
             spec = self._spec.model_copy(update={"data": data})
-            prepare_known(self._past.table, start.rows, spec, self._project.folder, prepared)
+            prepare_known(self._past.table, rows, spec, self._project.folder, prepared)
         if not tensors.exists():
             with replacing_folder(tensors) as temporary:
                 write_tensors(prepared, temporary)
-        job = self._job(folder, prepared, tensors, start.start)
+        job = self._job(folder, prepared, tensors, start)
         result = self._pool.run(job)
         made = self._pool.call(
             "models.export.export:export",
@@ -371,8 +322,8 @@ class BacktestCache:
             shutil.copyfile(weights, folder / WEIGHTS_FILE)
         done = {
             "key": key,
-            "rows": start.rows.stop,
-            "newest": start.newest,
+            "rows": rows.stop,
+            "newest": newest,
             "device_seconds": result.costs.device_seconds if result.costs else 0.0,
             "validation": result.value,
             "model_sha256": made["sha256"],
@@ -427,23 +378,3 @@ class BacktestCache:
                 "target": targets(folder, "test"),
                 "row": rows_predicted(folder),
             }
-
-
-def _read_arrays(path: Path) -> dict[str, Any] | None:
-    import numpy as np
-
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, zipfile.BadZipFile):
-        return None
-
-
-def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
-    import io
-
-    import numpy as np
-
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    write_bytes(path, buffer.getvalue())

@@ -19,7 +19,6 @@ from pydantic import ValidationError
 
 from models.errors import LooplineError
 from models.project_spec.blocks import Spec
-from models.project_spec.reader import read_spec
 from tasks.host import logs as json_lines
 from tasks.host import stores
 from tasks.host.signals import StopRequest
@@ -122,7 +121,7 @@ def specs(workspace: Workspace) -> list[Spec]:
     specs: dict[str, Spec] = {}
     for project in workspace.projects():
         with contextlib.suppress(LooplineError, OSError):
-            own = read_spec(project.spec_path, (), project.shown_spec)
+            own = project.spec()
             specs[own.name] = own
     for state in sorted((workspace.state / "projects").glob("*/")):
         if state.name not in specs and (spec := _served_spec(workspace, state.name)) is not None:

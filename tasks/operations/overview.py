@@ -16,7 +16,6 @@ from models.files import read_json
 from models.monitoring.report import MonitoringReport
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
-from models.project_spec.reader import read_spec
 from models.project_spec.schedule import parse
 from models.report import facts
 from models.report.data import drifting, failing
@@ -103,15 +102,15 @@ def project_facts(project: Project, now: float) -> facts.ProjectFacts:
 
 def _spec(project: Project) -> Spec:
     """Return the current spec; the file is read again only after a change, for servers that show it often."""
-    with contextlib.suppress(OSError):  # `read_spec` below raises the error
+    with contextlib.suppress(OSError):  # `project.spec` below raises the error
         stat = project.spec_path.stat()
-        return _read_spec(project.spec_path, project.shown_spec, (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
-    return read_spec(project.spec_path, (), project.shown_spec)
+        return _read_spec(project, (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
+    return project.spec()
 
 
 @functools.lru_cache(maxsize=256)
-def _read_spec(path: Path, shown: str, _: tuple[int, int, int]) -> Spec:
-    return read_spec(path, (), shown)
+def _read_spec(project: Project, _: tuple[int, int, int]) -> Spec:
+    return project.spec()
 
 
 def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
@@ -166,9 +165,8 @@ def _serving(state: Path) -> facts.ServingSummary | None:
 
 
 def _backtest(state: Path) -> str:
-    """Return the first sentence of the last backtest's advice."""
-    advice = read_json(state / "backtest" / "backtest.json").get("advice", {})
-    return str(next(iter(advice.get("words", [])), ""))
+    """Return the summary of the last backtest."""
+    return str(read_json(state / "backtest" / "backtest.json").get("summary", ""))
 
 
 def _version(model: str, number: str | None) -> RegisteredVersion | None:

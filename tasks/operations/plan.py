@@ -34,14 +34,14 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
             f"`loopline run {spec.name}` prepares it"
         )
     from models.nets.sizes import Sizes
-    from models.planner.detect import detect_machine
-    from models.planner.machines import read_machine
+    from models.planner.candidates import Candidate
+    from models.planner.machines import detect_machine, read_machine
+    from models.planner.memory import TrainingShape
     from models.planner.planning import plan
     from models.planner.profile import Profiler
-    from models.planner.settings import base_candidate, training_of
 
     machine = detect_machine() if cluster == "detect" else read_machine(cluster)
     sizes = Sizes.of(Preparation.load(project.prepared))
     flash = machine.kind == "cuda"
     profiler = Profiler(spec.model, sizes, project.folder, spec.train.precision, flash)
-    return plan(profiler, machine, training_of(spec.train, machine.kind == "cpu"), base_candidate(spec.train))
+    return plan(profiler, machine, TrainingShape.of(spec.train, machine.kind == "cpu"), Candidate.of(spec.train))

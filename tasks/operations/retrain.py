@@ -8,7 +8,6 @@ from typing import Any
 
 from models.project_spec import references
 from models.project_spec.blocks import Spec
-from models.project_spec.reader import read_spec
 from models.triggers.overrides import overrides
 from models.triggers.policy import decide
 from models.triggers.signal import Action, Decision, Kind, Signal
@@ -16,15 +15,6 @@ from tasks.host.workspace import Project
 from tasks.loop import decisions, history
 from tasks.mlflow import registry_reader
 from tasks.prefect.events import DECISION_MADE, Event, send
-
-
-def spec_of(project: Project) -> Spec:
-    """Return the project's current spec.
-
-    Raises:
-        UsageError: The spec is wrong.
-    """
-    return read_spec(project.spec_path, (), project.shown_spec)
 
 
 def run_signal(kind: Kind, at: float, flow_run: str, reason: str = "") -> Signal:
@@ -43,7 +33,7 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
         UsageError: The spec is wrong.
         StoreError: The decision cannot be stored.
     """
-    spec = spec_of(project)
+    spec = project.spec()
     state = project.state(spec.name)
     before = decisions.of_flow_run(state, flow_run)
     if before is not None:
@@ -58,7 +48,7 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
 
 def answered(project: Project, question: Decision, approved: bool, by: str, comment: str = "") -> Decision:
     """Record a person's answer to an open question; an approval starts a loop unless another loop runs."""
-    spec = spec_of(project)
+    spec = project.spec()
     state = project.state(spec.name)
     before = decisions.of_flow_run(state, str(question.flow_run))
     if before is not None and before.action != "ask":
@@ -79,12 +69,12 @@ def unanswered(project: Project, question: Decision, why: str) -> Decision:
     """Close a question that nobody will answer any more, so that it no longer blocks other signals."""
     reasons = [f"nobody answered: {why}", *question.reasons]
     closed = question.model_copy(update={"at": time.time(), "action": "wait", "reasons": reasons, "until": None})
-    return _recorded(project, spec_of(project).name, closed)
+    return _recorded(project, project.spec().name, closed)
 
 
 def open_question(project: Project) -> Decision | None:
     """Return the project's question that waits for a person's answer, or None."""
-    spec = spec_of(project)
+    spec = project.spec()
     open_approval = history.past(project, spec).open_approval
     questions = [made for made in decisions.read(project.state(spec.name)) if made.signal.id == open_approval]
     return questions[-1] if open_approval and questions else None
@@ -98,7 +88,7 @@ def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
     Raises:
         StoreError: The registry is not reachable.
     """
-    spec = spec_of(project)
+    spec = project.spec()
     settings = None
     if spec.retrain.search == "reuse":
         champion = registry_reader.aliased(spec.name)

@@ -97,12 +97,10 @@ def wanted(workspace: Workspace) -> list[Service]:
 
 def projects_to_serve(workspace: Workspace) -> list[str]:
     """Return the projects whose specs have `serve: {up: true}`; unreadable specs are ignored."""
-    from models.project_spec.reader import read_spec
-
     names = []
     for project in workspace.projects():
         with contextlib.suppress(LooplineError):
-            spec = read_spec(project.spec_path, (), project.shown_spec)
+            spec = project.spec()
             names += [spec.name] if spec.serve.up else []
     return names
 

@@ -6,13 +6,9 @@ files contain nothing that the log does not contain; a part that is compacted or
 
 from __future__ import annotations
 
-import contextlib
-import io
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import StoreError
-from models.files import write_bytes
+from tasks.state.keyed_cache import KeyedCache, mapped_array
 from tasks.state.part_files import MOST_ROWS, LogPart
 from tasks.state.part_log import PartLog
 
@@ -61,38 +57,32 @@ def are_known(log: PartLog, hashes: np.ndarray) -> np.ndarray:
 
 def _hashes_of(log: PartLog, part: LogPart) -> np.ndarray:
     """Return the sorted hashes of the ids in a part, uint64 (rows,)."""
-    import numpy as np
+    key = _key(part) if part.rows >= LEAST_ROWS else ""
+    if not key:
+        return _read(log, part)
+    cache = KeyedCache(log.folder / FOLDER)
 
-    path = _place(log, part) if part.rows >= LEAST_ROWS else None
-    if path is not None:
-        with contextlib.suppress(OSError, ValueError, EOFError):  # none yet, or damaged
-            stored: np.ndarray = np.load(path, mmap_mode="r")
-            return stored
-    read = [id_hashes(table.column("id")) for table in log.scan(part.first - 1, part.last, ["id"], MOST_ROWS)]
-    hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *read]))
-    if path is not None:
-        with contextlib.suppress(OSError, StoreError):  # full or read-only: read again next time
-            _store(log, path, hashes)
+    def read() -> np.ndarray:
+        for current in log.parts():
+            cache.path(f"{_key(current)}.npy")
+        cache.prune(0)  # hash files of parts that no longer exist
+        return _read(log, part)
+
+    hashes: np.ndarray = cache.get(key, mapped_array(), read)
     return hashes
 
 
-def _place(log: PartLog, part: LogPart) -> Path | None:
-    """Return the hash file of a part, named after the part file's current state; None if it was compacted meanwhile."""
+def _read(log: PartLog, part: LogPart) -> np.ndarray:
+    import numpy as np
+
+    tables = log.scan(part.first - 1, part.last, ["id"], MOST_ROWS)
+    return np.sort(np.concatenate([np.zeros(0, np.uint64), *(id_hashes(table.column("id")) for table in tables)]))
+
+
+def _key(part: LogPart) -> str:
+    """Return the name and the current state of a part's file; empty if it was compacted meanwhile."""
     try:
         stat = part.path.stat()
     except FileNotFoundError:
-        return None
-    return log.folder / FOLDER / f"{part.path.stem}-{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}.npy"
-
-
-def _store(log: PartLog, path: Path, hashes: np.ndarray) -> None:
-    """Save the hashes of a part, and delete hash files of parts that no longer exist."""
-    import numpy as np
-
-    content = io.BytesIO()
-    np.save(content, hashes)
-    write_bytes(path, content.getvalue())
-    current = {_place(log, part) for part in log.parts()}
-    for old in path.parent.glob("*.npy"):
-        if old not in current:
-            old.unlink(missing_ok=True)
+        return ""
+    return f"{part.path.stem}-{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"

@@ -67,12 +67,9 @@ def label_store(state: Path) -> PartLog:
 def joined(
     state: Path,
     *,
-    since: float | None = None,
-    until: float | None = None,
     columns: Sequence[str] | None = None,
     versions: Sequence[str] | None = None,
     labelled: bool = False,
-    window: int | None = None,
 ) -> Iterator[pa.Table]:
     """Yield predictions with their labels, by the time of the prediction; each (id, version) only the first time.
 
@@ -80,28 +77,24 @@ def joined(
 
     Args:
         state: The project's state folder.
-        since: Unix time, seconds; predictions before it are left out.
-        until: Unix time, seconds; predictions at or after it are left out.
         columns: Columns of the prediction log; `id`, `at` and `version` are always included. Default: all.
         versions: Include only predictions of these versions.
         labelled: Include only predictions that have a label.
-        window: Rows of each table except the last; default: any number, at most 262,144.
 
     Returns:
         Tables with `label` (text; null for none) and `labelled_at` (timestamp) beside the columns.
 
-    Cost: memory for about half a million rows, and eight bytes for each prediction in the time span; time linear in
-    the number of predictions (see `latest_labels`).
+    Cost: memory for about half a million rows, and eight bytes for each prediction; time linear in the number of
+    predictions (see `latest_labels`).
     """
     from models.sources.row_batches import sized
 
     wanted = None if columns is None else list(dict.fromkeys(["id", "at", "version", *columns]))
     log, labels = prediction_log(state), label_store(state)
     upto = labels.cursor()
-    rows = log.in_time_order(_micros(since), _micros(until), wanted)
+    rows = log.in_time_order(None, None, wanted)
     tables = (_labelled(block, labels, upto, labelled) for block in sized(_once(rows, versions), _BLOCK_ROWS))
-    filled = (table for table in tables if table.num_rows)
-    yield from sized(filled, window) if window else filled
+    yield from (table for table in tables if table.num_rows)
 
 
 def latest_labels(labels: PartLog, ids: pa.ChunkedArray, upto: int | None = None) -> pa.Table:
@@ -147,13 +140,8 @@ def new_labels(state: Path, since: float) -> int:
 
     Each id counts once; a label counts only if its prediction is known.
     """
-    return count_known(state, _ids_labelled_since(state, since))
-
-
-def unmatched(state: Path) -> int:
-    """Return how many ids have a label but no prediction; their labels are matched when the prediction comes."""
-    ids = _ids_labelled_since(state, None)
-    return len(ids) - count_known(state, ids)
+    labels = label_store(state).in_time_order(round(since * 1e6), None, ["id", LABEL])
+    return count_known(state, labelled_ids(labels))
 
 
 def count_known(state: Path, hashes: np.ndarray) -> int:
@@ -178,10 +166,6 @@ def labelled_ids(labels: Iterable[pa.Table]) -> np.ndarray:
     ids, last = np.unique(np.concatenate(hashes)[::-1], return_index=True)
     unique: np.ndarray = ids[np.concatenate(valid)[::-1][last]]
     return unique
-
-
-def _ids_labelled_since(state: Path, since: float | None) -> np.ndarray:
-    return labelled_ids(label_store(state).in_time_order(_micros(since), None, ["id", LABEL]))
 
 
 def _labelled(block: pa.Table, labels: PartLog, upto: int, only: bool) -> pa.Table:
@@ -211,7 +195,3 @@ def _common() -> dict[str, Any]:
     import pyarrow as pa
 
     return {"id": pa.string(), "at": pa.timestamp("us", tz="UTC")}
-
-
-def _micros(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1e6)

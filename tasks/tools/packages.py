@@ -11,16 +11,12 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import psutil
 
 from models.errors import DataError, StoreError, did_you_mean
 from models.files import storing
 
 _TIMEOUT_S = 900
-_SCRATCH = ".download-"
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
@@ -33,10 +29,10 @@ def open_package(registry: str, name: str, version: str | None, folder: Path) ->
     there = _archives(folder)
     if there:
         return there[0]
+    unfinished = f".download.{os.getpid()}-"  # the reaper removes it by this name if this process is killed
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(folder)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=f"{_SCRATCH}{os.getpid()}-") as scratch:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=unfinished, suffix=".tmp") as scratch:
             _download(registry, name, version, Path(scratch))
             got = _archives(Path(scratch))
             if not got:
@@ -79,20 +75,9 @@ def _command(registry: str, name: str, version: str | None, into: Path) -> list[
         alone = ["--no-deps", "--only-binary", ":all:"]  # pip would run the build script of a source archive
         return [*_pip(), "download", *quiet, *alone, "--dest", str(into), f"{name}=={version}"]
     if registry == "npm":
-        return [
-            _client("npm", "Node.js with npm"),
-            "pack",
-            "--silent",
-            "--pack-destination",
-            str(into),
-            f"{name}@{version}",
-        ]
-    return [
-        _client("apt-get", "Debian's apt"),
-        "download",
-        "--quiet",
-        f"{name}={version}" if version else name,
-    ]
+        npm = _client("npm", "Node.js with npm")
+        return [npm, "pack", "--silent", "--pack-destination", str(into), f"{name}@{version}"]
+    return [_client("apt-get", "Debian's apt"), "download", "--quiet", f"{name}={version}" if version else name]
 
 
 def _pip() -> list[str]:
@@ -122,30 +107,18 @@ def _run(command: list[str], cwd: Path, display_name: str) -> None:
     except subprocess.TimeoutExpired as error:
         raise StoreError(f"{display_name}: {command[0]} took more than {_TIMEOUT_S} s: run again") from error
     if done.returncode:
+        program, reason = Path(command[0]).name, _reason(done.stderr or done.stdout)
+        hint = " (for Debian: `apt-get update` first)" if program == "apt-get" else ""
         raise StoreError(
-            f"{display_name}: {Path(command[0]).name} could not fetch it "
-            f"({_reason(done.stderr or done.stdout)}): is this "
-            "machine offline, or the name or version wrong? Nothing was kept; run again when the registry is "
-            f"reachable{_hint(command)}"
+            f"{display_name}: {program} could not fetch it ({reason}): is this machine offline, or the name or version "
+            f"wrong? Nothing was kept; run again when the registry is reachable{hint}"
         )
-
-
-def _hint(command: list[str]) -> str:
-    return " (for Debian: `apt-get update` first)" if Path(command[0]).name == "apt-get" else ""
 
 
 def _reason(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     reasons = [line for line in lines if re.match(r"(?i)(error|e:|npm err)", line)] or lines or ["no message"]
     return _CREDENTIALS.sub("//", reasons[-1])[:300]
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the files of killed downloads; those of living processes stay."""
-    for scratch in folder.glob(f"{_SCRATCH}*"):
-        pid = int(scratch.name.removeprefix(_SCRATCH).split("-")[0])
-        if not psutil.pid_exists(pid):
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _archives(folder: Path) -> list[Path]:
@@ -162,16 +135,12 @@ def _read_zip(archive: Path, member: str) -> bytes:
 
 def _read_tar(content: io.BytesIO, archive: Path, member: str) -> bytes:
     with tarfile.open(fileobj=content) as opened:
-        names = {_plain(info.name): info for info in _files(opened)}
+        names = {_plain(info.name): info for info in opened if info.isfile()}
         info = names.get(_plain(member))
         stream = opened.extractfile(info) if info else None
         if stream is None:
             raise DataError(_no_member(archive, member, list(names)))
         return stream.read()
-
-
-def _files(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    return (info for info in opened if info.isfile())
 
 
 def _plain(name: str) -> str:

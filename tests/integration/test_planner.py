@@ -8,9 +8,9 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.nets.sizes import Sizes
-from models.planner.memory import memory_of
+from models.planner.candidates import Candidate
+from models.planner.memory import TrainingShape, memory_of
 from models.planner.profile import Profiler
-from models.planner.settings import base_candidate, training_of
 from models.training.job import TrainingJob
 from tests.integration.conftest import Processes
 
@@ -42,8 +42,8 @@ def trained(small: TrainingJob, large: TrainingJob, folder: Path, at_once: Proce
 
 def reckoned_mb(job: TrainingJob) -> float:
     profiler = Profiler(job.model, Sizes.of(Preparation.load(job.prepared)), job.project)
-    training = training_of(job.train, on_cpu=True)
-    return memory_of(profiler, base_candidate(job.train), training, exact=True).total / 1e6
+    training = TrainingShape.of(job.train, on_cpu=True)
+    return memory_of(profiler, Candidate.of(job.train), training, exact=True).total / 1e6
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc to forget a peak")

@@ -34,3 +34,9 @@ def test_the_nearest_name_is_the_cure() -> None:
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     kinds = [name for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
     assert all(name in (errors.__doc__ or "") for name in kinds)
+
+
+def test_the_errors_that_led_to_an_error_are_known() -> None:
+    first, second, third = KeyError("first"), ValueError("second"), OSError("third")
+    third.__cause__, second.__context__ = second, first
+    assert list(errors.with_causes(third)) == [third, second, first]

@@ -64,7 +64,9 @@ def scores(table: pa.Table) -> np.ndarray:
 
 def served(table: pa.Table) -> PastPredictions:
     row = np.arange(KNOWN, 1000)
-    return PastPredictions.joined([(part, labels(table)[part], scores(table)[part]) for part in np.array_split(row, 3)])
+    return PastPredictions.joined(
+        [PastPredictions(part, labels(table)[part], scores(table)[part]) for part in np.array_split(row, 3)]
+    )
 
 
 def windows(table: pa.Table, watched: AssessmentRules, preparation: Preparation, labelled: int, base: Path):

@@ -12,7 +12,6 @@ from models.backtest.policies import Policy, plain
 from models.backtest.replay import replay
 from models.errors import TrainingError
 from models.project_spec.monitor_and_retrain import Retrain
-from models.triggers.policy import decide
 from tests.synthetic_past import Past, Synthetic
 
 
@@ -70,7 +69,7 @@ def test_a_cooldown_holds_a_loop_back_and_the_next_signal_gets_it(past: Past):
 def test_the_budget_of_device_seconds_is_kept(past: Past):
     weeks = cut_periods(past.clock, PeriodRule(calendar="week"))
     weekly = Policy("weekly", Retrain(schedule="every 7 days", budget_device_s=25.0, cooldown_s=0.0))
-    course = replay(weekly, weeks, 8, past.clock, past.world(), decide)
+    course = replay(weekly, weeks, 8, past.clock, past.world())
     moments = [loop.at for loop in [course.first, *course.loops]]
     assert all(sum(before <= at < before + 30 * 86_400.0 for at in moments) <= 3 for before in moments)
     assert len(course.loops) > 20
@@ -102,7 +101,7 @@ def test_a_lost_verdict_leaves_the_champion_and_opens_the_breaker(past: Past):
     from models.backtest.replay import VerdictOutcome
 
     class Strict(Synthetic):
-        def judge(self, challenger, champion, rows):
+        def judge(self, challenger, champion):
             return VerdictOutcome(champion is None, ["Not promoted."])
 
     course = past.course("monthly", Strict(past.clock), breaker=2, breaker_s=400 * 86_400.0)
@@ -166,5 +165,5 @@ def test_nothing_is_done_with_rows_or_labels_that_were_not_known_yet(seed, num_r
         def value(self, model, period):
             return 0.6
 
-    replay(plain(policy, Retrain(rows=newest)), periods, 2, clock, Witness(clock), decide)
+    replay(plain(policy, Retrain(rows=newest)), periods, 2, clock, Witness(clock))
     assert known

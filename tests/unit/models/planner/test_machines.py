@@ -1,9 +1,11 @@
 import json
 
+import psutil
 import pytest
+import torch
 
 from models.errors import UsageError
-from models.planner.machines import LAPTOP, PRESETS, read_machine
+from models.planner.machines import LAPTOP, PRESETS, detect_machine, read_machine
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -56,3 +58,20 @@ def test_a_stranger_is_told_what_there_is(tmp_path):
         read_machine("0xH100")
     with pytest.raises(UsageError, match="cannot be read"):
         read_machine(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="finds the GPUs instead")
+def test_a_cpu_is_shared_by_its_ranks():
+    machine = detect_machine()
+    assert (machine.kind, machine.nodes) == ("cpu", 1)
+    assert machine.memory_gb * machine.devices == pytest.approx(psutil.virtual_memory().total / 1e9)
+    assert 1e9 < machine.peak("fp32") < 1e14
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_gpus_are_found_with_their_memory():
+    machine = detect_machine()
+    assert machine.kind == "cuda"
+    assert machine.devices == torch.cuda.device_count()
+    assert machine.memory_gb > 8

@@ -5,6 +5,8 @@ import pytest
 from models.planner.candidates import Candidate
 from models.planner.memory import TrainingShape, memory_of
 from models.planner.profile import ActivationBytes, ParameterCounts
+from models.project_spec.blocks import Train
+from models.training.optimisation.optimisers import state_ratio
 from tests.unit.models.planner.conftest import IMAGE, SERIES, TABLE
 
 
@@ -89,3 +91,15 @@ def test_a_rank_holds_the_whole_net_before_it_is_cut():
     cut = memory_of(NET, Candidate("fsdp", data=64), TrainingShape(64))
     assert cut.whole == WHOLE
     assert cut.total >= WHOLE > cut.weights
+
+
+@pytest.mark.parametrize(("name", "expected"), [("adamw", 2.0), ("adam", 2.0), ("sgd", 1.0)])
+def test_the_state_of_an_optimiser_is_measured(name, expected):
+    assert state_ratio(Train(optimiser=name)) == pytest.approx(expected)
+
+
+def test_what_the_spec_says_is_taken_over():
+    train = Train(batch=128, precision="bf16", accumulate=4, recompute="full", parallel="pp", ranks=2, microbatches=8)
+    assert TrainingShape.of(train, on_cpu=False).batch == 128
+    base = Candidate.of(train)
+    assert (base.accumulate, base.recompute, base.microbatches, base.pipeline) == (4, "full", 8, "1f1b")

@@ -1,17 +1,17 @@
-"""The backtest's page: the advice first, every policy, every reason not to retrain, and nothing fetched."""
+"""The backtest's page: the recommendation first, every policy, every reason not to retrain, and nothing fetched."""
 
 from __future__ import annotations
 
 import re
 
-from models.report.backtest import render_backtest
+from models.report.backtest import render_backtest, rounded
 from tests.synthetic_past import made_backtest
 
 
-def test_the_page_leads_with_the_advice_and_holds_all_it_shows():
+def test_the_page_leads_with_the_recommendation_and_holds_all_it_shows():
     found = made_backtest()
     page = render_backtest(found)
-    assert found.advice.words[0] in page.replace("&#39;", "'")
+    assert found.summary in page.replace("&#39;", "'")
     for course in found.courses:
         assert f"<h3>{course.policy}</h3>" in page
     assert page.count("<figure>") == 4
@@ -58,3 +58,12 @@ def test_a_short_past_is_amber_whatever_it_shows():
         )
     )
     assert 'class="light amber"' in page
+
+
+def test_differences_have_the_decimals_of_their_metric():
+    like = made_backtest().policy_regrets[0]
+    assert rounded(-8.5e-05, like) == "−0.0001"
+    assert rounded(1e-9, like) == "0.0000"
+    large = like.model_copy(update={"mean": like.mean.model_copy(update={"value": 1234.0})})
+    assert rounded(3.21, large) == "3"
+    assert rounded(None, like) == "–"

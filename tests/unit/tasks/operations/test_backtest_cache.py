@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.backtest.ordered import TimeOrderedRows, in_time_order
-from models.backtest.periods import Period, PeriodRule, RowRange
+from models.backtest.periods import Period, PeriodRule, RowRange, TimeOrderedRows, in_time_order
 from models.backtest.replay import TrainingOutcome
 from models.export.export import export
 from models.project_spec.reader import read_spec
@@ -21,8 +20,7 @@ from models.training.job import TrainingJob, TrainingResult
 from models.training.rank import run_job
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import SilentReporter
-from tasks.operations.backtest_cache import BacktestCache
-from tasks.operations.replay_progress import ReplayProgress
+from tasks.operations.backtest_cache import BacktestCache, ReplayProgress
 
 KNOWN = 300
 SPEC = """\
@@ -97,7 +95,7 @@ def past_of(project: Project, table: pa.Table) -> TimeOrderedRows:
 
 def world(project: Project, table: pa.Table | None = None, *overrides: str) -> tuple[BacktestCache, HereGang]:
     pool, spec = HereGang(), read_spec(project.spec_path, overrides)
-    progress = ReplayProgress(SilentReporter(), [], 1, 1)
+    progress = ReplayProgress(SilentReporter(), [], 1)
     past = past_of(project, rows() if table is None else table)
     return BacktestCache(project, spec, past, pool, progress), pool  # type: ignore[arg-type]
 
@@ -107,7 +105,7 @@ def test_a_model_is_trained_once_and_found_by_the_next_run(project: Project, fir
     assert first.trained.device_seconds > 0
     again, idle = world(project)
     assert again.train(RowRange(0, KNOWN), None, None) == first.trained
-    assert (idle.jobs, again.counts.reused) == ([], 1)
+    assert (idle.jobs, again.reused) == ([], 1)
 
 
 def test_a_model_that_was_tampered_with_is_made_again(project: Project, first: First):
@@ -133,7 +131,7 @@ def test_a_future_that_differs_changes_neither_model_nor_verdict_nor_what_was_wa
     for table in (rows(), rows(changed=KNOWN + 150)):
         here, pool = world(project, table)
         model = here.train(RowRange(0, KNOWN), None, None).model
-        verdict = here.judge(model, None, RowRange(0, KNOWN))
+        verdict = here.judge(model, None)
         period = Period("p", 300.0, 400.0, KNOWN, KNOWN + 100)
         here.predict(model, period)
         told.append((model, verdict, here.monitor(model, period, period, KNOWN + 100), len(pool.jobs)))
@@ -178,3 +176,30 @@ def test_what_was_not_used_for_long_goes(project: Project, first: First):
     folder = project.state("tiny") / "backtest"
     assert len(list((folder / "models").iterdir())) == 1
     assert list((folder / "verdicts").iterdir()) == []
+
+
+class Heard(SilentReporter):
+    def __init__(self) -> None:
+        self.told: list[tuple[int, int, str]] = []
+
+    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+        self.told.append((done, total, detail))
+
+
+def test_progress_counts_the_periods_of_all_policies_and_reckons_by_the_latest_training():
+    heard = Heard()
+    progress = ReplayProgress(heard, [100, 200, 400], total=4)
+    progress.policy = "monthly"
+    progress.training(RowRange(0, 100))
+    progress.trained(RowRange(0, 100), 10.0)
+    progress.period(Period("2020-02", 0.0, 1.0, 100, 200))
+    assert heard.told == [
+        (0, 4, "monthly training on 100 rows"),
+        (1, 4, "monthly 2020-02, at most about 60 s of training left"),
+    ]
+    progress.trained(RowRange(0, 200), 2.0)
+    progress.period(Period("2020-03", 1.0, 2.0, 200, 300))
+    assert heard.told[-1] == (2, 4, "monthly 2020-03, at most about 4 s of training left")
+    progress.trained(RowRange(0, 400), 4.0)
+    progress.period(Period("2020-04", 1.0, 2.0, 200, 300))
+    assert heard.told[-1] == (3, 4, "monthly 2020-04")

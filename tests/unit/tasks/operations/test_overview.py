@@ -180,10 +180,10 @@ def test_what_monitoring_found_and_what_was_predicted(project: Project, state: P
     assert facts.predictions.last == pytest.approx(NOW - 5)
 
 
-def test_the_advice_of_the_last_backtest_is_told(project: Project, state: Path) -> None:
+def test_the_summary_of_the_last_backtest_is_shown(project: Project, state: Path) -> None:
     assert project_facts(project, 0.0).backtest == ""
     (state / "backtest").mkdir(parents=True)
-    (state / "backtest" / "backtest.json").write_text('{"advice": {"words": ["Take decay: the best.", "."]}}')
+    (state / "backtest" / "backtest.json").write_text('{"summary": "Take decay: the best."}')
     assert project_facts(project, 0.0).backtest == "Take decay: the best."
 
 

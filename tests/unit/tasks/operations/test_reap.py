@@ -176,8 +176,8 @@ def test_what_a_killed_writer_left_in_the_cache_goes(workspace: Workspace) -> No
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     for pid in (1, dead.pid):
-        (workspace.cache / f".peaks.json.{pid}-abcdefgh.tmp").write_text("")
-    assert reap(workspace) == [f".peaks.json.{dead.pid}-abcdefgh.tmp: half-written; removed"]
+        (workspace.cache / f".hashes.json.{pid}-abcdefgh.tmp").write_text("")
+    assert reap(workspace) == [f".hashes.json.{dead.pid}-abcdefgh.tmp: half-written; removed"]
     assert len(list(workspace.cache.glob(".*.tmp"))) == 1
 
 

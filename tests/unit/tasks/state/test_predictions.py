@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from models.sources.row_batches import concatenated
 from tasks.state import predictions
-from tasks.state.predictions import joined, label_store, new_labels, prediction_log, unmatched
+from tasks.state.predictions import joined, label_store, new_labels, prediction_log
 
 
 def moments(seconds: list[float]) -> pa.Array:
@@ -37,15 +37,15 @@ def test_labels_are_joined_however_late_or_early_they_come_and_the_last_one_coun
     (table,) = joined(tmp_path, labelled=True, columns=["score"])
     assert table.column_names == ["id", "at", "version", "score", "label", "labelled_at"]
     assert [one.timestamp() for one in table["labelled_at"].to_pylist()] == [1, 99]
-    assert unmatched(tmp_path) == 1
+    assert new_labels(tmp_path, 0) == 2
     predicted(tmp_path, ["stranger"], [40])
-    assert unmatched(tmp_path) == 0
-    assert pairs(joined(tmp_path, since=35)) == [("stranger", "z")]
+    assert new_labels(tmp_path, 0) == 3
+    assert pairs(joined(tmp_path))[-1] == ("stranger", "z")
 
 
 def test_nothing_is_there_before_anything_was_logged(tmp_path):
     assert list(joined(tmp_path)) == []
-    assert (new_labels(tmp_path, 0), unmatched(tmp_path)) == (0, 0)
+    assert new_labels(tmp_path, 0) == 0
 
 
 def test_an_id_counts_once_a_version_the_first_time(tmp_path):
@@ -71,13 +71,6 @@ def test_the_last_label_to_come_counts_whatever_its_time_and_after_compaction_to
     assert pairs(joined(tmp_path)) == [("a", "19")]
 
 
-def test_windows_are_in_time_order_and_all_but_the_last_are_full(tmp_path):
-    predicted(tmp_path, [str(n) for n in range(10)], list(range(10, 0, -1)))
-    windows = [table["id"].to_pylist() for table in joined(tmp_path, window=4)]
-    assert windows == [["9", "8", "7", "6"], ["5", "4", "3", "2"], ["1", "0"]]
-    assert pairs(joined(tmp_path, since=3, until=5)) == [("7", None), ("6", None)]
-
-
 def test_new_labels_are_those_of_known_predictions_that_came_since(tmp_path):
     predicted(tmp_path, ["a", "b", "c"], [1, 2, 3])
     labelled(tmp_path, ["a"], ["x"], at=10)
@@ -94,9 +87,8 @@ def test_new_labels_are_those_of_known_predictions_that_came_since(tmp_path):
         st.tuples(st.sampled_from(["predict", "label"]), st.integers(0, 8), st.integers(0, 20)), max_size=40
     ),
     compacted=st.booleans(),
-    window=st.sampled_from([None, 1, 3]),
 )
-def test_the_join_is_what_a_dictionary_would_say(tmp_path_factory, events, compacted, window):
+def test_the_join_is_what_a_dictionary_would_say(tmp_path_factory, events, compacted):
     state = tmp_path_factory.mktemp("state")
     last: dict[str, str] = {}
     first: dict[str, int] = {}
@@ -110,11 +102,11 @@ def test_the_join_is_what_a_dictionary_would_say(tmp_path_factory, events, compa
     if compacted:
         prediction_log(state).compact()
         label_store(state).compact()
-    found = pairs(joined(state, window=window))
+    found = pairs(joined(state))
     assert dict(found) == {name: last.get(name) for name in first}
     assert len(found) == len(first)
     assert [first[name] for name, _ in found] == sorted(first.values())
-    assert unmatched(state) == len(set(last) - set(first))
+    assert new_labels(state, 0) == len(set(last) & set(first))
 
 
 def test_many_small_blocks_remember_what_was_seen(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import zipfile
 import pytest
 
 from models.errors import DataError, StoreError
+from tasks.operations.reap import WRITER
 from tasks.tools.packages import open_package, read_member
 
 
@@ -56,14 +57,12 @@ def test_a_missing_client_is_told_with_the_cure(path, tmp_path, monkeypatch):
         open_package("npm", "small", "1.0.0", tmp_path / "cache")
 
 
-def test_what_a_killed_download_left_is_removed(path, tmp_path):
-    client(path, "npm", "printf whole > small-1.0.0.tgz")
-    folder = tmp_path / "cache"
-    (folder / ".download-999999999-x").mkdir(parents=True)
-    mine = folder / f".download-{os.getpid()}-y"
-    mine.mkdir()
-    archive = open_package("npm", "small", "1.0.0", folder)
-    assert sorted(folder.iterdir()) == sorted([archive, mine])
+def test_the_reaper_knows_an_unfinished_download_by_its_name(path, tmp_path):
+    client(path, "npm", "pwd > ../../where; printf whole > small-1.0.0.tgz")
+    open_package("npm", "small", "1.0.0", tmp_path / "cache" / "small")
+    writer = WRITER.search((tmp_path / "cache" / "where").read_text().strip())
+    assert writer
+    assert int(writer[1]) == os.getpid()
 
 
 @pytest.fixture

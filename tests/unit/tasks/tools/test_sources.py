@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import DataError, UsageError, UserCodeError
 from models.project_spec.blocks import Spec
-from tasks.tools.sources import fetch, ingest, parse, source_files
+from tasks.tools.sources import fetch, ingest, parse
 
 CONTENT = b"x,y\n1,2\n"
 PIN = hashlib.sha256(CONTENT).hexdigest()
@@ -79,7 +79,6 @@ def test_a_file_in_the_users_home_is_a_table(tmp_path, cache, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "home.csv").write_text("x,y\n1,2\n")
     assert ingest(spec("~/home.csv"), tmp_path / "elsewhere", cache).to_pylist() == [{"x": 1, "y": 2}]
-    assert source_files(spec("~/home.csv"), tmp_path) == [tmp_path / "home.csv"]
 
 
 def test_a_package_is_a_table(cache, tmp_path):
@@ -136,20 +135,9 @@ def test_a_data_frame_may_have_any_index(tmp_path, cache):
     )
 
 
-def test_the_files_behind_a_source_are_known(tmp_path):
-    (tmp_path / "parts").mkdir()
-    for name in ("b", "a"):
-        (tmp_path / "parts" / f"{name}.parquet").touch()
-    assert [path.name for path in source_files(spec("parts"), tmp_path)] == ["a.parquet", "b.parquet"]
-    assert source_files(spec("d.csv"), tmp_path) == [tmp_path / "d.csv"]
-    assert source_files(spec("./own.py:load"), tmp_path) == [(tmp_path / "own.py").resolve()]
-    assert source_files(spec("pypi:a==1!x"), tmp_path) == []
-
-
-def test_a_folder_of_text_is_a_source_and_each_file_decides_it(tmp_path, cache):
+def test_a_folder_of_text_is_a_source(tmp_path, cache):
     (tmp_path / "books").mkdir()
     (tmp_path / "books" / "b.txt").write_text("two\n")
     (tmp_path / "books" / "a.txt").write_text("one\n")
     books = Spec.model_validate({"name": "t", "data": {"source": "books", "kind": "text"}})
     assert ingest(books, tmp_path, cache).column("text").to_pylist() == ["one", "two"]
-    assert [path.name for path in source_files(books, tmp_path)] == ["a.txt", "b.txt"]
