@@ -208,14 +208,7 @@ def open_loop(
                 status = "rejected"
             raise
         finally:
-            try:
-                save_loop(state, replace(loop_state, state=status, step=loop.at if failure else ""), lease)
-            except LeaseLostError as lost:
-                loop.report.note(str(lost))
-            else:
-                for run in reversed(loop.outbox.open_runs()):
-                    loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
-                conclude(loop, loop_state.began, failure)
+            _end(loop, loop_state, status, failure)
             if trouble := exporter.finish():
                 loop.report.note(f"logging waits: {trouble}")
         _forget(loop, days)
@@ -225,6 +218,19 @@ def _begin_run(loop: Loop) -> None:
     tags = {"loopline.loop_id": loop.id, "loopline.trigger": loop.trigger, "mlflow.source.name": "loopline"}
     loop.outbox.start_run(LOOP_RUN, loop.id, tags)
     loop.outbox.params(LOOP_RUN, _flat(loop.spec))
+
+
+def _end(loop: Loop, record: LoopRecord, status: str, failure: BaseException | None) -> None:
+    """Record the end of a loop, unless another process has taken it over."""
+    try:
+        loop.confirm()
+        for run in reversed(loop.outbox.open_runs()):  # first: the reaper closes runs of a loop that is not ended yet
+            loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
+        save_loop(loop.state, replace(record, state=status, step=loop.at if failure else ""), loop.lease)
+    except LeaseLostError as lost:
+        loop.report.note(str(lost))
+        return
+    conclude(loop, record.began, failure)
 
 
 def _forget(loop: Loop, days: float) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from models.backtest.contest import Score
-from models.backtest.regret import Backtest, IntervalEstimate, PolicyRegret, policy_regrets, recommended
+from models.backtest.regret import Backtest, PolicyRegret, policy_regrets, recommended
+from models.judge.verdict import Estimate
 from tests.synthetic_past import Past, made_backtest
 
 
@@ -81,8 +82,8 @@ def standing(policy: str, regret: tuple[float, float, float], cost: float) -> Po
     return PolicyRegret(
         policy=policy,
         points=[],
-        mean=IntervalEstimate(value=0.7),
-        regret=IntervalEstimate(value=value, low=low, high=high),
+        mean=Estimate(value=0.7),
+        regret=Estimate(value=value, low=low, high=high),
         loops=0,
         won=0,
         lost=0,

@@ -9,12 +9,12 @@ import pytest
 from models.errors import DataError, UserCodeError
 from models.pipeline.records import StepRecord
 from models.project_spec.reader import read_spec
-from tasks.host import database
 from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
 from tasks.loop.loop import SilentReporter, open_stage
 from tasks.mlflow import registry_reader
 from tasks.state.predictions import label_store, prediction_log
+from tasks.state.step_records import StepRecords
 from tasks.steps.ingest import ingest
 from tasks.tools import expectations
 from tests.conftest import MakeProject
@@ -62,7 +62,7 @@ def test_a_table_that_cannot_be_used_writes_nothing(make_project: MakeProject, r
     with pytest.raises(DataError, match=words):
         ingested(project)
     assert not project.raw.exists()
-    assert not (project.workspace.state / database.FILE).exists()
+    assert StepRecords(project.state("tiny"), project.workspace.root).latest("ingest") is None
 
 
 def test_a_column_that_changed_its_type_names_both_and_keeps_the_old_table(make_project: MakeProject) -> None:
