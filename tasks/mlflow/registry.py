@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from models.errors import GateRefused, StoreError, UsageError
 from models.serving.registry import KEY, ChampionMove, JournalEntry, champions_in_force
 from models.serving.releases import PLAN
-from tasks.host import processes, stores
+from tasks.host import database, processes, stores
+from tasks.host.leases import leased
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 Entry = TypeVar("Entry", bound=JournalEntry)
 HOLDER = "loopline.holder"
 LOCK_TIMEOUT_S = 60.0
-STALE_LOCK_S = 300.0
+STALE_LOCK_S = 120.0
+"""Time for which a waiter sees the same holder of the lock between machines before it breaks the lock."""
 POLL_S = 0.5
 
 
@@ -187,7 +189,11 @@ class Registry:
         busy = f"{self.model}: another process holds the registry for {LOCK_TIMEOUT_S:g} s"
         embedded = stores.is_embedded(os.environ["MLFLOW_TRACKING_URI"])
         name = f"{self.model}.loopline-lock"
-        between_machines = contextlib.nullcontext() if embedded else _shared_lock(self._store, name)
+        between_machines: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if database.is_shared():
+            between_machines = leased(self._workspace.state, f"registry:{self.model}", LOCK_TIMEOUT_S)
+        elif not embedded:
+            between_machines = _shared_lock(self._store, name)
         with held(path, lambda: busy, LOCK_TIMEOUT_S), reaching_store(), between_machines:
             yield
 
@@ -279,13 +285,14 @@ def _nobody(held: list[str]) -> str:
 def _shared_lock(store: MlflowClient, name: str) -> Iterator[None]:
     """Hold a lock across machines: a registered model of a given name can be created only once until it is deleted.
 
-    The lock names its holder. A lock whose holder died on this machine, or that is older than STALE_LOCK_S, is broken
-    by renaming it (see `_retire`).
+    The lock names its holder. It is broken by renaming it (see `_retire`) if its holder died on this machine, or if a
+    waiter has seen the same holder for STALE_LOCK_S by its own clock: another machine's clock may be wrong.
     """
     from mlflow.exceptions import MlflowException
 
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
-    holder = json.dumps({**processes.identity(), "at": time.time(), "nonce": uuid.uuid4().hex})
+    deadline = time.monotonic() + LOCK_TIMEOUT_S + STALE_LOCK_S
+    holder = json.dumps({**processes.identity(), "nonce": uuid.uuid4().hex})
+    seen: dict[str, float] = {}
     while True:
         try:
             store.create_registered_model(name, tags={HOLDER: holder}, description="A lock; gone in a moment.")
@@ -293,9 +300,9 @@ def _shared_lock(store: MlflowClient, name: str) -> Iterator[None]:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-            _break_if_stale(store, name)
+            _break_if_stale(store, name, seen)
             if time.monotonic() > deadline:
-                raise StoreError(f"{name}: held by another machine for {LOCK_TIMEOUT_S:g} s") from error
+                raise StoreError(f"{name}: held by other machines all the time: run again") from error
             time.sleep(POLL_S)
     try:
         yield
@@ -312,14 +319,16 @@ def _end_lock(store: MlflowClient, name: str, holder: str) -> None:
             store.delete_registered_model(_retired_name(name, holder))
 
 
-def _break_if_stale(store: MlflowClient, name: str) -> None:
+def _break_if_stale(store: MlflowClient, name: str, seen: dict[str, float]) -> None:
+    """Break a lock whose holder is gone; `seen` has the time at which this waiter saw each holder first."""
     from mlflow.exceptions import MlflowException
 
     with contextlib.suppress(MlflowException):  # deleted meanwhile
         text = store.get_registered_model(name).tags.get(HOLDER, "{}")
         holder: dict[str, Any] = json.loads(text)
-        stale = time.time() - float(holder.get("at", 0)) > STALE_LOCK_S
-        if stale or ("pid" in holder and not processes.is_alive(holder)):
+        waited_s = time.monotonic() - seen.setdefault(text, time.monotonic())
+        is_gone = not processes.is_alive(holder) if processes.is_here(holder) else waited_s > STALE_LOCK_S
+        if is_gone:
             _retire(store, name, text)
 
 

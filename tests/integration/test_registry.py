@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -366,11 +365,12 @@ def test_a_lock_whose_holder_died_is_broken_and_a_living_ones_is_waited_for(
         store.create_registered_model(name, tags={"loopline.holder": json.dumps(holder)})
 
     me = processes.identity()
-    hold(**{**me, "started": 1.0, "at": time.time()})
+    hold(**{**me, "started": 1.0})
     made.promote("1", None)
-    hold(host="elsewhere", pid=1, started=1.0, at=time.time() - 10_000)
+    monkeypatch.setattr(registry_module, "STALE_LOCK_S", 1.0)
+    hold(host="elsewhere", pid=1, started=1.0)
     made.promote("1", "1")
-    hold(**me, at=time.time())
+    hold(**me)
     with pytest.raises(StoreError, match="held"):
         made.promote("1", "1")
     store.delete_registered_model(name)
