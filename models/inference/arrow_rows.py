@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_text, is_number, is_text
+from models.data.columns import is_number, is_text
 from models.data.header import no_such_column
 from models.data.pixels import pixels_of
 from models.data.preparation import CategoricalInput, ImageInput, Preparation, TextInput
 from models.errors import DataError
+from models.inference import portable
+from models.inference.portable import RowError
 from models.inference.predict import Feed
 
 SERIES_BATCH = 4096
@@ -38,14 +40,18 @@ def check_names(names: Sequence[str], preparation: Preparation, display_name: st
             raise DataError(f"{display_name}: the model takes {name!r}: {no_such_column(name, list(names))}")
 
 
-def csv_types(preparation: Preparation, raw: pa.Schema | None) -> dict[str, pa.DataType]:
-    """Return the column types for CSV files: inputs as the graph takes them, others as in the project's raw table.
+def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool = False) -> dict[str, pa.DataType]:
+    """Return the column types for CSV files: inputs are text, which `feed_of_rows` reads; others as in the raw table.
 
     Args:
         preparation: The model's.
         raw: The schema of the project's raw table, if it is known.
+        is_made: Whether a feature function reads the rows first: inputs have the types of training then, as those of a
+            series, which are put in order first.
     """
     types = {field.name: _plain(field.type) for field in raw or []}
+    if not is_made and preparation.kind != "series":
+        return types | dict.fromkeys(input_columns(preparation), pa.string())
     dtypes = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
     types.update({part.name: dtypes[part.dtype] for part in preparation.categorical})
     flags = {name for name, kind in types.items() if pa.types.is_boolean(kind)}
@@ -74,10 +80,7 @@ def feed_of_rows(rows: pa.Table, preparation: Preparation, first_row: int = 1, d
     """
     if preparation.pixels is not None:
         return {"image": _image(rows, preparation.pixels, first_row, display_name)}
-    where = (first_row, display_name)
-    feed = {part.name: _numbers(rows.column(part.name), part.name, *where) for part in preparation.numeric}
-    feed.update({part.name: _texts(rows.column(part.name), part, display_name) for part in preparation.categorical})
-    return feed
+    return _columns(rows, preparation, first_row, display_name)
 
 
 def series_feeds(
@@ -95,9 +98,7 @@ def series_feeds(
     """
     assert preparation.window is not None
     length = preparation.window.length
-    values = np.stack(
-        [_numbers(rows.column(part.name), part.name, 1, display_name) for part in preparation.numeric], axis=1
-    )
+    values = np.stack(list(_columns(rows, preparation, 1, display_name).values()), axis=1)
     if len(values) < length:
         raise DataError(
             f"{display_name}: {len(values)} rows, expected at least {length}: the model looks at so many steps"
@@ -128,62 +129,52 @@ def _image(rows: pa.Table, pixels: ImageInput, first_row: int, display_name: str
         raise DataError(f"{display_name}, rows from {first_row} (counted from 0): {error}") from error
 
 
-def _numbers(column: pa.ChunkedArray, name: str, first_row: int, display_name: str) -> np.ndarray:
+def _columns(rows: pa.Table, preparation: Preparation, first_row: int, display_name: str) -> Feed:
+    try:
+        feed = {part.name: _numbers(rows.column(part.name), part.name, first_row) for part in preparation.numeric}
+        for part in preparation.categorical:
+            feed[part.name] = _categories(rows.column(part.name), part, first_row)
+    except RowError as error:
+        raise DataError(f"{display_name}, {error}") from error
+    return feed
+
+
+def _numbers(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
+    column = _decoded(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
     if is_text(kind):
-        column = _parsed(column, name, first_row, display_name)
+        try:
+            column = pc.if_else(pc.equal(column, ""), None, column).cast(pa.float64())
+        except pa.ArrowInvalid:  # spaces, true and false, NA: cell by cell
+            return portable.numbers(portable.number_cells(column.to_pylist()), name, first=first_row)
     elif not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-        raise DataError(f"{display_name}: column {name!r} is {kind}, expected numbers: convert it")
+        raise RowError(f"column {name!r} is {kind}, expected numbers: convert it")
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
-    infinite = np.flatnonzero(np.isinf(values))
-    if len(infinite):
-        raise DataError(
-            f"{display_name}, row {first_row + infinite[0]}, column {name!r}: got an infinite value, expected a finite "
-            "number, or nothing for missing: correct it"
-        )
-    return values
+    return portable.in_range(values, name, first=first_row)
 
 
-def _parsed(column: pa.ChunkedArray, name: str, first_row: int, display_name: str) -> pa.ChunkedArray:
-    column = pc.if_else(pc.equal(column, ""), None, column)
+def _categories(column: pa.ChunkedArray, part: CategoricalInput, first_row: int) -> np.ndarray:
+    column = _decoded(column)
+    kind = column.type
+    if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
+        column = column.cast(pa.float64())
+    elif not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
+        try:
+            column = column.cast(pa.string())
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise RowError(
+                f"column {part.name!r} is {kind}, expected text, whole numbers or booleans: convert it"
+            ) from error
+    if is_text(column.type) and part.dtype == "string":
+        values: np.ndarray = pc.fill_null(column, "").to_numpy()
+        return values
+    unique = pc.unique(column)
     try:
-        return column.cast(pa.float64())
-    except pa.ArrowInvalid as error:
-        for row, text in enumerate(column.to_pylist(), start=first_row):
-            if text is not None and not _is_numeric(text):
-                raise DataError(
-                    f"{display_name}, row {row}, column {name!r}: got {text[:40]!r}, expected a number, or nothing for "
-                    "missing: correct it"
-                ) from error
-        raise DataError(f"{display_name}: column {name!r}: {str(error).splitlines()[0]}: expected numbers") from error
+        texts = portable.categories(unique.to_pylist(), part.name, part.dtype)
+    except RowError:
+        return portable.categories(column.to_pylist(), part.name, part.dtype, first_row)  # names the row
+    return np.asarray(texts[pc.index_in(column, unique).to_numpy()])
 
 
-def _is_numeric(text: str) -> bool:
-    try:
-        pa.array([text]).cast(pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _texts(column: pa.ChunkedArray, part: CategoricalInput, display_name: str) -> np.ndarray:
-    try:
-        texts = _as_written(as_text(column), part)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        raise DataError(
-            f"{display_name}: column {part.name!r} is {column.type}, expected text, whole numbers or booleans: "
-            "convert it"
-        ) from error
-    values: np.ndarray = pc.fill_null(texts, "").to_numpy()
-    return values
-
-
-def _as_written(texts: pa.ChunkedArray, part: CategoricalInput) -> pa.ChunkedArray:
-    """Normalise text values of categories that were booleans or whole numbers in training."""
-    if part.dtype == "boolean":
-        return pc.utf8_lower(texts)
-    if part.dtype == "integer":
-        return pc.replace_substring_regex(texts, r"^(-?\d+)\.0+$", r"\1")
-    return texts
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

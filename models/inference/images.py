@@ -11,6 +11,7 @@ import numpy as np
 
 from models.data.preparation import ImageInput
 from models.errors import DataError
+from models.inference.portable import shown
 from models.inference.rows import (
     Columns,
     InputRows,
@@ -21,7 +22,6 @@ from models.inference.rows import (
     column_of,
     columns_of_records,
     named,
-    shown,
 )
 from models.inference.tensor_specs import TensorSpec
 

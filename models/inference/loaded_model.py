@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from models.data.preparation import Preparation, TextInput
+from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.inference.explain import Explainer
 from models.inference.images import ImageReader
 from models.inference.names import LABEL, PROBABILITIES
+from models.inference.portable import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read_texts
 from models.inference.predict import Feed, session
-from models.inference.pyfunc import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
 from models.inference.rows import RowReader
 from models.inference.table import TableReader
 from models.inference.tensor_specs import TensorSpec, port_of
@@ -88,9 +88,12 @@ class LoadedModel:
         Cost: a text is read in windows, one call for each.
         """
         began, characters = time.perf_counter(), self._characters
-        values = self._session.run(self._names, feed) if characters is None else self._read(feed, characters)
-        row_s = (time.perf_counter() - began) / (len(values[0]) or 1)
-        return Prediction(self.project, self.version, dict(zip(self._names, values, strict=True)), row_s)
+        if characters is None:
+            outputs = dict(zip(self._names, self._session.run(self._names, feed), strict=True))
+        else:
+            outputs = read_texts(self._session, feed["text"], characters.alphabet, characters.length)
+        row_s = (time.perf_counter() - began) / (len(outputs[self._names[0]]) or 1)
+        return Prediction(self.project, self.version, outputs, row_s)
 
     @functools.cached_property
     def explainer(self) -> Explainer | None:
@@ -106,11 +109,6 @@ class LoadedModel:
         chances = outputs[PROBABILITIES].astype(np.float64).tolist()
         pairs = zip(outputs[LABEL].tolist(), chances, strict=True)
         return [dict(zip(self._output_names, (label, *of_classes), strict=True)) for label, of_classes in pairs]
-
-    def _read(self, feed: Feed, characters: TextInput) -> list[np.ndarray]:
-        answers = [read(self._session, text, characters.alphabet, characters.length) for text in feed["text"]]
-        kinds = (object, np.float64, np.float64)
-        return [np.array(values, kind) for values, kind in zip(zip(*answers, strict=True), kinds, strict=True)]
 
     def _warm_up(self) -> float:
         """Return the milliseconds of one call with one row, after the runtime has allocated its memory."""

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from models.errors import DataError
+from models.inference.portable import MOST_NUMBER, RowError, shown
 from models.inference.predict import Feed
 from models.inference.tensor_specs import TensorSpec
 
 Columns = Mapping[str, Sequence[Any]]
 Schema = dict[str, Any]
-NUMBERS = frozenset((float, int, bool, type(None)))
-"""Types of JSON values that a numeric column accepts."""
-MOST_NUMBER = 1e30
-"""Models compute in float32, which ends at 3e38: with larger inputs a prediction may be no number."""
+P = ParamSpec("P")
+T = TypeVar("T")
 FINITE = {"minimum": -MOST_NUMBER, "maximum": MOST_NUMBER}
 """JSON Schema of the range of accepted numbers."""
 
@@ -184,18 +184,17 @@ def extra_columns(records: Sequence[dict[str, Any]], known: frozenset[str]) -> d
     return {name: [record.get(name) for record in records] for name in names}
 
 
-def numbers_of(values: Sequence[Any], name: str, display_name: str = "row") -> np.ndarray:
-    """Return a column of JSON numbers as float64 (rows,), NaN for null.
+def refusing(read: Callable[P, T]) -> Callable[P, T]:
+    """Have a function that reads rows raise `DataError` for the refusals of `models.inference.portable`."""
 
-    Raises:
-        DataError: A value is no number, or too large; `display_name` is the message's word for a row.
-    """
-    for at, value in enumerate(values):
-        if type(value) not in NUMBERS:
-            raise DataError(
-                f"{display_name} {at}, column {name!r}: got {shown(value)}, expected a number, or null for missing"
-            )
-    return finite(np.array(values, np.float64), name)
+    @functools.wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except RowError as error:
+            raise DataError(str(error)) from error
+
+    return reading
 
 
 def named(columns: Columns, name: str, other: str) -> str:
@@ -203,41 +202,8 @@ def named(columns: Columns, name: str, other: str) -> str:
     return other if other in columns and name not in columns else name
 
 
-def are_taken(values: np.ndarray) -> bool:
-    """Return True if no value is larger than `MOST_NUMBER`; missing values pass.
-
-    The sum of squares is a quick first check.
-    """
-    return bool(np.vdot(values, values) < MOST_NUMBER**2) or not (np.abs(values) > MOST_NUMBER).any()
-
-
-def finite(values: np.ndarray, name: str) -> np.ndarray:
-    """Return the same numbers, rows first.
-
-    Raises:
-        DataError: A number is infinite or larger than `MOST_NUMBER`.
-    """
-    if not are_taken(values):
-        place = tuple(np.argwhere(np.abs(values) > MOST_NUMBER)[0])
-        expected = f"a number between -{MOST_NUMBER:g} and {MOST_NUMBER:g}, or null for missing"
-        raise DataError(f"row {int(place[0])}, {name!r}: got {float(values[place])!r}, expected {expected}")
-    return values
-
-
 def listed(names: Iterable[str], most: int = 8) -> str:
     """Return names for a message; of many names only the first few."""
     ordered = list(names)
     more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
     return ", ".join(repr(name[:60]) for name in ordered[:most]) + more
-
-
-def shown(value: Any) -> str:
-    """Return a short form of a caller's value for a message."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, (list, tuple)):
-        return f"a list of {len(value)}"
-    if value is None:
-        return "null"
-    text = repr(value[:40] if isinstance(value, str) else value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

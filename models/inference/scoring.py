@@ -11,8 +11,8 @@ import pyarrow as pa
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.inference.names import output_names
+from models.inference.portable import BITS_PER_CHAR, read_texts
 from models.inference.predict import Feed, session
-from models.inference.pyfunc import Predictor
 
 RUN_ROWS = 4096
 """Rows of one run of the graph: a net's activations stay small and fit into the processor's cache."""
@@ -48,10 +48,7 @@ class Scorer:
     def __init__(self, folder: Path, threads: int = 1) -> None:
         self.preparation = Preparation.load(folder)
         self._names = output_names(self.preparation)
-        if self.preparation.characters is not None:
-            self._reader = Predictor(session(folder / "model.onnx", threads), self.preparation.model_dump())
-        else:
-            self._session = session(folder / "model.onnx", threads)
+        self._session = session(folder / "model.onnx", threads)
 
     def score(self, feed: Feed) -> ScoredRows:
         """Score rows in the form of `models.inference.arrow_rows`.
@@ -73,8 +70,10 @@ class Scorer:
 
     def read(self, lines: list[str]) -> ScoredRows:
         """Score texts with a text model."""
-        shown = pa.Table.from_pandas(self._reader.predict({"text": lines}), preserve_index=False)
-        return ScoredRows(shown.replace_schema_metadata(None), shown.column("bits_per_char").to_numpy(), None)
+        characters = self.preparation.characters
+        assert characters is not None
+        columns = read_texts(self._session, lines, characters.alphabet, characters.length)
+        return ScoredRows(pa.table(columns), columns[BITS_PER_CHAR], None)
 
     def _run(self, feed: Feed) -> dict[str, np.ndarray]:
         rows = len(next(iter(feed.values())))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -11,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from models.data.preparation import CategoricalInput, Preparation
+from models.data.preparation import Preparation
 from models.errors import DataError
+from models.inference import portable
+from models.inference.portable import categories, shown
 from models.inference.rows import (
     FINITE,
-    NUMBERS,
     Columns,
     InputRows,
     Schema,
-    are_taken,
     check_columns,
     check_complete,
     check_names,
@@ -27,9 +26,7 @@ from models.inference.rows import (
     column_of,
     columns_of_records,
     extra_columns,
-    finite,
-    numbers_of,
-    shown,
+    refusing,
 )
 from models.inference.tensor_specs import TensorSpec
 
@@ -53,6 +50,7 @@ class TableReader:
         self._names = frozenset(names)
         self._known = self._names | {preparation.target.name}
 
+    @refusing
     def of_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`."""
         check_records(records)
@@ -67,14 +65,15 @@ class TableReader:
             return replace(rows, extra=extra_columns(records, self._known))
         return rows
 
+    @refusing
     def of_columns(self, columns: Columns) -> InputRows:
         """Return rows from columns by name."""
         check_columns(columns)
         feed: dict[str, np.ndarray] = {}
         for name in self.numbers:
-            feed[name] = numbers_of(column_of(columns, name, self._names), name)
+            feed[name] = portable.numbers(column_of(columns, name, self._names), name)
         for part in self._texts:
-            feed[part.name] = _texts(column_of(columns, part.name, self._names), part)
+            feed[part.name] = categories(column_of(columns, part.name, self._names), part.name, part.dtype)
         return InputRows(feed, {name: values for name, values in columns.items() if name not in self._known})
 
     def of_array(self, values: Any) -> InputRows:
@@ -84,6 +83,7 @@ class TableReader:
             '({"column": value}), or `dataframe_split` with `columns` and `data`'
         )
 
+    @refusing
     def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from one tensor (rows,) for each column; the shape (rows, 1) is accepted too."""
         check_names(tensors, self.inputs)
@@ -95,7 +95,7 @@ class TableReader:
             raise DataError("got no rows, expected one or more")
         numbers = self._doubles(columns, lengths.pop())
         feed = dict(zip(self.numbers, numbers, strict=True))
-        feed |= {part.name: _strings(columns[part.name], part) for part in self._texts}
+        feed |= {part.name: categories(columns[part.name].tolist(), part.name, part.dtype) for part in self._texts}
         return InputRows(feed, numbers=numbers)
 
     def item_schema(self) -> Schema | None:
@@ -119,52 +119,27 @@ class TableReader:
             if columns[name].dtype == object:
                 raise DataError(f"input {name!r}: got BYTES, expected FP64, or another type of numbers")
             numbers[at] = columns[name]
-        if not are_taken(numbers):
+        if not portable.are_in_range(numbers):
             for values, name in zip(numbers, self.numbers, strict=True):
-                finite(values, name)
+                portable.in_range(values, name)
         return numbers
 
     def _quick(self, rows: list[tuple[Any, ...]]) -> InputRows | None:
         """Return rows with all numbers in one array; None if a value needs the slower check."""
         count = len(self.numbers)
         numbers = rows[0][:count] if len(rows) == 1 else list(chain.from_iterable(row[:count] for row in rows))
-        if not NUMBERS.issuperset(map(type, numbers)):
+        if not portable.NUMBERS.issuperset(map(type, numbers)):
             return None
         matrix = np.array(numbers, np.float64).reshape(len(rows), count).T
         matrix = np.ascontiguousarray(matrix)
-        if not are_taken(matrix):
+        if not portable.are_in_range(matrix):
             return None
         feed = dict(zip(self.numbers, matrix, strict=True))
         for at, part in enumerate(self._texts, count):
             texts = [row[at] for row in rows]
             is_plain = part.dtype == "string" and _TEXT.issuperset(map(type, texts))
-            feed[part.name] = np.array(texts, object) if is_plain else _texts(texts, part)
+            feed[part.name] = np.array(texts, object) if is_plain else categories(texts, part.name, part.dtype)
         return InputRows(feed, numbers=matrix)
-
-
-def _texts(values: Sequence[Any], part: CategoricalInput) -> np.ndarray:
-    return np.array([_text(value, part, at) for at, value in enumerate(values)], object)
-
-
-def _text(value: Any, part: CategoricalInput, at: int) -> str:
-    """Return a value in the text form of the training data: whole numbers and booleans are categories too."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return value.lower() if part.dtype == "boolean" else _whole(value) if part.dtype == "integer" else value
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return str(int(value))
-    if isinstance(value, float) and part.dtype == "integer" and math.isfinite(value):
-        return repr(value)  # numbers may be categories, fractions too
-    raise DataError(f"row {at}, column {part.name!r}: got {shown(value)}, expected text, or null for missing")
-
-
-def _whole(text: str) -> str:
-    """Return `3.0` as `3`, and any other text unchanged."""
-    digits, point, rest = text.partition(".")
-    return digits if point and rest and not rest.strip("0") and digits.lstrip("-").isdecimal() else text
 
 
 def _flat(values: np.ndarray, name: str) -> np.ndarray:
@@ -173,9 +148,3 @@ def _flat(values: np.ndarray, name: str) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         return values[:, 0]
     raise DataError(f"input {name!r}: got shape {list(values.shape)}, expected [rows]")
-
-
-def _strings(values: np.ndarray, part: CategoricalInput) -> np.ndarray:
-    if values.dtype != object and values.dtype.kind not in "iub":
-        raise DataError(f"input {part.name!r}: got numbers with fractions, expected BYTES, or whole numbers")
-    return _texts(values.tolist(), part)

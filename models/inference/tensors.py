@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from models.errors import DataError
-from models.inference.rows import NUMBERS, shown
+from models.inference.portable import NUMBERS, shown
 
 BYTES = "BYTES"
 DTYPES: dict[str, Any] = {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from models.errors import DataError
+from models.inference import portable
 from models.inference.rows import (
     Columns,
     InputRows,
@@ -18,7 +19,7 @@ from models.inference.rows import (
     column_of,
     columns_of_records,
     named,
-    shown,
+    refusing,
 )
 from models.inference.tensor_specs import TensorSpec
 
@@ -43,14 +44,13 @@ class TextReader:
         check_complete(records, [named(columns, self._column, INPUT)])
         return self.of_columns(columns)
 
+    @refusing
     def of_columns(self, columns: Columns) -> InputRows:
         """Return rows from columns by name."""
         check_columns(columns)
         name = named(columns, self._column, INPUT)
-        texts = [_text(value, at) for at, value in enumerate(column_of(columns, name))]
-        return InputRows(
-            {INPUT: np.array(texts, object)}, {other: columns[other] for other in columns if other != name}
-        )
+        texts = portable.texts(column_of(columns, name), name)
+        return InputRows({INPUT: texts}, {other: columns[other] for other in columns if other != name})
 
     def of_array(self, values: Any) -> InputRows:
         """Return rows from a list of texts."""
@@ -75,11 +75,3 @@ class TextReader:
             "properties": {self._column: {"type": ["string", "null"]}},
             "required": [self._column],
         }
-
-
-def _text(value: Any, at: int) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise DataError(f"row {at}: got {shown(value)}, expected text")
-    return value

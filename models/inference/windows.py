@@ -9,9 +9,10 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import DataError
+from models.inference import portable
+from models.inference.portable import shown
 from models.inference.rows import (
     FINITE,
-    NUMBERS,
     Columns,
     InputRows,
     Schema,
@@ -19,9 +20,7 @@ from models.inference.rows import (
     check_names,
     column_of,
     columns_of_records,
-    finite,
-    numbers_of,
-    shown,
+    refusing,
 )
 from models.inference.tensor_specs import TensorSpec
 
@@ -48,13 +47,14 @@ class SeriesReader:
         """Return rows from steps as objects."""
         return self.of_columns(columns_of_records(records, self.numbers))
 
+    @refusing
     def of_columns(self, columns: Columns) -> InputRows:
         """Return rows from steps as columns."""
         check_columns(columns)
         if set(columns) == {INPUT} and INPUT not in self.numbers:
             return self.of_array(columns[INPUT])
         features = {name: column_of(columns, name, self.numbers) for name in self.numbers}
-        steps = np.stack([numbers_of(values, name, "step") for name, values in features.items()], axis=1)
+        steps = np.stack([portable.numbers(values, name, "step") for name, values in features.items()], axis=1)
         if len(steps) < self._length:
             raise DataError(f"got {len(steps)} steps, expected at least {self._length}: the model looks at so many")
         windows = np.lib.stride_tricks.sliding_window_view(steps, self._length, axis=0).swapaxes(1, 2)
@@ -73,6 +73,7 @@ class SeriesReader:
             raise DataError(f"got {shown(values)} that is no array of numbers, expected [{self._dimensions()}]")
         return self.of_tensors({INPUT: windows})
 
+    @refusing
     def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from the tensor `series`."""
         check_names(tensors, self.inputs)
@@ -81,7 +82,7 @@ class SeriesReader:
             raise DataError(f"input 'series': got shape {list(values.shape)}, expected [{self._dimensions()}]")
         if values.dtype == object:
             raise DataError("input 'series': got BYTES, expected FP64, or another type of numbers")
-        windows = finite(np.ascontiguousarray(values, np.float64), INPUT)
+        windows = portable.in_range(np.ascontiguousarray(values, np.float64), INPUT)
         last = {name: _plain(windows[:, -1, at]) for at, name in enumerate(self.numbers)}
         return InputRows({INPUT: windows}, last)
 
@@ -104,7 +105,7 @@ def _list_of(item: Schema, count: int) -> Schema:
 
 
 def _is_numeric(values: np.ndarray) -> bool:
-    return NUMBERS.issuperset(map(type, values.ravel().tolist()))
+    return portable.NUMBERS.issuperset(map(type, values.ravel().tolist()))
 
 
 def _plain(values: np.ndarray) -> list[float | None]:

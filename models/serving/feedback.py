@@ -16,7 +16,7 @@ from typing import Any
 from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError, did_you_mean
 from models.feedback.columns import LABEL
-from models.inference.rows import shown
+from models.inference.portable import shown
 from models.serving.mlflow_scoring import LONGEST_ID
 
 ID = "id"

@@ -14,7 +14,8 @@ import numpy as np
 import orjson
 
 from models.errors import DataError
-from models.inference.rows import listed, shown
+from models.inference.portable import shown
+from models.inference.rows import listed
 from models.inference.tensor_specs import TensorSpec
 from models.inference.tensors import bytes_of_tensor, checked_shape, json_of_tensor, tensor_of_bytes, tensor_of_json
 

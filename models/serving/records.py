@@ -19,7 +19,7 @@ import orjson
 from models.data.preparation import Preparation
 from models.inference.loaded_model import Prediction
 from models.inference.names import PREDICTION, PROBABILITIES
-from models.inference.pyfunc import BITS_PER_CHAR
+from models.inference.portable import BITS_PER_CHAR
 from models.inference.rows import InputRows
 from models.serving.releases import place_of
 

@@ -264,7 +264,7 @@ def _mlflow(folder: Path, place: Path) -> Iterator[tuple[_Server, float]]:
 
     model = place / "mlflow-model"
     mlflow.pyfunc.save_model(
-        path=model, loader_module="models.inference.pyfunc", data_path=str(folder), pip_requirements=[]
+        path=model, loader_module="models.inference.portable", data_path=str(folder), pip_requirements=[]
     )
     port = ports.any_free([])
     program = str(Path(sys.executable).with_name("mlflow"))

@@ -30,7 +30,12 @@ def test_other_columns_are_kept() -> None:
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [([5], "row 0: got 5"), ([["a"]], "row 0: got a list"), ([], "no rows"), ("ab", "expected a list")],
+    [
+        ([5], "row 0, column 'line': got 5"),
+        ([["a"]], "row 0, column 'line': got a list"),
+        ([], "no rows"),
+        ("ab", "expected a list"),
+    ],
 )
 def test_what_is_no_text_is_refused(value: object, said: str) -> None:
     with pytest.raises(DataError, match=said):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from models.errors import DataError
 from models.inference.loaded_model import reader_of
-from models.serving.mlflow_scoring import FORMATS, LONGEST_ID, MISSING, checked_ids, scoring_of_csv, scoring_of_json
+from models.inference.portable import MISSING
+from models.serving.mlflow_scoring import FORMATS, LONGEST_ID, checked_ids, scoring_of_csv, scoring_of_json
 from tests.served_models import preparation_of
 
 TASKS = ("binary", "image", "series", "language")
