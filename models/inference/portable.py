@@ -279,7 +279,7 @@ class Predictor:
 
         del params
         if self._kind == "table":
-            feed = self._table({name: _plain(model_input[name]) for name in model_input})
+            feed = self._table({str(name): _plain(values) for name, values in model_input.items()})
         elif self._kind == "text":
             feed = {"text": texts(_plain(model_input["text"]), "text")}
         else:
@@ -299,6 +299,8 @@ class Predictor:
         else:
             rows = json.loads(content)
             rows = rows if isinstance(rows, list) else [rows]
+            if not rows or not all(isinstance(row, dict) for row in rows):
+                raise RowError("expected one object, or a list of some, of columns and values")
             columns = {name: [row[name] for row in rows] for name in rows[0] if all(name in row for row in rows)}
         predictions = self._columns(self._feed(columns))
         return [
