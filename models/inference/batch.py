@@ -9,16 +9,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from models.data.clean import made_features
 from models.data.preparation import Preparation
 from models.data.row_wise import is_row_wise
 from models.data.series import time_order
+from models.errors import TrainingError
 from models.feedback.columns import INPUT, RAW
 from models.inference import arrow_rows
+from models.inference.loaded_model import LoadedModel
+from models.inference.names import scores_of
 from models.inference.predict import Feed
-from models.inference.scoring import ScoredRows, Scorer
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
 
@@ -50,8 +53,8 @@ class ReadOptions:
             self.notes.append(text)
 
 
-def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed | None]]:
-    """Yield the raw rows, some tens of thousands at a time, with the inputs of the graph (None for text).
+def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
+    """Yield the raw rows, some tens of thousands at a time, with the inputs of the model.
 
     A row of a series is the last step of a window.
 
@@ -71,37 +74,36 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
     first = 1
     for rows, made in _featured(reading, row_batches(files, reading.types, _part_rows(preparation))):
         if preparation.characters is not None:
-            yield rows, None
+            yield rows, {"text": np.array(arrow_rows.lines_of(rows, preparation.characters), object)}
         else:
             arrow_rows.check_names(made.column_names, preparation, display_name)
             yield rows, arrow_rows.feed_of_rows(made, preparation, first, display_name)
         first += rows.num_rows
 
 
-def part_of(
-    scorer: Scorer, rows: pa.Table, feed: Feed | None, ids: Any, version: str, at: datetime, data: Data
-) -> pa.Table:
+def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: datetime, data: Data) -> pa.Table:
     """Return a table with the caller's columns, then the log's; its metadata `SHOWN` is the number of the first.
 
     Args:
-        scorer: The model.
+        model: The version that predicts.
         rows: The rows.
-        feed: The rows as inputs of the graph; None for text.
+        feed: The rows as inputs of the model.
         ids: Ids of the rows.
-        version: Version of the model.
         at: Time of the predictions.
         data: The spec's data block.
+
+    Raises:
+        TrainingError: The model cannot run on these rows.
     """
-    characters = scorer.preparation.characters
-    if characters is not None:
-        scored = scorer.read(arrow_rows.lines_of(rows, characters))
-    else:
-        assert feed is not None
-        scored = scorer.score(feed)
-    columns = {"id": ids, **dict(zip(scored.shown.column_names, scored.shown.columns, strict=True))}
-    columns["version"] = pa.array([version] * rows.num_rows, pa.string())
+    try:
+        answer = model.answer(feed)
+    except Exception as error:
+        raise TrainingError(f"the exported model cannot run on these rows: {error}") from error
+    scores = scores_of(answer.outputs, model.preparation.task)
+    shown = {name: pa.array(values, from_pandas=True) for name, values in model.columns(answer).items()}
+    columns = {"id": ids, **shown, "version": pa.array([model.version] * rows.num_rows, pa.string())}
     metadata = {SHOWN: str(len(columns)).encode()}
-    columns |= _logged(scorer.preparation, scored, rows, feed, at, data)
+    columns |= _logged(model.preparation, scores, rows, feed, at, data)
     return pa.table(columns).replace_schema_metadata(metadata)
 
 
@@ -145,7 +147,7 @@ def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tup
     yield from zip(sized(iter([whole]), PART_ROWS), sized(iter([made]), PART_ROWS), strict=True)
 
 
-def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed | None]]:
+def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
     tables = list(row_batches(files, reading.types, PART_ROWS))
     if not tables:
         return
@@ -156,18 +158,17 @@ def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
 
 
 def _logged(
-    preparation: Preparation, scored: ScoredRows, raw_rows: pa.Table, feed: Feed | None, at: datetime, data: Data
+    preparation: Preparation, scores: np.ndarray, raw_rows: pa.Table, feed: Feed, at: datetime, data: Data
 ) -> dict[str, Any]:
     """Return the columns of the prediction log, without id and version."""
     rows = raw_rows.num_rows
     columns: dict[str, Any] = {
         "at": pa.array([at] * rows, pa.timestamp("us", tz="UTC")),
         "origin": pa.array([ORIGIN] * rows, pa.string()),
-        "score": pa.nulls(rows, pa.float64()) if scored.score is None else pa.array(scored.score, pa.float64()),
-        "scores": _lists(scored, rows),
+        **score_columns(scores),
     }
     inputs: set[str] = set()
-    if preparation.kind == "table" and feed is not None:
+    if preparation.kind == "table":
         columns |= {f"{INPUT}{name}": pa.array(values) for name, values in feed.items()}
         inputs = set(feed)
     is_raw = data.features.make is not None  # a made column may have the name of a raw one
@@ -177,10 +178,10 @@ def _logged(
     return columns
 
 
-def _lists(scored: ScoredRows, rows: int) -> pa.Array:
-    kind = pa.list_(pa.float64())
-    if scored.scores is None:
-        return pa.nulls(rows, kind)
-    width = scored.scores.shape[1]
-    offsets = pa.array(range(0, rows * width + 1, width), pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.array(scored.scores.ravel()))
+def score_columns(scores: np.ndarray) -> dict[str, pa.Array]:
+    """Return the columns `score` and `scores` of logged values (row,) or (row, class); one of them is null."""
+    lists = pa.list_(pa.float64())
+    if scores.ndim == 1:
+        return {"score": pa.array(scores), "scores": pa.nulls(len(scores), lists)}
+    offsets = pa.array(range(0, scores.size + 1, scores.shape[1]), pa.int32())
+    return {"score": pa.nulls(len(scores), pa.float64()), "scores": pa.ListArray.from_arrays(offsets, scores.ravel())}

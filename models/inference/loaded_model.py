@@ -15,8 +15,14 @@ from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.inference.explain import Explainer
 from models.inference.images import ImageReader
-from models.inference.names import LABEL, PROBABILITIES
-from models.inference.portable import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read_texts
+from models.inference.portable import (
+    BITS_PER_CHAR,
+    NEXT_CHARACTER,
+    PROBABILITY,
+    output_columns,
+    read_texts,
+    rows_of,
+)
 from models.inference.predict import Feed, session
 from models.inference.rows import RowReader
 from models.inference.table import TableReader
@@ -24,6 +30,8 @@ from models.inference.tensor_specs import TensorSpec, port_of
 from models.inference.texts import TextReader
 from models.inference.windows import SeriesReader
 
+RUN_ROWS = 4096
+"""Rows of one run of the graph: a net's activations stay small and fit into the processor's cache."""
 WARM_UP_RUNS = 8
 TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}
 
@@ -71,15 +79,13 @@ class LoadedModel:
         except (OSError, ValueError) as error:
             raise StoreError(f"{folder}: its preparation cannot be read ({error}): fetch the version again") from error
         self._session = session(folder / "model.onnx", threads)
-        self._characters = self.preparation.characters
         self.reader = reader_of(self.preparation)
         self.inputs = self.reader.inputs
         self.graph_inputs = [port_of(value) for value in self._session.get_inputs()]
         self.graph_outputs = self.outputs = [port_of(value) for value in self._session.get_outputs()]
-        if self._characters is not None:
+        if self.preparation.characters is not None:
             self.outputs = [TensorSpec(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
         self._names = [port.name for port in self.outputs]
-        self._output_names = [LABEL, *(f"probability_{name}" for name in self.preparation.target.classes or ())]
         self.call_ms = self._warm_up()
 
     def answer(self, feed: Feed) -> Prediction:
@@ -87,28 +93,35 @@ class LoadedModel:
 
         Cost: a text is read in windows, one call for each.
         """
-        began, characters = time.perf_counter(), self._characters
-        if characters is None:
-            outputs = dict(zip(self._names, self._session.run(self._names, feed), strict=True))
-        else:
-            outputs = read_texts(self._session, feed["text"], characters.alphabet, characters.length)
-        row_s = (time.perf_counter() - began) / (len(outputs[self._names[0]]) or 1)
-        return Prediction(self.project, self.version, outputs, row_s)
+        began, rows = time.perf_counter(), len(next(iter(feed.values())))
+        outputs = self._run(feed) if rows <= RUN_ROWS else self._run_in_pieces(feed, rows)
+        return Prediction(self.project, self.version, outputs, (time.perf_counter() - began) / (rows or 1))
 
     @functools.cached_property
     def explainer(self) -> Explainer | None:
         """The explainer of this version's predictions; None if it has none."""
         return Explainer.load(self.folder, self.preparation)
 
+    def columns(self, answer: Prediction) -> dict[str, np.ndarray]:
+        """Return the columns for callers: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
+        return output_columns(answer.outputs, self.preparation.target.classes or ())
+
     def records(self, answer: Prediction) -> list[dict[str, Any]]:
-        """Return the response rows: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
-        outputs = answer.outputs
-        if PROBABILITIES not in outputs:
-            columns = [values.tolist() for values in outputs.values()]
-            return [dict(zip(outputs, values, strict=True)) for values in zip(*columns, strict=True)]
-        chances = outputs[PROBABILITIES].astype(np.float64).tolist()
-        pairs = zip(outputs[LABEL].tolist(), chances, strict=True)
-        return [dict(zip(self._output_names, (label, *of_classes), strict=True)) for label, of_classes in pairs]
+        """Return `columns` as response rows."""
+        return rows_of(self.columns(answer))
+
+    def _run(self, feed: Feed) -> dict[str, np.ndarray]:
+        characters = self.preparation.characters
+        if characters is not None:
+            return read_texts(self._session, feed["text"], characters.alphabet, characters.length)
+        return dict(zip(self._names, self._session.run(self._names, feed), strict=True))
+
+    def _run_in_pieces(self, feed: Feed, rows: int) -> dict[str, np.ndarray]:
+        pieces = [
+            self._run({name: values[start : start + RUN_ROWS] for name, values in feed.items()})
+            for start in range(0, rows, RUN_ROWS)
+        ]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in self._names}
 
     def _warm_up(self) -> float:
         """Return the milliseconds of one call with one row, after the runtime has allocated its memory."""

@@ -198,11 +198,13 @@ def _carry_out(work: PredictionJob, out: Path, report: Reporter) -> dict[str, An
 def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
     """Return all parts; existing part files are not made again."""
     from models.data.seen_hashes import SortedHashSet
-    from models.inference.scoring import Scorer
+    from models.inference.batch import part_of
+    from models.inference.loaded_model import LoadedModel
     from models.sources.row_batches import count_rows
 
-    scorer = Scorer(work.version.folder, threads=usable_cores())
-    reading = _reading(work, scorer.preparation)
+    version = work.version
+    model = LoadedModel(work.spec.name, version.number, version.folder, threads=usable_cores())
+    reading = _reading(work, model.preparation)
     total = sum(count_rows(path) for unit in work.units for path in unit.files)
     parts: list[PredictionPart] = []
     seen, done = SortedHashSet(), 0
@@ -210,7 +212,7 @@ def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
         ids = _ids(work, unit, rows, before, seen)
         part = PredictionPart(len(parts), unit, place, rows.num_rows)
         if not work.part(part.number).exists():
-            _write_part(work, part, _scored(work, scorer, rows, feed, ids))
+            _write_part(work, part, part_of(model, rows, feed, ids, datetime.now(UTC), work.spec.data))
         parts.append(part)
         done += part.rows
         report.progress("predict", done, max(total, done), "rows")
@@ -244,9 +246,7 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
     return reading
 
 
-def _examples(
-    work: PredictionJob, reading: ReadOptions
-) -> Iterator[tuple[PredictionUnit, int, int, pa.Table, Feed | None]]:
+def _examples(work: PredictionJob, reading: ReadOptions) -> Iterator[tuple[PredictionUnit, int, int, pa.Table, Feed]]:
     """Yield for each part: its unit, its place there, the number of rows before it, its rows, and the graph's feed."""
     from models.inference.batch import examples
 
@@ -273,12 +273,6 @@ def _began_ms(work: PredictionJob, unit: PredictionUnit) -> int:
         known = {"began_ms": time.time_ns() // 1_000_000}
         write_json(path, known)
     return int(known["began_ms"])
-
-
-def _scored(work: PredictionJob, scorer: Any, rows: pa.Table, feed: Feed | None, ids: Any) -> pa.Table:
-    from models.inference.batch import part_of
-
-    return part_of(scorer, rows, feed, ids, work.version.number, datetime.now(UTC), work.spec.data)
 
 
 def _write_part(work: PredictionJob, part: PredictionPart, table: pa.Table) -> None:

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from models.errors import DataError, LooplineError
 from models.feedback.columns import INPUT, RAW, SENT
+from models.inference.batch import score_columns
 from models.inference.loaded_model import LoadedModel
+from models.inference.names import scores_of
 from models.inference.rows import InputRows
-from models.serving.records import scores_of
 from tasks.host import logs as json_lines
 from tasks.host.workspace import Workspace
 from tasks.state.part_log import PartLog
@@ -77,19 +78,9 @@ def _beginning(log: PartLog) -> int:
 
 def _answered(table: pa.Table, served: LoadedModel) -> pa.Table:
     table, rows = _loggable(table, served)
-    scores = scores_of(served.answer(rows.feed).outputs, is_binary=served.preparation.task == "binary")
-    many = scores.ndim == 2
-    nothing = pa.nulls(table.num_rows)
+    scores = scores_of(served.answer(rows.feed).outputs, served.preparation.task)
     columns = {name: table.column(name) for name in ("id", "at", "version", "score", "scores")}
-    return pa.table(
-        {
-            **columns,
-            "shadow.score": nothing.cast(pa.float64()) if many else pa.array(scores),
-            "shadow.scores": pa.array(scores.tolist(), pa.list_(pa.float64()))
-            if many
-            else nothing.cast(pa.list_(pa.float64())),
-        }
-    )
+    return pa.table({**columns, **{f"shadow.{name}": values for name, values in score_columns(scores).items()}})
 
 
 def _loggable(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows]:

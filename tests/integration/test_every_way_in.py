@@ -30,7 +30,6 @@ from models.export.graph_builder import GraphBuilder
 from models.inference.arrow_rows import csv_types, feed_of_rows
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import _load_pyfunc
-from models.inference.scoring import Scorer
 from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json
 from models.serving.open_inference import inference_of
 from models.sources.row_batches import row_batches
@@ -67,7 +66,7 @@ class Ways:
         raw = net.node("MatMul", [both, net.constant("factors", factors)], "raw")
         onnx.save(assemble(PREPARATION, net, raw, {}), folder / "model.onnx")
         PREPARATION.save(folder)
-        self.served, self.scorer = LoadedModel("tiny", "1", folder), Scorer(folder)
+        self.served = LoadedModel("tiny", "1", folder)
         self.pyfunc = _load_pyfunc(str(folder))
         for name, text in bundle(self.served, {}).items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -116,7 +115,7 @@ class Ways:
         return self.served.records(self.served.answer(rows.feed))
 
     def _batch(self, rows: pa.Table) -> Records:
-        return self.scorer.score(feed_of_rows(rows, PREPARATION)).shown.to_pylist()
+        return self.served.records(self.served.answer(feed_of_rows(rows, PREPARATION)))
 
     def _script(self, name: str, text: str) -> Records:
         (self.folder / name).write_text(text, encoding="utf-8")

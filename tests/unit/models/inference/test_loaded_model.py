@@ -4,11 +4,17 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from models.data.feeds import feeds
 from models.errors import StoreError
+from models.inference.arrow_rows import feed_of_rows, lines_of, series_feeds
 from models.inference.images import ImageReader
-from models.inference.loaded_model import LoadedModel, reader_of
+from models.inference.loaded_model import RUN_ROWS, LoadedModel, reader_of
+from models.inference.names import scores_of
+from models.inference.predict import predict
 from models.inference.table import TableReader
 from models.inference.texts import TextReader
 from models.inference.windows import SeriesReader
@@ -91,3 +97,78 @@ def test_each_kind_has_its_own(task: str, kind: type, numbers: list[str]) -> Non
     reader = reader_of(preparation_of(task))
     assert isinstance(reader, kind)
     assert reader.numbers == numbers
+
+
+@pytest.fixture
+def made(exported_job):
+    """A function that gives a finished job, its exported model, and the exported file."""
+
+    def make(net, kind, task, **arguments):
+        job, answer = exported_job(net, kind, task, **arguments)
+        path = Path(answer["path"])
+        return job, LoadedModel("tiny", "7", path.parent), path
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("net", "kind", "task", "arguments"),
+    [
+        ("mlp", "table", "binary", {"hidden": 8}),
+        ("trees", "table", "multiclass", {}),
+        ("trees", "table", "regression", {}),
+        ("cnn", "image", "multiclass", {"width": 4, "hidden": 8}),
+    ],
+)
+def test_rows_are_scored_as_prepared_rows_are(made, net, kind, task, arguments):
+    job, model, path = made(net, kind, task, **arguments)
+    rows = pq.read_table(job.prepared / "rows.parquet", filters=[("__split", "==", 2)])
+    answer = model.answer(feed_of_rows(rows, model.preparation))
+    expected = predict(path, feeds(job.prepared, "test"), model.preparation)
+    np.testing.assert_allclose(scores_of(answer.outputs, task), expected, atol=1e-6)
+    shown = model.columns(answer)
+    assert answer.num_rows == rows.num_rows
+    classes = model.preparation.target.classes or []
+    names = ["label", *(f"probability_{name}" for name in classes)] if classes else ["prediction"]
+    assert list(shown) == names
+    if classes:
+        likeliest = np.stack([shown[name] for name in names[1:]], axis=1).argmax(axis=1)
+        assert shown["label"].tolist() == [classes[one] for one in likeliest]
+
+
+def test_windows_of_a_series_are_scored_as_prepared_ones_are(made):
+    job, model, path = made("gru", "series", "regression", hidden=8)
+    rows = pq.read_table(job.prepared / "rows.parquet")
+    (found,) = list(series_feeds(rows, model.preparation))
+    ends, feed = found
+    scores = dict(zip(ends.tolist(), model.answer(feed).outputs["prediction"], strict=True))
+    targets = np.flatnonzero(rows.column("__split").to_numpy() == 2)
+    expected = predict(path, feeds(job.prepared, "test"), model.preparation)
+    assert model.preparation.window is not None
+    horizon = model.preparation.window.horizon
+    np.testing.assert_allclose([scores[int(one) - horizon] for one in targets], expected, atol=1e-6)
+    assert max(scores) == rows.num_rows - 1  # beyond what is known: the forecast
+
+
+def test_texts_are_read(made):
+    _, model, _ = made("decoder", "text", "language", width=16, layers=2, heads=2)
+    assert model.preparation.characters is not None
+    lines = lines_of(pa.table({"text": ["und so", None]}), model.preparation.characters)
+    answer = model.answer({"text": np.array(lines, object)})
+    assert list(model.columns(answer)) == ["next_character", "probability", "bits_per_char"]
+    assert 0 < scores_of(answer.outputs, "language")[0] < 20
+
+
+def test_many_rows_run_in_pieces_and_come_in_order(made):
+    _, model, _ = made("mlp", "table", "binary", hidden=8)
+    count = 2 * RUN_ROWS + 3
+    rows = pa.table(
+        {part.name: np.linspace(-2, 2, count) for part in model.preparation.numeric}
+        | {part.name: ["1"] * count for part in model.preparation.categorical}
+    )
+    whole, tail = (
+        scores_of(model.answer(feed_of_rows(part, model.preparation)).outputs, "binary")
+        for part in (rows, rows.slice(count - 5))
+    )
+    assert len(whole) == count
+    np.testing.assert_allclose(whole[-5:], tail, atol=1e-7)
