@@ -19,9 +19,10 @@ from models.inference.portable import (
     BITS_PER_CHAR,
     NEXT_CHARACTER,
     PROBABILITY,
-    output_columns,
+    column_names,
+    columns_of,
     read_texts,
-    rows_of,
+    records_of,
 )
 from models.inference.predict import Feed, session
 from models.inference.rows import RowReader
@@ -86,6 +87,7 @@ class LoadedModel:
         if self.preparation.characters is not None:
             self.outputs = [TensorSpec(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
         self._names = [port.name for port in self.outputs]
+        self._column_names = column_names(self.preparation.target.classes or ())
         self.call_ms = self._warm_up()
 
     def answer(self, feed: Feed) -> Prediction:
@@ -104,11 +106,11 @@ class LoadedModel:
 
     def columns(self, answer: Prediction) -> dict[str, np.ndarray]:
         """Return the columns for callers: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
-        return output_columns(answer.outputs, self.preparation.target.classes or ())
+        return columns_of(answer.outputs, self._column_names)
 
     def records(self, answer: Prediction) -> list[dict[str, Any]]:
         """Return `columns` as response rows."""
-        return rows_of(self.columns(answer))
+        return records_of(answer.outputs, self._column_names)
 
     def _run(self, feed: Feed) -> dict[str, np.ndarray]:
         characters = self.preparation.characters

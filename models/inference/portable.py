@@ -232,21 +232,27 @@ def shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def output_columns(outputs: Mapping[str, np.ndarray], classes: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the columns that callers see, from a model's outputs.
+def column_names(classes: Iterable[str]) -> list[str]:
+    """Return the names of a classifier's columns: `label`, then `probability_<class>` for each class."""
+    return [LABEL, *(f"{PROBABILITY}_{name}" for name in classes)]
 
-    Classification: `label`, then `probability_<class>` for each class, float64. Others: the outputs, as they are.
-    """
+
+def columns_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the columns that callers see: of a classifier those of `column_names`, else a model's outputs."""
     if PROBABILITIES not in outputs:
         return dict(outputs)
     chances = outputs[PROBABILITIES].astype(np.float64)
-    return {LABEL: outputs[LABEL], **{f"{PROBABILITY}_{name}": chances[:, at] for at, name in enumerate(classes)}}
+    return dict(zip(names, (outputs[LABEL], *chances.T), strict=True))
 
 
-def rows_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Return columns as rows of plain values."""
-    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+def records_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the columns that callers see as rows of plain values; for one row in half the time of `columns_of`."""
+    if PROBABILITIES not in outputs:
+        rows = zip(*(values.tolist() for values in outputs.values()), strict=True)
+        return [dict(zip(outputs, row, strict=True)) for row in rows]
+    chances = outputs[PROBABILITIES].astype(np.float64).tolist()
+    labelled = zip(outputs[LABEL].tolist(), chances, strict=True)
+    return [dict(zip(names, (label, *row), strict=True)) for label, row in labelled]
 
 
 class Predictor:
@@ -256,6 +262,7 @@ class Predictor:
         self._session = session
         self._preparation = json.loads(session.get_modelmeta().custom_metadata_map[PREPARATION_KEY])
         self._kind = self._preparation["kind"]
+        self._names = column_names(self._preparation["target"]["classes"] or ())
         self._numeric = [part["name"] for part in self._preparation["numeric"]]
 
     def predict(
@@ -284,7 +291,7 @@ class Predictor:
             feed = {"text": texts(_plain(model_input["text"]), "text")}
         else:
             feed = {self._kind: np.asarray(model_input[self._kind], np.uint8 if self._kind == "image" else np.float64)}
-        return pd.DataFrame(self._columns(feed))
+        return pd.DataFrame(columns_of(self._outputs(feed), self._names))
 
     def records(self, path: Path) -> list[dict[str, Any]]:
         """Predict the rows of a CSV or JSON file; of a series the last step alone.
@@ -302,10 +309,8 @@ class Predictor:
             if not rows or not all(isinstance(row, dict) for row in rows):
                 raise RowError("expected one object, or a list of some, of columns and values")
             columns = {name: [row[name] for row in rows] for name in rows[0] if all(name in row for row in rows)}
-        predictions = self._columns(self._feed(columns))
-        return [
-            {name: None if value != value else value for name, value in row.items()} for row in rows_of(predictions)
-        ]
+        predictions = records_of(self._outputs(self._feed(columns)), self._names)
+        return [{name: None if value != value else value for name, value in row.items()} for row in predictions]
 
     def _feed(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         preparation = self._preparation
@@ -330,13 +335,12 @@ class Predictor:
             feed[part["name"]] = categories(_column(columns, part["name"]), part["name"], part["dtype"])
         return feed
 
-    def _columns(self, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _outputs(self, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         characters = self._preparation["characters"]
         if characters is not None:
             return read_texts(self._session, feed["text"], characters["alphabet"], characters["length"])
         names = [output.name for output in self._session.get_outputs()]
-        outputs = dict(zip(names, self._session.run(names, feed), strict=True))
-        return output_columns(outputs, self._preparation["target"]["classes"] or [])
+        return dict(zip(names, self._session.run(names, feed), strict=True))
 
 
 def read_texts(

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models.inference.loaded_model import LoadedModel
+from models.inference.portable import LABEL, column_names
 from models.inference.rows import FINITE, Schema
 from models.inference.tensor_specs import TensorSpec
 from models.serving.feedback import LONGEST_BY
@@ -162,8 +163,8 @@ def prediction_schema(served: LoadedModel) -> Schema:
     """Return the JSON Schema of one row's prediction in a response."""
     classes = served.preparation.target.classes
     if classes is not None:
-        columns: dict[str, Schema] = {"label": {"enum": list(classes)}}
-        columns |= {f"probability_{one}": {"type": ["number", "null"]} for one in classes}
+        columns: dict[str, Schema] = {column: {"type": ["number", "null"]} for column in column_names(classes)}
+        columns[LABEL] = {"enum": list(classes)}
     else:
         kinds: dict[bool, Schema] = {True: _TEXT, False: {"type": ["number", "null"]}}
         columns = {port.name: kinds[port.dtype == "BYTES"] for port in served.outputs}
