@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import Prediction
-from models.inference.rows import InputRows
 from models.judge.verdict import Estimate, Verdict
 from models.project_spec.blocks import Judge
 from models.project_spec.reader import read_spec

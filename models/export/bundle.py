@@ -52,7 +52,7 @@ def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
 
 def schema(served: LoadedModel) -> dict[str, Any]:
     """Return the JSON Schema of the script's input and output, with the graph's own tensors."""
-    record = served.reader.record_schema()
+    record = served.schema.record_schema()
     steps = served.preparation.window.length if served.preparation.window else 1
     rows = {"type": "array", "items": {"$ref": "#/$defs/record"}, "minItems": steps}
     return {

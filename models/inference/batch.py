@@ -13,19 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from models.data.clean import made_features
+from models.data.columns import is_number
 from models.data.preparation import Preparation
 from models.data.row_wise import is_row_wise
 from models.data.series import time_order
 from models.errors import TrainingError
 from models.feedback.columns import INPUT, RAW
-from models.inference import arrow_rows
-from models.inference.loaded_model import LoadedModel
+from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.names import scores_of
 from models.inference.predict import Feed
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
 
 PART_ROWS = 1 << 16
+SERIES_BATCH = 4096
 PART_BYTES = 1 << 26
 """Most bytes of the pixels of one part."""
 SHOWN = b"loopline.shown"
@@ -71,14 +72,37 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
     if preparation.kind == "series":
         yield from _windows(reading, files, display_name)
         return
-    first = 1
+    schema, first = input_schema(preparation), 1
     for rows, made in _featured(reading, row_batches(files, reading.types, _part_rows(preparation))):
-        if preparation.characters is not None:
-            yield rows, {"text": np.array(arrow_rows.lines_of(rows, preparation.characters), object)}
-        else:
-            arrow_rows.check_names(made.column_names, preparation, display_name)
-            yield rows, arrow_rows.feed_of_rows(made, preparation, first, display_name)
+        schema.check_header(made.column_names, display_name)
+        yield rows, schema.from_arrow(made, first, display_name)
         first += rows.num_rows
+
+
+def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool = False) -> dict[str, pa.DataType]:
+    """Return the column types for CSV files: inputs are text, which `from_arrow` reads; others as in the raw table.
+
+    Args:
+        preparation: The model's.
+        raw: The schema of the project's raw table, if it is known.
+        is_made: Whether a feature function reads the rows first: inputs have the types of training then, as those of a
+            series, which are put in order first.
+    """
+    types = {field.name: _plain(field.type) for field in raw or []}
+    if not is_made and preparation.kind != "series":
+        return types | dict.fromkeys(input_schema(preparation).columns, pa.string())
+    dtypes = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
+    types.update({part.name: dtypes[part.dtype] for part in preparation.categorical})
+    flags = {name for name, kind in types.items() if pa.types.is_boolean(kind)}
+    types.update({part.name: pa.float64() for part in preparation.numeric if part.name not in flags})
+    return types
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type if text can be parsed as it, else the text type."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    readable = is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    return kind if readable else pa.string()
 
 
 def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: datetime, data: Data) -> pa.Table:
@@ -153,8 +177,11 @@ def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
         return
     whole = concatenated(tables)
     whole = whole.take(time_order(whole, reading.data))
-    for ends, feed in arrow_rows.series_feeds(whole, reading.preparation, display_name):
-        yield whole.take(ends), feed
+    feed = input_schema(reading.preparation).from_arrow(whole, 1, display_name)
+    windows = feed["series"]
+    for start in range(0, len(windows), SERIES_BATCH):
+        piece = np.ascontiguousarray(windows[start : start + SERIES_BATCH])
+        yield whole.slice(whole.num_rows - len(windows) + start, len(piece)), {"series": piece}
 
 
 def _logged(

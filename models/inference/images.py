@@ -1,74 +1,57 @@
-"""Request rows of images: pixels as nested lists, as base64 of their bytes, or as a tensor."""
+"""Rows of images: pixels as nested lists, as base64 of their bytes, or as a tensor."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.data.preparation import ImageInput
+from models.data.preparation import Preparation
 from models.errors import DataError
+from models.inference.input_schema import InputRows, OneColumnSchema, Schema, check_names, column_of
 from models.inference.portable import shown
-from models.inference.rows import (
-    Columns,
-    InputRows,
-    Schema,
-    check_columns,
-    check_complete,
-    check_names,
-    column_of,
-    columns_of_records,
-    named,
-)
-from models.inference.tensor_specs import TensorSpec
+from models.inference.predict import Feed
+from models.inference.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 INPUT = "image"
 
 
-class ImageReader:
-    """Reads images, uint8 (rows, height, width, channel).
+class ImageSchema(OneColumnSchema):
+    """Takes images as `image`, uint8 (rows, height, width, channel)."""
 
-    Args:
-        pixels: Their shape, and the column that holds them.
-        target: The target column; it is ignored.
-    """
-
-    def __init__(self, pixels: ImageInput, target: str) -> None:
-        image = pixels.image
-        self._column, self._target = image.column, target
-        self.numbers: list[str] = []
+    def __init__(self, preparation: Preparation) -> None:
+        assert preparation.pixels is not None
+        self._image = image = preparation.pixels.image
         self._shape = (image.height, image.width, image.channels)
         self._size = image.height * image.width * image.channels
-        self.inputs = [TensorSpec(INPUT, "UINT8", (-1, *self._shape))]
+        super().__init__(image.column, TensorSpec(INPUT, "UINT8", (-1, *self._shape)), preparation.target.name)
 
-    def of_records(self, records: Sequence[Any]) -> InputRows:
-        """Return rows from objects with the image's column, or `image`."""
-        columns = columns_of_records(records)
-        check_complete(records, [named(columns, self._column, INPUT)], or_null=False)
-        return self.of_columns(columns)
+    def read(self, values: Sequence[Any], name: str) -> np.ndarray:
+        """Return images from nested lists, or base64 of their bytes."""
+        return np.stack([self._pixels(value, f"row {at}, column {name!r}") for at, value in enumerate(values)])
 
-    def of_columns(self, columns: Columns) -> InputRows:
-        """Return rows from columns by name."""
-        check_columns(columns)
-        name = named(columns, self._column, INPUT)
-        images = [self._image(value, f"row {at}, column {name!r}") for at, value in enumerate(column_of(columns, name))]
-        extra = {other: values for other, values in columns.items() if other not in (name, self._target)}
-        return InputRows({INPUT: np.stack(images)}, extra)
-
-    def of_array(self, values: Any) -> InputRows:
-        """Return rows from a list of images."""
-        return self.of_columns({self._column: values})
-
-    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
+    def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from the tensor `image`."""
         check_names(tensors, self.inputs)
         values = column_of(tensors, INPUT)
         if values.shape[1:] not in (self._shape, (self._size,)) or not len(values):
             raise DataError(f"input 'image': got shape {list(values.shape)}, expected [rows, {self._dimensions()}]")
         return InputRows({INPUT: _levels(values, "input 'image'").reshape(-1, *self._shape)})
+
+    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+        """Return the images of rows, from their bytes."""
+        from models.data.pixels import pixels_of
+
+        try:
+            return {INPUT: pixels_of(rows.column(self.columns[0]), self._image)}
+        except DataError as error:
+            raise DataError(f"{display_name}, rows from {first_row} (counted from 0): {error}") from error
 
     def item_schema(self) -> Schema | None:
         """Return the JSON Schema of an image: nested lists of pixel values."""
@@ -89,9 +72,9 @@ class ImageReader:
             "maxLength": length,
             "description": f"{self._size} bytes: {self._dimensions()} (height, width, channel) of levels 0 to 255.",
         }
-        return {"type": "object", "properties": {self._column: image}, "required": [self._column]}
+        return {"type": "object", "properties": {self.columns[0]: image}, "required": self.columns}
 
-    def _image(self, value: Any, where: str) -> np.ndarray:
+    def _pixels(self, value: Any, where: str) -> np.ndarray:
         if isinstance(value, str):
             return self._decoded(value, where).reshape(self._shape)
         if not isinstance(value, list):

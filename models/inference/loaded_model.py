@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import numpy as np
 from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.inference.explain import Explainer
-from models.inference.images import ImageReader
+from models.inference.images import ImageSchema
+from models.inference.input_schema import InputSchema
 from models.inference.portable import (
     BITS_PER_CHAR,
     NEXT_CHARACTER,
@@ -25,11 +26,11 @@ from models.inference.portable import (
     records_of,
 )
 from models.inference.predict import Feed, session
-from models.inference.rows import RowReader
-from models.inference.table import TableReader
-from models.inference.tensor_specs import TensorSpec, port_of
-from models.inference.texts import TextReader
-from models.inference.windows import SeriesReader
+from models.inference.table import TableSchema
+from models.inference.tensors import TensorSpec, port_of
+from models.inference.texts import TextSchema
+from models.inference.windows import SeriesSchema
+from models.project_spec.blocks import Kind
 
 RUN_ROWS = 4096
 """Rows of one run of the graph: a net's activations stay small and fit into the processor's cache."""
@@ -61,7 +62,7 @@ class LoadedModel:
 
     `inputs` and `outputs`: the tensors of requests and responses. For a text model these are texts; `graph_inputs` and
     `graph_outputs` are the code points and the other tensors of its graph.
-    `reader`: converts request rows into the input of `answer`. `call_ms`: milliseconds of one call with one row.
+    `schema`: turns rows into the input of `answer`. `call_ms`: milliseconds of one call with one row.
 
     Args:
         project: The model's project.
@@ -80,8 +81,8 @@ class LoadedModel:
         except (OSError, ValueError) as error:
             raise StoreError(f"{folder}: its preparation cannot be read ({error}): fetch the version again") from error
         self._session = session(folder / "model.onnx", threads)
-        self.reader = reader_of(self.preparation)
-        self.inputs = self.reader.inputs
+        self.schema = input_schema(self.preparation)
+        self.inputs = self.schema.inputs
         self.graph_inputs = [port_of(value) for value in self._session.get_inputs()]
         self.graph_outputs = self.outputs = [port_of(value) for value in self._session.get_outputs()]
         if self.preparation.characters is not None:
@@ -91,7 +92,7 @@ class LoadedModel:
         self.call_ms = self._warm_up()
 
     def answer(self, feed: Feed) -> Prediction:
-        """Predict rows in the form that `reader` returns.
+        """Predict rows in the form that `schema` returns.
 
         Cost: a text is read in windows, one call for each.
         """
@@ -145,10 +146,12 @@ def _blank(port: TensorSpec) -> np.ndarray:
     return np.full(shape, "", object) if port.dtype == "BYTES" else np.zeros(shape, kinds[port.dtype])
 
 
-def reader_of(preparation: Preparation) -> RowReader:
-    """Reads what callers send, for a version with this schema."""
-    if preparation.pixels is not None:
-        return ImageReader(preparation.pixels, preparation.target.name)
-    if preparation.characters is not None:
-        return TextReader(preparation.characters.column)
-    return SeriesReader(preparation) if preparation.kind == "series" else TableReader(preparation)
+def input_schema(preparation: Preparation) -> InputSchema:
+    """Return what a version with this preparation takes."""
+    kinds: dict[Kind, Callable[[Preparation], InputSchema]] = {
+        "table": TableSchema,
+        "series": SeriesSchema,
+        "image": ImageSchema,
+        "text": TextSchema,
+    }
+    return kinds[preparation.kind](preparation)

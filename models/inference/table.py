@@ -1,4 +1,4 @@
-"""Request rows of a table: a number or a text for each input column of the model."""
+"""Rows of a table: a number or a text for each input column of the model."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference import portable
-from models.inference.portable import categories, shown
-from models.inference.rows import (
+from models.inference.input_schema import (
     FINITE,
     Columns,
     InputRows,
+    InputSchema,
     Schema,
     check_columns,
     check_complete,
@@ -28,13 +28,18 @@ from models.inference.rows import (
     extra_columns,
     refusing,
 )
-from models.inference.tensor_specs import TensorSpec
+from models.inference.portable import categories, shown
+from models.inference.predict import Feed
+from models.inference.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TEXT = {str}
 
 
-class TableReader:
-    """Reads rows of a table. A record of plain values is read in a few calls for all its columns together.
+class TableSchema(InputSchema):
+    """Takes rows of a table. A record of plain values is read in a few calls for all its columns together.
 
     Args:
         preparation: The model's schema.
@@ -45,28 +50,28 @@ class TableReader:
         self.inputs += [TensorSpec(part.name, "BYTES", (-1,)) for part in preparation.categorical]
         self.numbers = [part.name for part in preparation.numeric]
         self._texts = preparation.categorical
-        names = [port.name for port in self.inputs]
+        self.columns = names = [port.name for port in self.inputs]
         self._values = itemgetter(*names) if len(names) > 1 else lambda record: (record[names[0]],)
         self._names = frozenset(names)
         self._known = self._names | {preparation.target.name}
 
     @refusing
-    def of_records(self, records: Sequence[Any]) -> InputRows:
+    def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`."""
         check_records(records)
         try:
             rows = self._quick([self._values(record) for record in records])
         except KeyError:
-            check_complete(records, [port.name for port in self.inputs])
+            check_complete(records, self.columns)
             raise
         if rows is None:
-            return self.of_columns(columns_of_records(records))
+            return self.from_columns(columns_of_records(records, ()))
         if any(len(record) > len(self._names) for record in records):
             return replace(rows, extra=extra_columns(records, self._known))
         return rows
 
     @refusing
-    def of_columns(self, columns: Columns) -> InputRows:
+    def from_columns(self, columns: Columns) -> InputRows:
         """Return rows from columns by name."""
         check_columns(columns)
         feed: dict[str, np.ndarray] = {}
@@ -76,7 +81,7 @@ class TableReader:
             feed[part.name] = categories(column_of(columns, part.name, self._names), part.name, part.dtype)
         return InputRows(feed, {name: values for name, values in columns.items() if name not in self._known})
 
-    def of_array(self, values: Any) -> InputRows:
+    def from_array(self, values: Any) -> InputRows:
         """Refuse arrays, because a table's columns have names."""
         raise DataError(
             f"got {shown(values)} without names: this model takes columns by name: give objects "
@@ -84,7 +89,7 @@ class TableReader:
         )
 
     @refusing
-    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
+    def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from one tensor (rows,) for each column; the shape (rows, 1) is accepted too."""
         check_names(tensors, self.inputs)
         columns = {port.name: _flat(column_of(tensors, port.name, self._names), port.name) for port in self.inputs}
@@ -97,6 +102,12 @@ class TableReader:
         feed = dict(zip(self.numbers, numbers, strict=True))
         feed |= {part.name: categories(columns[part.name].tolist(), part.name, part.dtype) for part in self._texts}
         return InputRows(feed, numbers=numbers)
+
+    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+        """Return numbers as float64 with NaN, categories as texts with ""."""
+        from models.inference.arrow_columns import columns
+
+        return columns(rows, self.numbers, self._texts, first_row, display_name)
 
     def item_schema(self) -> Schema | None:
         """Return None, because a table's columns have names."""

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 
 from models.errors import DataError
+from models.inference.input_schema import Columns, InputRows, InputSchema, listed, refusing
 from models.inference.portable import columns_by_name, csv_columns, number_cells, shown
-from models.inference.rows import Columns, InputRows, RowReader, listed, refusing
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
 OPTIONAL_KEYS = ("ids", "params", "signature_name")
@@ -27,7 +27,7 @@ LONGEST_ID = 200
 class ScoringRequest:
     """Rows to score. `rows` converts them for the version that predicts; `ids`: the caller's ids of the rows."""
 
-    rows: Callable[[RowReader], InputRows]
+    rows: Callable[[InputSchema], InputRows]
     ids: list[str] | None = None
 
 
@@ -39,12 +39,12 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     """
     document = _parsed(body)
     if isinstance(document, list):
-        return ScoringRequest(lambda reader: reader.of_records(document))
+        return ScoringRequest(lambda schema: schema.from_records(document))
     if not isinstance(document, dict):
         raise DataError(f"got {shown(document)}, expected an object with one of {', '.join(FORMATS)}, or records")
     formats = [name for name in FORMATS if name in document]
     if not formats:
-        return ScoringRequest(lambda reader: reader.of_records([document]))
+        return ScoringRequest(lambda schema: schema.from_records([document]))
     others = [name for name in document if name not in OPTIONAL_KEYS and name != formats[0]]
     if others:
         raise DataError(f"got {listed([formats[0], *others])}, expected one of {', '.join(FORMATS)} and `ids` at most")
@@ -61,7 +61,7 @@ def scoring_of_csv(body: bytes) -> ScoringRequest:
         DataError: The body is no such CSV in UTF-8; `rows` raises it for values that the model does not accept.
     """
     columns = refusing(csv_columns)(body)
-    return ScoringRequest(lambda reader: reader.of_columns(_typed(columns, reader)))
+    return ScoringRequest(lambda schema: schema.from_columns(_typed(columns, schema)))
 
 
 def checked_ids(ids: Any) -> list[str] | None:
@@ -105,30 +105,30 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _records(value: Any) -> Callable[[RowReader], InputRows]:
-    return lambda reader: reader.of_records(value)
+def _records(value: Any) -> Callable[[InputSchema], InputRows]:
+    return lambda schema: schema.from_records(value)
 
 
-def _split(value: Any) -> Callable[[RowReader], InputRows]:
+def _split(value: Any) -> Callable[[InputSchema], InputRows]:
     if not isinstance(value, dict) or not {"columns", "data"} <= set(value) <= {"columns", "data", "index"}:
         raise DataError("`dataframe_split`: expected an object with `columns` and `data`")
     columns = refusing(columns_by_name)(value["columns"], value["data"], "`dataframe_split`")
-    return lambda reader: reader.of_columns(columns)
+    return lambda schema: schema.from_columns(columns)
 
 
-def _instances(value: Any) -> Callable[[RowReader], InputRows]:
+def _instances(value: Any) -> Callable[[InputSchema], InputRows]:
     if isinstance(value, dict):
         raise DataError("`instances`: got an object, expected a list of rows; columns by name go into `inputs`")
     if isinstance(value, list) and any(isinstance(one, dict) for one in value):
-        return lambda reader: reader.of_records(value)
-    return lambda reader: reader.of_array(value)
+        return lambda schema: schema.from_records(value)
+    return lambda schema: schema.from_array(value)
 
 
-def _inputs(value: Any) -> Callable[[RowReader], InputRows]:
-    return (lambda reader: reader.of_columns(value)) if isinstance(value, dict) else _instances(value)
+def _inputs(value: Any) -> Callable[[InputSchema], InputRows]:
+    return (lambda schema: schema.from_columns(value)) if isinstance(value, dict) else _instances(value)
 
 
-_READ: dict[str, Callable[[Any], Callable[[RowReader], InputRows]]] = {
+_READ: dict[str, Callable[[Any], Callable[[InputSchema], InputRows]]] = {
     "dataframe_records": _records,
     "dataframe_split": _split,
     "instances": _instances,
@@ -136,5 +136,5 @@ _READ: dict[str, Callable[[Any], Callable[[RowReader], InputRows]]] = {
 }
 
 
-def _typed(columns: dict[str, list[str | None]], reader: RowReader) -> Columns:
-    return {name: number_cells(cells) if name in reader.numbers else cells for name, cells in columns.items()}
+def _typed(columns: dict[str, list[str | None]], schema: InputSchema) -> Columns:
+    return {name: number_cells(cells) if name in schema.numbers else cells for name, cells in columns.items()}

@@ -17,9 +17,9 @@ import numpy as np
 import orjson
 
 from models.data.preparation import Preparation
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import Prediction
 from models.inference.names import scores_of
-from models.inference.rows import InputRows
 from models.serving.releases import place_of
 
 BYTES = "bytes"

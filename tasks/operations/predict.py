@@ -226,8 +226,8 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
     import pyarrow.parquet as pq
 
     from models.data.header import no_such_column
-    from models.inference.arrow_rows import check_names, csv_types
-    from models.inference.batch import ReadOptions
+    from models.inference.batch import ReadOptions, csv_types
+    from models.inference.loaded_model import input_schema
     from models.sources.row_batches import column_names
 
     data, raw = work.spec.data, work.project.raw
@@ -240,7 +240,7 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
         if work.id_column and work.id_column not in names:
             raise UsageError(f"{path}: --id {work.id_column}: {no_such_column(work.id_column, names)}")
         if not data.features.make:  # else the columns are checked after the feature function has run
-            check_names(names, preparation, str(path))
+            input_schema(preparation).check_header(names, str(path))
         if data.target in names and preparation.kind in ("table", "image"):
             reading.note(f"column {data.target!r} is what is predicted: not looked at (`loopline label` takes it)")
     return reading

@@ -213,7 +213,7 @@ def _bare_us(folder: Path) -> float:
 def _log_us(place: Path, folder: Path) -> float:
     """CPU of writing one answer to the prediction log."""
     served = LoadedModel("bench", "1", folder)
-    rows = served.reader.of_records([served_mlp.ROW])
+    rows = served.schema.from_records([served_mlp.ROW])
     book, answer = PredictionLogger(ServerSettings(str(place / "log"), ("bench",)), "bench"), served.answer(rows.feed)
     return _cpu_us(lambda: book.enter(served, new_ids(1), rows, answer))
 

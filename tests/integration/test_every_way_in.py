@@ -27,7 +27,7 @@ from models.errors import DataError
 from models.export.bundle import bundle
 from models.export.graph import assemble
 from models.export.graph_builder import GraphBuilder
-from models.inference.arrow_rows import csv_types, feed_of_rows
+from models.inference.batch import csv_types
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import _load_pyfunc
 from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json
@@ -85,7 +85,7 @@ class Ways:
     def open_inference(self, columns: Columns) -> Records:
         tensors = [_tensor(name, values) for name, values in columns.items()]
         inference = inference_of(orjson.dumps({"inputs": tensors}))
-        return self.served.records(self.served.answer(self.served.reader.of_tensors(inference.tensors).feed))
+        return self.served.records(self.served.answer(self.served.schema.from_tensors(inference.tensors).feed))
 
     def arrow(self, columns: Columns) -> Records:
         return self._batch(pa.table({name: pa.array(values) for name, values in columns.items()}))
@@ -99,7 +99,7 @@ class Ways:
         return self._script("rows.json", json.dumps(rows))
 
     def server_csv(self, columns: Columns) -> Records:
-        rows = scoring_of_csv(_csv(columns).encode()).rows(self.served.reader)
+        rows = scoring_of_csv(_csv(columns).encode()).rows(self.served.schema)
         return self.served.records(self.served.answer(rows.feed))
 
     def batch_csv(self, columns: Columns) -> Records:
@@ -111,11 +111,11 @@ class Ways:
         return self._script("rows.csv", _csv(columns))
 
     def _sent(self, document: dict[str, Any]) -> Records:
-        rows = scoring_of_json(json.dumps(document).encode()).rows(self.served.reader)
+        rows = scoring_of_json(json.dumps(document).encode()).rows(self.served.schema)
         return self.served.records(self.served.answer(rows.feed))
 
     def _batch(self, rows: pa.Table) -> Records:
-        return self.served.records(self.served.answer(feed_of_rows(rows, PREPARATION)))
+        return self.served.records(self.served.answer(self.served.schema.from_arrow(rows)))
 
     def _script(self, name: str, text: str) -> Records:
         (self.folder / name).write_text(text, encoding="utf-8")
@@ -268,4 +268,4 @@ def test_a_category_is_the_text_of_the_training_data(ways: Ways, values: list[An
     texts = [text or "" for text in as_text(column).to_pylist()]
     name = "late" if pa.types.is_boolean(column.type) else "word" if pa.types.is_string(column.type) else "month"
     rows = {other: [None] * 3 for other in (*NUMBERS, *CATEGORIES)} | {name: values}
-    assert ways.served.reader.of_columns(rows).feed[name].tolist() == texts
+    assert ways.served.schema.from_columns(rows).feed[name].tolist() == texts

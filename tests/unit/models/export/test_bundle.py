@@ -49,7 +49,7 @@ def bundled(folder: Path, task: str) -> LoadedModel:
 
 
 def expected(served: LoadedModel, records: list[dict[str, object]]) -> list[dict[str, object]]:
-    return served.records(served.answer(served.reader.of_records(records).feed))
+    return served.records(served.answer(served.schema.from_records(records).feed))
 
 
 def assert_same(got: list[dict[str, object]], wanted: list[dict[str, object]]) -> None:
@@ -85,7 +85,7 @@ def test_cells_of_a_csv_are_what_they_are_to_the_server(bare: Path, tmp_path: Pa
     served = bundled(tmp_path, "binary")
     body = "c,x\nu, TRUE \nNA,n/a\nnull, \nv,false\n"
     (tmp_path / "rows.csv").write_text(body)
-    rows = scoring_of_csv(body.encode()).rows(served.reader)
+    rows = scoring_of_csv(body.encode()).rows(served.schema)
     assert_same(run(bare, tmp_path, tmp_path / "rows.csv"), served.records(served.answer(rows.feed)))
 
 
@@ -149,7 +149,7 @@ def test_a_series_needs_the_steps_of_a_window(tmp_path: Path) -> None:
 def test_the_example_is_of_usual_values_and_can_be_answered(tmp_path: Path, task: str) -> None:
     version = served(tmp_path, task)
     rows = example(version.preparation)
-    assert version.answer(version.reader.of_records(rows).feed).num_rows == 1
+    assert version.answer(version.schema.from_records(rows).feed).num_rows == 1
     if task == "binary":
         assert rows == [{"x": 0.0, "c": "u"}]
 

@@ -152,7 +152,7 @@ def test_served_rows_are_logged_as_batch_prediction_logs_them(tmp_path, task):
     batch = part.select(logged_columns(part.schema)).replace_schema_metadata(None)
 
     sent = {name: [_sent(value) for value in values] for name, values in GIVEN[task].items()}
-    rows = served.reader.of_columns(sent)
+    rows = served.schema.from_columns(sent)
     record = PredictionRecorder(served.preparation).record(ids, 7, rows, served.answer(rows.feed))
     found = prediction_rows([orjson.loads(record)])
     lacking = {"score", "scores"} - set(found.column_names)  # of which the log makes nulls

@@ -10,9 +10,17 @@ import pytest
 
 from models.errors import DataError, TrainingError
 from models.inference import batch
-from models.inference.batch import ReadOptions, examples, logged_columns, part_of, score_columns, shown_columns
+from models.inference.batch import (
+    ReadOptions,
+    csv_types,
+    examples,
+    logged_columns,
+    part_of,
+    score_columns,
+    shown_columns,
+)
 from models.inference.loaded_model import LoadedModel
-from tests.finished_jobs import raw_table, spec_of
+from tests.finished_jobs import raw_table, spec_of, table_preparation
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)
 NETS = {
@@ -111,3 +119,21 @@ def test_scores_are_one_column_and_the_other_is_null(scores):
     np.testing.assert_array_equal(np.array(columns[name].to_pylist()), scores)
     assert columns[other].null_count == 2
     assert (columns["score"].type, columns["scores"].type) == (pa.float64(), pa.list_(pa.float64()))
+
+
+def test_inputs_of_a_csv_are_text_or_of_the_types_of_training_and_others_of_the_raw_table():
+    kinds = {"n/1": pa.int64(), "when": pa.timestamp("us"), "city": pa.null(), "tags": pa.list_(pa.string())}
+    raw = pa.schema({**kinds, "size": pa.dictionary(pa.int8(), pa.int64())})
+    others = {"when": pa.timestamp("us"), "tags": pa.string(), "size": pa.int64()}
+    inputs = dict.fromkeys(["größe (m)", "n/1", "city", "month", "is late"], pa.string())
+    assert csv_types(table_preparation(), raw) == {**others, **inputs}
+    assert csv_types(table_preparation(), raw, is_made=True) == {
+        **others,
+        "größe (m)": pa.float64(),
+        "n/1": pa.float64(),
+        "city": pa.string(),
+        "month": pa.float64(),
+        "is late": pa.bool_(),
+    }
+    assert "when" not in csv_types(table_preparation(), None)
+    assert csv_types(table_preparation(), pa.schema({"n/1": pa.bool_()}), is_made=True)["n/1"] == pa.bool_()

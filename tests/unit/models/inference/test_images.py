@@ -5,43 +5,43 @@ import re
 
 import jsonschema
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.preparation import ImageInput
 from models.errors import DataError
-from models.inference.images import ImageReader
+from models.inference.images import ImageSchema
 from models.project_spec.blocks import Image
+from tests.finished_jobs import image_preparation
 from tests.served_models import preparation_of
 
-PIXELS = preparation_of("image").pixels
-assert PIXELS is not None
-READER = ImageReader(PIXELS, "y")
+SCHEMA = ImageSchema(preparation_of("image"))
 LEVELS = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
 TEXT = base64.b64encode(LEVELS.tobytes()).decode()
 
 
 def test_an_item_is_levels_in_nested_lists() -> None:
-    schema = READER.item_schema()
+    schema = SCHEMA.item_schema()
     assert schema is not None
     assert jsonschema.Draft202012Validator(schema).is_valid(LEVELS.tolist())
     assert not jsonschema.Draft202012Validator(schema).is_valid(LEVELS.ravel().tolist())
 
 
 def test_a_whole_number_may_be_written_with_a_point() -> None:
-    np.testing.assert_array_equal(READER.of_array([LEVELS.astype(float).tolist()]).feed["image"], LEVELS[None])
+    np.testing.assert_array_equal(SCHEMA.from_array([LEVELS.astype(float).tolist()]).feed["image"], LEVELS[None])
 
 
 @pytest.mark.parametrize("value", [TEXT, LEVELS.tolist(), LEVELS[:, :, 0].tolist(), LEVELS.ravel().tolist()])
 def test_an_image_comes_as_bytes_or_as_lists(value: object) -> None:
-    np.testing.assert_array_equal(READER.of_records([{"picture": value}]).feed["image"], LEVELS[None])
-    np.testing.assert_array_equal(READER.of_columns({"image": [value]}).feed["image"], LEVELS[None])
-    np.testing.assert_array_equal(READER.of_array([value, value]).feed["image"][1], LEVELS)
+    np.testing.assert_array_equal(SCHEMA.from_records([{"picture": value}]).feed["image"], LEVELS[None])
+    np.testing.assert_array_equal(SCHEMA.from_columns({"image": [value]}).feed["image"], LEVELS[None])
+    np.testing.assert_array_equal(SCHEMA.from_array([value, value]).feed["image"][1], LEVELS)
 
 
 def test_columns_beside_the_image_are_kept_but_for_the_target() -> None:
-    assert READER.of_records([{"picture": TEXT, "y": "no", "from": "here"}]).extra == {"from": ["here"]}
+    assert SCHEMA.from_records([{"picture": TEXT, "y": "no", "from": "here"}]).extra == {"from": ["here"]}
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_columns_beside_the_image_are_kept_but_for_the_target() -> None:
 )
 def test_an_image_that_does_not_do_is_told_with_its_row(value: object, said: str) -> None:
     with pytest.raises(DataError, match=f"row 1, column 'picture'.*{said}"):
-        READER.of_records([{"picture": TEXT}, {"picture": value}])
+        SCHEMA.from_records([{"picture": TEXT}, {"picture": value}])
 
 
 def test_a_tensor_is_images_flat_or_not() -> None:
     for values in (LEVELS[None], LEVELS.reshape(1, 6), LEVELS[None].astype(np.int64)):
-        np.testing.assert_array_equal(READER.of_tensors({"image": values}).feed["image"], LEVELS[None])
+        np.testing.assert_array_equal(SCHEMA.from_tensors({"image": values}).feed["image"], LEVELS[None])
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,24 @@ def test_a_tensor_is_images_flat_or_not() -> None:
 )
 def test_a_tensor_that_does_not_do_is_refused(values: np.ndarray, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        READER.of_tensors({"image": values})
+        SCHEMA.from_tensors({"image": values})
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.data())
 def test_the_schemas_pattern_is_that_of_the_bytes(height: int, width: int, channels: int, data: st.DataObject) -> None:
     size = height * width * channels
     pixels = ImageInput(image=Image(height=height, width=width, channels=channels), mean=[0.0], std=[1.0])
-    schema = ImageReader(pixels, "y").record_schema()["properties"]["image"]
+    preparation = preparation_of("image").model_copy(update={"pixels": pixels})
+    schema = ImageSchema(preparation).record_schema()["properties"]["image"]
     text = base64.b64encode(data.draw(st.binary(min_size=size, max_size=size))).decode()
     assert re.search(schema["pattern"], text)
     assert schema["minLength"] == schema["maxLength"] == len(text)
+
+
+def test_images_come_as_bytes_from_a_table() -> None:
+    schema = ImageSchema(image_preparation())
+    size = 4 * 6 * 2
+    feed = schema.from_arrow(pa.table({"image": [bytes(range(size)), bytes(size)]}))
+    assert feed["image"].shape == (2, 4, 6, 2)
+    with pytest.raises(DataError, match=r"given, rows from 7.*1 images have another size"):
+        schema.from_arrow(pa.table({"image": [bytes(size), b"short"]}), 7, "given")

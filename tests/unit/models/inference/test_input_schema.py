@@ -5,7 +5,7 @@ import pytest
 
 from models.errors import DataError
 from models.inference import portable
-from models.inference.rows import (
+from models.inference.input_schema import (
     InputRows,
     check_columns,
     check_names,
@@ -16,7 +16,9 @@ from models.inference.rows import (
     listed,
     refusing,
 )
-from models.inference.tensor_specs import TensorSpec
+from models.inference.table import TableSchema
+from models.inference.tensors import TensorSpec
+from tests.finished_jobs import table_preparation
 
 
 def test_the_number_of_rows_is_that_of_any_input() -> None:
@@ -33,7 +35,7 @@ def test_records_are_objects(records: object, said: str) -> None:
 
 
 def test_what_a_record_lacks_is_missing_in_its_column() -> None:
-    assert columns_of_records([{"a": 1}, {"b": 2}]) == {"a": [1, None], "b": [None, 2]}
+    assert columns_of_records([{"a": 1}, {"b": 2}], []) == {"a": [1, None], "b": [None, 2]}
 
 
 def test_a_record_must_have_what_the_model_takes_among_others_too() -> None:
@@ -81,3 +83,8 @@ def test_names_in_a_message_are_few() -> None:
 def test_a_refusal_of_a_value_is_one_of_the_data() -> None:
     with pytest.raises(DataError, match="row 0, column 'x': got 'a', expected a number"):
         refusing(portable.numbers)(["a"], "x")
+
+
+def test_a_missing_column_names_the_nearest():
+    with pytest.raises(DataError, match=r"new\.csv: the model takes 'month'.*did you mean 'Month'"):
+        TableSchema(table_preparation()).check_header(["größe (m)", "n/1", "city", "Month", "is late"], "new.csv")
