@@ -50,6 +50,19 @@ class InputRows:
         return len(next(iter(self.feed.values())))
 
 
+def refusing(read: Callable[P, T]) -> Callable[P, T]:
+    """Have a function that reads rows raise `DataError` for the refusals of `models.inference.portable`."""
+
+    @functools.wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except RowError as error:
+            raise DataError(str(error)) from error
+
+    return reading
+
+
 class InputSchema(ABC):
     """What a version takes, and each way in which rows come: all raise `DataError` with place, value and cure.
 
@@ -110,41 +123,6 @@ class InputSchema(ABC):
         for name in self.columns:
             if name not in names:
                 raise DataError(f"{display_name}: the model takes {name!r}: {no_such_column(name, list(names))}")
-
-
-class OneColumnSchema(InputSchema):
-    """Rows of images or of texts.
-
-    Args:
-        column: The column that holds them; the name of the tensor is accepted as well.
-        tensor: The tensor of requests.
-        target: The target column; it is ignored.
-    """
-
-    def __init__(self, column: str, tensor: TensorSpec, target: str) -> None:
-        self.columns, self.numbers, self.inputs = [column], [], [tensor]
-        self._target = target
-
-    @abstractmethod
-    def read(self, values: Sequence[Any], name: str) -> np.ndarray:
-        """Return the input of the graph from JSON values; `name` is the column's in messages."""
-
-    def from_columns(self, columns: Columns) -> InputRows:
-        """Return rows from columns by name."""
-        check_columns(columns)
-        (name,) = self.names_in(columns)
-        values = refusing(self.read)(column_of(columns, name), name)
-        extra = {other: values for other, values in columns.items() if other not in (name, self._target)}
-        return InputRows({self.inputs[0].name: values}, extra)
-
-    def from_array(self, values: Any) -> InputRows:
-        """Return rows from a list of images or texts."""
-        return self.from_columns({self.columns[0]: values})
-
-    def names_in(self, columns: Collection[str]) -> list[str]:
-        """Return the name under which `columns` holds the input: the column's, or the tensor's."""
-        own, tensor = self.columns[0], self.inputs[0].name
-        return [tensor if tensor in columns and own not in columns else own]
 
 
 def check_records(records: Sequence[Any]) -> None:
@@ -244,19 +222,6 @@ def extra_columns(records: Sequence[dict[str, Any]], known: frozenset[str]) -> d
     """Return the columns of records that are not in `known`."""
     names = dict.fromkeys(name for record in records for name in record if name not in known)
     return {name: [record.get(name) for record in records] for name in names}
-
-
-def refusing(read: Callable[P, T]) -> Callable[P, T]:
-    """Have a function that reads rows raise `DataError` for the refusals of `models.inference.portable`."""
-
-    @functools.wraps(read)
-    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return read(*args, **kwargs)
-        except RowError as error:
-            raise DataError(str(error)) from error
-
-    return reading
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

@@ -14,8 +14,8 @@ import numpy as np
 from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.inference.explain import Explainer
-from models.inference.images import ImageSchema
 from models.inference.input_schema import InputSchema
+from models.inference.one_column import ImageSchema, TextSchema
 from models.inference.portable import (
     BITS_PER_CHAR,
     NEXT_CHARACTER,
@@ -28,7 +28,6 @@ from models.inference.portable import (
 from models.inference.predict import Feed, session
 from models.inference.table import TableSchema
 from models.inference.tensors import TensorSpec, port_of
-from models.inference.texts import TextSchema
 from models.inference.windows import SeriesSchema
 from models.project_spec.blocks import Kind
 

@@ -44,6 +44,7 @@ MISSING = frozenset((
     "NaN", "n/a", "nan", "null",
 ))  # fmt: skip
 """Cells of a CSV that are missing values, quoted or not: the same as in Arrow, which reads the training data."""
+_TEXT = frozenset((str,))
 _BOOLEANS = {"true": True, "false": False}
 _BITS = {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
 
@@ -104,6 +105,8 @@ def categories(values: Sequence[Any], name: str, dtype: str = "string", first: i
     Raises:
         RowError: A value is no category; names row, column, value and what is expected.
     """
+    if dtype == "string" and _TEXT.issuperset(map(type, values)):
+        return np.array(values, object)
     texts = [_category(value, dtype) for value in values]
     if None in texts:
         at = texts.index(None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ from models.inference.input_schema import (
     check_names,
     check_records,
     column_of,
-    columns_of_records,
     extra_columns,
     refusing,
 )
@@ -34,8 +32,6 @@ from models.inference.tensors import TensorSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_TEXT = {str}
 
 
 class TableSchema(InputSchema):
@@ -60,26 +56,19 @@ class TableSchema(InputSchema):
         """Return rows from objects `[{"a": 1}, ...]`."""
         check_records(records)
         try:
-            rows = self._quick([self._values(record) for record in records])
+            columns = list(zip(*map(self._values, records), strict=True))
         except KeyError:
             check_complete(records, self.columns)
             raise
-        if rows is None:
-            return self.from_columns(columns_of_records(records, ()))
-        if any(len(record) > len(self._names) for record in records):
-            return replace(rows, extra=extra_columns(records, self._known))
-        return rows
+        has_more = any(len(record) > len(self._names) for record in records)
+        return self._rows(columns, extra_columns(records, self._known) if has_more else {})
 
     @refusing
     def from_columns(self, columns: Columns) -> InputRows:
         """Return rows from columns by name."""
         check_columns(columns)
-        feed: dict[str, np.ndarray] = {}
-        for name in self.numbers:
-            feed[name] = portable.numbers(column_of(columns, name, self._names), name)
-        for part in self._texts:
-            feed[part.name] = categories(column_of(columns, part.name, self._names), part.name, part.dtype)
-        return InputRows(feed, {name: values for name, values in columns.items() if name not in self._known})
+        extra = {name: values for name, values in columns.items() if name not in self._known}
+        return self._rows([column_of(columns, name, self._names) for name in self.columns], extra)
 
     def from_array(self, values: Any) -> InputRows:
         """Refuse arrays, because a table's columns have names."""
@@ -135,22 +124,20 @@ class TableSchema(InputSchema):
                 portable.in_range(values, name)
         return numbers
 
-    def _quick(self, rows: list[tuple[Any, ...]]) -> InputRows | None:
-        """Return rows with all numbers in one array; None if a value needs the slower check."""
+    def _rows(self, columns: Sequence[Sequence[Any]], extra: Columns) -> InputRows:
+        """Return rows from the values of each of `self.columns`; one call converts all numbers together."""
         count = len(self.numbers)
-        numbers = rows[0][:count] if len(rows) == 1 else list(chain.from_iterable(row[:count] for row in rows))
-        if not portable.NUMBERS.issuperset(map(type, numbers)):
-            return None
-        matrix = np.array(numbers, np.float64).reshape(len(rows), count).T
-        matrix = np.ascontiguousarray(matrix)
-        if not portable.are_in_range(matrix):
-            return None
-        feed = dict(zip(self.numbers, matrix, strict=True))
-        for at, part in enumerate(self._texts, count):
-            texts = [row[at] for row in rows]
-            is_plain = part.dtype == "string" and _TEXT.issuperset(map(type, texts))
-            feed[part.name] = np.array(texts, object) if is_plain else categories(texts, part.name, part.dtype)
-        return InputRows(feed, numbers=matrix)
+        values = list(chain.from_iterable(columns[:count]))
+        are_numbers = portable.NUMBERS.issuperset(map(type, values))
+        numbers = np.array(values if are_numbers else [], np.float64)
+        if not are_numbers or not portable.are_in_range(numbers):
+            for name, column in zip(self.numbers, columns, strict=False):
+                portable.numbers(column, name)  # names the value that is refused
+        numbers = numbers.reshape(count, len(columns[0]))
+        feed = dict(zip(self.numbers, numbers, strict=True))
+        for part, column in zip(self._texts, columns[count:], strict=True):
+            feed[part.name] = categories(column, part.name, part.dtype)
+        return InputRows(feed, extra, numbers)
 
 
 def _flat(values: np.ndarray, name: str) -> np.ndarray:

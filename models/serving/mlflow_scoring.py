@@ -18,6 +18,7 @@ from models.inference.input_schema import Columns, InputRows, InputSchema, liste
 from models.inference.portable import columns_by_name, csv_columns, number_cells, shown
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
+_csv_columns, _columns_by_name = refusing(csv_columns), refusing(columns_by_name)
 OPTIONAL_KEYS = ("ids", "params", "signature_name")
 """Keys allowed beside a format. `params` and `signature_name` are MLflow's and are ignored here."""
 LONGEST_ID = 200
@@ -60,7 +61,7 @@ def scoring_of_csv(body: bytes) -> ScoringRequest:
     Raises:
         DataError: The body is no such CSV in UTF-8; `rows` raises it for values that the model does not accept.
     """
-    columns = refusing(csv_columns)(body)
+    columns = _csv_columns(body)
     return ScoringRequest(lambda schema: schema.from_columns(_typed(columns, schema)))
 
 
@@ -112,7 +113,7 @@ def _records(value: Any) -> Callable[[InputSchema], InputRows]:
 def _split(value: Any) -> Callable[[InputSchema], InputRows]:
     if not isinstance(value, dict) or not {"columns", "data"} <= set(value) <= {"columns", "data", "index"}:
         raise DataError("`dataframe_split`: expected an object with `columns` and `data`")
-    columns = refusing(columns_by_name)(value["columns"], value["data"], "`dataframe_split`")
+    columns = _columns_by_name(value["columns"], value["data"], "`dataframe_split`")
     return lambda schema: schema.from_columns(columns)
 
 

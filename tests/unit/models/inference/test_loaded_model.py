@@ -10,12 +10,11 @@ import pytest
 
 from models.data.feeds import feeds
 from models.errors import StoreError
-from models.inference.images import ImageSchema
 from models.inference.loaded_model import RUN_ROWS, LoadedModel, input_schema
 from models.inference.names import scores_of
+from models.inference.one_column import ImageSchema, TextSchema
 from models.inference.predict import predict
 from models.inference.table import TableSchema
-from models.inference.texts import TextSchema
 from models.inference.windows import SeriesSchema
 from tests.served_models import preparation_of, write_served
 

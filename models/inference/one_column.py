@@ -1,17 +1,31 @@
-"""Rows of images: pixels as nested lists, as base64 of their bytes, or as a tensor."""
+"""Rows of images or of texts, which have one input column.
+
+Pixels come as nested lists, as base64 of their bytes, or as a tensor; a text has any length.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import DataError
-from models.inference.input_schema import InputRows, OneColumnSchema, Schema, check_names, column_of
+from models.inference import portable
+from models.inference.input_schema import (
+    Columns,
+    InputRows,
+    InputSchema,
+    Schema,
+    check_columns,
+    check_names,
+    column_of,
+    refusing,
+)
 from models.inference.portable import shown
 from models.inference.predict import Feed
 from models.inference.tensors import TensorSpec
@@ -19,7 +33,43 @@ from models.inference.tensors import TensorSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-INPUT = "image"
+IMAGE, TEXT = "image", "text"
+
+
+class OneColumnSchema(InputSchema):
+    """Rows of images or of texts.
+
+    Args:
+        column: The column that holds them; the name of the tensor is accepted as well.
+        tensor: The tensor of requests.
+        target: The target column; it is ignored.
+    """
+
+    def __init__(self, column: str, tensor: TensorSpec, target: str) -> None:
+        self.columns, self.numbers, self.inputs = [column], [], [tensor]
+        self._target = target
+
+    @abstractmethod
+    def read(self, values: Sequence[Any], name: str) -> np.ndarray:
+        """Return the input of the graph from JSON values; `name` is the column's in messages."""
+
+    @refusing
+    def from_columns(self, columns: Columns) -> InputRows:
+        """Return rows from columns by name."""
+        check_columns(columns)
+        (name,) = self.names_in(columns)
+        values = self.read(column_of(columns, name), name)
+        extra = {other: values for other, values in columns.items() if other not in (name, self._target)}
+        return InputRows({self.inputs[0].name: values}, extra)
+
+    def from_array(self, values: Any) -> InputRows:
+        """Return rows from a list of images or texts."""
+        return self.from_columns({self.columns[0]: values})
+
+    def names_in(self, columns: Collection[str]) -> list[str]:
+        """Return the name under which `columns` holds the input: the column's, or the tensor's."""
+        own, tensor = self.columns[0], self.inputs[0].name
+        return [tensor if tensor in columns and own not in columns else own]
 
 
 class ImageSchema(OneColumnSchema):
@@ -30,7 +80,7 @@ class ImageSchema(OneColumnSchema):
         self._image = image = preparation.pixels.image
         self._shape = (image.height, image.width, image.channels)
         self._size = image.height * image.width * image.channels
-        super().__init__(image.column, TensorSpec(INPUT, "UINT8", (-1, *self._shape)), preparation.target.name)
+        super().__init__(image.column, TensorSpec(IMAGE, "UINT8", (-1, *self._shape)), preparation.target.name)
 
     def read(self, values: Sequence[Any], name: str) -> np.ndarray:
         """Return images from nested lists, or base64 of their bytes."""
@@ -39,17 +89,17 @@ class ImageSchema(OneColumnSchema):
     def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from the tensor `image`."""
         check_names(tensors, self.inputs)
-        values = column_of(tensors, INPUT)
+        values = column_of(tensors, IMAGE)
         if values.shape[1:] not in (self._shape, (self._size,)) or not len(values):
             raise DataError(f"input 'image': got shape {list(values.shape)}, expected [rows, {self._dimensions()}]")
-        return InputRows({INPUT: _levels(values, "input 'image'").reshape(-1, *self._shape)})
+        return InputRows({IMAGE: _levels(values, "input 'image'").reshape(-1, *self._shape)})
 
     def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
         """Return the images of rows, from their bytes."""
         from models.data.pixels import pixels_of
 
         try:
-            return {INPUT: pixels_of(rows.column(self.columns[0]), self._image)}
+            return {IMAGE: pixels_of(rows.column(self.columns[0]), self._image)}
         except DataError as error:
             raise DataError(f"{display_name}, rows from {first_row} (counted from 0): {error}") from error
 
@@ -102,6 +152,40 @@ class ImageSchema(OneColumnSchema):
 
     def _dimensions(self) -> str:
         return " x ".join(map(str, self._shape))
+
+
+class TextSchema(OneColumnSchema):
+    """Takes texts as `text`, an array of str (rows,); a missing text is empty."""
+
+    def __init__(self, preparation: Preparation) -> None:
+        assert preparation.characters is not None
+        super().__init__(preparation.characters.column, TensorSpec(TEXT, "BYTES", (-1,)), preparation.target.name)
+
+    def read(self, values: Sequence[Any], name: str) -> np.ndarray:
+        """Return texts (rows,)."""
+        return portable.texts(values, name)
+
+    def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
+        """Return rows from the tensor `text`."""
+        check_names(tensors, self.inputs)
+        values = column_of(tensors, TEXT)
+        if values.dtype != object or values.size != len(values) or not len(values):
+            raise DataError(f"input 'text': got shape {list(values.shape)}, expected BYTES of shape [rows]")
+        return self.from_array(values.ravel().tolist())
+
+    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+        """Return the texts of rows."""
+        from models.inference.arrow_columns import texts
+
+        return {TEXT: texts(rows.column(self.columns[0]), self.columns[0], display_name)}
+
+    def item_schema(self) -> Schema | None:
+        """Return the JSON Schema of a text."""
+        return {"type": ["string", "null"]}
+
+    def record_schema(self) -> Schema:
+        """Return the JSON Schema of an object with the text."""
+        return {"type": "object", "properties": {self.columns[0]: self.item_schema()}, "required": self.columns}
 
 
 def _levels(values: np.ndarray, where: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Rows of images: nested lists, base64, tensors."""
+"""Rows of images (nested lists, base64, tensors) and of texts."""
 
 import base64
 import re
@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from models.data.preparation import ImageInput
 from models.errors import DataError
-from models.inference.images import ImageSchema
+from models.inference.one_column import ImageSchema, TextSchema
 from models.project_spec.blocks import Image
 from tests.finished_jobs import image_preparation
 from tests.served_models import preparation_of
 
 SCHEMA = ImageSchema(preparation_of("image"))
+TEXTS = TextSchema(preparation_of("language"))
 LEVELS = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
 TEXT = base64.b64encode(LEVELS.tobytes()).decode()
 
@@ -102,3 +103,58 @@ def test_images_come_as_bytes_from_a_table() -> None:
     assert feed["image"].shape == (2, 4, 6, 2)
     with pytest.raises(DataError, match=r"given, rows from 7.*1 images have another size"):
         schema.from_arrow(pa.table({"image": [bytes(size), b"short"]}), 7, "given")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        TEXTS.from_records([{"line": "ab"}, {"line": None}]),
+        TEXTS.from_columns({"text": ["ab", ""]}),
+        TEXTS.from_array(["ab", None]),
+        TEXTS.from_tensors({"text": np.array(["ab", ""], object)}),
+        TEXTS.from_tensors({"text": np.array([["ab"], [""]], object)}),
+    ],
+)
+def test_every_way_gives_an_array_of_texts(rows) -> None:
+    assert rows.feed["text"].tolist() == ["ab", ""]
+    assert rows.extra == {}
+
+
+def test_other_columns_are_kept() -> None:
+    assert TEXTS.from_records([{"line": "ab", "book": "Emma"}]).extra == {"book": ["Emma"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([5], "row 0, column 'line': got 5"),
+        ([["a"]], "row 0, column 'line': got a list"),
+        ([], "no rows"),
+        ("ab", "expected a list"),
+    ],
+)
+def test_what_is_no_text_is_refused(value: object, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        TEXTS.from_array(value)
+
+
+@pytest.mark.parametrize("values", [np.zeros(1), np.full((1, 2), "a", object), np.zeros(0, object)])
+def test_a_tensor_of_something_else_is_refused(values: np.ndarray) -> None:
+    with pytest.raises(DataError, match="expected BYTES"):
+        TEXTS.from_tensors({"text": values})
+
+
+def test_the_schema_has_the_projects_own_column() -> None:
+    assert TEXTS.record_schema()["required"] == ["line"]
+    assert TEXTS.item_schema() == {"type": ["string", "null"]}
+
+
+def test_a_record_without_text_is_told_with_its_row() -> None:
+    with pytest.raises(DataError, match="row 1: the model takes 'line': got 'text'"):
+        TEXTS.from_records([{"line": "ab"}, {"text": "ab"}])
+
+
+def test_texts_come_from_a_table() -> None:
+    assert TEXTS.from_arrow(pa.table({"line": ["ab", None]}))["text"].tolist() == ["ab", ""]
+    with pytest.raises(DataError, match="column 'line' is int64, expected text"):
+        TEXTS.from_arrow(pa.table({"line": [1]}))
