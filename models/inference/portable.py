@@ -44,7 +44,6 @@ MISSING = frozenset((
     "NaN", "n/a", "nan", "null",
 ))  # fmt: skip
 """Cells of a CSV that are missing values, quoted or not: the same as in Arrow, which reads the training data."""
-_TEXT = frozenset((str,))
 _BOOLEANS = {"true": True, "false": False}
 _BITS = {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
 
@@ -90,7 +89,7 @@ def are_in_range(values: np.ndarray) -> bool:
 
     The sum of squares is a quick first check.
     """
-    return bool(np.vdot(values, values) < MOST_NUMBER**2) or not (np.abs(values) > MOST_NUMBER).any()
+    return bool(np.vdot(values, values) < MOST_NUMBER**2 or not np.fmax.reduce(np.abs(values), axis=None) > MOST_NUMBER)
 
 
 def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 0) -> np.ndarray:
@@ -105,8 +104,6 @@ def categories(values: Sequence[Any], name: str, dtype: str = "string", first: i
     Raises:
         RowError: A value is no category; names row, column, value and what is expected.
     """
-    if dtype == "string" and _TEXT.issuperset(map(type, values)):
-        return np.array(values, object)
     texts = [_category(value, dtype) for value in values]
     if None in texts:
         at = texts.index(None)

@@ -26,12 +26,15 @@ from models.inference.input_schema import (
     extra_columns,
     refusing,
 )
-from models.inference.portable import categories, shown
+from models.inference.portable import RowError, categories, shown
 from models.inference.predict import Feed
 from models.inference.tensors import TensorSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_TEXT = frozenset((str,))
 
 
 class TableSchema(InputSchema):
@@ -45,13 +48,13 @@ class TableSchema(InputSchema):
         self.inputs = [TensorSpec(part.name, "FP64", (-1,)) for part in preparation.numeric]
         self.inputs += [TensorSpec(part.name, "BYTES", (-1,)) for part in preparation.categorical]
         self.numbers = [part.name for part in preparation.numeric]
-        self._texts = preparation.categorical
+        self._categorical = preparation.categorical
+        self._texts = [(part.name, part.dtype) for part in preparation.categorical]
         self.columns = names = [port.name for port in self.inputs]
         self._values = itemgetter(*names) if len(names) > 1 else lambda record: (record[names[0]],)
         self._names = frozenset(names)
         self._known = self._names | {preparation.target.name}
 
-    @refusing
     def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`."""
         check_records(records)
@@ -60,10 +63,9 @@ class TableSchema(InputSchema):
         except KeyError:
             check_complete(records, self.columns)
             raise
-        has_more = any(len(record) > len(self._names) for record in records)
+        has_more = max(map(len, records)) > len(self.columns)
         return self._rows(columns, extra_columns(records, self._known) if has_more else {})
 
-    @refusing
     def from_columns(self, columns: Columns) -> InputRows:
         """Return rows from columns by name."""
         check_columns(columns)
@@ -89,14 +91,14 @@ class TableSchema(InputSchema):
             raise DataError("got no rows, expected one or more")
         numbers = self._doubles(columns, lengths.pop())
         feed = dict(zip(self.numbers, numbers, strict=True))
-        feed |= {part.name: categories(columns[part.name].tolist(), part.name, part.dtype) for part in self._texts}
+        feed |= {name: categories(columns[name].tolist(), name, dtype) for name, dtype in self._texts}
         return InputRows(feed, numbers=numbers)
 
     def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
         """Return numbers as float64 with NaN, categories as texts with ""."""
         from models.inference.arrow_columns import columns
 
-        return columns(rows, self.numbers, self._texts, first_row, display_name)
+        return columns(rows, self.numbers, self._categorical, first_row, display_name)
 
     def item_schema(self) -> Schema | None:
         """Return None, because a table's columns have names."""
@@ -106,8 +108,8 @@ class TableSchema(InputSchema):
         """Return the JSON Schema of an object with each column."""
         kinds: dict[str, Schema] = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
         texts = {
-            part.name: {"type": ["string", "number" if part.dtype == "integer" else "integer", "boolean", "null"]}
-            for part in self._texts
+            name: {"type": ["string", "number" if dtype == "integer" else "integer", "boolean", "null"]}
+            for name, dtype in self._texts
         }
         properties = {**kinds, **texts}
         return {"type": "object", "properties": properties, "required": list(properties)}
@@ -130,13 +132,17 @@ class TableSchema(InputSchema):
         values = list(chain.from_iterable(columns[:count]))
         are_numbers = portable.NUMBERS.issuperset(map(type, values))
         numbers = np.array(values if are_numbers else [], np.float64)
-        if not are_numbers or not portable.are_in_range(numbers):
-            for name, column in zip(self.numbers, columns, strict=False):
-                portable.numbers(column, name)  # names the value that is refused
-        numbers = numbers.reshape(count, len(columns[0]))
-        feed = dict(zip(self.numbers, numbers, strict=True))
-        for part, column in zip(self._texts, columns[count:], strict=True):
-            feed[part.name] = categories(column, part.name, part.dtype)
+        try:
+            if not are_numbers or not portable.are_in_range(numbers):
+                for name, column in zip(self.numbers, columns, strict=False):
+                    portable.numbers(column, name)  # names the value that is refused
+            numbers = numbers.reshape(count, len(columns[0]))
+            feed = dict(zip(self.numbers, numbers, strict=True))
+            for (name, dtype), column in zip(self._texts, columns[count:], strict=True):
+                is_plain = dtype == "string" and _TEXT.issuperset(map(type, column))
+                feed[name] = np.array(column, object) if is_plain else categories(column, name, dtype)
+        except RowError as error:
+            raise DataError(str(error)) from error
         return InputRows(feed, extra, numbers)
 
 
