@@ -17,7 +17,7 @@ from models.data.columns import is_number
 from models.data.preparation import Preparation
 from models.data.row_wise import is_row_wise
 from models.data.series import time_order
-from models.errors import TrainingError
+from models.errors import DataError, TrainingError
 from models.feedback.columns import INPUT, RAW
 from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.names import scores_of
@@ -73,26 +73,23 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
         yield from _windows(reading, files, display_name)
         return
     schema, first = input_schema(preparation), 1
-    for rows, made in _featured(reading, row_batches(files, reading.types, _part_rows(preparation))):
+    for rows, made in _featured(reading, _batches(reading, files, schema.columns)):
         schema.check_header(made.column_names, display_name)
         yield rows, schema.from_arrow(made, first, display_name)
         first += rows.num_rows
 
 
 def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool = False) -> dict[str, pa.DataType]:
-    """Return the column types for CSV files: inputs are text, which `from_arrow` reads; others as in the raw table.
+    """Return the column types for CSV files: numeric inputs are numbers, others as in the project's raw table.
 
     Args:
         preparation: The model's.
         raw: The schema of the project's raw table, if it is known.
-        is_made: Whether a feature function reads the rows first: inputs have the types of training then, as those of a
-            series, which are put in order first.
+        is_made: Whether a feature function reads the rows first: categories have the types of training then, else text.
     """
     types = {field.name: _plain(field.type) for field in raw or []}
-    if not is_made and preparation.kind != "series":
-        return types | dict.fromkeys(input_schema(preparation).columns, pa.string())
     dtypes = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
-    types.update({part.name: dtypes[part.dtype] for part in preparation.categorical})
+    types.update({part.name: dtypes[part.dtype] if is_made else pa.string() for part in preparation.categorical})
     flags = {name for name, kind in types.items() if pa.types.is_boolean(kind)}
     types.update({part.name: pa.float64() for part in preparation.numeric if part.name not in flags})
     return types
@@ -147,6 +144,23 @@ def _part_rows(preparation: Preparation) -> int:
         return PART_ROWS
     image = preparation.pixels.image
     return max(1, min(PART_ROWS, PART_BYTES // (image.height * image.width * image.channels)))
+
+
+def _batches(reading: ReadOptions, files: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows; from the first cell on that is not of its column's type, the input columns are text.
+
+    A cell that Arrow does not read may be a value all the same (`true`, `NA ` or `+1` in a column of numbers).
+    """
+    size, num_batches = _part_rows(reading.preparation), 0
+    try:
+        for rows in row_batches(files, reading.types, size):
+            yield rows
+            num_batches += 1
+    except DataError:
+        if reading.data.features.make:
+            raise
+        as_text = {**reading.types, **dict.fromkeys(columns, pa.string())}
+        yield from itertools.islice(row_batches(files, as_text, size), num_batches, None)
 
 
 def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tuple[pa.Table, pa.Table]]:

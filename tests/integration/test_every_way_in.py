@@ -27,12 +27,12 @@ from models.errors import DataError
 from models.export.bundle import bundle
 from models.export.graph import assemble
 from models.export.graph_builder import GraphBuilder
-from models.inference.batch import csv_types
+from models.inference.batch import ReadOptions, csv_types, examples
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import _load_pyfunc
+from models.project_spec.blocks import Data
 from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json
 from models.serving.open_inference import inference_of
-from models.sources.row_batches import row_batches
 
 Columns = dict[str, list[Any]]
 Records = list[dict[str, Any]]
@@ -104,8 +104,10 @@ class Ways:
 
     def batch_csv(self, columns: Columns) -> Records:
         (self.folder / "rows.csv").write_text(_csv(columns), encoding="utf-8")
-        (rows,) = row_batches([self.folder / "rows.csv"], csv_types(PREPARATION, None), 1 << 16)
-        return self._batch(rows)
+        data = Data(source="rows.csv", target="y")
+        reading = ReadOptions(data, PREPARATION, self.folder, csv_types(PREPARATION, None))
+        ((_, feed),) = examples(reading, [self.folder / "rows.csv"], "rows.csv")
+        return self.served.records(self.served.answer(feed))
 
     def edge_csv(self, columns: Columns) -> Records:
         return self._script("rows.csv", _csv(columns))

@@ -121,11 +121,14 @@ def test_scores_are_one_column_and_the_other_is_null(scores):
     assert (columns["score"].type, columns["scores"].type) == (pa.float64(), pa.list_(pa.float64()))
 
 
-def test_inputs_of_a_csv_are_text_or_of_the_types_of_training_and_others_of_the_raw_table():
+def test_categories_of_a_csv_are_text_or_of_the_types_of_training_and_others_of_the_raw_table():
     kinds = {"n/1": pa.int64(), "when": pa.timestamp("us"), "city": pa.null(), "tags": pa.list_(pa.string())}
     raw = pa.schema({**kinds, "size": pa.dictionary(pa.int8(), pa.int64())})
     others = {"when": pa.timestamp("us"), "tags": pa.string(), "size": pa.int64()}
-    inputs = dict.fromkeys(["größe (m)", "n/1", "city", "month", "is late"], pa.string())
+    inputs = {
+        **dict.fromkeys(["größe (m)", "n/1"], pa.float64()),
+        **dict.fromkeys(["city", "month", "is late"], pa.string()),
+    }
     assert csv_types(table_preparation(), raw) == {**others, **inputs}
     assert csv_types(table_preparation(), raw, is_made=True) == {
         **others,
