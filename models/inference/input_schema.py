@@ -77,7 +77,8 @@ class InputSchema(ABC):
     def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`, each with every input column of the model."""
         check_records(records)
-        return self.from_columns(columns_of_records(records, self.names_in(records[0])))
+        check_complete(records, self.names_in(records[0]))
+        return self.from_columns(columns_of_records(records))
 
     @abstractmethod
     def from_columns(self, columns: Columns) -> InputRows:
@@ -138,17 +139,6 @@ def check_records(records: Sequence[Any]) -> None:
     for at, record in enumerate(records):
         if not isinstance(record, dict):
             raise DataError(f"row {at}: got {shown(record)}, expected an object of columns and values")
-
-
-def columns_of_records(records: Sequence[dict[str, Any]], must: Sequence[str]) -> dict[str, list[Any]]:
-    """Convert rows `[{"a": 1}, ...]` to columns; a column that a row lacks is missing there, unless it is in `must`.
-
-    Raises:
-        DataError: A row lacks a column of `must`.
-    """
-    check_complete(records, must)
-    names = dict.fromkeys(name for record in records for name in record)
-    return {name: [record.get(name) for record in records] for name in names}
 
 
 def check_complete(records: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
@@ -218,9 +208,9 @@ def check_names(names: Iterable[str], inputs: Sequence[TensorSpec]) -> None:
             raise DataError(f"the model takes no {name[:60]!r}: its inputs are {listed(known)}")
 
 
-def extra_columns(records: Sequence[dict[str, Any]], known: frozenset[str]) -> dict[str, list[Any]]:
-    """Return the columns of records that are not in `known`."""
-    names = dict.fromkeys(name for record in records for name in record if name not in known)
+def columns_of_records(records: Sequence[dict[str, Any]], but: Collection[str] = ()) -> dict[str, list[Any]]:
+    """Convert rows `[{"a": 1}, ...]` to columns, but for some; what a row lacks is missing in its column."""
+    names = dict.fromkeys(name for record in records for name in record if name not in but)
     return {name: [record.get(name) for record in records] for name in names}
 
 

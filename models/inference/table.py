@@ -23,7 +23,7 @@ from models.inference.input_schema import (
     check_names,
     check_records,
     column_of,
-    extra_columns,
+    columns_of_records,
     refusing,
 )
 from models.inference.portable import RowError, categories, shown
@@ -64,7 +64,7 @@ class TableSchema(InputSchema):
             check_complete(records, self.columns)
             raise
         has_more = max(map(len, records)) > len(self.columns)
-        return self._rows(columns, extra_columns(records, self._known) if has_more else {})
+        return self._rows(columns, columns_of_records(records, self._known) if has_more else {})
 
     def from_columns(self, columns: Columns) -> InputRows:
         """Return rows from columns by name."""

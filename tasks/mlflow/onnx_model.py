@@ -81,24 +81,19 @@ def _signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
     from mlflow.models import ModelSignature, infer_signature
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
+    from models.export.signature import DTYPES
+
     columns = {
         "double": DataType.double,
         "string": DataType.string,
         "float": DataType.float,
         "int64": DataType.long,
     }
-    kinds = {
-        "double": np.float64,
-        "float": np.float32,
-        "uint8": np.uint8,
-        "string": np.str_,
-        "int64": np.int64,
-    }
     taken: list[Any] = [ColSpec(columns[part["dtype"]], part["name"]) for part in inputs if len(part["shape"]) == 1]
     if len(taken) < len(inputs):
         taken = [
             TensorSpec(
-                np.dtype(kinds[part["dtype"]]),
+                np.dtype(DTYPES[part["dtype"]]),
                 tuple(-1 if not isinstance(size, int) else size for size in part["shape"]),
                 part["name"],
             )

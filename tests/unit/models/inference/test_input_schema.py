@@ -8,11 +8,11 @@ from models.inference import portable
 from models.inference.input_schema import (
     InputRows,
     check_columns,
+    check_complete,
     check_names,
     check_records,
     column_of,
     columns_of_records,
-    extra_columns,
     listed,
     refusing,
 )
@@ -35,13 +35,13 @@ def test_records_are_objects(records: object, said: str) -> None:
 
 
 def test_what_a_record_lacks_is_missing_in_its_column() -> None:
-    assert columns_of_records([{"a": 1}, {"b": 2}], []) == {"a": [1, None], "b": [None, 2]}
+    assert columns_of_records([{"a": 1}, {"b": 2}]) == {"a": [1, None], "b": [None, 2]}
 
 
 def test_a_record_must_have_what_the_model_takes_among_others_too() -> None:
-    assert columns_of_records([{"a": 1}, {"a": 2, "b": 3}], ["a"]) == {"a": [1, 2], "b": [None, 3]}
+    check_complete([{"a": 1}, {"a": 2, "b": 3}], ["a"])
     with pytest.raises(DataError, match="row 1: the model takes 'a': got 'b'; give null for a missing value"):
-        columns_of_records([{"a": 1}, {"b": 2}], ["a"])
+        check_complete([{"a": 1}, {"b": 2}], ["a"])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_tensor_that_is_no_input_is_told_with_those_that_are() -> None:
 
 
 def test_columns_beside_the_known_ones_are_kept() -> None:
-    assert extra_columns([{"x": 1, "a": 2}, {"x": 3}], frozenset({"x"})) == {"a": [2, None]}
+    assert columns_of_records([{"x": 1, "a": 2}, {"x": 3}], {"x"}) == {"a": [2, None]}
 
 
 def test_names_in_a_message_are_few() -> None:
