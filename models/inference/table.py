@@ -59,7 +59,7 @@ class TableSchema(InputSchema):
         """Return rows from objects `[{"a": 1}, ...]`."""
         check_records(records)
         try:
-            columns = list(zip(*map(self._values, records), strict=True))
+            columns = list(zip(*[self._values(record) for record in records], strict=True))
         except KeyError:
             check_complete(records, self.columns)
             raise
