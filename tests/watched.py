@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from models.files import sha256, write_json
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import Prediction
-from models.inference.rows import InputRows
 from models.judge.verdict import Estimate, Verdict
 from models.project_spec.blocks import Judge
 from models.project_spec.reader import read_spec

@@ -191,7 +191,8 @@ def _numbers_as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     values = column.to_numpy()
     whole = pa.array(values, mask=np.isnan(values) | (values != np.round(values)) | (np.abs(values) >= 2.0**53))
     as_whole = whole.cast(pa.int64()).cast(pa.string())
-    return pa.chunked_array([pc.coalesce(as_whole, pa.array(values, from_pandas=True).cast(pa.string()))])
+    as_written = pa.array(values.astype(np.str_), pa.string(), mask=np.isnan(values))  # 1e-05, as in Python and JSON
+    return pa.chunked_array([pc.coalesce(as_whole, as_written)])
 
 
 def _text_to_numbers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -53,15 +53,10 @@ def feeds(
         DataError: The graph needs a column that these rows lack, or a column has another type than the graph needs.
     """
     preparation = preparation or Preparation.load(prepared)
-    if preparation.kind == "series":
-        yield from _series_feeds(prepared, split, preparation, batch)
-        return
-    if preparation.characters is not None:
-        yield from _text_feeds(prepared, split, preparation.characters, batch)
-        return
-    rows = _inputs(prepared, split, preparation, raw)
-    for start in range(0, rows.num_rows, batch):
-        yield _feed(rows.slice(start, batch), preparation)
+    num_examples, feed = _examples(prepared, split, preparation, raw)
+    batch = batch if preparation.characters is None else min(batch, TEXT_BATCH)
+    for start in range(0, num_examples, batch):
+        yield feed(slice(start, start + batch))
 
 
 def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
@@ -73,13 +68,7 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
         preparation: The graph's preparation.
         positions: Positions of the examples, int64 (example,), ascending.
     """
-    if preparation.kind == "series":
-        values, ends = _series(prepared, split, preparation)
-        return {"series": values[ends[positions, None] + _steps(preparation)]}
-    if preparation.characters is not None:
-        return {"text": text_windows(prepared, split, positions)}
-    rows = rows_of(prepared, split, _input_names(preparation))
-    return _feed(rows.take(positions), preparation)
+    return _examples(prepared, split, preparation)[1](positions)
 
 
 def targets(prepared: Path, split: str) -> np.ndarray:
@@ -89,7 +78,8 @@ def targets(prepared: Path, split: str) -> np.ndarray:
     """
     preparation = Preparation.load(prepared)
     if preparation.characters is not None:
-        return text_windows(prepared, split)[:, 1:]
+        points, starts = _text(prepared, split)
+        return windows_of(points, starts, preparation.characters.length)[:, 1:]
     column = rows_of(prepared, split, [preparation.target.name]).column(0)
     if preparation.task != "regression":
         return class_indices(column, preparation.target)
@@ -103,20 +93,6 @@ def series_targets(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     table = read_table(prepared / ROWS_FILE, [preparation.target.name, SPLIT_COLUMN])
     codes = table.column(SPLIT_COLUMN).to_numpy()
     return table.column(preparation.target.name).to_numpy(), np.flatnonzero(codes == SPLITS.index(split))
-
-
-def text_windows(prepared: Path, split: str, positions: np.ndarray | None = None) -> np.ndarray:
-    """Return the code points of each window of a split and of the character after it, int64 (windows, length + 1).
-
-    Args:
-        prepared: The prepared folder.
-        split: `train`, `validation` or `test`.
-        positions: Which windows; None: all.
-    """
-    characters = _characters(prepared)
-    points = code_points(text_of(prepared, split, characters))
-    starts = window_starts(len(points), characters, split)
-    return windows_of(points, starts if positions is None else starts[positions], characters.length)
 
 
 def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np.ndarray]:
@@ -147,6 +123,36 @@ def groups(prepared: Path, split: str) -> np.ndarray:
     """Return the group number of each row of a split; the data must be split by group: int64 (rows,)."""
     keys: np.ndarray = rows_of(prepared, split, [KEY_COLUMN]).column(0).to_numpy()
     return keys
+
+
+def _examples(
+    prepared: Path, split: str, preparation: Preparation, raw: Path | None = None
+) -> tuple[int, Callable[[slice | np.ndarray], Feed]]:
+    """Return the number of examples of a split, and a function that returns those at some positions in one feed."""
+    if preparation.window is not None:
+        values, ends = _series(prepared, split, preparation)
+        steps = np.arange(1 - preparation.window.length, 1)  # counted back from a window's last step
+        return len(ends), lambda positions: {"series": values[ends[positions, None] + steps]}
+    if preparation.characters is not None:
+        own = _characters(prepared)
+        if preparation.characters.length < own.length:
+            raise DataError(
+                f"data.text: the model reads {preparation.characters.length} characters and these windows are of "
+                f"{own.length}: they cannot be compared; shorten data.text.length, or start a new project"
+            )
+        points, starts = _text(prepared, split)
+        return len(starts), lambda positions: {"text": windows_of(points, starts[positions], own.length)}
+    rows = _inputs(prepared, split, preparation, raw)
+    return rows.num_rows, lambda positions: _feed(
+        rows[positions] if isinstance(positions, slice) else rows.take(positions), preparation
+    )
+
+
+def _text(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the code points of a split (character,), and where each of its windows starts (windows,)."""
+    characters = _characters(prepared)
+    points = code_points(text_of(prepared, split, characters))
+    return points, window_starts(len(points), characters, split)
 
 
 def _input_names(preparation: Preparation) -> list[str]:
@@ -210,31 +216,6 @@ def _lines_of_windows(prepared: Path, split: str) -> np.ndarray:
     starts = window_starts(int(ends[-1]), characters, split)
     line_numbers: np.ndarray = np.searchsorted(ends, starts, side="right")
     return line_numbers
-
-
-def _text_feeds(prepared: Path, split: str, characters: TextInput, batch: int) -> Iterator[Feed]:
-    own = _characters(prepared)
-    if characters.length < own.length:
-        raise DataError(
-            f"data.text: the model reads {characters.length} characters and these windows are of {own.length}: they "
-            "cannot be compared; shorten data.text.length, or start a new project"
-        )
-    windows = text_windows(prepared, split)
-    for start in range(0, len(windows), min(batch, TEXT_BATCH)):
-        yield {"text": windows[start : start + min(batch, TEXT_BATCH)]}
-
-
-def _series_feeds(prepared: Path, split: str, preparation: Preparation, batch: int) -> Iterator[Feed]:
-    values, ends = _series(prepared, split, preparation)
-    steps = _steps(preparation)
-    for start in range(0, len(ends), batch):
-        yield {"series": values[ends[start : start + batch, None] + steps]}
-
-
-def _steps(preparation: Preparation) -> np.ndarray:
-    """Return the steps of a window, counted back from its last step."""
-    assert preparation.window is not None
-    return np.arange(1 - preparation.window.length, 1)
 
 
 def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.ndarray, np.ndarray]:

@@ -1,19 +1,35 @@
-"""The edge bundle: a served version as a folder that needs onnxruntime alone."""
+"""The edge bundle: a served version as a folder that needs onnxruntime and its numpy alone."""
 
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from models.data.preparation import Preparation
-from models.export.scripts import SCRIPTS
+from models.inference import portable
 from models.inference.loaded_model import LoadedModel
 from models.serving.open_api import prediction_schema
 
 MODEL, SCRIPT, SCHEMA, EXAMPLE, README = "model.onnx", "predict.py", "schema.json", "example.json", "README.md"
-FILES = (MODEL, SCRIPT, SCHEMA, EXAMPLE, README)
+CODE = "loopline_model.py"
+FILES = (MODEL, SCRIPT, CODE, SCHEMA, EXAMPLE, README)
+_SCRIPT = """# Predict the rows of a CSV or JSON file: python predict.py rows.csv
+import json
+import sys
+from pathlib import Path
+
+from loopline_model import Predictor, open_session
+
+try:
+    model = Predictor(open_session(Path(__file__).with_name("model.onnx")))
+    for row in model.records(Path(sys.argv[1])):
+        print(json.dumps(row, ensure_ascii=False))
+except ValueError as error:
+    sys.exit(str(error))
+"""
 
 
 def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
@@ -26,7 +42,8 @@ def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
     preparation = served.preparation
     shown = json.dumps(example(preparation), ensure_ascii=False, indent=1)
     return {
-        SCRIPT: SCRIPTS[preparation.kind],
+        SCRIPT: _SCRIPT,
+        CODE: inspect.getsource(portable),
         SCHEMA: json.dumps(schema(served), ensure_ascii=False, indent=1) + "\n",
         EXAMPLE: shown + "\n",
         README: _readme(served, facts),
@@ -35,7 +52,7 @@ def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
 
 def schema(served: LoadedModel) -> dict[str, Any]:
     """Return the JSON Schema of the script's input and output, with the graph's own tensors."""
-    record = served.reader.record_schema()
+    record = served.schema.record_schema()
     steps = served.preparation.window.length if served.preparation.window else 1
     rows = {"type": "array", "items": {"$ref": "#/$defs/record"}, "minItems": steps}
     return {
@@ -70,13 +87,10 @@ def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
     pip install onnxruntime
     python {SCRIPT} {EXAMPLE}
 
-`{SCRIPT}` reads rows as the server of the model does{_formats(served.preparation)}, and prints one prediction a line as
-JSON. What it reads and prints, and the tensors of the graph for other languages, stand in `{SCHEMA}`. Preparation of
-the columns is inside `{MODEL}`: give them in the data's own units, null or an empty cell for missing.
+`{SCRIPT}` reads a CSV or JSON file of rows as the server of the model does, by the rules in `{CODE}`, and prints one
+prediction a line as JSON. What it reads and prints, and the tensors of the graph for other languages, stand in
+`{SCHEMA}`. Preparation of the columns is inside `{MODEL}`: give them in the data's own units, null or an empty cell for
+missing.
 
 {lines}
 """
-
-
-def _formats(preparation: Preparation) -> str:
-    return " (CSV or JSON)" if preparation.kind in ("table", "series") else " (JSON)"

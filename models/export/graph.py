@@ -16,11 +16,11 @@ from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.head_graph import graph_outputs, head_part
 from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_part
 from models.inference.names import refuse_taken_names
+from models.inference.portable import PREPARATION_KEY
 
 OPSET = 20
 ML_OPSET = 5
 IR_VERSION = 10
-PREPARATION_KEY = "loopline.preparation"
 LIMIT_BYTES = (1 << 31) - 1
 
 

@@ -9,7 +9,8 @@ from onnx import helper
 from models.data.preparation import Preparation
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
-from models.inference.names import BITS, LABEL, LOG_PROBABILITIES, PREDICTION, PROBABILITIES
+from models.inference.names import BITS, LOG_PROBABILITIES
+from models.inference.portable import LABEL, PREDICTION, PROBABILITIES
 
 
 def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:

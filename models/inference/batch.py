@@ -9,20 +9,24 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from models.data.clean import made_features
+from models.data.columns import is_number
 from models.data.preparation import Preparation
 from models.data.row_wise import is_row_wise
 from models.data.series import time_order
+from models.errors import DataError, TrainingError
 from models.feedback.columns import INPUT, RAW
-from models.inference import arrow_rows
+from models.inference.loaded_model import LoadedModel, input_schema
+from models.inference.names import scores_of
 from models.inference.predict import Feed
-from models.inference.scoring import ScoredRows, Scorer
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
 
 PART_ROWS = 1 << 16
+SERIES_BATCH = 4096
 PART_BYTES = 1 << 26
 """Most bytes of the pixels of one part."""
 SHOWN = b"loopline.shown"
@@ -50,8 +54,8 @@ class ReadOptions:
             self.notes.append(text)
 
 
-def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed | None]]:
-    """Yield the raw rows, some tens of thousands at a time, with the inputs of the graph (None for text).
+def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
+    """Yield the raw rows, some tens of thousands at a time, with the inputs of the model.
 
     A row of a series is the last step of a window.
 
@@ -68,40 +72,59 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
     if preparation.kind == "series":
         yield from _windows(reading, files, display_name)
         return
-    first = 1
-    for rows, made in _featured(reading, row_batches(files, reading.types, _part_rows(preparation))):
-        if preparation.characters is not None:
-            yield rows, None
-        else:
-            arrow_rows.check_names(made.column_names, preparation, display_name)
-            yield rows, arrow_rows.feed_of_rows(made, preparation, first, display_name)
+    schema, first = input_schema(preparation), 1
+    for rows, made in _featured(reading, _batches(reading, files, schema.columns)):
+        schema.check_header(made.column_names, display_name)
+        yield rows, schema.from_arrow(made, first, display_name)
         first += rows.num_rows
 
 
-def part_of(
-    scorer: Scorer, rows: pa.Table, feed: Feed | None, ids: Any, version: str, at: datetime, data: Data
-) -> pa.Table:
+def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool = False) -> dict[str, pa.DataType]:
+    """Return the column types for CSV files: numeric inputs are numbers, others as in the project's raw table.
+
+    Args:
+        preparation: The model's.
+        raw: The schema of the project's raw table, if it is known.
+        is_made: Whether a feature function reads the rows first: categories have the types of training then, else text.
+    """
+    types = {field.name: _plain(field.type) for field in raw or []}
+    dtypes = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
+    types.update({part.name: dtypes[part.dtype] if is_made else pa.string() for part in preparation.categorical})
+    flags = {name for name, kind in types.items() if pa.types.is_boolean(kind)}
+    types.update({part.name: pa.float64() for part in preparation.numeric if part.name not in flags})
+    return types
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type if text can be parsed as it, else the text type."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    readable = is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    return kind if readable else pa.string()
+
+
+def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: datetime, data: Data) -> pa.Table:
     """Return a table with the caller's columns, then the log's; its metadata `SHOWN` is the number of the first.
 
     Args:
-        scorer: The model.
+        model: The version that predicts.
         rows: The rows.
-        feed: The rows as inputs of the graph; None for text.
+        feed: The rows as inputs of the model.
         ids: Ids of the rows.
-        version: Version of the model.
         at: Time of the predictions.
         data: The spec's data block.
+
+    Raises:
+        TrainingError: The model cannot run on these rows.
     """
-    characters = scorer.preparation.characters
-    if characters is not None:
-        scored = scorer.read(arrow_rows.lines_of(rows, characters))
-    else:
-        assert feed is not None
-        scored = scorer.score(feed)
-    columns = {"id": ids, **dict(zip(scored.shown.column_names, scored.shown.columns, strict=True))}
-    columns["version"] = pa.array([version] * rows.num_rows, pa.string())
+    try:
+        answer = model.answer(feed)
+    except Exception as error:
+        raise TrainingError(f"the exported model cannot run on these rows: {error}") from error
+    scores = scores_of(answer.outputs, model.preparation.task)
+    shown = {name: pa.array(values, from_pandas=True) for name, values in model.columns(answer).items()}
+    columns = {"id": ids, **shown, "version": pa.array([model.version] * rows.num_rows, pa.string())}
     metadata = {SHOWN: str(len(columns)).encode()}
-    columns |= _logged(scorer.preparation, scored, rows, feed, at, data)
+    columns |= _logged(model.preparation, scores, rows, feed, at, data)
     return pa.table(columns).replace_schema_metadata(metadata)
 
 
@@ -121,6 +144,23 @@ def _part_rows(preparation: Preparation) -> int:
         return PART_ROWS
     image = preparation.pixels.image
     return max(1, min(PART_ROWS, PART_BYTES // (image.height * image.width * image.channels)))
+
+
+def _batches(reading: ReadOptions, files: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows; from the first cell on that is not of its column's type, the input columns are text.
+
+    A cell that Arrow does not read may be a value all the same (`true`, `NA ` or `+1` in a column of numbers).
+    """
+    size, num_batches = _part_rows(reading.preparation), 0
+    try:
+        for rows in row_batches(files, reading.types, size):
+            yield rows
+            num_batches += 1
+    except DataError:
+        if reading.data.features.make:
+            raise
+        as_text = {**reading.types, **dict.fromkeys(columns, pa.string())}
+        yield from itertools.islice(row_batches(files, as_text, size), num_batches, None)
 
 
 def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -145,29 +185,31 @@ def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tup
     yield from zip(sized(iter([whole]), PART_ROWS), sized(iter([made]), PART_ROWS), strict=True)
 
 
-def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed | None]]:
+def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
     tables = list(row_batches(files, reading.types, PART_ROWS))
     if not tables:
         return
     whole = concatenated(tables)
     whole = whole.take(time_order(whole, reading.data))
-    for ends, feed in arrow_rows.series_feeds(whole, reading.preparation, display_name):
-        yield whole.take(ends), feed
+    feed = input_schema(reading.preparation).from_arrow(whole, 1, display_name)
+    windows = feed["series"]
+    for start in range(0, len(windows), SERIES_BATCH):
+        piece = np.ascontiguousarray(windows[start : start + SERIES_BATCH])
+        yield whole.slice(whole.num_rows - len(windows) + start, len(piece)), {"series": piece}
 
 
 def _logged(
-    preparation: Preparation, scored: ScoredRows, raw_rows: pa.Table, feed: Feed | None, at: datetime, data: Data
+    preparation: Preparation, scores: np.ndarray, raw_rows: pa.Table, feed: Feed, at: datetime, data: Data
 ) -> dict[str, Any]:
     """Return the columns of the prediction log, without id and version."""
     rows = raw_rows.num_rows
     columns: dict[str, Any] = {
         "at": pa.array([at] * rows, pa.timestamp("us", tz="UTC")),
         "origin": pa.array([ORIGIN] * rows, pa.string()),
-        "score": pa.nulls(rows, pa.float64()) if scored.score is None else pa.array(scored.score, pa.float64()),
-        "scores": _lists(scored, rows),
+        **score_columns(scores),
     }
     inputs: set[str] = set()
-    if preparation.kind == "table" and feed is not None:
+    if preparation.kind == "table":
         columns |= {f"{INPUT}{name}": pa.array(values) for name, values in feed.items()}
         inputs = set(feed)
     is_raw = data.features.make is not None  # a made column may have the name of a raw one
@@ -177,10 +219,10 @@ def _logged(
     return columns
 
 
-def _lists(scored: ScoredRows, rows: int) -> pa.Array:
-    kind = pa.list_(pa.float64())
-    if scored.scores is None:
-        return pa.nulls(rows, kind)
-    width = scored.scores.shape[1]
-    offsets = pa.array(range(0, rows * width + 1, width), pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.array(scored.scores.ravel()))
+def score_columns(scores: np.ndarray) -> dict[str, pa.Array]:
+    """Return the columns `score` and `scores` of logged values (row,) or (row, class); one of them is null."""
+    lists = pa.list_(pa.float64())
+    if scores.ndim == 1:
+        return {"score": pa.array(scores), "scores": pa.nulls(len(scores), lists)}
+    offsets = pa.array(range(0, scores.size + 1, scores.shape[1]), pa.int32())
+    return {"score": pa.nulls(len(scores), pa.float64()), "scores": pa.ListArray.from_arrays(offsets, scores.ravel())}

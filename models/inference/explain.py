@@ -21,7 +21,8 @@ import orjson
 
 from models.data.preparation import Preparation
 from models.errors import DataError
-from models.inference.names import BACKGROUND_FILE, LABEL, PREDICTION, PROBABILITIES
+from models.inference.names import BACKGROUND_FILE
+from models.inference.portable import LABEL, PREDICTION, PROBABILITIES
 from models.inference.predict import Feed
 
 MOST_EVALUATIONS = 8192

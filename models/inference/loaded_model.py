@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from models.data.preparation import Preparation, TextInput
+from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.inference.explain import Explainer
-from models.inference.images import ImageReader
-from models.inference.names import LABEL, PROBABILITIES
+from models.inference.input_schema import InputSchema
+from models.inference.one_column import ImageSchema, TextSchema
+from models.inference.portable import (
+    BITS_PER_CHAR,
+    NEXT_CHARACTER,
+    PROBABILITY,
+    column_names,
+    columns_of,
+    read_texts,
+    records_of,
+)
 from models.inference.predict import Feed, session
-from models.inference.pyfunc import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
-from models.inference.rows import RowReader
-from models.inference.table import TableReader
-from models.inference.tensor_specs import TensorSpec, port_of
-from models.inference.texts import TextReader
-from models.inference.windows import SeriesReader
+from models.inference.table import TableSchema
+from models.inference.tensors import TensorSpec, port_of
+from models.inference.windows import SeriesSchema
+from models.project_spec.blocks import Kind
 
+RUN_ROWS = 4096
+"""Rows of one run of the graph: a net's activations stay small and fit into the processor's cache."""
 WARM_UP_RUNS = 8
 TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}
 
@@ -52,7 +61,7 @@ class LoadedModel:
 
     `inputs` and `outputs`: the tensors of requests and responses. For a text model these are texts; `graph_inputs` and
     `graph_outputs` are the code points and the other tensors of its graph.
-    `reader`: converts request rows into the input of `answer`. `call_ms`: milliseconds of one call with one row.
+    `schema`: turns rows into the input of `answer`. `call_ms`: milliseconds of one call with one row.
 
     Args:
         project: The model's project.
@@ -71,46 +80,50 @@ class LoadedModel:
         except (OSError, ValueError) as error:
             raise StoreError(f"{folder}: its preparation cannot be read ({error}): fetch the version again") from error
         self._session = session(folder / "model.onnx", threads)
-        self._characters = self.preparation.characters
-        self.reader = reader_of(self.preparation)
-        self.inputs = self.reader.inputs
+        self.schema = input_schema(self.preparation)
+        self.inputs = self.schema.inputs
         self.graph_inputs = [port_of(value) for value in self._session.get_inputs()]
         self.graph_outputs = self.outputs = [port_of(value) for value in self._session.get_outputs()]
-        if self._characters is not None:
+        if self.preparation.characters is not None:
             self.outputs = [TensorSpec(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
         self._names = [port.name for port in self.outputs]
-        self._output_names = [LABEL, *(f"probability_{name}" for name in self.preparation.target.classes or ())]
+        self._column_names = column_names(self.preparation.target.classes or ())
         self.call_ms = self._warm_up()
 
     def answer(self, feed: Feed) -> Prediction:
-        """Predict rows in the form that `reader` returns.
+        """Predict rows in the form that `schema` returns.
 
         Cost: a text is read in windows, one call for each.
         """
-        began, characters = time.perf_counter(), self._characters
-        values = self._session.run(self._names, feed) if characters is None else self._read(feed, characters)
-        row_s = (time.perf_counter() - began) / (len(values[0]) or 1)
-        return Prediction(self.project, self.version, dict(zip(self._names, values, strict=True)), row_s)
+        began, rows = time.perf_counter(), len(next(iter(feed.values())))
+        outputs = self._run(feed) if rows <= RUN_ROWS else self._run_in_pieces(feed, rows)
+        return Prediction(self.project, self.version, outputs, (time.perf_counter() - began) / (rows or 1))
 
     @functools.cached_property
     def explainer(self) -> Explainer | None:
         """The explainer of this version's predictions; None if it has none."""
         return Explainer.load(self.folder, self.preparation)
 
-    def records(self, answer: Prediction) -> list[dict[str, Any]]:
-        """Return the response rows: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
-        outputs = answer.outputs
-        if PROBABILITIES not in outputs:
-            columns = [values.tolist() for values in outputs.values()]
-            return [dict(zip(outputs, values, strict=True)) for values in zip(*columns, strict=True)]
-        chances = outputs[PROBABILITIES].astype(np.float64).tolist()
-        pairs = zip(outputs[LABEL].tolist(), chances, strict=True)
-        return [dict(zip(self._output_names, (label, *of_classes), strict=True)) for label, of_classes in pairs]
+    def columns(self, answer: Prediction) -> dict[str, np.ndarray]:
+        """Return the columns for callers: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
+        return columns_of(answer.outputs, self._column_names)
 
-    def _read(self, feed: Feed, characters: TextInput) -> list[np.ndarray]:
-        answers = [read(self._session, text, characters.alphabet, characters.length) for text in feed["text"]]
-        kinds = (object, np.float64, np.float64)
-        return [np.array(values, kind) for values, kind in zip(zip(*answers, strict=True), kinds, strict=True)]
+    def records(self, answer: Prediction) -> list[dict[str, Any]]:
+        """Return `columns` as response rows."""
+        return records_of(answer.outputs, self._column_names)
+
+    def _run(self, feed: Feed) -> dict[str, np.ndarray]:
+        characters = self.preparation.characters
+        if characters is not None:
+            return read_texts(self._session, feed["text"], characters.alphabet, characters.length)
+        return dict(zip(self._names, self._session.run(self._names, feed), strict=True))
+
+    def _run_in_pieces(self, feed: Feed, rows: int) -> dict[str, np.ndarray]:
+        pieces = [
+            self._run({name: values[start : start + RUN_ROWS] for name, values in feed.items()})
+            for start in range(0, rows, RUN_ROWS)
+        ]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in self._names}
 
     def _warm_up(self) -> float:
         """Return the milliseconds of one call with one row, after the runtime has allocated its memory."""
@@ -132,10 +145,12 @@ def _blank(port: TensorSpec) -> np.ndarray:
     return np.full(shape, "", object) if port.dtype == "BYTES" else np.zeros(shape, kinds[port.dtype])
 
 
-def reader_of(preparation: Preparation) -> RowReader:
-    """Reads what callers send, for a version with this schema."""
-    if preparation.pixels is not None:
-        return ImageReader(preparation.pixels, preparation.target.name)
-    if preparation.characters is not None:
-        return TextReader(preparation.characters.column)
-    return SeriesReader(preparation) if preparation.kind == "series" else TableReader(preparation)
+def input_schema(preparation: Preparation) -> InputSchema:
+    """Return what a version with this preparation takes."""
+    kinds: dict[Kind, Callable[[Preparation], InputSchema]] = {
+        "table": TableSchema,
+        "series": SeriesSchema,
+        "image": ImageSchema,
+        "text": TextSchema,
+    }
+    return kinds[preparation.kind](preparation)

@@ -1,11 +1,16 @@
-"""Names of an exported graph's outputs, column names that would clash with them, and names of the model's files."""
+"""Outputs of a model: their names, which of them is logged, and columns that may not have these names; file names."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from models.data.preparation import Preparation
 from models.errors import UsageError
+from models.inference.portable import BITS_PER_CHAR, LABEL, PREDICTION, PROBABILITIES
+from models.project_spec.blocks import Task
 
-LABEL, PROBABILITIES, PREDICTION = "label", "probabilities", "prediction"
 LOG_PROBABILITIES, BITS = "log_probabilities", "bits"
 
 BACKGROUND_FILE = "background.json"
@@ -21,6 +26,17 @@ def output_names(preparation: Preparation) -> list[str]:
     if preparation.task == "language":
         return [LOG_PROBABILITIES, BITS]
     return [PREDICTION] if preparation.task == "regression" else [LABEL, PROBABILITIES]
+
+
+def scores_of(outputs: Mapping[str, np.ndarray], task: Task) -> np.ndarray:
+    """Return the values that are logged, from a model's outputs: float64 (row,), or (row, class) for multiclass.
+
+    They are predictions, probabilities (for two classes that of the positive class), or the bits per character of
+    texts.
+    """
+    scored = {"regression": PREDICTION, "language": BITS_PER_CHAR}.get(task, PROBABILITIES)
+    values = outputs[scored][:, 1] if task == "binary" else outputs[scored]
+    return np.ascontiguousarray(values, np.float64)
 
 
 def refuse_taken_names(preparation: Preparation) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import StoreError, TrainingError
-from models.inference.pyfunc import open_session
+from models.inference.portable import open_session
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -1,43 +1,44 @@
-"""Request rows of a table: a number or a text for each input column of the model."""
+"""Rows of a table: a number or a text for each input column of the model."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.data.preparation import CategoricalInput, Preparation
+from models.data.preparation import Preparation
 from models.errors import DataError
-from models.inference.rows import (
+from models.inference import portable
+from models.inference.input_schema import (
     FINITE,
-    NUMBERS,
     Columns,
     InputRows,
+    InputSchema,
     Schema,
-    are_taken,
     check_columns,
     check_complete,
     check_names,
     check_records,
     column_of,
     columns_of_records,
-    extra_columns,
-    finite,
-    numbers_of,
-    shown,
+    refusing,
 )
-from models.inference.tensor_specs import TensorSpec
+from models.inference.portable import RowError, categories, shown
+from models.inference.predict import Feed
+from models.inference.tensors import TensorSpec
 
-_TEXT = {str}
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-class TableReader:
-    """Reads rows of a table. A record of plain values is read in a few calls for all its columns together.
+_TEXT = frozenset((str,))
+
+
+class TableSchema(InputSchema):
+    """Takes rows of a table. A record of plain values is read in a few calls for all its columns together.
 
     Args:
         preparation: The model's schema.
@@ -47,44 +48,39 @@ class TableReader:
         self.inputs = [TensorSpec(part.name, "FP64", (-1,)) for part in preparation.numeric]
         self.inputs += [TensorSpec(part.name, "BYTES", (-1,)) for part in preparation.categorical]
         self.numbers = [part.name for part in preparation.numeric]
-        self._texts = preparation.categorical
-        names = [port.name for port in self.inputs]
+        self._categorical = preparation.categorical
+        self._texts = [(part.name, part.dtype) for part in preparation.categorical]
+        self.columns = names = [port.name for port in self.inputs]
         self._values = itemgetter(*names) if len(names) > 1 else lambda record: (record[names[0]],)
         self._names = frozenset(names)
         self._known = self._names | {preparation.target.name}
 
-    def of_records(self, records: Sequence[Any]) -> InputRows:
+    def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`."""
         check_records(records)
         try:
-            rows = self._quick([self._values(record) for record in records])
+            columns = list(zip(*[self._values(record) for record in records], strict=True))
         except KeyError:
-            check_complete(records, [port.name for port in self.inputs])
+            check_complete(records, self.columns)
             raise
-        if rows is None:
-            return self.of_columns(columns_of_records(records))
-        if any(len(record) > len(self._names) for record in records):
-            return replace(rows, extra=extra_columns(records, self._known))
-        return rows
+        has_more = max(map(len, records)) > len(self.columns)
+        return self._rows(columns, columns_of_records(records, self._known) if has_more else {})
 
-    def of_columns(self, columns: Columns) -> InputRows:
+    def from_columns(self, columns: Columns) -> InputRows:
         """Return rows from columns by name."""
         check_columns(columns)
-        feed: dict[str, np.ndarray] = {}
-        for name in self.numbers:
-            feed[name] = numbers_of(column_of(columns, name, self._names), name)
-        for part in self._texts:
-            feed[part.name] = _texts(column_of(columns, part.name, self._names), part)
-        return InputRows(feed, {name: values for name, values in columns.items() if name not in self._known})
+        extra = {name: values for name, values in columns.items() if name not in self._known}
+        return self._rows([column_of(columns, name, self._names) for name in self.columns], extra)
 
-    def of_array(self, values: Any) -> InputRows:
+    def from_array(self, values: Any) -> InputRows:
         """Refuse arrays, because a table's columns have names."""
         raise DataError(
             f"got {shown(values)} without names: this model takes columns by name: give objects "
             '({"column": value}), or `dataframe_split` with `columns` and `data`'
         )
 
-    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
+    @refusing
+    def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from one tensor (rows,) for each column; the shape (rows, 1) is accepted too."""
         check_names(tensors, self.inputs)
         columns = {port.name: _flat(column_of(tensors, port.name, self._names), port.name) for port in self.inputs}
@@ -95,8 +91,14 @@ class TableReader:
             raise DataError("got no rows, expected one or more")
         numbers = self._doubles(columns, lengths.pop())
         feed = dict(zip(self.numbers, numbers, strict=True))
-        feed |= {part.name: _strings(columns[part.name], part) for part in self._texts}
+        feed |= {name: categories(columns[name].tolist(), name, dtype) for name, dtype in self._texts}
         return InputRows(feed, numbers=numbers)
+
+    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+        """Return numbers as float64 with NaN, categories as texts with ""."""
+        from models.inference.arrow_columns import columns
+
+        return columns(rows, self.numbers, self._categorical, first_row, display_name)
 
     def item_schema(self) -> Schema | None:
         """Return None, because a table's columns have names."""
@@ -106,8 +108,8 @@ class TableReader:
         """Return the JSON Schema of an object with each column."""
         kinds: dict[str, Schema] = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
         texts = {
-            part.name: {"type": ["string", "number" if part.dtype == "integer" else "integer", "boolean", "null"]}
-            for part in self._texts
+            name: {"type": ["string", "number" if dtype == "integer" else "integer", "boolean", "null"]}
+            for name, dtype in self._texts
         }
         properties = {**kinds, **texts}
         return {"type": "object", "properties": properties, "required": list(properties)}
@@ -119,52 +121,29 @@ class TableReader:
             if columns[name].dtype == object:
                 raise DataError(f"input {name!r}: got BYTES, expected FP64, or another type of numbers")
             numbers[at] = columns[name]
-        if not are_taken(numbers):
+        if not portable.are_in_range(numbers):
             for values, name in zip(numbers, self.numbers, strict=True):
-                finite(values, name)
+                portable.in_range(values, name)
         return numbers
 
-    def _quick(self, rows: list[tuple[Any, ...]]) -> InputRows | None:
-        """Return rows with all numbers in one array; None if a value needs the slower check."""
+    def _rows(self, columns: Sequence[Sequence[Any]], extra: Columns) -> InputRows:
+        """Return rows from the values of each of `self.columns`; one call converts all numbers together."""
         count = len(self.numbers)
-        numbers = rows[0][:count] if len(rows) == 1 else list(chain.from_iterable(row[:count] for row in rows))
-        if not NUMBERS.issuperset(map(type, numbers)):
-            return None
-        matrix = np.array(numbers, np.float64).reshape(len(rows), count).T
-        matrix = np.ascontiguousarray(matrix)
-        if not are_taken(matrix):
-            return None
-        feed = dict(zip(self.numbers, matrix, strict=True))
-        for at, part in enumerate(self._texts, count):
-            texts = [row[at] for row in rows]
-            is_plain = part.dtype == "string" and _TEXT.issuperset(map(type, texts))
-            feed[part.name] = np.array(texts, object) if is_plain else _texts(texts, part)
-        return InputRows(feed, numbers=matrix)
-
-
-def _texts(values: Sequence[Any], part: CategoricalInput) -> np.ndarray:
-    return np.array([_text(value, part, at) for at, value in enumerate(values)], object)
-
-
-def _text(value: Any, part: CategoricalInput, at: int) -> str:
-    """Return a value in the text form of the training data: whole numbers and booleans are categories too."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return value.lower() if part.dtype == "boolean" else _whole(value) if part.dtype == "integer" else value
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return str(int(value))
-    if isinstance(value, float) and part.dtype == "integer" and math.isfinite(value):
-        return repr(value)  # numbers may be categories, fractions too
-    raise DataError(f"row {at}, column {part.name!r}: got {shown(value)}, expected text, or null for missing")
-
-
-def _whole(text: str) -> str:
-    """Return `3.0` as `3`, and any other text unchanged."""
-    digits, point, rest = text.partition(".")
-    return digits if point and rest and not rest.strip("0") and digits.lstrip("-").isdecimal() else text
+        values = list(chain.from_iterable(columns[:count]))
+        are_numbers = portable.NUMBERS.issuperset(map(type, values))
+        numbers = np.array(values if are_numbers else [], np.float64)
+        try:
+            if not are_numbers or not portable.are_in_range(numbers):
+                for name, column in zip(self.numbers, columns, strict=False):
+                    portable.numbers(column, name)  # names the value that is refused
+            numbers = numbers.reshape(count, len(columns[0]))
+            feed = dict(zip(self.numbers, numbers, strict=True))
+            for (name, dtype), column in zip(self._texts, columns[count:], strict=True):
+                is_plain = dtype == "string" and _TEXT.issuperset(map(type, column))
+                feed[name] = np.array(column, object) if is_plain else categories(column, name, dtype)
+        except RowError as error:
+            raise DataError(str(error)) from error
+        return InputRows(feed, extra, numbers)
 
 
 def _flat(values: np.ndarray, name: str) -> np.ndarray:
@@ -173,9 +152,3 @@ def _flat(values: np.ndarray, name: str) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         return values[:, 0]
     raise DataError(f"input {name!r}: got shape {list(values.shape)}, expected [rows]")
-
-
-def _strings(values: np.ndarray, part: CategoricalInput) -> np.ndarray:
-    if values.dtype != object and values.dtype.kind not in "iub":
-        raise DataError(f"input {part.name!r}: got numbers with fractions, expected BYTES, or whole numbers")
-    return _texts(values.tolist(), part)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from models.errors import DataError
-from models.inference.rows import NUMBERS, shown
+from models.inference.portable import NUMBERS, shown
 
 BYTES = "BYTES"
 DTYPES: dict[str, Any] = {
@@ -31,6 +32,10 @@ DTYPES: dict[str, Any] = {
     "FP32": np.float32,
     "FP64": np.float64,
 }
+_ONNX = {
+    "double": "FP64", "float": "FP32", "float16": "FP16", "int64": "INT64", "int32": "INT32", "int8": "INT8",
+    "uint8": "UINT8", "bool": "BOOL", "string": BYTES,
+}  # fmt: skip
 _LENGTH = struct.Struct("<I")
 _INTEGERS = frozenset((int,))
 _WHOLE = frozenset((int, bool))
@@ -40,6 +45,21 @@ _EXPECTED = {
     BYTES: frozenset((str, type(None))),
 }
 """Python types of the JSON elements of each datatype; null and booleans have the same meaning as in `/invocations`."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output: `dtype` is a datatype of the Open Inference Protocol; -1 in `shape` is any size."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def port_of(value: Any) -> TensorSpec:
+    """Return the specification of an input or output of an ONNX Runtime session."""
+    shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
+    return TensorSpec(value.name, _ONNX[value.type.removeprefix("tensor(").removesuffix(")")], shape)
 
 
 def checked_shape(shape: Any, dtype: Any, name: str) -> tuple[int, ...]:

@@ -5,9 +5,7 @@ The rules are those that `models.validation.labels` has for files; nothing here 
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +14,15 @@ from typing import Any
 from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError, did_you_mean
 from models.feedback.columns import LABEL
-from models.inference.rows import shown
+from models.inference.input_schema import refusing
+from models.inference.portable import csv_columns, number_text, shown
 from models.serving.mlflow_scoring import LONGEST_ID
 
 ID = "id"
 LONGEST_BY = 100
 """Most characters of the name of the person or system that gives labels."""
 _SHOWN = 20
+_csv_columns = refusing(csv_columns)
 _BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false"}
 
 
@@ -34,21 +34,14 @@ class LabelBatch:
     empty: int
 
 
-def rows_of_csv(body: bytes) -> list[dict[str, str]]:
-    """Return the rows of a CSV with a header.
+def rows_of_csv(body: bytes) -> list[dict[str, str | None]]:
+    """Return the rows of a CSV with a header; None for missing cells.
 
     Raises:
         DataError: The body is no CSV.
     """
-    try:
-        reader = csv.DictReader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True)
-        names, rows = reader.fieldnames or [], list(reader)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"the body is no CSV in UTF-8: {error}") from error
-    for number, row in enumerate(rows, 1):
-        if None in row or None in row.values():
-            raise DataError(f"row {number}: expected a value for each column of the header: {', '.join(names)}")
-    return rows
+    columns = _csv_columns(body)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
@@ -134,18 +127,14 @@ def _as_written(value: str | float, target: TargetEncoding) -> str:
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, float):
-        text = _digits(value)
+        text = number_text(value)
     else:
         text = str(value)
     if target.dtype == "boolean":
         return _BOOLEANS.get(text.lower(), text)
     if target.dtype == "integer" and isinstance(value, str):
         try:
-            return _digits(float(text))
+            return number_text(float(text))
         except ValueError:
             return text
     return text
-
-
-def _digits(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)

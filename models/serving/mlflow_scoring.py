@@ -5,8 +5,6 @@ Source: MLflow, "Deploy MLflow Model as a Local Inference Server", Accepted Inpu
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Callable
@@ -16,26 +14,21 @@ from typing import Any
 import orjson
 
 from models.errors import DataError
-from models.inference.rows import InputRows, RowReader, listed, shown
+from models.inference.input_schema import Columns, InputRows, InputSchema, listed, refusing
+from models.inference.portable import columns_by_name, csv_columns, number_cells, shown
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
+_csv_columns, _columns_by_name = refusing(csv_columns), refusing(columns_by_name)
 OPTIONAL_KEYS = ("ids", "params", "signature_name")
 """Keys allowed beside a format. `params` and `signature_name` are MLflow's and are ignored here."""
 LONGEST_ID = 200
-MISSING = (
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
-    "NaN", "n/a", "nan", "null",
-)  # fmt: skip
-"""CSV cells that are missing values, quoted or not: the same as in Arrow, which reads the training data."""
-_MISSING = frozenset(MISSING)
-_FLAGS = {"true": True, "false": False}
 
 
 @dataclass(slots=True)
 class ScoringRequest:
     """Rows to score. `rows` converts them for the version that predicts; `ids`: the caller's ids of the rows."""
 
-    rows: Callable[[RowReader], InputRows]
+    rows: Callable[[InputSchema], InputRows]
     ids: list[str] | None = None
 
 
@@ -47,12 +40,12 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     """
     document = _parsed(body)
     if isinstance(document, list):
-        return ScoringRequest(lambda reader: reader.of_records(document))
+        return ScoringRequest(lambda schema: schema.from_records(document))
     if not isinstance(document, dict):
         raise DataError(f"got {shown(document)}, expected an object with one of {', '.join(FORMATS)}, or records")
     formats = [name for name in FORMATS if name in document]
     if not formats:
-        return ScoringRequest(lambda reader: reader.of_records([document]))
+        return ScoringRequest(lambda schema: schema.from_records([document]))
     others = [name for name in document if name not in OPTIONAL_KEYS and name != formats[0]]
     if others:
         raise DataError(f"got {listed([formats[0], *others])}, expected one of {', '.join(FORMATS)} and `ids` at most")
@@ -68,22 +61,8 @@ def scoring_of_csv(body: bytes) -> ScoringRequest:
     Raises:
         DataError: The body is no such CSV in UTF-8; `rows` raises it for values that the model does not accept.
     """
-    try:
-        text = body.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError("the CSV is no UTF-8: convert it") from None
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        names, *cells = [line for line in lines if line]
-    except csv.Error as error:
-        raise DataError(f"CSV, line {lines.line_num}: {error}") from None
-    except ValueError:
-        raise DataError("got no CSV, expected a line of column names and rows under it") from None
-    columns = _by_name(names, cells, "CSV")
-    return ScoringRequest(
-        lambda reader: reader.of_columns({name: _cells(name, columns[name], reader) for name in names})
-    )
+    columns = _csv_columns(body)
+    return ScoringRequest(lambda schema: schema.from_columns(_typed(columns, schema)))
 
 
 def checked_ids(ids: Any) -> list[str] | None:
@@ -127,30 +106,30 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _records(value: Any) -> Callable[[RowReader], InputRows]:
-    return lambda reader: reader.of_records(value)
+def _records(value: Any) -> Callable[[InputSchema], InputRows]:
+    return lambda schema: schema.from_records(value)
 
 
-def _split(value: Any) -> Callable[[RowReader], InputRows]:
+def _split(value: Any) -> Callable[[InputSchema], InputRows]:
     if not isinstance(value, dict) or not {"columns", "data"} <= set(value) <= {"columns", "data", "index"}:
         raise DataError("`dataframe_split`: expected an object with `columns` and `data`")
-    columns = _by_name(value["columns"], value["data"], "`dataframe_split`")
-    return lambda reader: reader.of_columns(columns)
+    columns = _columns_by_name(value["columns"], value["data"], "`dataframe_split`")
+    return lambda schema: schema.from_columns(columns)
 
 
-def _instances(value: Any) -> Callable[[RowReader], InputRows]:
+def _instances(value: Any) -> Callable[[InputSchema], InputRows]:
     if isinstance(value, dict):
         raise DataError("`instances`: got an object, expected a list of rows; columns by name go into `inputs`")
     if isinstance(value, list) and any(isinstance(one, dict) for one in value):
-        return lambda reader: reader.of_records(value)
-    return lambda reader: reader.of_array(value)
+        return lambda schema: schema.from_records(value)
+    return lambda schema: schema.from_array(value)
 
 
-def _inputs(value: Any) -> Callable[[RowReader], InputRows]:
-    return (lambda reader: reader.of_columns(value)) if isinstance(value, dict) else _instances(value)
+def _inputs(value: Any) -> Callable[[InputSchema], InputRows]:
+    return (lambda schema: schema.from_columns(value)) if isinstance(value, dict) else _instances(value)
 
 
-_READ: dict[str, Callable[[Any], Callable[[RowReader], InputRows]]] = {
+_READ: dict[str, Callable[[Any], Callable[[InputSchema], InputRows]]] = {
     "dataframe_records": _records,
     "dataframe_split": _split,
     "instances": _instances,
@@ -158,36 +137,5 @@ _READ: dict[str, Callable[[Any], Callable[[RowReader], InputRows]]] = {
 }
 
 
-def _by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
-    """Return columns by name from rows as lists."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"{where}: expected the columns as a list of names")
-    if len(set(names)) != len(names):
-        raise DataError(f"{where}: a column stands there twice: {listed(names)}")
-    if not isinstance(rows, list) or not rows:
-        raise DataError(f"{where}: got no rows, expected one or more, each a list of values")
-    for at, row in enumerate(rows):
-        if not isinstance(row, list) or len(row) != len(names):
-            raise DataError(f"{where}, row {at}: got {shown(row)}, expected a list of {len(names)}: a value a column")
-    return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
-
-
-def _cells(name: str, cells: list[str], reader: RowReader) -> list[Any]:
-    """Return the cells of a column in the form of the training data."""
-    present = [None if cell in _MISSING else cell for cell in cells]
-    if name not in reader.numbers:
-        return present
-    return [None if cell is None else _number(cell.strip()) for cell in present]
-
-
-def _number(cell: str) -> float | bool | str | None:
-    """Return a cell as a number or boolean; other text stays text, and the reader then refuses it by its position."""
-    if not cell:
-        return None
-    flag = _FLAGS.get(cell.lower())
-    if flag is not None:
-        return flag
-    try:
-        return cell if "_" in cell else float(cell)
-    except ValueError:
-        return cell
+def _typed(columns: dict[str, list[str | None]], schema: InputSchema) -> Columns:
+    return {name: number_cells(cells) if name in schema.numbers else cells for name, cells in columns.items()}

@@ -14,9 +14,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from models.inference.input_schema import FINITE, Schema
 from models.inference.loaded_model import LoadedModel
-from models.inference.rows import FINITE, Schema
-from models.inference.tensor_specs import TensorSpec
+from models.inference.portable import LABEL, column_names
+from models.inference.tensors import TensorSpec
 from models.serving.feedback import LONGEST_BY
 from models.serving.mlflow_scoring import LONGEST_ID
 
@@ -60,7 +61,7 @@ def document(models: Mapping[str, LoadedModel], version: str, *, needs_token: bo
     paths: dict[str, Any] = dict(_SERVER)
     schemas: dict[str, Schema] = {"Error": _object({"error": _TEXT}, ["error"])}
     for name, served in models.items():
-        schemas |= {f"{name}.Record": served.reader.record_schema(), f"{name}.Prediction": prediction_schema(served)}
+        schemas |= {f"{name}.Record": served.schema.record_schema(), f"{name}.Prediction": prediction_schema(served)}
         paths |= _of_model(name, served)
     if len(models) == 1:
         for end in ("invocations", "feedback"):
@@ -107,7 +108,7 @@ def _invocations(name: str, served: LoadedModel) -> dict[str, Any]:
     forms += [_object({"dataframe_split": _split(served, least), **params}, ["dataframe_split"], closed=True), records]
     if least == 1:
         forms.append(record)
-    item = served.reader.item_schema()
+    item = served.schema.item_schema()
     if item is not None:
         items = {"type": "array", "items": item, "minItems": 1}
         forms += [_object({form: items, **params}, [form], closed=True) for form in ("instances", "inputs")]
@@ -151,7 +152,7 @@ def _feedback(name: str, served: LoadedModel) -> dict[str, Any]:
 
 
 def _split(served: LoadedModel, least: int) -> Schema:
-    properties = served.reader.record_schema()["properties"]
+    properties = served.schema.record_schema()["properties"]
     row = {"type": "array", "prefixItems": list(properties.values()), "items": False, "minItems": len(properties)}
     data = {"type": "array", "items": row, "minItems": least}
     columns = {"const": list(properties), "description": "In any order, with a value for each in every row."}
@@ -162,8 +163,8 @@ def prediction_schema(served: LoadedModel) -> Schema:
     """Return the JSON Schema of one row's prediction in a response."""
     classes = served.preparation.target.classes
     if classes is not None:
-        columns: dict[str, Schema] = {"label": {"enum": list(classes)}}
-        columns |= {f"probability_{one}": {"type": ["number", "null"]} for one in classes}
+        columns: dict[str, Schema] = {column: {"type": ["number", "null"]} for column in column_names(classes)}
+        columns[LABEL] = {"enum": list(classes)}
     else:
         kinds: dict[bool, Schema] = {True: _TEXT, False: {"type": ["number", "null"]}}
         columns = {port.name: kinds[port.dtype == "BYTES"] for port in served.outputs}

@@ -14,9 +14,16 @@ import numpy as np
 import orjson
 
 from models.errors import DataError
-from models.inference.rows import listed, shown
-from models.inference.tensor_specs import TensorSpec
-from models.inference.tensors import bytes_of_tensor, checked_shape, json_of_tensor, tensor_of_bytes, tensor_of_json
+from models.inference.input_schema import listed
+from models.inference.portable import shown
+from models.inference.tensors import (
+    TensorSpec,
+    bytes_of_tensor,
+    checked_shape,
+    json_of_tensor,
+    tensor_of_bytes,
+    tensor_of_json,
+)
 
 PLATFORM = "onnx_onnxv1"
 EXTENSIONS = ["binary_tensor_data"]

@@ -10,17 +10,16 @@ or the windows of a series, float64, little-endian.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 
 from models.data.preparation import Preparation
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import Prediction
-from models.inference.names import PREDICTION, PROBABILITIES
-from models.inference.pyfunc import BITS_PER_CHAR
-from models.inference.rows import InputRows
+from models.inference.names import scores_of
 from models.serving.releases import place_of
 
 BYTES = "bytes"
@@ -36,7 +35,7 @@ class PredictionRecorder:
     """
 
     def __init__(self, preparation: Preparation, redacted: Collection[str] = ()) -> None:
-        self._is_binary = preparation.task == "binary"
+        self._task = preparation.task
         self._redacted = frozenset(redacted)
         self._left_out = {*redacted, preparation.target.name}
         of_table = preparation.kind == "table"
@@ -67,7 +66,7 @@ class PredictionRecorder:
         pictures = {}
         if self._picture is not None and self._picture not in self._left_out:
             pictures = {self._picture: [_bytes(picture) for picture in next(iter(rows.feed.values()))]}
-        scores = scores_of(answer.outputs, is_binary=self._is_binary)
+        scores = scores_of(answer.outputs, self._task)
         record = {
             "ids": ids,
             "at": at_us,
@@ -98,21 +97,6 @@ class PredictionRecorder:
             return {self._text: feed["text"].tolist()}
         series = [(at, name) for at, name in enumerate(self._series) if name not in self._redacted]
         return {name: [_bytes(window[:, at]) for window in feed["series"]] for at, name in series}
-
-
-def scores_of(outputs: Mapping[str, np.ndarray], *, is_binary: bool) -> np.ndarray:
-    """Return the logged values of a version's outputs, float64: (row,), or (row, class) for more than two classes.
-
-    They are predictions, probabilities (for two classes that of the positive class), or the bits per character of
-    texts.
-    """
-    if PREDICTION in outputs:
-        return np.asarray(outputs[PREDICTION], np.float64).ravel()
-    if PROBABILITIES not in outputs:
-        return np.asarray(outputs[BITS_PER_CHAR], np.float64)
-    if is_binary:
-        return outputs[PROBABILITIES][:, 1].astype(np.float64)
-    return np.ascontiguousarray(outputs[PROBABILITIES], np.float64)
 
 
 def label_record(pairs: Iterable[tuple[str, str]], at_us: int, by: str) -> bytes:

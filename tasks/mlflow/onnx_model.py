@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.files import write_text
-from models.inference import pyfunc
+from models.inference import portable
 from tasks.mlflow import provenance
 
 if TYPE_CHECKING:
@@ -34,9 +33,7 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
     from mlflow.models import Model
 
     proto, example = onnx.load(str(files["model.onnx"])), _example(exported)
-    predictor = pyfunc.Predictor(
-        pyfunc.open_session(files["model.onnx"]), json.loads(files["preparation.json"].read_text())
-    )
+    predictor = portable.Predictor(portable.open_session(files["model.onnx"]))
     mlflow.onnx.save_model(
         proto,
         str(folder),
@@ -62,7 +59,7 @@ def _write_code(folder: Path) -> str:
 
     The name depends on the content: a process that loads two versions must not run one with the code of the other.
     """
-    code = inspect.getsource(pyfunc)
+    code = inspect.getsource(portable)
     name = f"loopline_model_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
     write_text(folder / f"{name}.py", code)
     return name
@@ -84,24 +81,19 @@ def _signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
     from mlflow.models import ModelSignature, infer_signature
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
+    from models.export.signature import DTYPES
+
     columns = {
         "double": DataType.double,
         "string": DataType.string,
         "float": DataType.float,
         "int64": DataType.long,
     }
-    kinds = {
-        "double": np.float64,
-        "float": np.float32,
-        "uint8": np.uint8,
-        "string": np.str_,
-        "int64": np.int64,
-    }
     taken: list[Any] = [ColSpec(columns[part["dtype"]], part["name"]) for part in inputs if len(part["shape"]) == 1]
     if len(taken) < len(inputs):
         taken = [
             TensorSpec(
-                np.dtype(kinds[part["dtype"]]),
+                np.dtype(DTYPES[part["dtype"]]),
                 tuple(-1 if not isinstance(size, int) else size for size in part["shape"]),
                 part["name"],
             )

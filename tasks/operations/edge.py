@@ -1,4 +1,4 @@
-"""The edge bundle of a registered version: a folder with its served file, the schema and a script of twenty lines."""
+"""The edge bundle of a registered version: a folder with its served file, the schema and a script."""
 
 from __future__ import annotations
 

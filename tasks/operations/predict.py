@@ -198,11 +198,13 @@ def _carry_out(work: PredictionJob, out: Path, report: Reporter) -> dict[str, An
 def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
     """Return all parts; existing part files are not made again."""
     from models.data.seen_hashes import SortedHashSet
-    from models.inference.scoring import Scorer
+    from models.inference.batch import part_of
+    from models.inference.loaded_model import LoadedModel
     from models.sources.row_batches import count_rows
 
-    scorer = Scorer(work.version.folder, threads=usable_cores())
-    reading = _reading(work, scorer.preparation)
+    version = work.version
+    model = LoadedModel(work.spec.name, version.number, version.folder, threads=usable_cores())
+    reading = _reading(work, model.preparation)
     total = sum(count_rows(path) for unit in work.units for path in unit.files)
     parts: list[PredictionPart] = []
     seen, done = SortedHashSet(), 0
@@ -210,7 +212,7 @@ def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
         ids = _ids(work, unit, rows, before, seen)
         part = PredictionPart(len(parts), unit, place, rows.num_rows)
         if not work.part(part.number).exists():
-            _write_part(work, part, _scored(work, scorer, rows, feed, ids))
+            _write_part(work, part, part_of(model, rows, feed, ids, datetime.now(UTC), work.spec.data))
         parts.append(part)
         done += part.rows
         report.progress("predict", done, max(total, done), "rows")
@@ -224,12 +226,13 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
     import pyarrow.parquet as pq
 
     from models.data.header import no_such_column
-    from models.inference.arrow_rows import check_names, csv_types
-    from models.inference.batch import ReadOptions
+    from models.inference.batch import ReadOptions, csv_types
+    from models.inference.loaded_model import input_schema
     from models.sources.row_batches import column_names
 
     data, raw = work.spec.data, work.project.raw
-    types = csv_types(preparation, pq.read_schema(raw) if raw.is_file() else None)
+    is_made = data.features.make is not None
+    types = csv_types(preparation, pq.read_schema(raw) if raw.is_file() else None, is_made=is_made)
     types.pop(work.id_column or "", None)  # ids are read as text, even if they look like numbers
     reading = ReadOptions(data, preparation, work.project.folder, types)
     for path in (path for unit in work.units for path in unit.files):
@@ -237,15 +240,13 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
         if work.id_column and work.id_column not in names:
             raise UsageError(f"{path}: --id {work.id_column}: {no_such_column(work.id_column, names)}")
         if not data.features.make:  # else the columns are checked after the feature function has run
-            check_names(names, preparation, str(path))
+            input_schema(preparation).check_header(names, str(path))
         if data.target in names and preparation.kind in ("table", "image"):
             reading.note(f"column {data.target!r} is what is predicted: not looked at (`loopline label` takes it)")
     return reading
 
 
-def _examples(
-    work: PredictionJob, reading: ReadOptions
-) -> Iterator[tuple[PredictionUnit, int, int, pa.Table, Feed | None]]:
+def _examples(work: PredictionJob, reading: ReadOptions) -> Iterator[tuple[PredictionUnit, int, int, pa.Table, Feed]]:
     """Yield for each part: its unit, its place there, the number of rows before it, its rows, and the graph's feed."""
     from models.inference.batch import examples
 
@@ -272,12 +273,6 @@ def _began_ms(work: PredictionJob, unit: PredictionUnit) -> int:
         known = {"began_ms": time.time_ns() // 1_000_000}
         write_json(path, known)
     return int(known["began_ms"])
-
-
-def _scored(work: PredictionJob, scorer: Any, rows: pa.Table, feed: Feed | None, ids: Any) -> pa.Table:
-    from models.inference.batch import part_of
-
-    return part_of(scorer, rows, feed, ids, work.version.number, datetime.now(UTC), work.spec.data)
 
 
 def _write_part(work: PredictionJob, part: PredictionPart, table: pa.Table) -> None:

@@ -6,22 +6,21 @@ the project's state (`tasks/state/shadows.py`); `loopline release` compares them
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from models.errors import DataError, LooplineError
 from models.feedback.columns import INPUT, RAW, SENT
+from models.inference.batch import score_columns
 from models.inference.loaded_model import LoadedModel
-from models.inference.rows import InputRows
-from models.serving.records import scores_of
+from models.inference.names import scores_of
+from models.inference.predict import Feed
 from tasks.host import logs as json_lines
 from tasks.host.workspace import Workspace
 from tasks.state.part_log import PartLog
@@ -76,42 +75,26 @@ def _beginning(log: PartLog) -> int:
 
 
 def _answered(table: pa.Table, served: LoadedModel) -> pa.Table:
-    table, rows = _loggable(table, served)
-    scores = scores_of(served.answer(rows.feed).outputs, is_binary=served.preparation.task == "binary")
-    many = scores.ndim == 2
-    nothing = pa.nulls(table.num_rows)
+    table, feed = _loggable(table, served)
+    scores = scores_of(served.answer(feed).outputs, served.preparation.task)
     columns = {name: table.column(name) for name in ("id", "at", "version", "score", "scores")}
-    return pa.table(
-        {
-            **columns,
-            "shadow.score": nothing.cast(pa.float64()) if many else pa.array(scores),
-            "shadow.scores": pa.array(scores.tolist(), pa.list_(pa.float64()))
-            if many
-            else nothing.cast(pa.list_(pa.float64())),
-        }
-    )
+    return pa.table({**columns, **{f"shadow.{name}": values for name, values in score_columns(scores).items()}})
 
 
-def _loggable(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows]:
+def _loggable(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, Feed]:
     """Return the rows whose inputs are complete in the log, and these inputs.
 
     Raises:
         DataError: The log holds no complete row.
     """
-    preparation, reader = served.preparation, served.reader
+    preparation, schema = served.preparation, served.schema
     if preparation.window is not None:
-        names = [f"{SENT}{part.name}" for part in preparation.numeric]
+        names = [f"{SENT}{name}" for name in schema.columns]
         table = _whole(table, names)
-        return table, reader.of_tensors({"series": _windows(table, names, preparation.window.length)})
-    if preparation.characters is not None:
-        name = f"{SENT}{preparation.characters.column}"
-        table = _whole(table, [name])
-        return table, reader.of_array(table.column(name).to_pylist())
-    if preparation.pixels is not None:
-        name = f"{RAW}{preparation.pixels.image.column}"
-        table = _whole(table, [name])
-        return table, reader.of_array([base64.b64encode(image).decode() for image in table.column(name).to_pylist()])
-    return table, reader.of_columns({port.name: _values(table, port.name) for port in served.inputs})
+        return table, schema.from_tensors({"series": _windows(table, names, preparation.window.length)}).feed
+    if preparation.kind != "table":
+        table = _whole(table, [f"{SENT if preparation.kind == 'text' else RAW}{name}" for name in schema.columns])
+    return table, schema.from_arrow(pa.table({name: _column(table, name) for name in schema.columns}))
 
 
 def _whole(table: pa.Table, names: list[str]) -> pa.Table:
@@ -137,12 +120,10 @@ def _windows(table: pa.Table, names: list[str], length: int) -> np.ndarray:
     return np.ascontiguousarray(np.array(features).transpose(1, 2, 0))
 
 
-def _values(table: pa.Table, name: str) -> list[Any]:
-    """Return a column as clients send it: missing values are None."""
-    for prefix in (INPUT, RAW):
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    for prefix in (INPUT, RAW, SENT):
         if f"{prefix}{name}" in table.column_names:
-            values = table.column(f"{prefix}{name}").to_pylist()
-            return [None if value == "" or value != value else value for value in values]
+            return table.column(f"{prefix}{name}")
     raise _lacks(name)
 
 

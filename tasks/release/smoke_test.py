@@ -24,7 +24,7 @@ def check(served: LoadedModel) -> None:
         expected = ", ".join(output_names(preparation))
         raise StoreError(f"its graph gives {', '.join(sorted(names))}, expected {expected}: export it again")
     if preparation.kind == "table":
-        rows = served.reader.of_columns({port.name: [None] for port in served.inputs})
+        rows = served.schema.from_columns({port.name: [None] for port in served.inputs})
         try:
             served.answer(rows.feed)
         except Exception as error:

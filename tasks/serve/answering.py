@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 
 from models.errors import DataError, StoreError
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel, Prediction
-from models.inference.rows import InputRows
 from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.mlflow_scoring import LONGEST_ID

@@ -8,8 +8,8 @@ from starlette.datastructures import QueryParams
 
 from models.errors import DataError
 from models.inference.explain import Explainer
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel
-from models.inference.rows import InputRows
 from models.serving import http_errors
 from tasks.serve.answering import PredictResponse
 from tasks.serve.batcher import DEADLINE_S

@@ -18,7 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from models.inference.loaded_model import LoadedModel, Prediction
-from models.inference.names import LABEL, PREDICTION, PROBABILITIES
+from models.inference.portable import LABEL, PREDICTION, PROBABILITIES
 from tasks.serve.metric_files import SHARED
 from tasks.serve.request_context import RequestContext
 

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel
-from models.inference.rows import InputRows
 from models.serving import http_errors
 from models.serving.open_inference import EXTENSIONS, InferenceRequest, described, inference_of, written
 from tasks.serve.answering import PredictRequest, PredictResponse, answer, checked_key, model_name, picked
@@ -96,7 +96,7 @@ def question_of(
 
     def rows(served: LoadedModel) -> InputRows:
         inference.check_outputs(served.outputs)
-        return served.reader.of_tensors(inference.tensors)
+        return served.schema.from_tensors(inference.tensors)
 
     deadline = None if inference.timeout_s is None else time.monotonic() + inference.timeout_s
     key = checked_key(inference.id) or request_id

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from models.errors import StoreError
 from models.files import read_json
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel, Prediction
-from models.inference.rows import InputRows
 from models.project_spec.serve import PredictionLogging
 from models.serving.records import PredictionRecorder, label_record, part_of, sampled
 from tasks.host.logs import Repeated

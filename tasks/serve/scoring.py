@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel
-from models.inference.rows import InputRows
 from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.mlflow_scoring import ScoringRequest, scoring_of_csv, scoring_of_json
@@ -42,7 +42,7 @@ async def score(call: HttpRequest) -> HttpResponse:
     explains = explaining.wants_explanations(call.query)
 
     def rows(served: LoadedModel) -> InputRows:
-        made = scoring.rows(served.reader)
+        made = scoring.rows(served.schema)
         if explains:
             explaining.check(served, made)
         return made

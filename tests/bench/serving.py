@@ -213,7 +213,7 @@ def _bare_us(folder: Path) -> float:
 def _log_us(place: Path, folder: Path) -> float:
     """CPU of writing one answer to the prediction log."""
     served = LoadedModel("bench", "1", folder)
-    rows = served.reader.of_records([served_mlp.ROW])
+    rows = served.schema.from_records([served_mlp.ROW])
     book, answer = PredictionLogger(ServerSettings(str(place / "log"), ("bench",)), "bench"), served.answer(rows.feed)
     return _cpu_us(lambda: book.enter(served, new_ids(1), rows, answer))
 
@@ -264,7 +264,7 @@ def _mlflow(folder: Path, place: Path) -> Iterator[tuple[_Server, float]]:
 
     model = place / "mlflow-model"
     mlflow.pyfunc.save_model(
-        path=model, loader_module="models.inference.pyfunc", data_path=str(folder), pip_requirements=[]
+        path=model, loader_module="models.inference.portable", data_path=str(folder), pip_requirements=[]
     )
     port = ports.any_free([])
     program = str(Path(sys.executable).with_name("mlflow"))

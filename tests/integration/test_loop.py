@@ -186,7 +186,7 @@ def test_the_version_answers_where_there_is_no_loopline(first: Loop, tmp_path: P
     environ = {**os.environ, "PYTHONPATH": str(packages)}
     out = subprocess.check_output([sys.executable, "-S", "-c", code], env=environ, cwd=tmp_path, text=True)
     types, answers = json.loads(out.splitlines()[-1])
-    assert types == {"label": "string", "probability_no": "float", "probability_yes": "float"}
+    assert types == {"label": "string", "probability_no": "double", "probability_yes": "double"}
     assert [list(answer) for answer in answers] == [list(types)] * 3
     assert {answer["label"] for answer in answers} <= {"no", "yes"}
 

@@ -13,8 +13,8 @@ from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.export.export import MODEL_FILE, export
 from models.export.signature import feed_of
+from models.inference.portable import _load_pyfunc
 from models.inference.predict import predict
-from models.inference.pyfunc import _load_pyfunc
 from models.training.job import TrainingJob
 from tests.finished_jobs import METADATA, ExportedJob, FinishedJob
 

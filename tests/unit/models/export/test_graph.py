@@ -8,8 +8,9 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.graph import IR_VERSION, LIMIT_BYTES, OPSET, PREPARATION_KEY, assemble
+from models.export.graph import IR_VERSION, LIMIT_BYTES, OPSET, assemble
 from models.export.graph_builder import GraphBuilder
+from models.inference.portable import PREPARATION_KEY
 from tests.finished_jobs import table_preparation
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from models.feedback.log_rows import MOST_RAW, label_rows, prediction_rows
 from models.inference.batch import ReadOptions, examples, logged_columns, part_of
 from models.inference.loaded_model import LoadedModel
-from models.inference.scoring import Scorer
 from models.project_spec.blocks import Data, Image, Split, Text, Window
 from models.serving.records import PredictionRecorder
 from tasks.state.predictions import prediction_log
@@ -145,16 +144,15 @@ def test_served_rows_are_logged_as_batch_prediction_logs_them(tmp_path, task):
     write_served(tmp_path, task)
     data = Data(**{"source": "x.csv", "target": "line" if task == "language" else "y", **DATA.get(task, {})})
     pq.write_table(pa.table(GIVEN[task]), tmp_path / "rows.parquet")
-    scorer, at = Scorer(tmp_path), datetime.fromtimestamp(7e-6, UTC)
-    reading = ReadOptions(data, scorer.preparation, tmp_path, {})
+    served, at = LoadedModel("tiny", "3", tmp_path), datetime.fromtimestamp(7e-6, UTC)
+    reading = ReadOptions(data, served.preparation, tmp_path, {})
     ((rows_given, feed),) = examples(reading, [tmp_path / "rows.parquet"], "rows")
     ids = [f"r{row}" for row in range(rows_given.num_rows)]
-    part = part_of(scorer, rows_given, feed, pa.array(ids), "3", at, data)
+    part = part_of(served, rows_given, feed, pa.array(ids), at, data)
     batch = part.select(logged_columns(part.schema)).replace_schema_metadata(None)
 
-    served = LoadedModel("tiny", "3", tmp_path)
     sent = {name: [_sent(value) for value in values] for name, values in GIVEN[task].items()}
-    rows = served.reader.of_columns(sent)
+    rows = served.schema.from_columns(sent)
     record = PredictionRecorder(served.preparation).record(ids, 7, rows, served.answer(rows.feed))
     found = prediction_rows([orjson.loads(record)])
     lacking = {"score", "scores"} - set(found.column_names)  # of which the log makes nulls

@@ -8,11 +8,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from models.errors import DataError
+from models.errors import DataError, TrainingError
 from models.inference import batch
-from models.inference.batch import ReadOptions, examples, logged_columns, part_of, shown_columns
-from models.inference.scoring import Scorer
-from tests.finished_jobs import raw_table, spec_of
+from models.inference.batch import (
+    ReadOptions,
+    csv_types,
+    examples,
+    logged_columns,
+    part_of,
+    score_columns,
+    shown_columns,
+)
+from models.inference.loaded_model import LoadedModel
+from tests.finished_jobs import raw_table, spec_of, table_preparation
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)
 NETS = {
@@ -27,28 +35,28 @@ NETS = {
 def predicted(exported_job, tmp_path, monkeypatch):
     """A function that predicts raw rows of a kind: the parts, by way of a Parquet file."""
 
-    def run(kind: str, table: pa.Table | None = None) -> tuple[list[pa.Table], Scorer]:
+    def run(kind: str, table: pa.Table | None = None) -> tuple[list[pa.Table], LoadedModel]:
         net, task, arguments = NETS[kind]
         _, answer = exported_job(net, kind, task, **arguments)
-        scorer, data = Scorer(Path(answer["path"]).parent), spec_of(kind, task).data
+        model, data = LoadedModel("tiny", "7", Path(answer["path"]).parent), spec_of(kind, task).data
         pq.write_table(raw_table(kind, task) if table is None else table, tmp_path / "rows.parquet")
         monkeypatch.setattr(batch, "PART_ROWS", 128)
-        reading = ReadOptions(data, scorer.preparation, tmp_path, {})
+        reading = ReadOptions(data, model.preparation, tmp_path, {})
         parts, first = [], 0
         for given, feed in examples(reading, [tmp_path / "rows.parquet"], "rows.parquet"):
             ids = pa.array([f"r{first + n}" for n in range(given.num_rows)])
-            parts.append(part_of(scorer, given, feed, ids, "7", AT, data))
+            parts.append(part_of(model, given, feed, ids, AT, data))
             first += given.num_rows
-        return parts, scorer
+        return parts, model
 
     return run
 
 
 def test_a_table_logs_what_the_graph_was_given_and_the_rest_raw(predicted):
     table = raw_table("table", "multiclass").append_column("note", pa.array(["n"] * 300))
-    parts, scorer = predicted("table", table)
+    parts, model = predicted("table", table)
     assert [part.num_rows for part in parts] == [128, 128, 44]
-    classes = scorer.preparation.target.classes or []
+    classes = model.preparation.target.classes or []
     assert shown_columns(parts[0].schema) == ["id", "label", *(f"probability_{name}" for name in classes), "version"]
     assert set(logged_columns(parts[0].schema)) == {
         "id", "version", "at", "origin", "score", "scores", "raw.note",
@@ -94,3 +102,41 @@ def test_texts_are_read_and_their_bits_logged(predicted):
 def test_columns_that_are_not_even_made_are_told(predicted):
     with pytest.raises(DataError, match=r"rows\.parquet: the model takes 'city'"):
         predicted("table", raw_table("table", "multiclass").drop_columns(["city"]))
+
+
+def test_rows_that_the_graph_refuses_are_refused(exported_job):
+    _, answer = exported_job("mlp", "table", "binary", hidden=8)
+    model = LoadedModel("tiny", "7", Path(answer["path"]).parent)
+    rows = pa.table({"nothing": np.zeros(3)})
+    with pytest.raises(TrainingError, match="cannot run on these rows"):
+        part_of(model, rows, {"nothing": np.zeros(3)}, rows.column(0), AT, spec_of("table", "binary").data)
+
+
+@pytest.mark.parametrize("scores", [np.array([0.25, np.nan]), np.arange(6.0).reshape(2, 3)])
+def test_scores_are_one_column_and_the_other_is_null(scores):
+    columns = score_columns(scores)
+    name, other = ("score", "scores") if scores.ndim == 1 else ("scores", "score")
+    np.testing.assert_array_equal(np.array(columns[name].to_pylist()), scores)
+    assert columns[other].null_count == 2
+    assert (columns["score"].type, columns["scores"].type) == (pa.float64(), pa.list_(pa.float64()))
+
+
+def test_categories_of_a_csv_are_text_or_of_the_types_of_training_and_others_of_the_raw_table():
+    kinds = {"n/1": pa.int64(), "when": pa.timestamp("us"), "city": pa.null(), "tags": pa.list_(pa.string())}
+    raw = pa.schema({**kinds, "size": pa.dictionary(pa.int8(), pa.int64())})
+    others = {"when": pa.timestamp("us"), "tags": pa.string(), "size": pa.int64()}
+    inputs = {
+        **dict.fromkeys(["größe (m)", "n/1"], pa.float64()),
+        **dict.fromkeys(["city", "month", "is late"], pa.string()),
+    }
+    assert csv_types(table_preparation(), raw) == {**others, **inputs}
+    assert csv_types(table_preparation(), raw, is_made=True) == {
+        **others,
+        "größe (m)": pa.float64(),
+        "n/1": pa.float64(),
+        "city": pa.string(),
+        "month": pa.float64(),
+        "is late": pa.bool_(),
+    }
+    assert "when" not in csv_types(table_preparation(), None)
+    assert csv_types(table_preparation(), pa.schema({"n/1": pa.bool_()}), is_made=True)["n/1"] == pa.bool_()

@@ -2,6 +2,7 @@
 
 import contextlib
 import struct
+from pathlib import Path
 
 import numpy as np
 import orjson
@@ -11,16 +12,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from models.errors import DataError
+from models.inference.predict import session
 from models.inference.tensors import (
     BYTES,
     DTYPES,
+    TensorSpec,
     bytes_of_tensor,
     checked_shape,
     json_of_tensor,
+    port_of,
     tensor_of_bytes,
     tensor_of_json,
     text_of,
 )
+from tests.served_models import write_served
 
 SHAPES = arrays.array_shapes(min_dims=1, max_dims=3, max_side=4)
 
@@ -145,3 +150,16 @@ def test_a_shape_is_a_list_of_sizes(shape: object, dtype: object, said: str) -> 
     assert checked_shape([2, 3], "FP64", "x") == (2, 3)
     with pytest.raises(DataError, match=said):
         checked_shape(shape, dtype, "x")
+
+
+@pytest.mark.parametrize(
+    ("task", "ports"),
+    [
+        ("binary", [TensorSpec("x", "FP64", (-1,)), TensorSpec("c", "BYTES", (-1,))]),
+        ("image", [TensorSpec("image", "UINT8", (-1, 2, 3, 1))]),
+        ("language", [TensorSpec("text", "INT64", (-1, -1))]),
+    ],
+)
+def test_a_size_that_may_vary_is_minus_one(tmp_path: Path, task: str, ports: list[TensorSpec]) -> None:
+    write_served(tmp_path, task)
+    assert [port_of(value) for value in session(tmp_path / "model.onnx").get_inputs()] == ports

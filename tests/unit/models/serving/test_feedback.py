@@ -105,7 +105,10 @@ def test_it_is_what_a_file_of_labels_may_say(value, preparation):
 
 
 def test_csv():
-    assert rows_of_csv(b"\xef\xbb\xbfid,label\na,yes\nb,\n") == [{"id": "a", "label": "yes"}, {"id": "b", "label": ""}]
-    for body, said in ((b"\xff\xfe", "no CSV"), (b"id,label\na\n", "row 1"), (b"id,label\na,b,c\n", "row 1")):
+    assert rows_of_csv(b"\xef\xbb\xbfid,label\na,yes\nb,\n") == [
+        {"id": "a", "label": "yes"},
+        {"id": "b", "label": None},
+    ]
+    for body, said in ((b"\xff\xfe", "no UTF-8"), (b"id,label\na\n", "row 0"), (b"id,label\na,b,c\n", "row 0")):
         with pytest.raises(DataError, match=said):
             rows_of_csv(body)

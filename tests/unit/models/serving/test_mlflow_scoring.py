@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import DataError
-from models.inference.loaded_model import reader_of
-from models.serving.mlflow_scoring import FORMATS, LONGEST_ID, MISSING, checked_ids, scoring_of_csv, scoring_of_json
+from models.inference.loaded_model import input_schema
+from models.inference.portable import MISSING
+from models.serving.mlflow_scoring import FORMATS, LONGEST_ID, checked_ids, scoring_of_csv, scoring_of_json
 from tests.served_models import preparation_of
 
 TASKS = ("binary", "image", "series", "language")
-READERS = {task: reader_of(preparation_of(task)) for task in TASKS}
+READERS = {task: input_schema(preparation_of(task)) for task in TASKS}
 READER = READERS["binary"]
 NAMES = st.sampled_from(["x", "y", "c", "picture", "image", "series", "line", "text", "columns", "data", "more"])
 JSON = st.recursive(
@@ -65,7 +66,7 @@ def test_nan_is_a_missing_value_as_mlflows_client_sends_it() -> None:
 @pytest.mark.parametrize("form", ["instances", "inputs"])
 def test_arrays_are_read_by_kinds_that_have_no_columns(form: str) -> None:
     scoring = scoring_of_json(json.dumps({form: [[[0, 1, 2], [3, 4, 5]]]}).encode())
-    assert scoring.rows(reader_of(preparation_of("image"))).feed["image"].shape == (1, 2, 3, 1)
+    assert scoring.rows(input_schema(preparation_of("image"))).feed["image"].shape == (1, 2, 3, 1)
     with pytest.raises(DataError, match="columns by name"):
         scoring.rows(READER)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
-from models.inference.tensor_specs import TensorSpec
+from models.inference.tensors import TensorSpec
 from models.serving.open_inference import InferenceRequest, described, inference_of, timeout_of, written
 
 X = {"name": "x", "shape": [2], "datatype": "FP64"}

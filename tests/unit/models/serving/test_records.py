@@ -5,8 +5,8 @@ import orjson
 import pytest
 
 from models.data.preparation import ImageInput, NumericInput, TextInput
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import Prediction
-from models.inference.rows import InputRows
 from models.project_spec.blocks import Image
 from models.serving.records import PredictionRecorder, label_record, part_of, sampled
 from models.serving.releases import place_of

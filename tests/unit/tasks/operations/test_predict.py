@@ -156,7 +156,7 @@ def test_what_was_cut_short_goes_on_and_nothing_is_doubled(project, tmp_path, mo
     ("text", "options", "told"),
     [
         ("x,k\n1,u\n", {}, r"the model takes 'c': no column 'c'"),
-        ("x,c\n1,u\nhigh,v\n", {}, r"new\.csv: line 3, column 'x': expected double: invalid value 'high'"),
+        ("x,c\n1,u\nhigh,v\n", {}, r"new\.csv, row 2, column 'x': got 'high', expected a number"),
         ("x,c,tag\n1,u,a\n2,v,\n", {"id_column": "tag"}, r"row 2, column 'tag': no id"),
         ("x,c,tag\n1,u,a\n2,v,b\n3,w,a\n", {"id_column": "tag"}, r"row 3, column 'tag': 'a' names an earlier row too"),
         ("x,c\n", {}, "no rows to predict"),

@@ -109,7 +109,7 @@ GIVEN = {
 
 def logged(state, answered, records, whole=True, redacted=()):
     """Answers as a server writes them down and the compactor moves them."""
-    rows = answered.reader.of_records(records)
+    rows = answered.schema.from_records(records)
     ids = [str(number) for number in range(rows.num_rows)]
     record = PredictionRecorder(answered.preparation, redacted).record(
         ids, 1, rows, answered.answer(rows.feed), whole=whole

@@ -28,7 +28,7 @@ TWO = {"x": [1.0, -2.0], "c": ["u", None]}
 
 def asked(columns: dict[str, list[object]] | None = None, **more: object) -> PredictRequest:
     given = {**TWO, "why": ["a", "b"]} if columns is None else columns
-    return PredictRequest(lambda served: served.reader.of_columns(given), **more)  # type: ignore[arg-type]
+    return PredictRequest(lambda served: served.schema.from_columns(given), **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -83,11 +83,11 @@ def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
         (scoring, "answered"),
     ):
         monitor(owner, name)
-    monitor(type(state.loaded["tiny"].pick("").reader), "of_records")  # type: ignore[union-attr]
+    monitor(type(state.loaded["tiny"].pick("").schema), "from_records")  # type: ignore[union-attr]
     said = asyncio.run(scoring.score(HttpRequest(state, {}, body, {"name": "tiny"})))
     document = orjson.loads(said.body)
     assert (len(document["predictions"]), len(document["ids"])) == (num_rows, num_rows)
-    assert in_loop == dict.fromkeys(("_scoring", "of_records", "enter", "records", "answered"), not is_large)
+    assert in_loop == dict.fromkeys(("_scoring", "from_records", "enter", "records", "answered"), not is_large)
 
 
 def test_the_event_loop_goes_on_while_a_large_body_is_read(state: WorkerState, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: Ser
     for generation, shadow in enumerate((None, "9"), 1):
         write_json(settings.release_path("tiny"), {"generation": generation, "stable": "1", "shadow": shadow})
         asyncio.run(state.loaded["tiny"].refresh())
-        asyncio.run(answer(state, PredictRequest(lambda served: served.reader.of_array(["ab"]), "tiny")))
+        asyncio.run(answer(state, PredictRequest(lambda served: served.schema.from_array(["ab"]), "tiny")))
     (segment,) = segments_folder(settings.state("tiny")).iterdir()
     first, second = (orjson.loads(payload) for _, payload in unframed(segment.read_bytes()))
     assert "sent" not in first

@@ -36,7 +36,7 @@ def test_neither_yes_nor_no_is_refused() -> None:
 
 def test_every_row_is_explained_by_one_further_call(tmp_path: Path) -> None:
     version = served(tmp_path)
-    rows = version.reader.of_columns({"x": [3.0, -3.0], "c": ["u", None]})
+    rows = version.schema.from_columns({"x": [3.0, -3.0], "c": ["u", None]})
     check(version, rows)
     calls = []
 
@@ -69,4 +69,4 @@ def test_a_version_of_before_says_so(tmp_path: Path) -> None:
     version = served(tmp_path)
     (tmp_path / "background.json").unlink()
     with pytest.raises(DataError, match="keeps no background rows: train again"):
-        check(version, version.reader.of_columns({"x": [1.0], "c": ["u"]}))
+        check(version, version.schema.from_columns({"x": [1.0], "c": ["u"]}))

@@ -9,8 +9,8 @@ import pytest
 
 from models.errors import StoreError
 from models.files import write_json
+from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel
-from models.inference.rows import InputRows
 from models.serving.framing import unframed
 from tasks.release.settings import ServerSettings
 from tasks.serve import prediction_logger as module

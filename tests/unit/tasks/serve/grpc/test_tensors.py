@@ -89,7 +89,7 @@ def test_a_request_that_is_not_the_protocols_says_why(
 def test_an_answer_reads_back_by_a_client(tmp_path: Path, raw: bool) -> None:
     write_served(tmp_path)
     served = LoadedModel("tiny", "3", tmp_path)
-    rows = served.reader.of_records([{"x": 1, "c": "u"}, {"x": 0, "c": "v"}])
+    rows = served.schema.from_records([{"x": 1, "c": "u"}, {"x": 0, "c": "v"}])
     found = PredictResponse(served, rows, served.answer(rows.feed), "key", ["a", "b"])
     asked = request(tensor("FP64", [1]), raw_input_contents=[bytes(8)], id="q") if raw else request(id="q")
     written = response_of(inference_of(asked), found).SerializeToString()

@@ -4,19 +4,21 @@ import numpy as np
 import pytest
 
 from models.errors import DataError
-from models.inference.rows import (
+from models.inference import portable
+from models.inference.input_schema import (
     InputRows,
     check_columns,
+    check_complete,
     check_names,
     check_records,
     column_of,
     columns_of_records,
-    extra_columns,
-    finite,
     listed,
-    shown,
+    refusing,
 )
-from models.inference.tensor_specs import TensorSpec
+from models.inference.table import TableSchema
+from models.inference.tensors import TensorSpec
+from tests.finished_jobs import table_preparation
 
 
 def test_the_number_of_rows_is_that_of_any_input() -> None:
@@ -37,9 +39,9 @@ def test_what_a_record_lacks_is_missing_in_its_column() -> None:
 
 
 def test_a_record_must_have_what_the_model_takes_among_others_too() -> None:
-    assert columns_of_records([{"a": 1}, {"a": 2, "b": 3}], ["a"]) == {"a": [1, 2], "b": [None, 3]}
+    check_complete([{"a": 1}, {"a": 2, "b": 3}], ["a"])
     with pytest.raises(DataError, match="row 1: the model takes 'a': got 'b'; give null for a missing value"):
-        columns_of_records([{"a": 1}, {"b": 2}], ["a"])
+        check_complete([{"a": 1}, {"b": 2}], ["a"])
 
 
 @pytest.mark.parametrize(
@@ -71,21 +73,18 @@ def test_a_tensor_that_is_no_input_is_told_with_those_that_are() -> None:
 
 
 def test_columns_beside_the_known_ones_are_kept() -> None:
-    assert extra_columns([{"x": 1, "a": 2}, {"x": 3}], frozenset({"x"})) == {"a": [2, None]}
+    assert columns_of_records([{"x": 1, "a": 2}, {"x": 3}], {"x"}) == {"a": [2, None]}
 
 
-def test_an_infinite_number_is_told_with_its_row() -> None:
-    assert finite(np.array([1.0, np.nan]), "x")[0] == 1
-    with pytest.raises(DataError, match="row 2, 'x'"):
-        finite(np.array([1.0, np.nan, -np.inf]), "x")
-
-
-def test_a_message_stays_short_whatever_was_sent() -> None:
-    deep: list[object] = []
-    for _ in range(5000):
-        deep = [deep]
-    assert shown(deep) == "a list of 1"
-    assert shown({"a": deep}) == "an object"
-    assert len(shown("x" * 10**6)) <= 40
-    assert shown(None) == "null"
+def test_names_in_a_message_are_few() -> None:
     assert listed(["a"] * 10) == ", ".join(["'a'"] * 8) + " and 2 more"
+
+
+def test_a_refusal_of_a_value_is_one_of_the_data() -> None:
+    with pytest.raises(DataError, match="row 0, column 'x': got 'a', expected a number"):
+        refusing(portable.numbers)(["a"], "x")
+
+
+def test_a_missing_column_names_the_nearest():
+    with pytest.raises(DataError, match=r"new\.csv: the model takes 'month'.*did you mean 'Month'"):
+        TableSchema(table_preparation()).check_header(["größe (m)", "n/1", "city", "Month", "is late"], "new.csv")

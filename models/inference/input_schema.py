@@ -1,24 +1,29 @@
-"""Request rows of every protocol, checked value by value and converted to the model's inputs without a data frame."""
+"""The inputs of a version: rows of every protocol are checked value by value and become the inputs of its graph."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from models.data.header import no_such_column
 from models.errors import DataError
+from models.inference.portable import MOST_NUMBER, RowError, shown
 from models.inference.predict import Feed
-from models.inference.tensor_specs import TensorSpec
+from models.inference.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Columns = Mapping[str, Sequence[Any]]
 Schema = dict[str, Any]
-NUMBERS = frozenset((float, int, bool, type(None)))
-"""Types of JSON values that a numeric column accepts."""
-MOST_NUMBER = 1e30
-"""Models compute in float32, which ends at 3e38: with larger inputs a prediction may be no number."""
+P = ParamSpec("P")
+T = TypeVar("T")
 FINITE = {"minimum": -MOST_NUMBER, "maximum": MOST_NUMBER}
 """JSON Schema of the range of accepted numbers."""
 
@@ -30,10 +35,9 @@ class InputRows:
     Args:
         feed: Arrays by the names of the model's inputs, the rows first.
         extra: Columns of the request that are no input, as JSON values; the log stores them. For a series: the columns
-            of
-            each window's last step, including inputs.
-        numbers: The numbers of `feed` in one array (column, row), in the order of `Reader.numbers`; None if there is
-            none.
+            of each window's last step, including inputs.
+        numbers: The numbers of `feed` in one array (column, row), in the order of `InputSchema.numbers`; None if
+            there is none.
     """
 
     feed: Feed
@@ -46,38 +50,80 @@ class InputRows:
         return len(next(iter(self.feed.values())))
 
 
-class RowReader(Protocol):
-    """Reads the rows of requests to one version. Every method raises `DataError` with place, value and cure.
+def refusing(read: Callable[P, T]) -> Callable[P, T]:
+    """Have a function that reads rows raise `DataError` for the refusals of `models.inference.portable`."""
 
-    `inputs`: the tensors of a request. `numbers`: the columns of a record that hold numbers.
+    @functools.wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except RowError as error:
+            raise DataError(str(error)) from error
+
+    return reading
+
+
+class InputSchema(ABC):
+    """What a version takes, and each way in which rows come: all raise `DataError` with place, value and cure.
+
+    `columns`: the columns that a row must have. `numbers`: those of them that hold numbers. `inputs`: the tensors of a
+    request.
     """
 
-    inputs: list[TensorSpec]
+    columns: list[str]
     numbers: list[str]
+    inputs: list[TensorSpec]
 
-    def of_records(self, records: Sequence[Any]) -> InputRows:
+    def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`, each with every input column of the model."""
-        ...
+        check_records(records)
+        check_complete(records, self.names_in(records[0]))
+        return self.from_columns(columns_of_records(records))
 
-    def of_columns(self, columns: Columns) -> InputRows:
-        """Return rows from columns by name, all of one length."""
-        ...
+    @abstractmethod
+    def from_columns(self, columns: Columns) -> InputRows:
+        """Return rows from columns of JSON values by name, all of one length."""
 
-    def of_array(self, values: Any) -> InputRows:
+    @abstractmethod
+    def from_array(self, values: Any) -> InputRows:
         """Return rows from nested lists without names."""
-        ...
 
-    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
+    @abstractmethod
+    def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from arrays by the names of `inputs`."""
-        ...
 
+    @abstractmethod
+    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+        """Return the inputs of the graph from typed columns; of a series every window, as a view.
+
+        Args:
+            rows: The rows, with `columns`; steps of one series, oldest first.
+            first_row: Number of the first row, for messages.
+            display_name: Name of the rows in messages.
+        """
+
+    @abstractmethod
     def item_schema(self) -> Schema | None:
-        """Return the JSON Schema of one element of `of_array`; None if the reader accepts no arrays."""
-        ...
+        """Return the JSON Schema of one element of `from_array`; None if the model accepts no arrays."""
 
+    @abstractmethod
     def record_schema(self) -> Schema:
         """Return the JSON Schema of one record; a record of a series is one step."""
-        ...
+
+    def names_in(self, columns: Collection[str]) -> list[str]:
+        """Return the names under which `columns` holds the input columns."""
+        del columns
+        return self.columns
+
+    def check_header(self, names: Sequence[str], display_name: str) -> None:
+        """Refuse rows that lack an input column of the model.
+
+        Raises:
+            DataError: Names the missing column and the column with the nearest name.
+        """
+        for name in self.columns:
+            if name not in names:
+                raise DataError(f"{display_name}: the model takes {name!r}: {no_such_column(name, list(names))}")
 
 
 def check_records(records: Sequence[Any]) -> None:
@@ -95,34 +141,18 @@ def check_records(records: Sequence[Any]) -> None:
             raise DataError(f"row {at}: got {shown(record)}, expected an object of columns and values")
 
 
-def columns_of_records(records: Sequence[Any], must: Collection[str] = ()) -> dict[str, list[Any]]:
-    """Convert rows `[{"a": 1}, ...]` to columns; a column that a row lacks is missing there, unless it is in `must`.
-
-    Raises:
-        DataError: A row is no object or lacks a column of `must`, or there are no rows.
-    """
-    check_records(records)
-    check_complete(records, must)
-    names = dict.fromkeys(name for record in records for name in record)
-    return {name: [record.get(name) for record in records] for name in names}
-
-
-def check_complete(records: Sequence[dict[str, Any]], names: Iterable[str], *, or_null: bool = True) -> None:
+def check_complete(records: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
     """Refuse a record that lacks a column, so that it has the same meaning alone and among others.
-
-    `or_null`: whether null is accepted for the column.
 
     Raises:
         DataError: Names row and column.
     """
-    names = list(names)
     for at, record in enumerate(records):
         for name in names:
             try:
                 column_of(record, name, names)
             except DataError as error:
-                cure = "; give null for a missing value" if or_null else ""
-                raise DataError(f"row {at}: {error}{cure}") from None
+                raise DataError(f"row {at}: {error}; give null for a missing value") from None
 
 
 def check_columns(columns: Columns) -> None:
@@ -178,50 +208,10 @@ def check_names(names: Iterable[str], inputs: Sequence[TensorSpec]) -> None:
             raise DataError(f"the model takes no {name[:60]!r}: its inputs are {listed(known)}")
 
 
-def extra_columns(records: Sequence[dict[str, Any]], known: frozenset[str]) -> dict[str, list[Any]]:
-    """Return the columns of records that are not in `known`."""
-    names = dict.fromkeys(name for record in records for name in record if name not in known)
+def columns_of_records(records: Sequence[dict[str, Any]], but: Collection[str] = ()) -> dict[str, list[Any]]:
+    """Convert rows `[{"a": 1}, ...]` to columns, but for some; what a row lacks is missing in its column."""
+    names = dict.fromkeys(name for record in records for name in record if name not in but)
     return {name: [record.get(name) for record in records] for name in names}
-
-
-def numbers_of(values: Sequence[Any], name: str, display_name: str = "row") -> np.ndarray:
-    """Return a column of JSON numbers as float64 (rows,), NaN for null.
-
-    Raises:
-        DataError: A value is no number, or too large; `display_name` is the message's word for a row.
-    """
-    for at, value in enumerate(values):
-        if type(value) not in NUMBERS:
-            raise DataError(
-                f"{display_name} {at}, column {name!r}: got {shown(value)}, expected a number, or null for missing"
-            )
-    return finite(np.array(values, np.float64), name)
-
-
-def named(columns: Columns, name: str, other: str) -> str:
-    """Return the name under which the only input column is present: its own name, or `other`, the name of the input."""
-    return other if other in columns and name not in columns else name
-
-
-def are_taken(values: np.ndarray) -> bool:
-    """Return True if no value is larger than `MOST_NUMBER`; missing values pass.
-
-    The sum of squares is a quick first check.
-    """
-    return bool(np.vdot(values, values) < MOST_NUMBER**2) or not (np.abs(values) > MOST_NUMBER).any()
-
-
-def finite(values: np.ndarray, name: str) -> np.ndarray:
-    """Return the same numbers, rows first.
-
-    Raises:
-        DataError: A number is infinite or larger than `MOST_NUMBER`.
-    """
-    if not are_taken(values):
-        place = tuple(np.argwhere(np.abs(values) > MOST_NUMBER)[0])
-        expected = f"a number between -{MOST_NUMBER:g} and {MOST_NUMBER:g}, or null for missing"
-        raise DataError(f"row {int(place[0])}, {name!r}: got {float(values[place])!r}, expected {expected}")
-    return values
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:
@@ -229,15 +219,3 @@ def listed(names: Iterable[str], most: int = 8) -> str:
     ordered = list(names)
     more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
     return ", ".join(repr(name[:60]) for name in ordered[:most]) + more
-
-
-def shown(value: Any) -> str:
-    """Return a short form of a caller's value for a message."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, (list, tuple)):
-        return f"a list of {len(value)}"
-    if value is None:
-        return "null"
-    text = repr(value[:40] if isinstance(value, str) else value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,90 @@
+"""Arrow columns as inputs of a graph, by the rules of `models.inference.portable`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.columns import is_number, is_text
+from models.data.preparation import CategoricalInput
+from models.errors import DataError
+from models.inference import portable
+from models.inference.portable import RowError
+
+
+def columns(
+    rows: pa.Table, numbers: Sequence[str], categories: Sequence[CategoricalInput], first_row: int, display_name: str
+) -> dict[str, np.ndarray]:
+    """Return columns as inputs of a graph: numbers as float64 with NaN, categories as texts with "" for missing.
+
+    Args:
+        rows: The rows, with all of these columns.
+        numbers: The numeric columns.
+        categories: The categorical columns.
+        first_row: Number of the first row, for messages.
+        display_name: Name of the rows in messages.
+
+    Raises:
+        DataError: The model does not accept a value; names row, column, value and cure.
+    """
+    try:
+        feed = {name: _numbers(rows.column(name), name, first_row) for name in numbers}
+        return feed | {part.name: _categories(rows.column(part.name), part, first_row) for part in categories}
+    except RowError as error:
+        raise DataError(f"{display_name}, {error}") from error
+
+
+def texts(column: pa.ChunkedArray, name: str, display_name: str) -> np.ndarray:
+    """Return a column of texts, an object array (rows,); a missing text is empty.
+
+    Raises:
+        DataError: The column holds no text.
+    """
+    if not is_text(column.type) and not pa.types.is_null(column.type):
+        raise DataError(f"{display_name}: column {name!r} is {column.type}, expected text: convert it")
+    values: np.ndarray = pc.fill_null(column.cast(pa.string()), "").to_numpy()
+    return values
+
+
+def _numbers(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
+    column = _decoded(column)
+    kind = column.type
+    if is_text(kind):
+        try:
+            column = column.cast(pa.float64())
+        except pa.ArrowInvalid:  # empty text, spaces, true and false: cell by cell
+            return portable.numbers(portable.number_cells(column.to_pylist()), name, first=first_row)
+    elif not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        raise RowError(f"column {name!r} is {kind}, expected numbers: convert it")
+    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    return portable.in_range(values, name, first=first_row)
+
+
+def _categories(column: pa.ChunkedArray, part: CategoricalInput, first_row: int) -> np.ndarray:
+    column = _decoded(column)
+    kind = column.type
+    if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
+        column = column.cast(pa.float64())
+    elif not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
+        try:
+            column = column.cast(pa.string())
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise RowError(
+                f"column {part.name!r} is {kind}, expected text, whole numbers or booleans: convert it"
+            ) from error
+    if is_text(column.type) and part.dtype == "string":
+        values: np.ndarray = pc.fill_null(column, "").to_numpy()
+        return values
+    unique = pc.unique(column)
+    try:
+        texts = portable.categories(unique.to_pylist(), part.name, part.dtype)
+    except RowError:
+        return portable.categories(column.to_pylist(), part.name, part.dtype, first_row)  # names the row
+    return np.asarray(texts[pc.index_in(column, unique).to_numpy()])
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

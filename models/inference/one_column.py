@@ -1,0 +1,198 @@
+"""Rows of images or of texts, which have one input column.
+
+Pixels come as nested lists, as base64 of their bytes, or as a tensor; a text has any length.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from models.data.preparation import Preparation
+from models.errors import DataError
+from models.inference import portable
+from models.inference.input_schema import (
+    Columns,
+    InputRows,
+    InputSchema,
+    Schema,
+    check_columns,
+    check_names,
+    column_of,
+    refusing,
+)
+from models.inference.portable import shown
+from models.inference.predict import Feed
+from models.inference.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IMAGE, TEXT = "image", "text"
+
+
+class OneColumnSchema(InputSchema):
+    """Rows of images or of texts.
+
+    Args:
+        column: The column that holds them; the name of the tensor is accepted as well.
+        tensor: The tensor of requests.
+        target: The target column; it is ignored.
+    """
+
+    def __init__(self, column: str, tensor: TensorSpec, target: str) -> None:
+        self.columns, self.numbers, self.inputs = [column], [], [tensor]
+        self._target = target
+
+    @abstractmethod
+    def read(self, values: Sequence[Any], name: str) -> np.ndarray:
+        """Return the input of the graph from JSON values; `name` is the column's in messages."""
+
+    @refusing
+    def from_columns(self, columns: Columns) -> InputRows:
+        """Return rows from columns by name."""
+        check_columns(columns)
+        (name,) = self.names_in(columns)
+        values = self.read(column_of(columns, name), name)
+        extra = {other: values for other, values in columns.items() if other not in (name, self._target)}
+        return InputRows({self.inputs[0].name: values}, extra)
+
+    def from_array(self, values: Any) -> InputRows:
+        """Return rows from a list of images or texts."""
+        return self.from_columns({self.columns[0]: values})
+
+    def names_in(self, columns: Collection[str]) -> list[str]:
+        """Return the name under which `columns` holds the input: the column's, or the tensor's."""
+        own, tensor = self.columns[0], self.inputs[0].name
+        return [tensor if tensor in columns and own not in columns else own]
+
+
+class ImageSchema(OneColumnSchema):
+    """Takes images as `image`, uint8 (rows, height, width, channel)."""
+
+    def __init__(self, preparation: Preparation) -> None:
+        assert preparation.pixels is not None
+        self._image = image = preparation.pixels.image
+        self._shape = (image.height, image.width, image.channels)
+        self._size = image.height * image.width * image.channels
+        super().__init__(image.column, TensorSpec(IMAGE, "UINT8", (-1, *self._shape)), preparation.target.name)
+
+    def read(self, values: Sequence[Any], name: str) -> np.ndarray:
+        """Return images from nested lists, or base64 of their bytes."""
+        return np.stack([self._pixels(value, f"row {at}, column {name!r}") for at, value in enumerate(values)])
+
+    def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
+        """Return rows from the tensor `image`."""
+        check_names(tensors, self.inputs)
+        values = column_of(tensors, IMAGE)
+        if values.shape[1:] not in (self._shape, (self._size,)) or not len(values):
+            raise DataError(f"input 'image': got shape {list(values.shape)}, expected [rows, {self._dimensions()}]")
+        return InputRows({IMAGE: _levels(values, "input 'image'").reshape(-1, *self._shape)})
+
+    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+        """Return the images of rows, from their bytes."""
+        from models.data.pixels import pixels_of
+
+        try:
+            return {IMAGE: pixels_of(rows.column(self.columns[0]), self._image)}
+        except DataError as error:
+            raise DataError(f"{display_name}, rows from {first_row} (counted from 0): {error}") from error
+
+    def item_schema(self) -> Schema | None:
+        """Return the JSON Schema of an image: nested lists of pixel values."""
+        schema: Schema = {"type": ["integer", "boolean"], "minimum": 0, "maximum": 255}
+        for size in reversed(self._shape):
+            schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
+        return schema
+
+    def record_schema(self) -> Schema:
+        """Return the JSON Schema of an object with the image: base64 of its bytes."""
+        length = -(-self._size // 3) * 4
+        tail = {0: "", 1: "[A-Za-z0-9+/][AQgw]==", 2: "[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]="}[self._size % 3]
+        image = {
+            "type": "string",
+            "contentEncoding": "base64",
+            "pattern": f"^[A-Za-z0-9+/]{{{self._size // 3 * 4}}}{tail}$",
+            "minLength": length,
+            "maxLength": length,
+            "description": f"{self._size} bytes: {self._dimensions()} (height, width, channel) of levels 0 to 255.",
+        }
+        return {"type": "object", "properties": {self.columns[0]: image}, "required": self.columns}
+
+    def _pixels(self, value: Any, where: str) -> np.ndarray:
+        if isinstance(value, str):
+            return self._decoded(value, where).reshape(self._shape)
+        if not isinstance(value, list):
+            raise DataError(f"{where}: got {shown(value)}, expected levels as nested lists, or base64 of their bytes")
+        try:
+            levels = np.array(value)
+        except ValueError:
+            levels = np.array("ragged")
+        if levels.dtype.kind == "f" and np.isin(levels, np.arange(256)).all():  # JSON's 1.0 is a whole number
+            levels = levels.astype(np.uint8)
+        if levels.dtype.kind not in "iub" or levels.shape not in (self._shape, self._shape[:2], (self._size,)):
+            raise DataError(f"{where}: expected whole numbers from 0 to 255 in lists of {self._dimensions()}")
+        if levels.shape == self._shape[:2] and self._shape[2] != 1:
+            raise DataError(f"{where}: got {levels.shape[0]} x {levels.shape[1]}, expected {self._dimensions()}")
+        return _levels(levels, where).reshape(self._shape)
+
+    def _decoded(self, text: str, where: str) -> np.ndarray:
+        try:
+            content = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise DataError(f"{where}: got text that is no base64, expected that of {self._size} bytes") from None
+        if len(content) != self._size:
+            raise DataError(f"{where}: got {len(content)} bytes, expected {self._size} = {self._dimensions()}")
+        return np.frombuffer(content, np.uint8)
+
+    def _dimensions(self) -> str:
+        return " x ".join(map(str, self._shape))
+
+
+class TextSchema(OneColumnSchema):
+    """Takes texts as `text`, an array of str (rows,); a missing text is empty."""
+
+    def __init__(self, preparation: Preparation) -> None:
+        assert preparation.characters is not None
+        super().__init__(preparation.characters.column, TensorSpec(TEXT, "BYTES", (-1,)), preparation.target.name)
+
+    def read(self, values: Sequence[Any], name: str) -> np.ndarray:
+        """Return texts (rows,)."""
+        return portable.texts(values, name)
+
+    def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
+        """Return rows from the tensor `text`."""
+        check_names(tensors, self.inputs)
+        values = column_of(tensors, TEXT)
+        if values.dtype != object or values.size != len(values) or not len(values):
+            raise DataError(f"input 'text': got shape {list(values.shape)}, expected BYTES of shape [rows]")
+        return self.from_array(values.ravel().tolist())
+
+    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+        """Return the texts of rows."""
+        from models.inference.arrow_columns import texts
+
+        return {TEXT: texts(rows.column(self.columns[0]), self.columns[0], display_name)}
+
+    def item_schema(self) -> Schema | None:
+        """Return the JSON Schema of a text."""
+        return {"type": ["string", "null"]}
+
+    def record_schema(self) -> Schema:
+        """Return the JSON Schema of an object with the text."""
+        return {"type": "object", "properties": {self.columns[0]: self.item_schema()}, "required": self.columns}
+
+
+def _levels(values: np.ndarray, where: str) -> np.ndarray:
+    if values.dtype == np.uint8:
+        return np.ascontiguousarray(values)
+    if values.dtype.kind not in "iub":
+        raise DataError(f"{where}: got values that are no whole numbers, expected UINT8: levels from 0 to 255")
+    if values.size and (values.min() < 0 or values.max() > 255):
+        raise DataError(f"{where}: got levels from {values.min()} to {values.max()}, expected 0 to 255")
+    return values.astype(np.uint8)

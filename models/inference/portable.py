@@ -1,0 +1,402 @@
+"""The part of inference that runs where Loopline is not installed: rows to inputs of a graph, and its predictions.
+
+This file needs numpy and ONNX Runtime alone and imports nothing of Loopline. Its text goes into each registered
+version, where it is MLflow's `pyfunc` loader, and into each edge bundle; batch prediction and the server call it. So
+there is one rule for the values that a model takes and one for the columns that it returns:
+
+* A number is a number, a boolean (0 or 1), or None or NaN for missing; it is at most `MOST_NUMBER` from zero.
+* A category is text, a whole number (of any type: 3.0 is 3) or a boolean; None, NaN and "" are missing. In a column of
+  numbers a category may also be a fraction, and a text that is a number is that number: "3.0" is 3. In a column of
+  booleans 1, 0 and "TRUE" are booleans.
+* A cell of a CSV is missing if it is in `MISSING`. In a column of numbers it is a number, or true or false in any case.
+
+MLflow's own loader of the ONNX flavour passes pandas' text columns to ONNX Runtime unchanged, which refuses them, and
+cannot put probabilities, one column for each class, into its data frame (mlflow 3.17.2, pandas 3.1).
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnxruntime
+    import pandas as pd
+
+LABEL, PROBABILITIES, PREDICTION = "label", "probabilities", "prediction"
+NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR = "next_character", "probability", "bits_per_char"
+PREPARATION_KEY = "loopline.preparation"
+"""Key of the preparation schema, as JSON, in the metadata of `model.onnx`."""
+NUMBERS = frozenset((float, int, bool, type(None)))
+"""Types of the values of a numeric column."""
+MOST_NUMBER = 1e30
+"""Models compute in float32, which ends at 3e38: with larger inputs a prediction may be no number."""
+MISSING = frozenset((
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
+    "NaN", "n/a", "nan", "null",
+))  # fmt: skip
+"""Cells of a CSV that are missing values, quoted or not: the same as in Arrow, which reads the training data."""
+_BOOLEANS = {"true": True, "false": False}
+_BITS = {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
+
+
+class RowError(ValueError):
+    """The model does not accept a value; the message names its place and what is expected."""
+
+
+def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0) -> np.ndarray:
+    """Return a column of numbers as float64 (rows,), NaN for missing.
+
+    Args:
+        values: The column.
+        name: Its name, for messages.
+        place: The messages' word for a row.
+        first: Number of the first row in messages.
+
+    Raises:
+        RowError: A value is no number, or too large; names row, column, value and what is expected.
+    """
+    if not NUMBERS.issuperset(map(type, values)):
+        at = next(at for at, value in enumerate(values) if type(value) not in NUMBERS)
+        wrong = f"{place} {first + at}, column {name!r}: got {shown(values[at])}"
+        raise RowError(f"{wrong}, expected a number, or null for missing")
+    return in_range(np.array(values, np.float64), name, place, first)
+
+
+def in_range(values: np.ndarray, name: str, place: str = "row", first: int = 0) -> np.ndarray:
+    """Return the same numbers, rows first.
+
+    Raises:
+        RowError: A number is infinite or larger than `MOST_NUMBER`.
+    """
+    if not are_in_range(values):
+        at = tuple(np.argwhere(np.abs(values) > MOST_NUMBER)[0])
+        expected = f"a number between -{MOST_NUMBER:g} and {MOST_NUMBER:g}, or null for missing"
+        raise RowError(f"{place} {first + int(at[0])}, column {name!r}: got {float(values[at])!r}, expected {expected}")
+    return values
+
+
+def are_in_range(values: np.ndarray) -> bool:
+    """Return True if no value is larger than `MOST_NUMBER`; missing values pass.
+
+    For a few values the sum of squares is a quick first check; for many the threads of BLAS would cost more.
+    """
+    if values.size <= 4096 and np.vdot(values, values) < MOST_NUMBER**2:
+        return True
+    return not np.count_nonzero(np.abs(values) > MOST_NUMBER)
+
+
+def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 0) -> np.ndarray:
+    """Return a column of categories as an object array of texts (rows,), "" for missing: the text form of training.
+
+    Args:
+        values: The column.
+        name: Its name, for messages.
+        dtype: What the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`.
+        first: Number of the first row in messages.
+
+    Raises:
+        RowError: A value is no category; names row, column, value and what is expected.
+    """
+    texts = [_category(value, dtype) for value in values]
+    if None in texts:
+        at = texts.index(None)
+        wrong = f"row {first + at}, column {name!r}: got {shown(values[at])}"
+        raise RowError(f"{wrong}, expected text, or null for missing")
+    return np.array(texts, object)
+
+
+def texts(values: Sequence[Any], name: str) -> np.ndarray:
+    """Return a column of texts as an object array (rows,), "" for missing.
+
+    Raises:
+        RowError: A value is no text; names row, column and value.
+    """
+    for at, value in enumerate(values):
+        if value is not None and value == value and not isinstance(value, str):
+            raise RowError(f"row {at}, column {name!r}: got {shown(value)}, expected text, or null for missing")
+    return np.array([value if isinstance(value, str) else "" for value in values], object)
+
+
+def _category(value: Any, dtype: str) -> str | None:
+    """Return the text form of a category; None if the value is none."""
+    if isinstance(value, str):
+        if dtype == "string":
+            return value
+        word = value.strip()
+        return _BITS.get(word, word.lower()) if dtype == "boolean" else _number_text(word)
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        if not value.is_integer() and (dtype != "integer" or math.isinf(value)):
+            return None
+        text = number_text(value)
+    elif isinstance(value, int):
+        text = str(value)
+    else:
+        return None
+    return _BITS.get(text, text) if dtype == "boolean" else text
+
+
+def number_text(value: float) -> str:
+    """Return the text form of a number that is a category: `3` for 3.0, `1.5`, `1e+20`."""
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def _number_text(text: str) -> str:
+    """Return a text that is a number in the form of `number_text`, and any other text unchanged."""
+    if "_" in text:
+        return text
+    try:
+        return str(int(text))
+    except ValueError:
+        number = _parsed(text)
+        return number_text(number) if isinstance(number, float) and math.isfinite(number) else text
+
+
+def number_cells(cells: Iterable[str | None]) -> list[float | bool | str | None]:
+    """Return the cells of a numeric column of a CSV as numbers, booleans or None; any other text stays text."""
+    return [None if cell is None or cell in MISSING else _parsed(cell.strip()) for cell in cells]
+
+
+def _parsed(cell: str) -> float | bool | str | None:
+    if not cell:
+        return None
+    flag = _BOOLEANS.get(cell.lower())
+    if flag is not None:
+        return flag
+    try:
+        return cell if "_" in cell else float(cell)
+    except ValueError:
+        return cell
+
+
+def csv_columns(content: bytes) -> dict[str, list[str | None]]:
+    """Return the columns of a CSV with a header, None for the cells in `MISSING`.
+
+    Raises:
+        RowError: The content is no such CSV in UTF-8.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RowError("the CSV is no UTF-8: convert it") from None
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names, *rows = [line for line in lines if line]
+    except csv.Error as error:
+        raise RowError(f"CSV, line {lines.line_num}: {error}") from None
+    except ValueError:
+        raise RowError("got no CSV, expected a line of column names and rows under it") from None
+    columns = columns_by_name(names, rows, "CSV")
+    return {name: [None if cell in MISSING else cell for cell in cells] for name, cells in columns.items()}
+
+
+def columns_by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
+    """Return columns by name from rows as lists.
+
+    Raises:
+        RowError: A name stands there twice, or a row has another number of values than there are names.
+    """
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise RowError(f"{where}: expected the columns as a list of names")
+    if len(set(names)) != len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise RowError(f"{where}: a column stands there twice: {twice[:60]!r}")
+    if not isinstance(rows, list) or not rows:
+        raise RowError(f"{where}: got no rows, expected one or more, each a list of values")
+    for at, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != len(names):
+            raise RowError(f"{where}, row {at}: got {shown(row)}, expected a list of {len(names)}: a value a column")
+    return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+def shown(value: Any) -> str:
+    """Return a short form of a caller's value for a message."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if value is None:
+        return "null"
+    text = repr(value[:40] if isinstance(value, str) else value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def column_names(classes: Iterable[str]) -> list[str]:
+    """Return the names of a classifier's columns: `label`, then `probability_<class>` for each class."""
+    return [LABEL, *(f"{PROBABILITY}_{name}" for name in classes)]
+
+
+def columns_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the columns that callers see: of a classifier those of `column_names`, else a model's outputs."""
+    if PROBABILITIES not in outputs:
+        return dict(outputs)
+    chances = outputs[PROBABILITIES].astype(np.float64)
+    return dict(zip(names, (outputs[LABEL], *chances.T), strict=True))
+
+
+def records_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the columns that callers see as rows of plain values; for one row in half the time of `columns_of`."""
+    if PROBABILITIES not in outputs:
+        rows = zip(*(values.tolist() for values in outputs.values()), strict=True)
+        return [dict(zip(outputs, row, strict=True)) for row in rows]
+    chances = outputs[PROBABILITIES].astype(np.float64).tolist()
+    labelled = zip(outputs[LABEL].tolist(), chances, strict=True)
+    return [dict(zip(names, (label, *row), strict=True)) for label, row in labelled]
+
+
+class Predictor:
+    """Predicts rows with a graph that has its preparation schema in its metadata; MLflow calls `predict`."""
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self._session = session
+        self._preparation = json.loads(session.get_modelmeta().custom_metadata_map[PREPARATION_KEY])
+        self._kind = self._preparation["kind"]
+        self._names = column_names(self._preparation["target"]["classes"] or ())
+        self._numeric = [part["name"] for part in self._preparation["numeric"]]
+
+    def predict(
+        self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """Predict rows.
+
+        Args:
+            model_input: A column for each input, or arrays by input name. Text: a column `text` of texts of any
+                lengths, each read as if it followed the end of a line.
+            params: Ignored; there are no parameters.
+
+        Returns:
+            Classification: `label`, then `probability_<class>` for each class. Regression: `prediction`. Text: the
+            most probable `next_character` with its `probability`, and the `bits_per_char` of the text itself.
+
+        Raises:
+            RowError: The model does not accept a value.
+        """
+        import pandas as pd
+
+        del params
+        if self._kind == "table":
+            feed = self._table({str(name): _plain(values) for name, values in model_input.items()})
+        elif self._kind == "text":
+            feed = {"text": texts(_plain(model_input["text"]), "text")}
+        else:
+            feed = {self._kind: np.asarray(model_input[self._kind], np.uint8 if self._kind == "image" else np.float64)}
+        return pd.DataFrame(columns_of(self._outputs(feed), self._names))
+
+    def records(self, path: Path) -> list[dict[str, Any]]:
+        """Predict the rows of a CSV or JSON file; of a series the last step alone.
+
+        Raises:
+            RowError: The file is neither, or the model does not accept a value.
+        """
+        content = path.read_bytes()
+        if path.suffix.lower() == ".csv":
+            columns: dict[str, list[Any]] = csv_columns(content)
+            columns |= {name: number_cells(columns[name]) for name in self._numeric if name in columns}
+        else:
+            rows = json.loads(content)
+            rows = rows if isinstance(rows, list) else [rows]
+            if not rows or not all(isinstance(row, dict) for row in rows):
+                raise RowError("expected one object, or a list of some, of columns and values")
+            columns = {name: [row[name] for row in rows] for name in rows[0] if all(name in row for row in rows)}
+        predictions = records_of(self._outputs(self._feed(columns)), self._names)
+        return [{name: None if value != value else value for name, value in row.items()} for row in predictions]
+
+    def _feed(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
+        preparation = self._preparation
+        if self._kind == "table":
+            return self._table(columns)
+        if self._kind == "text":
+            name = preparation["characters"]["column"]
+            return {"text": texts(_column(columns, name), name)}
+        if self._kind == "image":
+            shape = self._session.get_inputs()[0].shape[1:]
+            images = [base64.b64decode(image) for image in _column(columns, preparation["pixels"]["image"]["column"])]
+            return {"image": np.stack([np.frombuffer(image, np.uint8).reshape(shape) for image in images])}
+        steps = np.stack([numbers(_column(columns, name), name, "step") for name in self._numeric], axis=1)
+        length = preparation["window"]["length"]
+        if len(steps) < length:
+            raise RowError(f"got {len(steps)} steps, expected {length} or more")
+        return {"series": steps[None, -length:]}
+
+    def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
+        feed = {name: numbers(_column(columns, name), name) for name in self._numeric}
+        for part in self._preparation["categorical"]:
+            feed[part["name"]] = categories(_column(columns, part["name"]), part["name"], part["dtype"])
+        return feed
+
+    def _outputs(self, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        characters = self._preparation["characters"]
+        if characters is not None:
+            return read_texts(self._session, feed["text"], characters["alphabet"], characters["length"])
+        names = [output.name for output in self._session.get_outputs()]
+        return dict(zip(names, self._session.run(names, feed), strict=True))
+
+
+def read_texts(
+    session: onnxruntime.InferenceSession, lines: Iterable[str], alphabet: str, length: int
+) -> dict[str, np.ndarray]:
+    """Return each text's most probable next character, its probability, and the mean bits per character of the text.
+
+    A text is read as if it followed the end of a line. A text longer than a window of `length` characters is read in
+    windows, as in the evaluation. The bits of an empty text are NaN.
+    """
+    readings = [_read(session, text, alphabet, length) for text in lines]
+    kinds = {NEXT_CHARACTER: object, PROBABILITY: np.float64, BITS_PER_CHAR: np.float64}
+    columns = zip(*readings, strict=True) if readings else [()] * len(kinds)
+    return {name: np.array(values, kinds[name]) for name, values in zip(kinds, columns, strict=True)}
+
+
+def _read(session: onnxruntime.InferenceSession, text: str, alphabet: str, length: int) -> tuple[str, float, float]:
+    points = np.frombuffer(f"\n{text}".encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    bits = [
+        session.run(["bits"], {"text": points[None, start : start + length + 1]})[0][0]
+        for start in range(0, len(points) - 1, length)
+    ]
+    (chances,) = session.run(["log_probabilities"], {"text": points[None, -length:]})
+    likeliest = int(chances[0, -1, 1:].argmax())
+    mean = float(np.concatenate(bits).mean()) if bits else float("nan")
+    return alphabet[likeliest], float(np.exp(chances[0, -1, 1 + likeliest])), mean
+
+
+def open_session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
+    """Return an ONNX Runtime session whose idle threads sleep: spinning costs four times the CPU of a small model."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _column(columns: Mapping[str, Sequence[Any]], name: str) -> Sequence[Any]:
+    if name not in columns:
+        raise RowError(f"the model takes {name!r}, which not every row has: give null for a missing value")
+    return columns[name]
+
+
+def _plain(column: Any) -> list[Any]:
+    """Return a column of a data frame, or an array, as plain values."""
+    if hasattr(column, "isna"):  # pandas has several marks for missing
+        column = column.astype(object).where(column.notna(), None)
+    return [value.item() if isinstance(value, np.generic) else value for value in np.asarray(column, object).tolist()]
+
+
+def _load_pyfunc(path: str) -> Predictor:
+    """Load the model for MLflow; `path` is the model's file or its folder."""
+    model = Path(path)
+    return Predictor(open_session(model / "model.onnx" if model.is_dir() else model))

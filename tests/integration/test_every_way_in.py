@@ -1,0 +1,273 @@
+"""The same rows give the same predictions, or are refused, whichever way they come to a model."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import orjson
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.data.columns import as_text
+from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
+from models.errors import DataError
+from models.export.bundle import bundle
+from models.export.graph import assemble
+from models.export.graph_builder import GraphBuilder
+from models.inference.batch import ReadOptions, csv_types, examples
+from models.inference.loaded_model import LoadedModel
+from models.inference.portable import _load_pyfunc
+from models.project_spec.blocks import Data
+from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json
+from models.serving.open_inference import inference_of
+
+Columns = dict[str, list[Any]]
+Records = list[dict[str, Any]]
+Way = Callable[["Ways", Columns], Records]
+REFUSED = "refused"
+NUMBERS, CATEGORIES = ("x", "n"), ("word", "month", "late")
+PREPARATION = Preparation(
+    kind="table",
+    task="binary",
+    target=TargetEncoding(name="y", classes=["no", "yes"], dtype="string"),
+    numeric=[NumericInput(name="x", fill=0.3, scale=1e28), NumericInput(name="n", fill=0.7, scale=1e28)],
+    categorical=[
+        CategoricalInput(name="word", categories=["3", "NA", "TRUE", "a", "true"]),
+        CategoricalInput(
+            name="month", categories=["-3", "1", "1.5", "1e-05", "3", "9007199254740993"], dtype="integer"
+        ),
+        CategoricalInput(name="late", categories=["false", "true"], dtype="boolean"),
+    ],
+)
+
+
+class Ways:
+    """A small model whose every column decides, and each way to have it predict."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        net = GraphBuilder("net/")
+        as_floats = net.node("Cast", ["core/categorical"], "floats", to=onnx.TensorProto.FLOAT)
+        both = net.node("Concat", ["core/numeric", as_floats], "both", axis=1)
+        factors = np.array([[0.02], [0.03], [0.1], [0.2], [0.4]], np.float32)
+        raw = net.node("MatMul", [both, net.constant("factors", factors)], "raw")
+        onnx.save(assemble(PREPARATION, net, raw, {}), folder / "model.onnx")
+        PREPARATION.save(folder)
+        self.served = LoadedModel("tiny", "1", folder)
+        self.pyfunc = _load_pyfunc(str(folder))
+        for name, text in bundle(self.served, {}).items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+    def records(self, columns: Columns) -> Records:
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return self._sent({"dataframe_records": rows})
+
+    def columns(self, columns: Columns) -> Records:
+        return self._sent({"inputs": columns})
+
+    def split(self, columns: Columns) -> Records:
+        rows = [list(row) for row in zip(*columns.values(), strict=True)]
+        return self._sent({"dataframe_split": {"columns": list(columns), "data": rows}})
+
+    def open_inference(self, columns: Columns) -> Records:
+        tensors = [_tensor(name, values) for name, values in columns.items()]
+        inference = inference_of(orjson.dumps({"inputs": tensors}))
+        return self.served.records(self.served.answer(self.served.schema.from_tensors(inference.tensors).feed))
+
+    def arrow(self, columns: Columns) -> Records:
+        return self._batch(pa.table({name: pa.array(values) for name, values in columns.items()}))
+
+    def frame(self, columns: Columns) -> Records:
+        frame = pd.DataFrame({name: pd.Series(values, dtype=_pandas_type(values)) for name, values in columns.items()})
+        return self.pyfunc.predict(frame).to_dict("records")  # type: ignore[no-any-return]
+
+    def edge_json(self, columns: Columns) -> Records:
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return self._script("rows.json", json.dumps(rows))
+
+    def server_csv(self, columns: Columns) -> Records:
+        rows = scoring_of_csv(_csv(columns).encode()).rows(self.served.schema)
+        return self.served.records(self.served.answer(rows.feed))
+
+    def batch_csv(self, columns: Columns) -> Records:
+        (self.folder / "rows.csv").write_text(_csv(columns), encoding="utf-8")
+        data = Data(source="rows.csv", target="y")
+        reading = ReadOptions(data, PREPARATION, self.folder, csv_types(PREPARATION, None))
+        ((_, feed),) = examples(reading, [self.folder / "rows.csv"], "rows.csv")
+        return self.served.records(self.served.answer(feed))
+
+    def edge_csv(self, columns: Columns) -> Records:
+        return self._script("rows.csv", _csv(columns))
+
+    def _sent(self, document: dict[str, Any]) -> Records:
+        rows = scoring_of_json(json.dumps(document).encode()).rows(self.served.schema)
+        return self.served.records(self.served.answer(rows.feed))
+
+    def _batch(self, rows: pa.Table) -> Records:
+        return self.served.records(self.served.answer(self.served.schema.from_arrow(rows)))
+
+    def _script(self, name: str, text: str) -> Records:
+        (self.folder / name).write_text(text, encoding="utf-8")
+        printed, arguments = io.StringIO(), ["predict.py", str(self.folder / name)]
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+            patch.setattr(sys, "argv", arguments)
+            patch.syspath_prepend(str(self.folder))
+            runpy.run_path(str(self.folder / "predict.py"), run_name="__main__")
+        return [json.loads(line) for line in printed.getvalue().splitlines()]
+
+
+TYPED: list[Way] = [Ways.records, Ways.columns, Ways.split, Ways.open_inference, Ways.arrow, Ways.frame, Ways.edge_json]
+CELLS: list[Way] = [Ways.server_csv, Ways.batch_csv, Ways.edge_csv]
+
+
+def _pandas_type(values: list[Any]) -> str | None:
+    kinds = {type(value) for value in values}
+    return "Int64" if kinds == {int, type(None)} else "boolean" if kinds == {bool, type(None)} else None
+
+
+def _tensor(name: str, values: list[Any]) -> dict[str, Any]:
+    kinds = {type(value) for value in values} - {type(None)}
+    dtype = "FP64"
+    if name in CATEGORIES and kinds != {float} and (None in values or kinds == {str}):
+        dtype, values = "BYTES", [_text(value) for value in values]
+    elif None not in values:
+        dtype = "INT64" if kinds == {int} else "BOOL" if kinds == {bool} else "FP64"
+    return {"name": name, "datatype": dtype, "shape": [len(values)], "data": values}
+
+
+def _text(value: Any) -> str | None:
+    """Return a value as a caller who has a type for texts alone writes it."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _csv(columns: Columns) -> str:
+    lines = io.StringIO()
+    writer = csv.writer(lines)
+    writer.writerows([list(columns), *zip(*columns.values(), strict=True)])
+    return lines.getvalue()
+
+
+def _answers(ways: Ways, way: Way, columns: Columns) -> Records | str:
+    try:
+        return way(ways, columns)
+    except (DataError, ValueError, SystemExit):
+        return REFUSED
+
+
+def _assert_same(ways: Ways, all_ways: list[Way], columns: Columns) -> Records | str:
+    first = _answers(ways, all_ways[0], columns)
+    for way in all_ways[1:]:
+        other = _answers(ways, way, columns)
+        where = f"{way.__name__} differs from {all_ways[0].__name__}"
+        if isinstance(first, str) or isinstance(other, str):
+            assert other == first, where
+            continue
+        for one, two in zip(first, other, strict=True):
+            assert one["label"] == two["label"], where
+            assert two["probability_yes"] == pytest.approx(one["probability_yes"], rel=1e-6), where
+    return first
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Ways:
+    return Ways(tmp_path_factory.mktemp("ways"))
+
+
+WHOLE = st.sampled_from([0, 1, 3, -3, 12, 2**53 + 1, -(2**63), 2**63 - 1])
+FLOATS = st.sampled_from([0.0, -0.0, 1.0, 3.0, -3.0, 1.5, 1e-5, 2.0**60, 1e20, 9e29])
+TOO_LARGE = st.sampled_from([1.1e30, -1e39])
+WORDS = st.sampled_from(
+    [
+        "",
+        "a",
+        "3",
+        "3.0",
+        " 3",
+        "+3",
+        "1.50",
+        "1e-5",
+        "0.00001",
+        "TRUE",
+        "False",
+        " true ",
+        "1",
+        "0",
+        "1.0",
+        "NA",
+        "nan",
+    ]
+)
+CELL = WORDS | st.sampled_from(
+    ["1_0", "inf", "-Infinity", "9007199254740993", "1e31", "null", "٣", "x y", "3e0", "0x10", ".5", "1.", "-nan"]
+)
+
+
+def _column(*kinds: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Return columns of three cells of one type, some of them missing."""
+    return st.one_of([st.lists(kind | st.none(), min_size=3, max_size=3) for kind in kinds])
+
+
+@given(
+    st.fixed_dictionaries(
+        {name: _column(st.booleans(), WHOLE, FLOATS, FLOATS | TOO_LARGE) for name in NUMBERS}
+        | {name: _column(st.booleans(), WHOLE, FLOATS, WORDS) for name in CATEGORIES}
+    )
+)
+def test_values_mean_the_same_in_every_way_in(ways: Ways, columns: Columns) -> None:
+    _assert_same(ways, TYPED, columns)
+
+
+@given(st.fixed_dictionaries({name: st.lists(CELL, min_size=2, max_size=2) for name in (*NUMBERS, *CATEGORIES)}))
+def test_cells_mean_the_same_in_every_way_in(ways: Ways, columns: Columns) -> None:
+    _assert_same(ways, CELLS, columns)
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, *CATEGORIES])
+@given(st.data())
+def test_a_cell_means_the_same_in_every_way_in(ways: Ways, name: str, data: st.DataObject) -> None:
+    columns: Columns = {other: ["1"] for other in (*NUMBERS, *CATEGORIES)}
+    _assert_same(ways, CELLS, {**columns, name: [data.draw(CELL)]})
+
+
+@given(
+    st.fixed_dictionaries(
+        {name: st.lists(st.booleans() | WHOLE | FLOATS | st.none(), min_size=2, max_size=2) for name in NUMBERS}
+        | {"word": st.lists(st.just("a") | st.none(), min_size=2, max_size=2)}
+        | {"month": st.lists(WHOLE | FLOATS | st.none(), min_size=2, max_size=2)}
+        | {"late": st.lists(st.booleans() | st.none(), min_size=2, max_size=2)}
+    )
+)
+def test_a_value_means_the_same_as_its_cell(ways: Ways, columns: Columns) -> None:
+    cells = {name: ["" if value is None else str(value) for value in values] for name, values in columns.items()}
+    typed, written = _answers(ways, Ways.records, columns), _answers(ways, Ways.server_csv, cells)
+    assert REFUSED not in (typed, written)
+    assert [one["probability_yes"] for one in typed] == [one["probability_yes"] for one in written]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("way", [*TYPED, *CELLS])
+def test_a_row_that_lacks_a_column_is_refused(ways: Ways, way: Way) -> None:
+    columns: Columns = {"x": [1.0], "n": [2.0], "word": ["a"], "month": [3]}
+    with pytest.raises((DataError, ValueError, KeyError, SystemExit)):
+        way(ways, columns)
+
+
+@given(_column(st.booleans(), WHOLE, FLOATS, st.sampled_from(["", "a", "3", "true"])))
+def test_a_category_is_the_text_of_the_training_data(ways: Ways, values: list[Any]) -> None:
+    column = pa.chunked_array([pa.array(values)])
+    texts = [text or "" for text in as_text(column).to_pylist()]
+    name = "late" if pa.types.is_boolean(column.type) else "word" if pa.types.is_string(column.type) else "month"
+    rows = {other: [None] * 3 for other in (*NUMBERS, *CATEGORIES)} | {name: values}
+    assert ways.served.schema.from_columns(rows).feed[name].tolist() == texts
