@@ -26,7 +26,7 @@ from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, tensor_plan
 from models.planner.live import LiveBytes
 from models.project_spec.blocks import Model, Train
-from models.training.costs.flops import count_flops
+from models.training.costs.flops import count_flops, empty_copy
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Recompute = Literal["none", "full", "selective"]
@@ -108,9 +108,9 @@ class Profiler:
         self._flash = flash
         with _saying_what_failed(model.net), torch.device("meta"):
             self._net = build_net(model, sizes, base)
-        self._known: dict[tuple[int, int, str], ActivationBytes] = {}
-        self._narrow: dict[int, tuple[nn.Module, int]] = {}
-        self._weights: dict[int, ParameterCounts] = {}
+        self._narrowed = functools.cache(functools.partial(_narrowed, self._net))
+        self._weighed = functools.cache(self._weigh)
+        self._traced = functools.cache(self._trace)
         split = tensor_plan(self._net)
         self.tensor_parts = split[1] if split else 0
         """The number that the ranks sharing a layer must divide; 0 if layers cannot be shared."""
@@ -122,9 +122,7 @@ class Profiler:
 
     def weights(self, tensor: int = 1) -> ParameterCounts:
         """Return the parameters of one of `tensor` ranks that share the layers."""
-        if tensor not in self._weights:
-            self._weights[tensor] = self._weigh(tensor)
-        return self._weights[tensor]
+        return self._weighed(tensor)
 
     def _weigh(self, tensor: int) -> ParameterCounts:
         net, gathered = self._narrowed(tensor)
@@ -159,15 +157,13 @@ class Profiler:
 
     def exactly(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> ActivationBytes:
         """Return the same from a trace of exactly this micro-batch."""
-        key = (micro_batch, tensor, recompute)
-        if key not in self._known:
-            with _saying_what_failed("model.net"):
-                self._known[key] = self._trace(micro_batch, tensor, recompute)
-        return self._known[key]
+        with _saying_what_failed("model.net"):
+            return self._traced(micro_batch, tensor, recompute)
 
     def _trace(self, micro_batch: int, tensor: int, recompute: Recompute) -> ActivationBytes:
-        mode = FakeTensorMode()
-        net = _fake_copy(self._narrowed(tensor)[0], mode)
+        mode, narrow = FakeTensorMode(), self._narrowed(tensor)[0]
+        with mode:
+            net = empty_copy(narrow, "cpu")
         if self._flash:
             _without_attention_dropout(net)
         prepare_blocks(net, Train(recompute=recompute))
@@ -187,11 +183,6 @@ class Profiler:
         return ActivationBytes(
             saved + rest, block, live.peak + rest, live.peak_without_gradients + rest, hidden, input_bytes
         )
-
-    def _narrowed(self, tensor: int) -> tuple[nn.Module, int]:
-        if tensor not in self._narrow:
-            self._narrow[tensor] = _narrowed(self._net, tensor)
-        return self._narrow[tensor]
 
     def _inputs(self, count: int, device: str) -> dict[str, torch.Tensor]:
         with torch.device(device):
@@ -275,18 +266,6 @@ def _used_by_enter(net: nn.Module, stack: BlockStackView, inputs: Mapping[str, t
         return 0
     used = torch.autograd.grad(hidden.sum(), outside, allow_unused=True)
     return sum(p.numel() for p, gradient in zip(outside, used, strict=True) if gradient is not None)
-
-
-def _fake_copy(net: nn.Module, mode: FakeTensorMode) -> nn.Module:
-    """Return a copy of the net with fake CPU weights, which have no bytes."""
-    memo: dict[int, Any] = {}
-    make: Callable[[torch.Tensor], torch.Tensor] = lambda one: torch.empty(one.shape, dtype=one.dtype, device="cpu")  # noqa: E731
-    with mode:
-        for parameter in net.parameters():
-            memo[id(parameter)] = nn.Parameter(make(parameter), parameter.requires_grad)
-        for buffer in net.buffers():
-            memo[id(buffer)] = make(buffer)
-    return copy.deepcopy(net, memo)
 
 
 @contextlib.contextmanager
