@@ -7,12 +7,6 @@ from dataclasses import dataclass
 from models.data.preparation import Preparation
 from models.project_spec.blocks import Kind, Task
 
-INPUTS: dict[Kind, tuple[str, ...]] = {
-    "table": ("numeric", "categorical"),
-    "image": ("image",),
-    "series": ("series",),
-    "text": ("tokens",),
-}
 WHOLE_NUMBERS = ("categorical", "tokens")
 """The inputs that hold indices, int64; all others are float32."""
 

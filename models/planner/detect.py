@@ -13,18 +13,15 @@ from models.training.costs.peak import measured_peak
 _GB = 1e9
 
 
-def detect_machine(ranks: int | None = None) -> Cluster:
+def detect_machine() -> Cluster:
     """Return all GPUs of this machine; without a GPU its cores, one per rank, with their shares of the memory.
 
     The links between GPUs are those of the known device, else PCIe. The links between CPU ranks are those of gloo, as
     measured on one machine.
-
-    Args:
-        ranks: Number of ranks on a CPU; default: the number of cores.
     """
     if torch.cuda.is_available():
         return _gpus()
-    count = ranks or min(psutil.cpu_count(logical=False) or 1, usable_cores())
+    count = min(psutil.cpu_count(logical=False) or 1, usable_cores())
     threads = max(1, usable_cores() // count)
     peak = measured_peak(threads) or 0.0
     return LAPTOP.model_copy(
