@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -193,7 +193,7 @@ class Profiler:
         return torch.autocast("cpu", dtype=kind) if kind else contextlib.nullcontext()
 
 
-class _NoAttentionDropout(TorchFunctionMode):
+class _NoAttentionDropout(TorchFunctionMode, contextlib.ContextDecorator):
     """Sets attention dropout to 0: with dropout the CPU's flash kernel stores the matrix, a GPU's kernel does not."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -205,14 +205,9 @@ class _NoAttentionDropout(TorchFunctionMode):
 
 def _without_attention_dropout(net: nn.Module) -> None:
     """Apply the mode inside each block, because recomputation in the backward pass runs outside the outer mode."""
-
-    def calling(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with _NoAttentionDropout():
-            return forward(*args, **kwargs)
-
     stack = BlockStackView.of(net)
     for module in list(stack.blocks) if stack else [net]:
-        module.forward = functools.partial(calling, module.forward)
+        module.forward = _NoAttentionDropout()(module.forward)
 
 
 def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes) -> tuple[torch.Tensor, int, int]:
