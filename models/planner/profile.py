@@ -19,6 +19,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
+from models.distributed.precision import autocast
 from models.distributed.recompute import prepare_blocks
 from models.errors import UsageError, UserCodeError
 from models.nets.build import build_net, example_inputs
@@ -28,8 +29,8 @@ from models.planner.live import LiveBytes
 from models.project_spec.blocks import Model, Train
 from models.training.costs.flops import count_flops, empty_copy
 
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Recompute = Literal["none", "full", "selective"]
+_Precision = Literal["fp32", "bf16", "fp16"]
 _COUNTED = 2
 # The blocks of a net are alike: only this many are traced, and the others count the same.
 _TRACED = 2
@@ -102,7 +103,9 @@ class Profiler:
         UserCodeError: The net cannot run on shapes alone.
     """
 
-    def __init__(self, model: Model, sizes: Sizes, base: Path, precision: str = "fp32", flash: bool = False) -> None:
+    def __init__(
+        self, model: Model, sizes: Sizes, base: Path, precision: _Precision = "fp32", flash: bool = False
+    ) -> None:
         self._sizes = sizes
         self._precision = precision
         self._flash = flash
@@ -173,7 +176,7 @@ class Profiler:
             for parameter in net.parameters():
                 parameter.register_post_accumulate_grad_hook(lambda p: live.is_gradient(p.grad))  # type: ignore[no-untyped-call]
             with live:
-                with self._autocast():
+                with autocast(Train(precision=self._precision), torch.device("cpu")):
                     output, block, hidden = _forward(net, inputs, live)
                     loss = _loss(output.float())
                 saved = live.now
@@ -187,10 +190,6 @@ class Profiler:
     def _inputs(self, count: int, device: str) -> dict[str, torch.Tensor]:
         with torch.device(device):
             return example_inputs(self._sizes, count)
-
-    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        kind = _AUTOCAST.get(self._precision)
-        return torch.autocast("cpu", dtype=kind) if kind else contextlib.nullcontext()
 
 
 class _NoAttentionDropout(TorchFunctionMode, contextlib.ContextDecorator):
