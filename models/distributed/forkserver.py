@@ -13,13 +13,14 @@ import contextlib
 import gc
 import os
 import pickle
+import pkgutil
 import select
 import signal
 import socket
 import struct
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -121,7 +122,7 @@ def report_error(connection: Connection, error: BaseException) -> None:
 
 def call_reference(connections: list[Connection], reference: str, keywords: dict[str, Any]) -> None:
     """Call `package.module:function` and send its return value."""
-    connections[0].send(("value", _resolve(reference)(**keywords)))
+    connections[0].send(("value", pkgutil.resolve_name(reference)(**keywords)))
 
 
 def _live(fork_server: int, reference: str, arguments: tuple[Any, ...], descriptors: list[int]) -> None:
@@ -130,19 +131,13 @@ def _live(fork_server: int, reference: str, arguments: tuple[Any, ...], descript
     try:
         die_with(fork_server)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        _resolve(reference)(connections, *arguments)
+        pkgutil.resolve_name(reference)(connections, *arguments)
         code = 0
     except BaseException as error:  # noqa: BLE001  every error is sent to the caller
         report_error(connections[0], error)
     finally:
         sys.stderr.flush()
         os._exit(code)
-
-
-def _resolve(reference: str) -> Callable[..., Any]:
-    module, _, name = reference.partition(":")
-    function: Callable[..., Any] = getattr(__import__(module, fromlist=[name]), name)
-    return function
 
 
 def _exactly(sock: socket.socket, count: int) -> bytes:

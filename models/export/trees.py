@@ -6,7 +6,7 @@ Source: ai.onnx.ml TreeEnsemble, version 5; LightGBM's Tree::NumericalDecision a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -72,103 +72,82 @@ def _logit_factor(dump: dict[str, Any]) -> float:
     raise TrainingError(f"export: got objective {dump['objective']!r}, expected one of {known}: train with such")
 
 
-@dataclass
-class _Table:
-    """The node and leaf columns of a TreeEnsemble under construction."""
+@dataclass(slots=True)
+class _Node:
+    """One inner node; the fields but `members` are the operator's columns `nodes_*`."""
 
-    features: list[int] = field(default_factory=list)
-    splits: list[float] = field(default_factory=list)
-    modes: list[int] = field(default_factory=list)
-    missing_goes_left: list[int] = field(default_factory=list)
-    left: list[int] = field(default_factory=list)
-    left_is_leaf: list[int] = field(default_factory=list)
-    right: list[int] = field(default_factory=list)
-    right_is_leaf: list[int] = field(default_factory=list)
-    members: list[float] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
-    targets: list[int] = field(default_factory=list)
-
-    def leaf(self, value: float, target: int) -> int:
-        """Append a leaf; returns its position."""
-        self.weights.append(value)
-        self.targets.append(target)
-        return len(self.weights) - 1
-
-    def split(self, node: dict[str, Any]) -> int:
-        """Append an inner node whose children are not known yet; returns its position."""
-        threshold, mode, missing = _decision(node)
-        if mode == MEMBER:
-            # The operator reads the sets in the order of the nodes that use them; a NaN ends each set.
-            self.members += [*threshold, float("nan")]
-        self.features.append(int(node["split_feature"]))
-        self.splits.append(0.0 if mode == MEMBER else threshold[0])
-        self.modes.append(mode)
-        self.missing_goes_left.append(missing)
-        for column in (self.left, self.left_is_leaf, self.right, self.right_is_leaf):
-            column.append(0)
-        return len(self.features) - 1
+    featureids: int
+    splits: float
+    modes: int
+    missing_value_tracks_true: int
+    members: tuple[float, ...] = ()
+    truenodeids: int = 0
+    trueleafs: int = 0
+    falsenodeids: int = 0
+    falseleafs: int = 0
 
 
-def _decision(node: dict[str, Any]) -> tuple[list[float], int, int]:
-    """Return (threshold or members, mode, 1 if NaN goes left) of an inner node."""
-    if node["decision_type"] == "==":
-        return [float(member) for member in str(node["threshold"]).split("||")], MEMBER, 0
-    threshold = float(node["threshold"])
-    if node["missing_type"] == "Zero":
+def _node(split: dict[str, Any]) -> _Node:
+    """Return a split of LightGBM as a node whose children are not known yet."""
+    feature = int(split["split_feature"])
+    if split["decision_type"] == "==":
+        # The operator reads the sets in the order of the nodes that use them; a NaN ends each set.
+        return _Node(feature, 0.0, MEMBER, 0, (*map(float, str(split["threshold"]).split("||")), float("nan")))
+    threshold = float(split["threshold"])
+    if split["missing_type"] == "Zero":
         raise TrainingError("export: the trees take zero for missing: train without zero_as_missing")
     if -ZERO <= threshold < 0:
         threshold = float(np.nextafter(-ZERO, -np.inf))
     # Trees that saw no missing value in training treat a missing value as zero.
-    left = node["default_left"] if node["missing_type"] == "NaN" else threshold >= 0.0
-    return [threshold], LEQ, int(left)
+    left = split["default_left"] if split["missing_type"] == "NaN" else threshold >= 0.0
+    return _Node(feature, threshold, LEQ, int(left))
 
 
 def _ensemble(trees: list[dict[str, Any]], num_targets: int) -> dict[str, Any]:
     """Return the attributes of the TreeEnsemble operator."""
-    table, roots = _Table(), []
+    nodes: list[_Node] = []
+    leaves: list[tuple[int, float]] = []
+    roots = []
     for tree in trees:
-        roots.append(len(table.features))
-        _grow(table, tree["tree_structure"], int(tree["tree_index"]) % num_targets)
+        roots.append(len(nodes))
+        _grow(nodes, leaves, tree["tree_structure"], int(tree["tree_index"]) % num_targets)
+    columns = {one.name: [getattr(node, one.name) for node in nodes] for one in fields(_Node)}
+    members = [member for group in columns.pop("members") for member in group]
     attributes: dict[str, Any] = {
         "n_targets": num_targets,
         "aggregate_function": 1,
         "post_transform": 0,
         "tree_roots": roots,
-        "nodes_featureids": table.features,
-        "nodes_splits": _tensor("splits", table.splits, np.float64),
-        "nodes_modes": _tensor("modes", table.modes, np.uint8),
-        "nodes_missing_value_tracks_true": table.missing_goes_left,
-        "nodes_truenodeids": table.left,
-        "nodes_trueleafs": table.left_is_leaf,
-        "nodes_falsenodeids": table.right,
-        "nodes_falseleafs": table.right_is_leaf,
-        "leaf_targetids": table.targets,
-        "leaf_weights": _tensor("weights", table.weights, np.float64),
+        **{f"nodes_{name}": values for name, values in columns.items()},
+        "nodes_splits": _tensor("splits", columns["splits"], np.float64),
+        "nodes_modes": _tensor("modes", columns["modes"], np.uint8),
+        "leaf_targetids": [target for target, _ in leaves],
+        "leaf_weights": _tensor("weights", [weight for _, weight in leaves], np.float64),
     }
-    if table.members:
-        attributes["membership_values"] = _tensor("members", table.members, np.float64)
+    if members:
+        attributes["membership_values"] = _tensor("members", members, np.float64)
     return attributes
 
 
-def _grow(table: _Table, root: dict[str, Any], target: int) -> None:
+def _grow(nodes: list[_Node], leaves: list[tuple[int, float]], root: dict[str, Any], target: int) -> None:
     """Append one tree, its root first, then left before right; it uses a stack, because trees may be very deep."""
-    if "split_feature" not in root:
-        leaf = table.leaf(float(root["leaf_value"]), target)
-        root = {"split_feature": 0, "threshold": 0.0, "decision_type": "<=", "missing_type": "None"}
-        only = table.split(root)
-        table.left[only] = table.right[only] = leaf
-        table.left_is_leaf[only] = table.right_is_leaf[only] = 1
-        return
-    waiting = [(root, -1, True)]
+    if "split_feature" not in root:  # the operator has no tree without a split
+        both = {"left_child": root, "right_child": root}
+        root = {"split_feature": 0, "threshold": 0.0, "decision_type": "<=", "missing_type": "None", **both}
+    waiting: list[tuple[dict[str, Any], _Node | None, bool]] = [(root, None, False)]
     while waiting:
-        node, parent, is_left = waiting.pop()
-        is_leaf = "split_feature" not in node
-        position = table.leaf(float(node["leaf_value"]), target) if is_leaf else table.split(node)
-        if parent >= 0:
-            side, flags = (table.left, table.left_is_leaf) if is_left else (table.right, table.right_is_leaf)
-            side[parent], flags[parent] = position, int(is_leaf)
-        if not is_leaf:
-            waiting += [(node["right_child"], position, False), (node["left_child"], position, True)]
+        part, parent, is_left = waiting.pop()
+        is_leaf = "split_feature" not in part
+        if is_leaf:
+            leaves.append((target, float(part["leaf_value"])))
+        else:
+            nodes.append(_node(part))
+            waiting += [(part["right_child"], nodes[-1], False), (part["left_child"], nodes[-1], True)]
+        position = len(leaves if is_leaf else nodes) - 1
+        if parent and is_left:
+            parent.truenodeids, parent.trueleafs = position, int(is_leaf)
+        elif parent:
+            parent.falsenodeids, parent.falseleafs = position, int(is_leaf)
 
 
 def _tensor(name: str, values: list[Any], dtype: Any) -> onnx.TensorProto:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,15 @@ class NetAdapter(nn.Module):
     def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
         """Return the positional and the keyword arguments of the net for the engine's named inputs."""
         raise NotImplementedError
+
+    def through(self, method: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        """Return a method of the net as a function of the engine's named inputs."""
+
+        def call(**inputs: torch.Tensor) -> torch.Tensor:
+            ordered, named = self.feed(inputs)
+            return method(*ordered, **named)
+
+        return call
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Return (batch, num_outputs) from the inputs of the net's kind."""

@@ -43,23 +43,16 @@ class RecurrentText(nn.Module):
 
 def build_gru(sizes: Sizes, hidden: int = 64, layers: int = 1, dropout: float = 0.1) -> nn.Module:
     """Build a GRU of `layers` layers of `hidden` units."""
-    inputs = _features(sizes, hidden)
-    cell = nn.GRU(inputs, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
-    return _around(cell, sizes, dropout)
+    return _build(nn.GRU, sizes, hidden, layers, dropout)
 
 
 def build_lstm(sizes: Sizes, hidden: int = 64, layers: int = 1, dropout: float = 0.1) -> nn.Module:
     """Build an LSTM of `layers` layers of `hidden` units."""
-    inputs = _features(sizes, hidden)
-    cell = nn.LSTM(inputs, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
-    return _around(cell, sizes, dropout)
+    return _build(nn.LSTM, sizes, hidden, layers, dropout)
 
 
-def _around(cell: nn.GRU | nn.LSTM, sizes: Sizes, dropout: float) -> nn.Module:
-    kind = RecurrentText if sizes.kind == "text" else RecurrentNet
-    return kind(cell, dropout, sizes.num_outputs)
-
-
-def _features(sizes: Sizes, hidden: int) -> int:
-    """Return the input width of the cell: features of a step, or for a character the width of the cell."""
-    return hidden if sizes.kind == "text" else (sizes.window or (0, 0))[1]
+def _build(cell: type[nn.GRU | nn.LSTM], sizes: Sizes, hidden: int, layers: int, dropout: float) -> nn.Module:
+    # The input of the cell: the features of a step, or an embedded character, which is as wide as the cell.
+    kind, width = (RecurrentText, hidden) if sizes.kind == "text" else (RecurrentNet, (sizes.window or (0, 0))[1])
+    between = dropout if layers > 1 else 0.0
+    return kind(cell(width, hidden, layers, batch_first=True, dropout=between), dropout, sizes.num_outputs)

@@ -74,14 +74,7 @@ class BlockStackView:
         inner = net.net if isinstance(net, NetAdapter) else net
         if not isinstance(inner, BlockStack):
             return None
-        if not isinstance(net, NetAdapter):
-            return cls(inner.blocks(), inner.enter, inner.leave)
-        adapter: NetAdapter = net
-
-        def enter(**inputs: torch.Tensor) -> torch.Tensor:
-            ordered, named = adapter.feed(inputs)
-            return inner.enter(*ordered, **named)
-
+        enter = net.through(inner.enter) if isinstance(net, NetAdapter) else inner.enter
         return cls(inner.blocks(), enter, inner.leave)
 
 

@@ -35,12 +35,4 @@ def features_of(net: nn.Module, name: str) -> Features:
             f"train.pretrain: {name} has no method `features(**inputs) -> (batch, width)`: give it one (all layers but "
             "the last), or take mlp, cnn or transformer"
         )
-    if not isinstance(net, NetAdapter):
-        return inner.features
-    adapter: NetAdapter = net
-
-    def features(**inputs: torch.Tensor) -> torch.Tensor:
-        ordered, named = adapter.feed(inputs)
-        return inner.features(*ordered, **named)
-
-    return features
+    return net.through(inner.features) if isinstance(net, NetAdapter) else inner.features

@@ -198,7 +198,7 @@ def _reasons(
     for name in ("ddp", "fsdp"):
         rival = next((one for one in estimates if one.candidate.parallel == name and one.candidate.ranks > 1), None)
         if rival is not None and rival.candidate != best.candidate:
-            reasons += _against(rival, best, machine)
+            reasons += _against(rival, best)
     duration = best.duration
     if duration and duration.exposed_s > duration.compute_s:
         reasons.append("It is bound by communication: a larger batch or a faster network would pay.")
@@ -207,7 +207,7 @@ def _reasons(
     return reasons
 
 
-def _against(rival: PlanEstimate, best: PlanEstimate, machine: Cluster) -> list[str]:
+def _against(rival: PlanEstimate, best: PlanEstimate) -> list[str]:
     if not rival.memory:
         return []
     name = f"{rival.candidate.parallel} over {rival.candidate.ranks} ranks"

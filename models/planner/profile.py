@@ -9,7 +9,7 @@ import contextlib
 import copy
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,16 +23,17 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from models.distributed.precision import autocast
 from models.distributed.recompute import prepare_blocks
 from models.errors import UsageError, UserCodeError
 from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, tensor_plan
 from models.project_spec.blocks import Model, Train
-from models.training.costs.flops import count_flops
+from models.training.costs.flops import count_flops, empty_copy
 
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Recompute = Literal["none", "full", "selective"]
+_Precision = Literal["fp32", "bf16", "fp16"]
 _COUNTED = 2
 # The blocks of a net are alike: only this many are traced, and the others count the same.
 _TRACED = 2
@@ -160,15 +161,17 @@ class Profiler:
         UserCodeError: The net cannot run on shapes alone.
     """
 
-    def __init__(self, model: Model, sizes: Sizes, base: Path, precision: str = "fp32", flash: bool = False) -> None:
+    def __init__(
+        self, model: Model, sizes: Sizes, base: Path, precision: _Precision = "fp32", flash: bool = False
+    ) -> None:
         self._sizes = sizes
         self._precision = precision
         self._flash = flash
         with _saying_what_failed(model.net), torch.device("meta"):
             self._net = build_net(model, sizes, base)
-        self._known: dict[tuple[int, int, str], ActivationBytes] = {}
-        self._narrow: dict[int, tuple[nn.Module, int]] = {}
-        self._weights: dict[int, ParameterCounts] = {}
+        self._narrowed = functools.cache(functools.partial(_narrowed, self._net))
+        self._weighed = functools.cache(self._weigh)
+        self._traced = functools.cache(self._trace)
         split = tensor_plan(self._net)
         self.tensor_parts = split[1] if split else 0
         """The number that the ranks sharing a layer must divide; 0 if layers cannot be shared."""
@@ -180,9 +183,7 @@ class Profiler:
 
     def weights(self, tensor: int = 1) -> ParameterCounts:
         """Return the parameters of one of `tensor` ranks that share the layers."""
-        if tensor not in self._weights:
-            self._weights[tensor] = self._weigh(tensor)
-        return self._weights[tensor]
+        return self._weighed(tensor)
 
     def _weigh(self, tensor: int) -> ParameterCounts:
         net, gathered = self._narrowed(tensor)
@@ -217,15 +218,13 @@ class Profiler:
 
     def exactly(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> ActivationBytes:
         """Return the same from a trace of exactly this micro-batch."""
-        key = (micro_batch, tensor, recompute)
-        if key not in self._known:
-            with _saying_what_failed("model.net"):
-                self._known[key] = self._trace(micro_batch, tensor, recompute)
-        return self._known[key]
+        with _saying_what_failed("model.net"):
+            return self._traced(micro_batch, tensor, recompute)
 
     def _trace(self, micro_batch: int, tensor: int, recompute: Recompute) -> ActivationBytes:
-        mode = FakeTensorMode()
-        net = _fake_copy(self._narrowed(tensor)[0], mode)
+        mode, narrow = FakeTensorMode(), self._narrowed(tensor)[0]
+        with mode:
+            net = empty_copy(narrow, "cpu")
         if self._flash:
             _without_attention_dropout(net)
         prepare_blocks(net, Train(recompute=recompute))
@@ -235,7 +234,7 @@ class Profiler:
             for parameter in net.parameters():
                 parameter.register_post_accumulate_grad_hook(lambda p: live.is_gradient(p.grad))  # type: ignore[no-untyped-call]
             with live:
-                with self._autocast():
+                with autocast(Train(precision=self._precision), torch.device("cpu")):
                     output, block, hidden = _forward(net, inputs, live)
                     loss = _loss(output.float())
                 saved = live.now
@@ -246,21 +245,12 @@ class Profiler:
             saved + rest, block, live.peak + rest, live.peak_without_gradients + rest, hidden, input_bytes
         )
 
-    def _narrowed(self, tensor: int) -> tuple[nn.Module, int]:
-        if tensor not in self._narrow:
-            self._narrow[tensor] = _narrowed(self._net, tensor)
-        return self._narrow[tensor]
-
     def _inputs(self, count: int, device: str) -> dict[str, torch.Tensor]:
         with torch.device(device):
             return example_inputs(self._sizes, count)
 
-    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        kind = _AUTOCAST.get(self._precision)
-        return torch.autocast("cpu", dtype=kind) if kind else contextlib.nullcontext()
 
-
-class _NoAttentionDropout(TorchFunctionMode):
+class _NoAttentionDropout(TorchFunctionMode, contextlib.ContextDecorator):
     """Sets attention dropout to 0: with dropout the CPU's flash kernel stores the matrix, a GPU's kernel does not."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -272,14 +262,9 @@ class _NoAttentionDropout(TorchFunctionMode):
 
 def _without_attention_dropout(net: nn.Module) -> None:
     """Apply the mode inside each block, because recomputation in the backward pass runs outside the outer mode."""
-
-    def calling(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with _NoAttentionDropout():
-            return forward(*args, **kwargs)
-
     stack = BlockStackView.of(net)
     for module in list(stack.blocks) if stack else [net]:
-        module.forward = functools.partial(calling, module.forward)
+        module.forward = _NoAttentionDropout()(module.forward)
 
 
 def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes) -> tuple[torch.Tensor, int, int]:
@@ -333,18 +318,6 @@ def _used_by_enter(net: nn.Module, stack: BlockStackView, inputs: Mapping[str, t
         return 0
     used = torch.autograd.grad(hidden.sum(), outside, allow_unused=True)
     return sum(p.numel() for p, gradient in zip(outside, used, strict=True) if gradient is not None)
-
-
-def _fake_copy(net: nn.Module, mode: FakeTensorMode) -> nn.Module:
-    """Return a copy of the net with fake CPU weights, which have no bytes."""
-    memo: dict[int, Any] = {}
-    make: Callable[[torch.Tensor], torch.Tensor] = lambda one: torch.empty(one.shape, dtype=one.dtype, device="cpu")  # noqa: E731
-    with mode:
-        for parameter in net.parameters():
-            memo[id(parameter)] = nn.Parameter(make(parameter), parameter.requires_grad)
-        for buffer in net.buffers():
-            memo[id(buffer)] = make(buffer)
-    return copy.deepcopy(net, memo)
 
 
 @contextlib.contextmanager

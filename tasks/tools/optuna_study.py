@@ -45,10 +45,7 @@ def storage(workspace: Workspace) -> Any:
             return optuna.storages.RDBStorage(url)
     path = workspace.state / "optuna" / "journal.log"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = _JournalLock(path)
-    _mend(lock, path)
-    backend = JournalFileBackend(str(path), lock_obj=lock)
-    return optuna.storages.JournalStorage(backend)
+    return optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path)))
 
 
 @contextlib.contextmanager
@@ -68,37 +65,26 @@ def reaching_studies() -> Iterator[None]:
 
 
 class _JournalLock:
-    """A lock that the kernel releases when its holder dies; Optuna's own lock would block the next run for 30 s."""
+    """A lock that the kernel releases when its holder dies; Optuna's own lock would block the next run for 30 s.
+
+    It removes a torn last line of a killed writer: Optuna would append to it and then reject the journal.
+    """
 
     def __init__(self, path: Path) -> None:
         import filelock
 
-        self._lock = filelock.FileLock(f"{path}.flock")
+        self._path, self._lock = path, filelock.FileLock(f"{path}.flock")
 
     def acquire(self) -> bool:
         self._lock.acquire(poll_interval=0.005)
+        with self._path.open("rb+") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            if file.read(1) not in (b"", b"\n"):
+                file.truncate(self._path.read_bytes().rfind(b"\n") + 1)
         return True
 
     def release(self) -> None:
         self._lock.release()
-
-
-def _mend(lock: _JournalLock, path: Path) -> None:
-    """Remove a torn last line of a killed writer: Optuna would append to it and then reject the journal."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        if not file.seek(0, os.SEEK_END):
-            return
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) == b"\n":
-            return
-    lock.acquire()
-    try:
-        content = path.read_bytes()
-        os.truncate(path, content.rfind(b"\n") + 1)
-    finally:
-        lock.release()
 
 
 def open_study(

@@ -238,6 +238,15 @@ def test_a_journal_cut_in_its_last_line_can_be_gone_on_with(workspace: Workspace
     assert len(trials_of(study_of(workspace, "random")[0])) >= 4
 
 
+def test_an_open_study_goes_on_after_another_writer_was_killed(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "random")
+    carry_on(study, search, RANGES, 2)
+    with (workspace.state / "optuna" / "journal.log").open("ab") as journal:
+        journal.write(b'{"op_code":5,"work')
+    carry_on(study, search, RANGES, 2)
+    assert len(trials_of(study_of(workspace, "random")[0])) == 4
+
+
 def test_a_gp_search_draws_the_same_after_a_resume(workspace: Workspace) -> None:
     whole, search = study_of(workspace, "gp", "whole")
     carry_on(whole, search, RANGES, 12)

@@ -55,7 +55,7 @@ def count_flops(net: nn.Module, inputs: Mapping[str, torch.Tensor]) -> float | N
     count = len(next(iter(inputs.values())))
     weights = list(net.parameters())
     if sum(p.numel() for p in weights) > _MOST_REAL or any(p.is_meta for p in weights):
-        net, inputs = meta_copy(net), {name: value.to("meta") for name, value in inputs.items()}
+        net, inputs = empty_copy(net, "meta"), {name: value.to("meta") for name, value in inputs.items()}
     buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}
     try:
         with _plain_kernels(net), _Counter() as counter:
@@ -70,13 +70,14 @@ def count_flops(net: nn.Module, inputs: Mapping[str, torch.Tensor]) -> float | N
     return float(counter.total / count)
 
 
-def meta_copy(net: nn.Module) -> nn.Module:
-    """Return a copy of the net on the meta device: its weights have shapes but no bytes."""
+def empty_copy(net: nn.Module, device: str) -> nn.Module:
+    """Return a copy of the net with uninitialised weights: without bytes on `meta` and under `FakeTensorMode`."""
     memo: dict[int, Any] = {}
     for parameter in net.parameters():
-        memo[id(parameter)] = nn.Parameter(torch.empty_like(parameter, device="meta"), parameter.requires_grad)
+        empty = torch.empty(parameter.shape, dtype=parameter.dtype, device=device)
+        memo[id(parameter)] = nn.Parameter(empty, parameter.requires_grad)
     for buffer in net.buffers():
-        memo[id(buffer)] = torch.empty_like(buffer, device="meta")
+        memo[id(buffer)] = torch.empty(buffer.shape, dtype=buffer.dtype, device=device)
     return copy.deepcopy(net, memo)
 
 

@@ -10,7 +10,7 @@ from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Model
 from models.training.costs import flops
-from models.training.costs.flops import count_flops, meta_copy
+from models.training.costs.flops import count_flops, empty_copy
 
 TABLE = Sizes("table", "binary", 16, (17, 4))
 IMAGE = Sizes("image", "multiclass", image=(1, 28, 28), num_outputs=10)
@@ -20,7 +20,7 @@ NETS = {"mlp": TABLE, "transformer": TABLE, "cnn": IMAGE, "gru": SERIES, "lstm":
 
 def by_torch(net: nn.Module, inputs: dict[str, torch.Tensor]) -> float:
     """torch's own counter on the meta device, where no kernel of a whole LSTM hides its products."""
-    net = meta_copy(net)
+    net = empty_copy(net, "meta")
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         net(**{name: value.to("meta") for name, value in inputs.items()}).sum().backward()
     return counter.get_total_flops() / len(next(iter(inputs.values())))
