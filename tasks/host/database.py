@@ -122,7 +122,7 @@ def _begun(state: Path, **options: bool) -> Iterator[Connection]:
                 return
         if revision is not None and revision not in REVISIONS:
             raise StoreError(
-                f"{_shown(url)}: has schema {revision}, expected {REVISIONS[-1]} or older: a newer Loopline wrote it. "
+                f"{shown(url)}: has schema {revision}, expected {REVISIONS[-1]} or older: a newer Loopline wrote it. "
                 "Update this one; nothing was changed"
             )
         with _alone(lock, url):
@@ -132,7 +132,7 @@ def _begun(state: Path, **options: bool) -> Iterator[Connection]:
 
 
 def _alone(lock: Path, url: str) -> AbstractContextManager[None]:
-    return held(lock, lambda: f"{_shown(url)}: another process makes or migrates it", BUSY_S)
+    return held(lock, lambda: f"{shown(url)}: another process makes or migrates it", BUSY_S)
 
 
 @functools.cache
@@ -230,8 +230,9 @@ def _converted(url: str) -> Iterator[None]:
         cure = next((cure for sign, cure in _CURES.items() if sign in text), None)
         if cure is None and url.startswith("sqlite"):
             raise
-        raise StoreError(f"{_shown(url)}: {cure or f'cannot be used: {text[:300]}'}") from error
+        raise StoreError(f"{shown(url)}: {cure or f'cannot be used: {text[:300]}'}") from error
 
 
-def _shown(url: str) -> str:
+def shown(url: str) -> str:
+    """Return an address for a message: the file of SQLite, or the address without its password."""
     return url.removeprefix("sqlite:///") if url.startswith("sqlite") else without_password(url)

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from models.cores import usable_cores
 from models.errors import LooplineError
 from models.training.spec_check import read_checked
-from tasks.host import stores
+from tasks.host import database, stores
 from tasks.host.ports import holder, taken_ports
 from tasks.host.workspace import CLONE, Workspace
 from tasks.platform.platform import LEAST_FREE_BYTES
@@ -47,6 +47,7 @@ def examine(workspace: Workspace) -> list[Finding]:
         _packages,
         _imports,
         _writable,
+        _state,
         _disk,
         _cores,
         _tools,
@@ -108,6 +109,17 @@ def _writable(workspace: Workspace) -> Finding:
     except (LooplineError, OSError) as error:
         return Finding("workspace", "wrong", str(error), "set LOOPLINE_HOME to a folder that can be written")
     return Finding("workspace", "ok", str(workspace.root))
+
+
+def _state(workspace: Workspace) -> Finding:
+    """Open the state database; its own error says what is wrong and how to mend it."""
+    try:
+        shown = database.shown(database.address(workspace.state))
+        with database.reading(workspace.state):
+            detail = f"{shown}, made by the first loop" if database.is_absent(workspace.state) else shown
+    except LooplineError as error:
+        return Finding("state", "wrong", str(error), "no loop can begin before")
+    return Finding("state", "ok", detail)
 
 
 def _disk(workspace: Workspace) -> Finding:

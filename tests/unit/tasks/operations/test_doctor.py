@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tasks.host import database
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
 from tasks.operations import doctor
@@ -32,6 +33,7 @@ def test_a_healthy_workspace(workspace: Workspace, make_project: MakeProject) ->
     assert "1 projects" in found["specs"].detail
     assert "embedded" in found["tracking"].detail
     assert found["prefect"].detail == "starts with the next loop"
+    assert found["state"].detail.endswith("state.db, made by the first loop")
 
 
 def test_every_trouble_names_a_cure(
@@ -48,6 +50,17 @@ def test_every_trouble_names_a_cure(
     assert states == {"specs": "wrong", "programs": "warn", "tracking": "warn", "prefect": "warn", "disk": "warn"}
     assert all(finding.cure for finding in found.values() if finding.state != "ok")
     assert "project.yaml:1: data.source: missing" in found["specs"].detail
+
+
+def test_a_state_database_that_cannot_be_used_is_wrong(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    (workspace.state / database.FILE).write_bytes(b"no database at all" * 500)
+    found = findings(workspace)["state"]
+    assert (found.state, "it is damaged" in found.detail) == ("wrong", True)
+    monkeypatch.setenv("LOOPLINE_STATE_URL", "postgresql://ada:secret@127.0.0.1:1/x")
+    found = findings(workspace)["state"]
+    assert found.state == "wrong"
+    assert "127.0.0.1:1/x: cannot be used" in found.detail
+    assert "secret" not in found.detail
 
 
 def test_damaged_files_that_were_set_aside_are_told(workspace: Workspace) -> None:
