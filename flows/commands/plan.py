@@ -9,7 +9,7 @@ from models.project_spec.blocks import Spec
 from models.training.spec_check import read_checked
 from tasks.host import stores
 from tasks.host.workspace import Project
-from tasks.loop.ledger import StepCache
+from tasks.loop.step_cache import StepCache
 
 WORDS = {"done": "up to date", "run": "would run", "follow": "depends"}
 MOST_REASONS = 4

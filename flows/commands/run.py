@@ -11,7 +11,7 @@ from flows.console import options
 from models.errors import GateRefused
 from tasks.host import stores
 from tasks.host.workspace import Project
-from tasks.loop.ledger import StepCache
+from tasks.loop.step_cache import StepCache
 from tasks.operations.reap import is_owed
 
 
@@ -35,17 +35,17 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
     this_project = stores.open_project(project)
     _check_refresh(refresh)
     spec = this_project.spec(overrides)
-    ledger = StepCache(this_project, spec)
+    step_cache = StepCache(this_project, spec)
     done = (
         not refresh
-        and all(planned.state == "done" for planned in ledger.plan())
+        and all(planned.state == "done" for planned in step_cache.plan())
         and not is_owed(this_project.workspace, spec)
     )
     if not done:
         from flows.local_run import carry_round
 
         carry_round(this_project, spec.name, list(overrides), list(refresh))
-    _tell(this_project, StepCache(this_project, spec) if not done else ledger, as_json, ran=not done)
+    _tell(this_project, StepCache(this_project, spec) if not done else step_cache, as_json, ran=not done)
 
 
 def _check_refresh(refresh: tuple[str, ...]) -> None:
@@ -56,11 +56,11 @@ def _check_refresh(refresh: tuple[str, ...]) -> None:
             raise click.BadParameter(f"no step {name!r}: one of {', '.join(BY_NAME)}", param_hint="--refresh")
 
 
-def _tell(project: Project, ledger: StepCache, as_json: bool, ran: bool) -> None:
+def _tell(project: Project, step_cache: StepCache, as_json: bool, ran: bool) -> None:
     """Print the summary with results, decision and reasons; exit with 3 if the verdict was to keep the champion."""
     from flows.console.summary import print_summary, summary
 
-    document: dict[str, Any] = summary(project, ledger, ran)
+    document: dict[str, Any] = summary(project, step_cache, ran)
     if as_json:
         options.print_json(document)
     else:

@@ -12,19 +12,19 @@ import click
 from models.pipeline.records import StepRecord
 from models.training.costs.summary import of_results
 from tasks.host.workspace import Project
-from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Loop
+from tasks.loop.step_cache import StepCache
 from tasks.platform.report_pages import address_of
 
 
-def summary(project: Project, ledger: StepCache, ran: bool) -> dict[str, Any]:
+def summary(project: Project, step_cache: StepCache, ran: bool) -> dict[str, Any]:
     """Return the results of the project's last loop as plain data; `ran` is false if every step was done before."""
-    records = {planned.step: planned.record for planned in ledger.plan()}
+    records = {planned.step: planned.record for planned in step_cache.plan()}
     results = {step: record.result if record else {} for step, record in records.items()}
     judged, trained = results["judge"], results["train"]
-    champion = ledger.champion()
+    champion = step_cache.champion()
     return {
-        "project": ledger.spec.name,
+        "project": step_cache.spec.name,
         "loop_id": _loop_id(records),
         "ran": ran,
         "decision": judged.get("decision"),
@@ -45,8 +45,8 @@ def summary(project: Project, ledger: StepCache, ran: bool) -> dict[str, Any]:
         "params": results["search"].get("params", {}),
         "trials": results["search"].get("trials", 0),
         "costs": {part: costs.figures() for part, costs in of_results(results["search"], trained).items()},
-        "card": str(ledger.state / "card.html") if (ledger.state / "card.html").exists() else None,
-        "validation": [str(path) for path in sorted((ledger.state / "reports").glob("*.html"))],
+        "card": str(step_cache.state / "card.html") if (step_cache.state / "card.html").exists() else None,
+        "validation": [str(path) for path in sorted((step_cache.state / "reports").glob("*.html"))],
         "workspace": str(project.workspace.root),
     }
 

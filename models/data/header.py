@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from models.errors import DataError, did_you_mean
 from models.project_spec.blocks import Data
-from models.sources.csv_files import SUFFIXES, delimiter_of, first_bytes, suffix_of
+from models.sources.delimiter import SUFFIXES, delimiter_of, first_bytes, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from models.errors import DataError
 from models.files import whole_file
 from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
 from models.sources import r_data
-from models.sources.csv_files import SUFFIXES, delimiter_of, suffix_of
+from models.sources.delimiter import SUFFIXES, delimiter_of, suffix_of
 from models.sources.text_files import is_text_file, read_text, text_files
 
 ROW_GROUP = 1 << 16

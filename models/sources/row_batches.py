@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from models.errors import DataError
-from models.sources.csv_files import SUFFIXES, delimiter_of, suffix_of
+from models.sources.delimiter import SUFFIXES, delimiter_of, suffix_of
 
 _PARQUET = (".parquet", ".pq")
 _EXPECTED = "a .csv or .tsv (also .gz), a .txt, a .parquet file, or a folder of them"

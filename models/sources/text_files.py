@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from models.errors import DataError
-from models.sources.csv_files import suffix_of
+from models.sources.delimiter import suffix_of
 
 SUFFIXES = (".txt", ".text")
 

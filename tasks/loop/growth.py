@@ -18,7 +18,7 @@ from models.pipeline.records import StepRecord
 from models.project_spec import references
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
-from tasks.loop.ledger import StepCache
+from tasks.loop.step_cache import StepCache
 from tasks.tools import sources
 
 SETTLE_S = 2.0
@@ -42,8 +42,8 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> SourceGrow
     Raises:
         UserCodeError: The project's own `arrived` failed.
     """
-    ledger = StepCache(project, spec)
-    before = ledger.records.latest("ingest")
+    step_cache = StepCache(project, spec)
+    before = step_cache.records.latest("ingest")
     if before is None or before.result.get("source") != spec.data.source:
         return None
     if references.is_own_code(spec.data.source):
@@ -51,8 +51,8 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> SourceGrow
     path = references.local_source(spec.data.source, project.folder)
     if path is None:
         return None
-    growth = _of_files(path.resolve(), spec, ledger, before, time.time() if now is None else now)
-    ledger.hashes.save()
+    growth = _of_files(path.resolve(), spec, step_cache, before, time.time() if now is None else now)
+    step_cache.hashes.save()
     return growth
 
 
@@ -67,12 +67,12 @@ def _of_function(project: Project, spec: Spec, before: StepRecord) -> SourceGrow
     return SourceGrowth(key=key_of({"before": before.key, "now": arrival}), text=text)
 
 
-def _of_files(path: Path, spec: Spec, ledger: StepCache, before: StepRecord, now: float) -> SourceGrowth | None:
+def _of_files(path: Path, spec: Spec, step_cache: StepCache, before: StepRecord, now: float) -> SourceGrowth | None:
     known = before.parts.get(f"file:{spec.data.source}")
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     if not path.exists() or not files or any(0 <= now - file.stat().st_mtime < SETTLE_S for file in files):
         return None
-    digest = ledger.hashes.of(path)
+    digest = step_cache.hashes.of(path)
     if digest == known:
         return None
     rows = _rows(files)

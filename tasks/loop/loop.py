@@ -29,9 +29,9 @@ from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, lease_of, save_loop
 from tasks.loop.inputs import Inputs as Inputs
-from tasks.loop.ledger import StepCache
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tasks.loop.runners import add_runner
+from tasks.loop.step_cache import StepCache
 from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
 from tasks.ranks.rank_pool import RankPool
@@ -86,8 +86,8 @@ class Loop:
         self.id = loop_id
         self.trigger = trigger
         self.report = reporter
-        self.ledger = StepCache(project, spec)
-        self.state = self.ledger.state
+        self.step_cache = StepCache(project, spec)
+        self.state = self.step_cache.state
         self.outbox = Outbox(self.state, loop_id)
         self.delivery = MlflowExporter(self.workspace, spec.name, loop_id)
         self.rank_pool = RankPool()
@@ -107,7 +107,7 @@ class Loop:
                 the step's result.
         """
         step = BY_NAME[name]
-        parts, record, _ = self.ledger.current(step, self.done)
+        parts, record, _ = self.step_cache.current(step, self.done)
         if record is not None and (name not in self.refresh or record.loop_id == self.id):
             self.done[name] = record
             self.report.step(name, "done")
@@ -118,14 +118,14 @@ class Loop:
         began = time.perf_counter()
         try:
             with storing(self.state):  # a full or read-only disk raises StoreError wherever a step meets it
-                done = act(self.ledger.inputs(step, self.done, parts), self.work(name, key))
+                done = act(self.step_cache.inputs(step, self.done, parts), self.work(name, key))
         except BaseException as error:
             if name in ("search", "train"):
                 self.lost_device_s += (time.perf_counter() - began) * self.spec.train.ranks
             kind = type(error).__name__
             self.report.step(name, "stopped" if kind in STOPS else "failed", kind)
             raise
-        outputs = {self.ledger.records.name(path): self.ledger.hashes.of(path) for path in done.outputs}
+        outputs = {self.step_cache.records.name(path): self.step_cache.hashes.of(path) for path in done.outputs}
         seconds = time.perf_counter() - began
         record = StepRecord(
             step=name,
@@ -138,8 +138,8 @@ class Loop:
             finished=time.time(),
             seconds=round(seconds, 3),
         )
-        self.ledger.records.save(record, self.lease)
-        self.ledger.save()
+        self.step_cache.records.save(record, self.lease)
+        self.step_cache.save()
         self.done[name] = record
         self.ran.append(name)
         self.report.step(name, "ok", f"{seconds:.1f} s")
@@ -156,13 +156,13 @@ class Loop:
 
     def work(self, step: str, key: str) -> Path:
         """Return the work folder of a step and key, the same at every attempt; create it if needed."""
-        folder = self.ledger.work(step, key)
+        folder = self.step_cache.work(step, key)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def place(self, record: StepRecord) -> Path:
         """Return the work folder of a record."""
-        return self.ledger.work(record.step, record.key)
+        return self.step_cache.work(record.step, record.key)
 
 
 @contextlib.contextmanager
@@ -198,7 +198,7 @@ def open_loop(
         status, failure = "failed", None
         try:
             with loop.rank_pool:
-                if any(item.state != "done" for item in loop.ledger.plan() if item.step in TORCH_STEPS):
+                if any(item.state != "done" for item in loop.step_cache.plan() if item.step in TORCH_STEPS):
                     loop.rank_pool.warm()  # imports torch while the data is read and checked
                 yield loop
             status = "finished"

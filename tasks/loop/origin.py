@@ -12,8 +12,8 @@ from models.errors import UsageError
 from models.project_spec.blocks import Model
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE, InitialWeights
-from tasks.loop.ledger import FRESH
 from tasks.loop.loop import Inputs, Loop
+from tasks.loop.step_cache import FRESH
 from tasks.mlflow.model_cache import cached_version
 
 JOB_FILE = "job.json"

@@ -19,8 +19,8 @@ from models.project_spec.reader import read_document
 from models.training.search_space import with_params
 from tasks.host.locks import held
 from tasks.host.workspace import Project
-from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Reporter
+from tasks.loop.step_cache import StepCache
 from tasks.operations.backtest_cache import FOLDER, BacktestCache, ReplayProgress
 from tasks.ranks.rank_pool import RankPool
 

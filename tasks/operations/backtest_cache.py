@@ -32,8 +32,8 @@ from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob
 from tasks.host.workspace import Project
-from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Reporter
+from tasks.loop.step_cache import StepCache
 from tasks.ranks.rank_pool import RankPool, default_threads
 from tasks.state.keyed_cache import KeyedCache, arrays, document
 

@@ -27,7 +27,7 @@ from tasks.host import processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
 from tasks.loop.history import LoopRecord, is_running, last_loop, read_loops
-from tasks.loop.ledger import StepCache
+from tasks.loop.step_cache import StepCache
 from tasks.mlflow import model_cache, registry_reader
 from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages
@@ -114,15 +114,15 @@ def _read_spec(project: Project, _: tuple[int, int, int]) -> Spec:
 
 
 def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
-    ledger = StepCache(project, spec)
-    planned = ledger.plan()
+    step_cache = StepCache(project, spec)
+    planned = step_cache.plan()
     owed = [item.step for item in planned if item.state != "done"]
     records = {item.step: item.record for item in planned if item.record and item.state == "done"}
-    history = list(itertools.islice(ledger.records.newest("promote"), MOST_LOOPS))
+    history = list(itertools.islice(step_cache.records.newest("promote"), MOST_LOOPS))
     registered = registry_reader.registered(spec.name)
-    last = last_loop(ledger.state)
-    made = decisions.newest(ledger.state, MOST_DECISIONS)
-    loops = read_loops(ledger.state, MOST_LOOPS)
+    last = last_loop(step_cache.state)
+    made = decisions.newest(step_cache.state, MOST_DECISIONS)
+    loops = read_loops(step_cache.state, MOST_LOOPS)
     return facts.ProjectFacts(
         name=spec.name,
         folder=str(project.folder),
@@ -131,12 +131,12 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
         challenger=_version(spec.name, registered.aliases.get("challenger")),
         previous=registered.aliases.get("previous"),
         moves=registered.moves(MOST_MOVES),
-        loop=_loop(ledger.state, last, owed, history),
+        loop=_loop(step_cache.state, last, owed, history),
         history=_history(loops, history),
         owed=owed,
-        data=_data(ledger, last, records),
-        search=_search(ledger, records, spec),
-        monitor=MonitoringReport.load(ledger.state),
+        data=_data(step_cache, last, records),
+        search=_search(step_cache, records, spec),
+        monitor=MonitoringReport.load(step_cache.state),
         decisions=made,
         waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
         undecided=[
@@ -148,10 +148,10 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
         next_monitoring=_next(spec.monitor.schedule, spec.retrain.timezone, now),
         schedule=_schedule(spec),
         triggers=list(spec.retrain.on),
-        predictions=_predictions(ledger.state),
-        serving=_serving(ledger.state),
-        pages=list(known_pages(ledger.state)),
-        backtest=_backtest(ledger.state),
+        predictions=_predictions(step_cache.state),
+        serving=_serving(step_cache.state),
+        pages=list(known_pages(step_cache.state)),
+        backtest=_backtest(step_cache.state),
     )
 
 
@@ -196,17 +196,17 @@ def _ended(record: StepRecord) -> facts.FinishedLoop:
     return facts.FinishedLoop(loop_id=record.loop_id, ended=record.finished, outcome=outcome, **_verdict(record))
 
 
-def _data(ledger: StepCache, last: LoopRecord | None, records: dict[str, StepRecord]) -> facts.IngestSummary:
+def _data(step_cache: StepCache, last: LoopRecord | None, records: dict[str, StepRecord]) -> facts.IngestSummary:
     def of(step: str) -> StepRecord | None:
-        return records.get(step) or ledger.records.latest(step)
+        return records.get(step) or step_cache.records.latest(step)
 
     ingest, version = of("ingest"), of("version")
     checks = [record for step in ("validate-raw", "validate-prepared") if (record := of(step))]
     statuses = {str(check.result.get("status", "")) for check in checks}
     status = next((status for status in STATUSES if status in statuses), "")
-    reports = [read_json(_report(ledger, check)) for check in checks]
+    reports = [read_json(_report(step_cache, check)) for check in checks]
     for stage in ("raw", "prepared") if last and last.state in ("failed", "rejected") else ():
-        report = read_json(ledger.state / "quarantine" / last.loop_id / stage / "report.json") if last else {}
+        report = read_json(step_cache.state / "quarantine" / last.loop_id / stage / "report.json") if last else {}
         if report:
             status, reports = "rejected", [report]
     return facts.IngestSummary(
@@ -220,13 +220,13 @@ def _data(ledger: StepCache, last: LoopRecord | None, records: dict[str, StepRec
     )
 
 
-def _report(ledger: StepCache, record: StepRecord) -> Path:
+def _report(step_cache: StepCache, record: StepRecord) -> Path:
     named = [name for name in record.outputs if name.endswith("/report.json")]
-    return ledger.records.path(named[0] if named else "report.json")
+    return step_cache.records.path(named[0] if named else "report.json")
 
 
-def _search(ledger: StepCache, records: dict[str, StepRecord], spec: Spec) -> facts.SearchSummary:
-    record = records.get("search") or ledger.records.latest("search")
+def _search(step_cache: StepCache, records: dict[str, StepRecord], spec: Spec) -> facts.SearchSummary:
+    record = records.get("search") or step_cache.records.latest("search")
     if record is None or not spec.search.trials:
         return facts.SearchSummary()
     result = record.result

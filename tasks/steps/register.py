@@ -18,8 +18,8 @@ from models.signing import TAG, signature
 from models.training.costs.summary import of_results
 from tasks.host import stores
 from tasks.loop.champion import open_registry
-from tasks.loop.ledger import REFERENCES
 from tasks.loop.loop import Inputs, Loop, StepResult
+from tasks.loop.step_cache import REFERENCES
 from tasks.mlflow import provenance
 from tasks.mlflow.delivery import client, experiment_id, reaching_store
 from tasks.mlflow.model_cache import signing_key

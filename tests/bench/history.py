@@ -28,7 +28,7 @@ from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
 from tasks.host import database, tables
 from tasks.host.workspace import Workspace
-from tasks.loop.ledger import StepCache
+from tasks.loop.step_cache import StepCache
 from tasks.mlflow import embedded_store
 from tests.bench.loop import LOOPLINE, ROOT
 from tests.children import started
@@ -66,12 +66,12 @@ def make(workspace: Workspace, num_loops: int) -> None:
     shutil.copytree(ROOT / "projects" / NAME, workspace.root / "projects" / NAME, ignore=shutil.ignore_patterns("data"))
     workspace.make()
     project = workspace.project(NAME)
-    ledger = StepCache(project, read_spec(project.spec_path))
+    step_cache = StepCache(project, read_spec(project.spec_path))
     ages = [num_loops - number for number in range(num_loops)]
     done: dict[str, StepRecord] = {}
     for step in STEPS:
         asks_registry = {"champion", "reference"} & {*step.external}
-        parts = {f"input:{name}": "" for name in step.after} if asks_registry else ledger.parts(step, done)
+        parts = {f"input:{name}": "" for name in step.after} if asks_registry else step_cache.parts(step, done)
         made = StepRecord(
             step=step.name, key="KEY", parts=parts, digest="d", result=_result(), loop_id="LOOP", finished=0.5
         )

@@ -11,7 +11,7 @@ import pytest
 
 from models.pipeline.steps import BY_NAME, STEPS, Step
 
-UNDECLARED = re.compile(r"\bloop\.(done|ran|ledger|place|refresh)\b|\bproject\.(raw|prepared)\b")
+UNDECLARED = re.compile(r"\bloop\.(done|ran|step_cache|place|refresh)\b|\bproject\.(raw|prepared)\b")
 """Ways to what other steps left that do not go by the declared inputs."""
 MAKES = {"ingest": r"project\.raw", "prepare": r"project\.prepared"}
 """A step may name the place where it leaves its own files."""

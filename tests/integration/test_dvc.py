@@ -196,7 +196,7 @@ def test_dvc_repro_carries_out_our_stages_and_leaves_nothing_to_do(
     assert (project.prepared / "preparation.json").is_file()
     assert status(workspace.root) == {}
     from models.project_spec.reader import read_spec
-    from tasks.loop.ledger import StepCache
+    from tasks.loop.step_cache import StepCache
 
     planned = {item.step: item.state for item in StepCache(project, read_spec(project.spec_path)).plan()}
     assert (planned["ingest"], planned["prepare"]) == ("done", "done")

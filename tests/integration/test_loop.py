@@ -32,8 +32,8 @@ from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.history import last_loop, save_loop
-from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Loop, open_loop
+from tasks.loop.step_cache import StepCache
 from tasks.mlflow.delivery import client
 from tasks.mlflow.registry_reader import aliased
 from tasks.operations.monitor import look
@@ -195,7 +195,7 @@ def test_the_weights_are_what_the_version_says(first: Loop) -> None:
     weights = weights_of(first)
     champion = aliased("tiny")
     assert champion is not None
-    assert sha256(weights) == first.done["train"].outputs[first.ledger.records.name(weights)]
+    assert sha256(weights) == first.done["train"].outputs[first.step_cache.records.name(weights)]
     assert champion.tags["loopline.weights_sha256"] == first.done["train"].result["weights_sha256"]
 
 

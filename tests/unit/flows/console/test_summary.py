@@ -11,7 +11,7 @@ from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
-from tasks.loop.ledger import StepCache
+from tasks.loop.step_cache import StepCache
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 
@@ -33,16 +33,16 @@ def project(make_project: MakeProject, code_memory: str, monkeypatch: pytest.Mon
     return project
 
 
-def ledger_of(project: Project, *overrides: str) -> StepCache:
+def step_cache_of(project: Project, *overrides: str) -> StepCache:
     return StepCache(project, read_spec(project.spec_path, overrides))
 
 
 def record_all(project: Project, value: float, finished: float, *overrides: str) -> None:
     """Records of a whole loop whose model reached `value`."""
-    ledger = ledger_of(project, *overrides)
+    step_cache = step_cache_of(project, *overrides)
     done: dict[str, StepRecord] = {}
     for number, step in enumerate(STEPS):
-        parts = ledger.parts(step, done)
+        parts = step_cache.parts(step, done)
         result: dict[str, Any] = {
             "ingest": {"rows": 200},
             "prepare": {"rows": {"train": 140, "validation": 30, "test": 30}},
@@ -72,12 +72,12 @@ def record_all(project: Project, value: float, finished: float, *overrides: str)
             loop_id=f"tiny-{finished:g}",
             finished=finished + number / 100,
         )
-        ledger.records.save(done[step.name])
+        step_cache.records.save(done[step.name])
 
 
 def test_the_summary_tells_what_was_found_and_decided(project: Project) -> None:
     record_all(project, 0.9, 1)
-    told = summary(project, ledger_of(project), ran=True)
+    told = summary(project, step_cache_of(project), ran=True)
     assert (told["decision"], told["metric"], told["value"]) == ("promote", "accuracy", 0.9)
     assert told["metrics"] == {"test_f1": 0.9, "val_loss": 0.5}
     assert (told["version"], told["dataset"], told["trials"]) == ("1", "abc.dir", 3)
@@ -90,14 +90,14 @@ def test_the_summary_tells_what_was_found_and_decided(project: Project) -> None:
 def test_a_spec_gone_back_to_is_told_with_its_own_numbers(project: Project) -> None:
     record_all(project, 0.9, 1)
     record_all(project, 0.5, 2, "train.lr=0.5")
-    ledger = ledger_of(project)
-    assert all(item.state == "done" for item in ledger.plan())
-    told = summary(project, ledger, ran=False)
+    step_cache = step_cache_of(project)
+    assert all(item.state == "done" for item in step_cache.plan())
+    told = summary(project, step_cache, ran=False)
     assert (told["value"], told["version"]) == (0.9, "1")
 
 
 def test_a_project_that_never_ran(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    told = summary(project, ledger_of(project), ran=False)
+    told = summary(project, step_cache_of(project), ran=False)
     assert (told["decision"], told["champion"], told["card"]) == (None, None, None)
     print_summary(told)
     assert "not judged" in capsys.readouterr().out
@@ -108,7 +108,7 @@ def test_a_person_reads_decision_reason_number_and_place(project: Project, capsy
     card = project.state("tiny") / "card.html"
     card.parent.mkdir(parents=True)
     card.write_text("<html></html>")
-    print_summary(summary(project, ledger_of(project), ran=True))
+    print_summary(summary(project, step_cache_of(project), ran=True))
     shown = capsys.readouterr().out
     for words in (
         "tiny version 1: promoted",

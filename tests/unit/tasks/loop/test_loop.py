@@ -101,7 +101,7 @@ def test_a_refreshed_step_runs_although_it_stands(project: Project) -> None:
         loop.refresh = frozenset({"ingest"})
         record, was_done = ingest(loop, "more")
     assert not was_done
-    assert record.outputs[loop.ledger.records.name(project.raw)] == loop.ledger.hashes.of(project.raw)
+    assert record.outputs[loop.step_cache.records.name(project.raw)] == loop.step_cache.hashes.of(project.raw)
 
 
 def test_a_loop_that_goes_on_does_not_refresh_again_what_it_had_refreshed(project: Project) -> None:
@@ -222,8 +222,8 @@ def test_a_loop_that_another_machine_took_over_records_nothing_more(project: Pro
 
     with ExitStack() as other, pytest.raises(LeaseLostError), open_loop(project) as loop:
         carry(loop, other)
-    assert loop.ledger.records.latest("ingest") is not None
-    assert loop.ledger.records.latest("validate-raw") is None
+    assert loop.step_cache.records.latest("ingest") is not None
+    assert loop.step_cache.records.latest("validate-raw") is None
     last = last_loop(state)
     assert last is not None
     assert (last.loop_id, last.state) == (loop.id, "running"), "its end is the other's to record"

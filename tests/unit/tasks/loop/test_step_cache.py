@@ -1,4 +1,4 @@
-"""The ledger says what is done for a spec, and every change that matters is seen and named."""
+"""The step cache says what is done for a spec, and every change that matters is seen and named."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from models.project_spec.reader import read_spec
 from models.serving.registry import RegisteredVersion
 from tasks.host import database
 from tasks.host.workspace import Project
-from tasks.loop.ledger import FRESH, ORIGIN, REFERENCES, StepCache
+from tasks.loop.step_cache import FRESH, ORIGIN, REFERENCES, StepCache
 from tasks.mlflow import registry_reader
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
@@ -45,20 +45,20 @@ def project(make_project: MakeProject, code_memory: str, monkeypatch: pytest.Mon
     return project
 
 
-def ledger_of(project: Project, *overrides: str) -> StepCache:
+def step_cache_of(project: Project, *overrides: str) -> StepCache:
     return StepCache(project, read_spec(project.spec_path, overrides))
 
 
 def record_all(project: Project, *overrides: str, validated: Path | None = None) -> None:
     """Records as a loop leaves them, with a real output file for ingest."""
-    ledger = ledger_of(project, *overrides)
+    step_cache = step_cache_of(project, *overrides)
     done: dict[str, StepRecord] = {}
     project.raw.parent.mkdir(parents=True, exist_ok=True)
     project.raw.write_text("raw")
     for number, step in enumerate(STEPS):
-        parts = ledger.parts(step, done)
+        parts = step_cache.parts(step, done)
         path = {"ingest": project.raw, "validate-prepared": validated}.get(step.name)
-        outputs = {ledger.records.name(path): ledger.hashes.of(path)} if path else {}
+        outputs = {step_cache.records.name(path): step_cache.hashes.of(path)} if path else {}
         done[step.name] = StepRecord(
             step=step.name,
             key=key_of(parts),
@@ -69,11 +69,11 @@ def record_all(project: Project, *overrides: str, validated: Path | None = None)
             loop_id="tiny-1",
             finished=float(number),
         )
-        ledger.records.save(done[step.name])
+        step_cache.records.save(done[step.name])
 
 
 def planned(project: Project, *overrides: str) -> dict[str, PlannedStep]:
-    return {item.step: item for item in ledger_of(project, *overrides).plan()}
+    return {item.step: item for item in step_cache_of(project, *overrides).plan()}
 
 
 def first_owed(project: Project, *overrides: str) -> tuple[str, list[str]]:
@@ -90,7 +90,7 @@ def test_a_new_project_owes_everything(project: Project) -> None:
 def test_a_recorded_loop_owes_nothing_and_another_process_agrees(project: Project) -> None:
     record_all(project)
     assert all(item.state == "done" for item in planned(project).values())
-    assert ledger_of(project).outcome() == {"weights_sha256": "w" * 64, "decision": "promote"}
+    assert step_cache_of(project).outcome() == {"weights_sha256": "w" * 64, "decision": "promote"}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_users_net_and_its_sibling_are_followed(project: Project) -> None:
 )
 def test_a_ready_net_counts_by_its_code(project: Project, net: str, module: str) -> None:
     step = BY_NAME["train"]
-    parts = ledger_of(project, f"model.net={net}").parts(step, done_before(step))
+    parts = step_cache_of(project, f"model.net={net}").parts(step, done_before(step))
     assert f"code:models/nets/{module}.py" in parts
     assert "code:models/nets/rnn.py" not in parts
 
@@ -198,7 +198,7 @@ def done_before(step: Any) -> dict[str, StepRecord]:
 
 def test_an_unknown_net_is_told_by_the_plan(project: Project) -> None:
     with pytest.raises(UsageError, match=r"model\.net"):
-        ledger_of(project, "model.net=mpl").parts(BY_NAME["train"], done_before(BY_NAME["train"]))
+        step_cache_of(project, "model.net=mpl").parts(BY_NAME["train"], done_before(BY_NAME["train"]))
 
 
 def test_an_edit_of_code_is_remembered_for_the_next_process(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,28 +250,28 @@ def test_data_that_was_validated_is_compared_with_another_champions_data_but_not
         raise StoreError("away")
 
     monkeypatch.setattr(registry_reader, "aliased", lambda *_: None)
-    ledger = ledger_of(project)
+    step_cache = step_cache_of(project)
     record_all(project, validated=folder / "1.json")
     champion("1")
     assert first_owed(project) == ("", [])
     monkeypatch.setattr(registry_reader, "aliased", away)
     step, done = BY_NAME["validate-prepared"], done_before(BY_NAME["validate-prepared"])
     with pytest.raises(StoreError, match="registry is away"):
-        ledger.inputs(step, done, ledger.parts(step, done)).external("reference")
+        step_cache.inputs(step, done, step_cache.parts(step, done)).external("reference")
     champion("2")
     assert first_owed(project) == ("validate-prepared", ["input champion's data: changed"])
-    parts = ledger.parts(step, done)
-    assert ledger.inputs(step, done, parts).external("reference") == folder / "2.json"
+    parts = step_cache.parts(step, done)
+    assert step_cache.inputs(step, done, parts).external("reference") == folder / "2.json"
 
 
 def test_a_result_counts_for_those_who_read_it_and_files_for_all(project: Project) -> None:
     """Other costs of the same search make another card and no training."""
-    ledger, before = ledger_of(project), done_before(BY_NAME["card"])
+    step_cache, before = step_cache_of(project), done_before(BY_NAME["card"])
     dearer = {**before, "search": before["search"].model_copy(update={"result": {"costs": {"flops": 3}}})}
     for name, same in (("train", True), ("register", False), ("card", False)):
-        assert (ledger.parts(BY_NAME[name], before) == ledger.parts(BY_NAME[name], dearer)) is same
+        assert (step_cache.parts(BY_NAME[name], before) == step_cache.parts(BY_NAME[name], dearer)) is same
     other = {**before, "search": before["search"].model_copy(update={"digest": "another"})}
-    assert ledger.parts(BY_NAME["train"], before) != ledger.parts(BY_NAME["train"], other)
+    assert step_cache.parts(BY_NAME["train"], before) != step_cache.parts(BY_NAME["train"], other)
 
 
 def test_weights_to_begin_with_are_looked_up_once_for_all_that_else_decides(
@@ -283,23 +283,23 @@ def test_weights_to_begin_with_are_looked_up_once_for_all_that_else_decides(
 
     start = "train.start.weights=champion"
     monkeypatch.setattr(registry_reader, "aliased", lambda *_: None)
-    assert ledger_of(project, start).parts(BY_NAME["search"], done_before(BY_NAME["search"]))[ORIGIN] == FRESH
+    assert step_cache_of(project, start).parts(BY_NAME["search"], done_before(BY_NAME["search"]))[ORIGIN] == FRESH
     champion("1")
     record_all(project, start)
     champion("2")
     assert not [item for item in planned(project, start).values() if item.state == "run" and item.step != "judge"]
     assert first_owed(project, start, "train.epochs=3")[0] == "search"
     done = done_before(BY_NAME["search"])
-    assert ledger_of(project, start, "train.epochs=3").parts(BY_NAME["search"], done)[ORIGIN].startswith("2:")
+    assert step_cache_of(project, start, "train.epochs=3").parts(BY_NAME["search"], done)[ORIGIN].startswith("2:")
 
 
 def test_a_file_to_begin_with_counts_by_its_content(project: Project) -> None:
     done = done_before(BY_NAME["search"])
     (project.folder / "old.safetensors").write_text("weights")
-    ledger = ledger_of(project, "train.start.weights=old.safetensors")
-    assert ledger.parts(BY_NAME["search"], done)[ORIGIN].startswith("file:")
+    step_cache = step_cache_of(project, "train.start.weights=old.safetensors")
+    assert step_cache.parts(BY_NAME["search"], done)[ORIGIN].startswith("file:")
     with pytest.raises(UsageError, match=r"there is no .*new\.safetensors"):
-        ledger_of(project, "train.start.weights=new.safetensors").parts(BY_NAME["search"], done)
+        step_cache_of(project, "train.start.weights=new.safetensors").parts(BY_NAME["search"], done)
 
 
 def test_planning_writes_no_record(project: Project) -> None:

@@ -5,7 +5,7 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from models.sources.csv_files import delimiter_of, suffix_of
+from models.sources.delimiter import delimiter_of, suffix_of
 from models.sources.read import read_source
 from models.sources.row_batches import row_batches
 
