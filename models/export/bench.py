@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -77,8 +77,7 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
 
     Returns:
         One row for each variant, fp32 first; none for trees, which have no weights to make smaller, or if the spec
-            names
-        no variants.
+        names no variants.
 
     Cost: a fraction of a second for nets of tables, some seconds for a decoder of 3 MB.
     """
@@ -104,23 +103,19 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
     return table
 
 
+@dataclass
 class _VariantBuilder:
     """Makes variants one by one and measures everything except their latency."""
 
-    def __init__(
-        self,
-        model: onnx.ModelProto,
-        place: Path,
-        rows: BenchmarkRows,
-        metric: Metric,
-        serve: Serve,
-        seed: int,
-        before: Array,
-    ) -> None:
-        self.model, self.place, self.rows, self.metric = model, place, rows, metric
-        self.serve, self.seed, self.before = serve, seed, before
-        self.files: dict[str, Path] = {}
-        self.same: dict[str, bool] = {}
+    model: onnx.ModelProto
+    place: Path
+    rows: BenchmarkRows
+    metric: Metric
+    serve: Serve
+    seed: int
+    before: Array
+    files: dict[str, Path] = field(default_factory=dict)
+    same: dict[str, bool] = field(default_factory=dict)
 
     def unchanged(self, path: Path) -> VariantMeasurement:
         """Measure the exported file itself."""

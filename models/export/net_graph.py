@@ -18,6 +18,8 @@ from models.export.graph import OPSET
 from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.export.recurrent import translations, with_whole_cells
+from models.nets.build import example_inputs
+from models.nets.sizes import Sizes
 
 EXAMPLE_ROWS = 3  # torch.export specialises 0 and 1; three also differs from most layer sizes
 
@@ -43,26 +45,11 @@ def net_part(net: nn.Module, preparation: Preparation) -> tuple[GraphBuilder, st
     Raises:
         UserCodeError: torch.export cannot trace the net, or it fixes the batch size.
     """
-    model = _torch_export(net.eval(), example_batch(preparation))
+    model = _torch_export(net.eval(), example_inputs(Sizes.of(preparation), EXAMPLE_ROWS))
     _strip(model.graph)
     onnx.compose.add_prefix(model, CORE_PREFIX, inplace=True)
     builder = GraphBuilder(CORE_PREFIX, list(model.graph.node), list(model.graph.initializer))
     return builder, model.graph.output[0].name
-
-
-def example_batch(preparation: Preparation) -> dict[str, torch.Tensor]:
-    """Return three rows of zeros in the shapes and dtypes of the inputs of a net with this preparation."""
-    if preparation.characters is not None:
-        return {"tokens": torch.zeros(EXAMPLE_ROWS, preparation.characters.length, dtype=torch.int64)}
-    if preparation.kind == "image" and preparation.pixels:
-        image = preparation.pixels.image
-        return {"image": torch.zeros(EXAMPLE_ROWS, image.channels, image.height, image.width)}
-    if preparation.kind == "series" and preparation.window:
-        return {"series": torch.zeros(EXAMPLE_ROWS, preparation.window.length, len(preparation.numeric))}
-    return {
-        "numeric": torch.zeros(EXAMPLE_ROWS, len(preparation.numeric)),
-        "categorical": torch.zeros(EXAMPLE_ROWS, len(preparation.categorical), dtype=torch.int64),
-    }
 
 
 def _torch_export(net: nn.Module, batch: dict[str, torch.Tensor]) -> onnx.ModelProto:

@@ -52,27 +52,19 @@ def _lstm(
 def _(
     series: torch.Tensor, state: torch.Tensor, weights: list[torch.Tensor], *settings: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _states(series, state, *settings), torch.empty_like(state)
+    return _states(series, state, settings), torch.empty_like(state)
 
 
 @_lstm.register_fake
 def _(
     series: torch.Tensor, state: list[torch.Tensor], weights: list[torch.Tensor], *settings: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return _states(series, state[0], *settings), torch.empty_like(state[0]), torch.empty_like(state[1])
+    return _states(series, state[0], settings), torch.empty_like(state[0]), torch.empty_like(state[1])
 
 
-def _states(
-    series: torch.Tensor,
-    state: torch.Tensor,
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> torch.Tensor:
+def _states(series: torch.Tensor, state: torch.Tensor, settings: tuple[Any, ...]) -> torch.Tensor:
     """Return an empty tensor for the last layer's states: (batch, time, directions * hidden), or time first."""
+    *_, bidirectional, _batch_first = settings
     return series.new_empty(*series.shape[:2], state.shape[2] * (2 if bidirectional else 1))
 
 

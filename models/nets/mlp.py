@@ -32,25 +32,13 @@ class Mlp(nn.Module):
             nn.init.normal_(weight, std=0.05)
         self.trunk = nn.ModuleDict({"first": first, "blocks": nn.ModuleList(equal), "head": head})
 
-    def forward(
-        self,
-        numeric: torch.Tensor | None = None,
-        categorical: torch.Tensor | None = None,
-        image: torch.Tensor | None = None,
-        series: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Return (batch, num_outputs) from the inputs of the net's kind."""
-        return self.leave(self.features(numeric, categorical, image, series))
+        return self.leave(self.features(**inputs))
 
-    def features(
-        self,
-        numeric: torch.Tensor | None = None,
-        categorical: torch.Tensor | None = None,
-        image: torch.Tensor | None = None,
-        series: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def features(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Return (batch, hidden), the output of the last block."""
-        hidden = self.enter(numeric, categorical, image, series)
+        hidden = self.enter(**inputs)
         for block in self.blocks():
             hidden = block(hidden)
         return hidden

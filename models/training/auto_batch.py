@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 
 from models.distributed.world import World
 from models.errors import TrainingError
+from models.training.costs.counters import peak_memory_mb
 from models.training.job import TrainingJob
 from models.training.loop import make_step
 from models.training.session import open_session
@@ -110,7 +110,7 @@ def _speed(job: TrainingJob, device: torch.device) -> float | None:
 
 
 def _timed(job: TrainingJob, device: torch.device) -> float | None:
-    free, before = psutil.virtual_memory().available, _peak_bytes()
+    free, before = psutil.virtual_memory().available, peak_memory_mb(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     session = open_session(job, World(device=device))
@@ -129,7 +129,7 @@ def _timed(job: TrainingJob, device: torch.device) -> float | None:
             > _MOST_GPU_MEMORY * torch.cuda.get_device_properties(device).total_memory
         ):
             return None
-    elif _peak_bytes() - before > _MOST_MEMORY * free:
+    elif (peak_memory_mb(device) - before) * 1e6 > _MOST_MEMORY * free:
         return None
     return _TIMED * job.train.batch / max(seconds, 1e-9)
 
@@ -137,8 +137,3 @@ def _timed(job: TrainingJob, device: torch.device) -> float | None:
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _peak_bytes() -> int:
-    """Return the peak memory of this process since its start, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

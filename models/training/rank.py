@@ -20,6 +20,7 @@ from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
 from models.nets.catalogue import is_trees
+from models.training.auto_batch import is_out_of_memory
 from models.training.checkpoints.finished import identity, read_finished, write_result
 from models.training.checkpoints.state import Tensors
 from models.training.checkpoints.weights import save_weights
@@ -173,11 +174,6 @@ def _form(session: TrainingSession) -> str:
 def device_name(device: torch.device) -> str:
     """Return `cpu`, or the GPU's name."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether the error is one that Python, CUDA or torch's CPU allocator raises when memory runs out."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def _out_of_memory(job: TrainingJob, world: World, error: BaseException) -> str:

@@ -16,10 +16,10 @@ from models.project_spec.methods import Augment
 from models.training.auto_batch import find_batch
 from models.training.batches.pseudo import TAKEN, give_labels
 from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
+from models.training.loop import Report
 from models.training.optimisation.fine_tuning import origin_of
 from models.training.optimisation.pretrain import LOSS
 
-Report = Callable[[EpochReport], bool]
 Run = Callable[[TrainingJob, Report, World], TrainingResult]
 Before = dict[str, Any]
 

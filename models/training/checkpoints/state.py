@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 
+from models.distributed.dtensor import local
 from models.distributed.order import seed_of
 from models.errors import UserCodeError
 from models.training.checkpoints.shards import StoredCheckpoint
@@ -113,7 +113,7 @@ def take_tensors(net: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Tens
     for name, tensor in net.state_dict().items():
         if not isinstance(tensor, torch.Tensor):
             raise UserCodeError(f"state of {name}: got {type(tensor).__name__}, expected tensors: make it a buffer")
-        key = (_local(tensor).data_ptr(), tensor.shape) if tensor.numel() else name
+        key = (local(tensor).data_ptr(), tensor.shape) if tensor.numel() else name
         if key not in seen:
             seen.add(key)
             tensors[f"net/{plain_name(name)}"] = tensor
@@ -190,10 +190,6 @@ def room_for(stored: StoredCheckpoint, prefix: str) -> Tensors:
 def plain_name(name: str) -> str:
     """Return a parameter's name in the net as it was built, without the parts that wrappers add."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
-
-
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _inner(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:

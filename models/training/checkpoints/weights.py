@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.errors import StoreError
-from models.files import storing
+from models.files import storing, whole_file
 
 if TYPE_CHECKING:
     import torch
@@ -82,16 +82,9 @@ def save_weights(path: Path, tensors: Mapping[str, torch.Tensor]) -> str:
     Raises:
         StoreError: The disk is full or the folder cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with storing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as temporary:
         write_tensors(temporary, tensors)
-        digest = weights_sha256(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return digest
+        return weights_sha256(temporary)
 
 
 def load_net(model: Model, sizes: Sizes, base: Path, weights: Path) -> nn.Module:

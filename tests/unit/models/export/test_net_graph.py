@@ -7,7 +7,9 @@ from torch import nn
 
 from models.errors import UserCodeError
 from models.export.graph_builder import GraphBuilder
-from models.export.net_graph import example_batch, net_part
+from models.export.net_graph import EXAMPLE_ROWS, net_part
+from models.nets.build import example_inputs
+from models.nets.sizes import Sizes
 from tests.finished_jobs import (
     image_preparation,
     run_stretch,
@@ -101,7 +103,10 @@ def test_a_net_that_cannot_be_a_graph_is_the_users_own_error(net: nn.Module) -> 
 
 
 def test_examples_have_the_shapes_that_a_net_is_trained_with() -> None:
-    shapes = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in example_batch(table_preparation()).items()}
+    shapes = {
+        name: (tuple(tensor.shape), tensor.dtype)
+        for name, tensor in example_inputs(Sizes.of(table_preparation()), EXAMPLE_ROWS).items()
+    }
     assert shapes == {"numeric": ((3, 2), torch.float32), "categorical": ((3, 3), torch.int64)}
-    assert example_batch(image_preparation())["image"].shape == (3, 2, 4, 6)
-    assert example_batch(series_preparation())["series"].shape == (3, 5, 2)
+    assert example_inputs(Sizes.of(image_preparation()), EXAMPLE_ROWS)["image"].shape == (3, 2, 4, 6)
+    assert example_inputs(Sizes.of(series_preparation()), EXAMPLE_ROWS)["series"].shape == (3, 5, 2)
