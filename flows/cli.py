@@ -130,7 +130,7 @@ def _refuse_lost_folder() -> None:
     try:
         Path.cwd()
     except FileNotFoundError as error:
-        raise UsageError("the folder that this shell stands in was deleted: go to one that is there (`cd`)") from error
+        raise UsageError("the current folder of this shell was deleted: change to another one (`cd`)") from error
 
 
 def _is_refused(stream: TextIO) -> bool:

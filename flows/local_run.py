@@ -72,8 +72,8 @@ def _settle_without_prefect(error: Exception, state: Path) -> None:
         if isinstance(cause, LooplineError):
             raise cause
     raise StoreError(
-        f"the Prefect server at {os.environ.get('PREFECT_API_URL')} cannot be reached ({error}): run again; the steps "
-        "that are done are kept"
+        f"the Prefect server at {os.environ.get('PREFECT_API_URL')} cannot be reached ({error}): run again; finished "
+        "steps are kept"
     ) from error
 
 

@@ -26,7 +26,7 @@ def command(wait: bool, force: bool) -> None:
     workspace = stores.open_workspace()
     runs = [] if wait or force else loops(workspace)
     if runs and sys.stdin.isatty():
-        force = click.confirm(f"in progress: {', '.join(runs)}. Cut short, to go on with the next `loopline up`?")
+        force = click.confirm(f"in progress: {', '.join(runs)}. Interrupt them? The next `loopline up` continues them")
     was_up = take_down(workspace, _note, "force" if force else "wait" if wait else "refuse")
     click.echo("down" if was_up else "nothing of the platform was running")
 

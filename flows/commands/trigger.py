@@ -54,6 +54,6 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     if not signals:
         click.echo(f"{name}: nothing came since the source was last read")
     elif waiting:
-        cure = "`loopline deploy`, if it has not been told of the project" if is_up else "`loopline up`"
+        cure = "`loopline deploy`, if the project is not deployed" if is_up else "`loopline up`"
         again = "it is asked again by itself" if is_up else "nothing is lost"
         click.echo(f"Prefect has not taken it yet (events that wait: {waiting}); {again}. Cure: {cure}", err=True)

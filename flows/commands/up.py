@@ -70,7 +70,7 @@ def _ended_by_hand(workspace: Workspace) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _say("ending; the loops under way go on with the next `loopline up`")
+        _say("ending; the next `loopline up` continues the running loops")
         take_down(workspace, _say)
 
 

@@ -79,8 +79,8 @@ def take_down(workspace: Workspace, note: Callable[[str], None], ending: Ending 
     runs = platform.loops(workspace) if ending == "refuse" else platform.flow_runs(workspace)
     if runs and ending == "refuse":
         raise StoreError(
-            f"in progress: {', '.join(runs)}: `loopline down --wait` lets them end first, `loopline down --force` cuts "
-            "them short, to go on with the next `loopline up`"
+            f"in progress: {', '.join(runs)}: `loopline down --wait` lets them end first, `loopline down --force` "
+            "interrupts them, and the next `loopline up` continues them"
         )
     if runs and ending == "wait":
         _let_end(workspace, note)

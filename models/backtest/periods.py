@@ -127,7 +127,7 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
     else:
         raise UsageError(
             f"backtest: the rows have no order in time (data.split.by is {data.split.by}): name their time column, "
-            "-s data.split.by=time -s data.split.column=NAME, or say -s data.split.by=position if they stand in it"
+            "-s data.split.by=time -s data.split.column=NAME, or, if they are in time order, -s data.split.by=position"
         )
     if not has_calendar:
         moments = _without_calendar(table.num_rows, cut, delay_s)

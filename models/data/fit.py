@@ -27,8 +27,8 @@ def fit_numeric(name: str, values: np.ndarray, features: Features) -> NumericInp
         shift, scale = _shift_and_scale(present, features.normalise)
     if not np.isfinite([shift, scale]).all():
         raise DataError(
-            f"column {name!r}: its spread is no finite number, for its values reach {np.abs(present).max():.4g}: do "
-            "those mean `missing`? Leave such cells empty in your source, or name the column in data.features.drop"
+            f"column {name!r}: its spread is no finite number, because its values reach {np.abs(present).max():.4g}: "
+            "do those mean `missing`? Leave such cells empty in your source, or name the column in data.features.drop"
         )
     # Rounding errors give a constant column a spread of about one part in 1e16.
     constant = scale <= 1e-12 * np.abs(present).max()

@@ -152,7 +152,9 @@ def who_is_behind(heartbeats: list[Heartbeat], silent: set[int], size: int) -> s
     if not lines and len(late) < len(speaking):
         lines = [f"rank {one.rank} is behind: at step {one.step + 1} ({one.where})" for one in late]
         speaking = [one for one in speaking if one not in late]
-    lines = lines or ["all ranks stand still, and each speaks: one of them waits for what the others do not do"]
+    lines = lines or [
+        "all ranks wait although each is alive: one of them waits for a collective that the others do not call"
+    ]
     return "; ".join([*lines, *(f"rank {one.rank} waits at step {one.step + 1} ({one.where})" for one in speaking)])
 
 

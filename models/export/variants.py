@@ -22,7 +22,7 @@ class VariantMeasurement(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    how: str = Field("", description="What was done, where the name does not tell.")
+    how: str = Field("", description="What was done, if the name does not say it.")
     size_bytes: int | None = None
     latency_ms: float | None = Field(None, description="One row, one thread, p50.")
     value: float | None = Field(None, description="The goal's metric on validation rows.")

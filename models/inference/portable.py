@@ -207,13 +207,13 @@ def columns_by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
     """Return columns by name from rows as lists.
 
     Raises:
-        RowError: A name stands there twice, or a row has another number of values than there are names.
+        RowError: A name is there twice, or a row has another number of values than there are names.
     """
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise RowError(f"{where}: expected the columns as a list of names")
     if len(set(names)) != len(names):
         twice = next(name for at, name in enumerate(names) if name in names[:at])
-        raise RowError(f"{where}: a column stands there twice: {twice[:60]!r}")
+        raise RowError(f"{where}: a column is there twice: {twice[:60]!r}")
     if not isinstance(rows, list) or not rows:
         raise RowError(f"{where}: got no rows, expected one or more, each a list of values")
     for at, row in enumerate(rows):

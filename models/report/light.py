@@ -52,7 +52,7 @@ def _checks(facts: ProjectFacts) -> Iterator[Check]:
     yield from _looped(facts)
     if facts.serving and facts.serving.workers:
         for trouble in facts.serving.troubles:
-            yield "amber", f"the server goes on without it: {trouble}"
+            yield "amber", f"the server continues without it: {trouble}"
     if facts.waiting:
         yield "amber", f"a person is asked whether to retrain: {facts.waiting.reason}"
     if facts.undecided:
@@ -96,7 +96,7 @@ def _looped(facts: ProjectFacts) -> Iterator[Check]:
     if loop.state == "killed":
         yield (
             "amber",
-            f"{named} was killed" + (f" at {loop.step}" if loop.step else "") + ": a run goes on where it was",
+            f"{named} was killed" + (f" at {loop.step}" if loop.step else "") + ": a run continues it",
         )
 
 

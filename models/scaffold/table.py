@@ -170,7 +170,7 @@ def _drop_lines(drop: dict[str, str]) -> Iterator[str]:
 
 
 def _expectation_lines(table: pa.Table, columns: list[str]) -> Iterator[str]:
-    yield "  # What was seen, with some slack. A warning goes on; `reject` stops the loop: say it where you are sure."
+    yield "  # What was seen, with some slack. A warning stops no loop; `reject` does: use it where you are sure."
     yield "  expectations:"
     yield _expectation("table_row_count_to_be_between", {"min_value": max(10, table.num_rows // 2)}, "reject")
     for name in columns:

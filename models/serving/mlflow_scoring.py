@@ -76,7 +76,7 @@ def checked_ids(ids: Any) -> list[str] | None:
     if not isinstance(ids, list) or not all(isinstance(one, str) and 0 < len(one) <= LONGEST_ID for one in ids):
         raise DataError(f"`ids`: expected a list of texts of 1 to {LONGEST_ID} characters, one a row")
     if len(set(ids)) != len(ids):
-        raise DataError("`ids`: one stands there twice: each row needs its own")
+        raise DataError("`ids`: one is there twice: each row needs its own")
     return ids
 
 

@@ -193,7 +193,7 @@ def _tensors(inputs: list[Any], tail: memoryview) -> dict[str, np.ndarray]:
         tensor = _object(value, "an input")
         name = _text(tensor.get("name"), "name of an input")
         if name in tensors:
-            raise DataError(f"input {name[:60]!r} stands there twice")
+            raise DataError(f"input {name[:60]!r} is there twice")
         dtype = tensor.get("datatype")
         shape = checked_shape(tensor.get("shape"), dtype, name[:60])
         parameters = _object(tensor.get("parameters", {}), f"parameters of {name[:60]!r}")

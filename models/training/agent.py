@@ -186,7 +186,9 @@ def _hung(job: TrainingJob, connection: Connection, meeting: Rendezvous, behind:
     if meeting.is_shared:
         sys.stderr.write(f"{text}; starting again\n")
     else:
-        connection.send(("error", TrainingError.__name__, f"{text}; the checkpoints are kept: run again", stack))
+        connection.send(
+            ("error", TrainingError.__name__, f"{text}; the checkpoints are kept: run again to continue", stack)
+        )
     sys.stderr.flush()
     os._exit(1)
 

@@ -47,7 +47,7 @@ class TrainingJob(FrozenModel):
     threads: int = 1
     slot: int = Field(0, ge=0, description="Which of the jobs that run side by side: sets which GPUs its ranks take.")
     checkpoints: bool = True
-    silence_s: float = Field(180.0, gt=0, description="How long the ranks may stand still after the first step.")
+    silence_s: float = Field(180.0, gt=0, description="How long the ranks may make no progress after the first step.")
     sample: float = 1.0
     fold: tuple[int, int] | None = Field(None, description="(index, k): validate on this fold of train + validation.")
     fold_by: Literal["random", "blocks", "groups"] = Field(

@@ -181,7 +181,7 @@ def _out_of_memory(job: TrainingJob, world: World, error: BaseException) -> str:
     return (
         f"rank {world.rank} ran out of memory ({str(error).splitlines()[0] if str(error) else type(error).__name__}): "
         f"lower train.batch (now {train.batch}), raise train.accumulate (now {train.accumulate}), or train a smaller "
-        f"net; what was done is kept, run again to go on"
+        f"net; finished work is kept: run again to continue"
     )
 
 

@@ -55,7 +55,7 @@ class ProjectHistory(FrozenModel):
     running: str | None = Field(None, description="Id of the loop that runs now.")
     open_approval: str | None = Field(None, description="Id of the signal that waits for a person's word.")
     signals: frozenset[str] = Field(
-        frozenset(), description="Ids of signals decided for good: not those told to wait until a known time."
+        frozenset(), description="Ids of signals with a final decision: not those that wait until a known time."
     )
 
 

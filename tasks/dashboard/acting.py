@@ -53,7 +53,7 @@ def act(workspace: Workspace, request: ActionRequest) -> ActionResult:
         return ActionResult.model_validate_json(ended.stdout)
     except subprocess.TimeoutExpired:
         return ActionResult(
-            done=False, text=f"it took longer than {TIMEOUT_S:g} s and was ended: look again what came of it"
+            done=False, text=f"it took longer than {TIMEOUT_S:g} s and was ended: reload the page to see its result"
         )
     except ValidationError:
         print(ended.stderr, file=sys.stderr, flush=True)  # noqa: T201 - to the service's log; clients get no traceback

@@ -45,5 +45,5 @@ def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comme
         why = (result.get("details") or {}).get("reason") or result.get("status")
         return ActionResult(done=False, text=f"the run does not take an answer: {why}")
     return ActionResult(
-        done=True, text="It is retrained now." if approved else "It is not retrained; that stands in the history."
+        done=True, text="It is retrained now." if approved else "It is not retrained; the history shows your answer."
     )

@@ -83,14 +83,14 @@ def _rollback(workspace: Workspace, project: ProjectFacts, form: FormData) -> Ac
 
 
 def _ask_retrain(project: ProjectFacts) -> Confirmation | None:
-    lines = ["Its policy weighs the wish; a person's word overrides all but a loop that runs and the budget."]
+    lines = ["Its policy decides; a person's request overrides all but a running loop and the budget."]
     lines.append(
         f"It would begin at {project.owed[0]}." if project.owed else "Nothing has changed since the last loop."
     )
     if project.windows and project.windows[-1].breaches:
         lines.append("The input data is broken: mend the source first. A model trained now would learn the fault.")
     if project.loop.state == "running":
-        lines.append(f"Loop {project.loop.loop_id} runs now: the wish will be told to wait.")
+        lines.append(f"Loop {project.loop.loop_id} runs now: the policy will decide to wait.")
     return Confirmation(f"Retrain {project.name}?", lines, "Retrain")
 
 
@@ -98,10 +98,10 @@ def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> Act
     signal, taken = request_retraining(workspace, project.name, _reason(form))
     if taken:
         return ActionResult(
-            done=True, text=f"Prefect has the wish ({signal.id}); the decision will stand on this page."
+            done=True, text=f"Prefect has the request ({signal.id}); the decision will be shown on this page."
         )
     return ActionResult(
-        done=True, text=f"The wish is kept ({signal.id}) until Prefect's server answers: `loopline up`."
+        done=True, text=f"The request is stored ({signal.id}) until Prefect's server answers: `loopline up`."
     )
 
 

@@ -184,7 +184,7 @@ def _follow_move(workspace: Workspace) -> None:
         try:
             _rewrite(database, before, now)
         except sqlite3.Error as error:
-            raise StoreError(f"{database}: cannot be told that it was moved from {before}: {error}") from error
+            raise StoreError(f"{database}: cannot be updated after the move from {before}: {error}") from error
         write_text(mark, f"{now}\n")
 
 

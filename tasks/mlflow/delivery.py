@@ -205,7 +205,7 @@ def _usable_run(store: MlflowClient, run_id: str | None) -> str | None:
         return None
     if run.info.lifecycle_stage == "deleted":
         store.restore_run(run_id)
-        LOG.warning("%s: was deleted in MLflow; restored, since its loop goes on", run.info.run_name)
+        LOG.warning("%s: was deleted in MLflow; restored, because its loop continues", run.info.run_name)
     return run_id
 
 

@@ -156,7 +156,7 @@ def _tracking(workspace: Workspace) -> Finding:
     try:
         aliased("loopline-doctor")
     except LooplineError as error:
-        return Finding("tracking", "warn", str(error), "loops go on; logs are delivered when it is back")
+        return Finding("tracking", "warn", str(error), "loops continue; logs are delivered when it is back")
     return Finding("tracking", "ok", where)
 
 

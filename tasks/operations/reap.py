@@ -86,7 +86,7 @@ def _project(workspace: Workspace, state: Path) -> Iterator[str]:
         with leased(workspace.state, lease_of(state)) as lease:  # whoever still computes for it records nothing more
             save_loop(state, replace(loop_state, state="killed"), lease)
         conclude_killed(workspace, state, loop_state)
-        yield f"{loop_state.loop_id}: was killed; marked so (`loopline run` goes on with it)"
+        yield f"{loop_state.loop_id}: was killed; marked as killed (`loopline run` continues it)"
     yield from _flow_runs(state)
     yield from _deliver(workspace, state)
 
@@ -106,7 +106,7 @@ def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
         return
     for name in filter(None, (read_json(note).get("study") for note in notes)):
         for number in fail_open_trials(workspace, name):
-            yield f"{name}: trial {number} was cut short; told as failed"
+            yield f"{name}: trial {number} was interrupted; marked as failed"
 
 
 def _flow_runs(state: Path) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _flow_runs(state: Path) -> Iterator[str]:
     for number, runs in crash_runs(dead):
         for identity, name in runs:
             crashed.append(identity)
-            yield f"{name}: Prefect run told as Crashed"
+            yield f"{name}: marked as Crashed in Prefect"
         remove_runners(state, [number])
     yield from close_task_runs(os.environ["PREFECT_API_URL"], crashed)
 

@@ -64,12 +64,14 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
         states = {run["state_type"] for run in runs if run["deployment_id"] in heard_by and _names(run, event)}
         if not heard_by or states == {"CANCELLED"}:
             change(workspace, [event], is_open=False)
-            done.append(f"{event.project}: {event.text}: closed, for its run was cancelled or no automation hears it")
+            done.append(
+                f"{event.project}: {event.text}: closed, because its run was cancelled or no automation matches it"
+            )
         elif not states:
             again = {**posted(event), "id": str(uuid.uuid5(_AGAIN, f"{event.id} {now}"))}
             ask(api, "events", [again], timeout_s=TIMEOUT_S)
             change(workspace, [event], sent=now)
-            done.append(f"{event.project}: {event.text}: asked again, for nothing was decided")
+            done.append(f"{event.project}: {event.text}: sent again, because no decision was recorded")
     return done
 
 

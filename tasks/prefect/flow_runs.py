@@ -86,9 +86,9 @@ def begin_again(api: str, pool: str, now: float) -> list[str]:
     }
     lost = [run for run in all_runs(api, query) if not run["run_count"] and _is_due(run, now)]
     for run in lost:
-        state = _in_its_turn(run, "it crashed before it began: it is begun again")
+        state = _in_its_turn(run, "it crashed before it started: it is scheduled again")
         ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
-    return [f"{run['name']}: it crashed before it began: it is begun again" for run in lost]
+    return [f"{run['name']}: it crashed before it started: it is scheduled again" for run in lost]
 
 
 def close_task_runs(api: str, ended: list[str]) -> list[str]:
@@ -103,7 +103,7 @@ def close_task_runs(api: str, ended: list[str]) -> list[str]:
     closed = _open_task_runs(api, {"id": {"any_": ended}}) if ended else []
     for task in closed:
         ask(api, f"task_runs/{task['id']}/set_state", {"state": state, "force": True})
-    return [f"{task['name']}: its flow run ended; told as Crashed" for task in closed]
+    return [f"{task['name']}: its flow run ended; marked as Crashed" for task in closed]
 
 
 def ended_with_open_tasks(api: str, pool: str | None, now: float) -> list[str]:
@@ -153,7 +153,7 @@ def becomes(run: dict[str, Any]) -> dict[str, Any]:
         return {"type": "CANCELLED", "message": "its process is gone"}
     if run["run_count"] >= MOST_STARTS:
         return {"type": "CRASHED", "message": f"its process was killed {run['run_count']} times"}
-    return _in_its_turn(run, "its process was killed: it goes on where it was")
+    return _in_its_turn(run, "its process was killed: the next start continues it")
 
 
 def _in_its_turn(run: dict[str, Any], why: str) -> dict[str, Any]:

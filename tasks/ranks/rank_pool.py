@@ -152,7 +152,7 @@ class RankPool:
             if deaths > job.train.max_restarts:
                 raise TrainingError(
                     f"{job.folder}: the process that trains it was ended by {_ended_by(code)} {deaths} time(s): "
-                    "if memory ran out, train a smaller net or batch; what was done is kept, run again to go on"
+                    "if memory ran out, train a smaller net or batch; finished work is kept: run again to continue"
                 )
 
     def serve(self, job: TrainingJob, meeting: Rendezvous, host: Connection) -> bool:
@@ -312,7 +312,7 @@ def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> Tra
                         return finished
                     result = finished
                 case ("failed", text):
-                    raise TrainingError(f"{run.job.folder}: {text} ({run.starts} start(s)); run again to go on")
+                    raise TrainingError(f"{run.job.folder}: {text} ({run.starts} start(s)); run again to continue")
                 case ("error", name, text, trace):
                     raise _rebuilt(name, text, trace)
     return result

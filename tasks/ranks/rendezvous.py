@@ -233,7 +233,7 @@ def _knock(where: tuple[str, int], token: str, wait_s: float) -> Connection:
             raise UsageError(f"{where[0]}:{where[1]}: the token is another: see what the loop there shows") from error
         except (OSError, EOFError) as error:
             if time.monotonic() > deadline:
-                raise StoreError(f"{where[0]}:{where[1]}: nobody is there after {wait_s:g} s ({error})") from error
+                raise StoreError(f"{where[0]}:{where[1]}: nobody answered after {wait_s:g} s ({error})") from error
             time.sleep(_RETRY_S)
 
 

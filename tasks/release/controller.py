@@ -142,7 +142,7 @@ class ReleaseController:
         try:
             registry = self._ask(release)
         except StoreError as error:
-            self._say(f"{self.project}: {error}: what answers goes on")
+            self._say(f"{self.project}: {error}: the version that answers stays")
             return
         if registry.champion is None:
             self._say(f"{self.project}: the registry has no champion: waiting for one")
@@ -308,7 +308,7 @@ def follow(lead: ReleaseController, stop: threading.Event) -> None:
         try:
             lead.step()
         except Exception as error:  # noqa: BLE001 - a failed step must not end the thread
-            trouble.log(logging.ERROR, f"{lead.project}: what answers goes on", error, exc_info=True)
+            trouble.log(logging.ERROR, f"{lead.project}: the version that answers stays", error, exc_info=True)
         lead.looked.set()
         waited = 0.0
         while waited < lead.watcher.pause_s and not lead.release_state.was_nudged() and not stop.wait(NUDGE_S):

@@ -136,7 +136,7 @@ def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     words = {
-        404: "there is no such address: /openapi.json tells all of them",
+        404: "there is no such address: /openapi.json lists all of them",
         405: f"got {request.method[:20]}, expected {headers.get('Allow', 'another method')}",
     }
     return json_response({"error": words.get(error.status_code, error.detail)}, error.status_code, headers)

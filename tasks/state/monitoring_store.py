@@ -269,7 +269,7 @@ def opened(folder: Path) -> Iterator[MonitorStore]:
     Raises:
         StoreError: Another monitoring run has it open, or the file cannot be used.
     """
-    busy = f"{folder}: another look at these predictions goes on: wait for it"
+    busy = f"{folder}: another monitoring run uses it: wait for it"
     with held(folder / "look.lock", lambda: busy, LOCK_TIMEOUT_S):
         try:
             with contextlib.closing(sqlite3.connect(folder / FILE, isolation_level=None, timeout=60)) as connection:

@@ -228,7 +228,7 @@ def _limits(loop: Loop, preparation: Preparation) -> list[str]:
         else "A categorical value that was not seen in training counts as unknown.",
     ]
     if not loop.spec.judge.slices:
-        limits.append("No slices were declared: it may do worse for some groups than the totals tell.")
+        limits.append("No slices were declared: it may do worse for some groups than the totals show.")
     if preparation.kind == "series":
         limits.append("It expects evenly spaced steps without gaps.")
     return limits

@@ -58,7 +58,7 @@ def reaching_studies() -> Iterator[None]:
             where = without_password(os.environ.get(STORAGE, "of the workspace"))
             cause = " ".join(str(error.__cause__ or error).split())[:300]
             raise StoreError(
-                f"Optuna's storage {where} cannot be used: {cause}. Finished trials stand: "
+                f"Optuna's storage {where} cannot be used: {cause}. Finished trials are kept: "
                 f"run again when it is back, or set {STORAGE} to another"
             ) from error
         raise

@@ -111,7 +111,7 @@ def _run(command: list[str], cwd: Path, display_name: str) -> None:
         hint = " (for Debian: `apt-get update` first)" if program == "apt-get" else ""
         raise StoreError(
             f"{display_name}: {program} could not fetch it ({reason}): is this machine offline, or the name or version "
-            f"wrong? Nothing was kept; run again when the registry is reachable{hint}"
+            f"wrong? Nothing was stored; run again when the registry is reachable{hint}"
         )
 
 

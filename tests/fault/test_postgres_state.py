@@ -36,7 +36,7 @@ def test_a_loop_that_was_killed_goes_on(make_home, whole: Loopline, server: str,
     run.wait_for(f"{step:<18} ...")
     assert run.kill().code == -signal.SIGKILL
     assert home.book(step)["state"] == "running"
-    assert "was killed; marked so" in home("reap").ok().out
+    assert "was killed; marked as killed" in home("reap").ok().out
     home("run", step).ok()
     assert_put_right(home, step, api)
     assert_as_if_whole(home, step, whole)

@@ -348,7 +348,7 @@ def test_the_reaper_ends_what_a_killed_loop_left_open(project: Project, place: W
     note.write_text(json.dumps({"study": "tiny-killed"}))
     said = "\n".join(reap(place, "tiny"))
     assert "tiny-killed: was killed" in said
-    assert "trial 0 was cut short" in said
+    assert "trial 0 was interrupted" in said
     assert "delivered what waited" in said
     experiment = client().get_experiment_by_name("tiny")
     assert experiment is not None

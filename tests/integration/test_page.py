@@ -281,7 +281,7 @@ def queued(place: Workspace) -> list[dict[str, object]]:
 
 def test_a_wish_to_retrain_waits_for_prefect(browser: Browser, place: Workspace) -> None:
     done = browser.press("/projects/other/retrain", reason="the season changed")
-    assert "The wish is kept" in done.text
+    assert "The request is stored" in done.text
     (event,) = [event for event in queued(place) if event["text"] == "the season changed"]
     assert event["project"] == "other"
 

@@ -71,7 +71,7 @@ def test_a_run_whose_process_was_killed_before_its_loop_was_open_is_told_as_cras
     assert [task["state_type"] for task in tasks_of(api)] == ["RUNNING"]
     assert [process["pid"] > 0 for process in processes_of_runners(workspace)] == [True]
     loopline = Loopline(workspace.root, {"PREFECT_API_URL": api})
-    assert "early-1: Prefect run told as Crashed" in loopline("reap").ok().out
+    assert "early-1: marked as Crashed in Prefect" in loopline("reap").ok().out
     assert set(flow_runs(api, "early").values()) == {"CRASHED"}
     assert [task["state_type"] for task in tasks_of(api)] == ["CRASHED"]
     assert processes_of_runners(workspace) == []

@@ -237,7 +237,7 @@ def test_a_real_registry_is_followed_and_may_go_away(
                 for one in [*psutil.Process(process.pid).children(recursive=True), process]:
                     one.kill()
                 process.wait()
-                server.wait_until(lambda: "what answers goes on" in server.printed)
+                server.wait_until(lambda: "the version that answers stays" in server.printed)
                 assert answering(server) == "1"
         if process is not None:
             with live_server(workspace, "tiny", **store) as server:

@@ -126,7 +126,7 @@ def test_a_signal_whose_event_prefect_lost_is_asked_again(
         lossy.setattr(events, "ask", lambda api, path, *a, **k: None if path == "events" else ask(api, path, *a, **k))
         assert send(project.workspace, of_signal(project.folder.name, a_signal()))
     assert runs(client, project) == []
-    assert "asked again" in ask_again(project.workspace, time.time() + 130)[0]
+    assert "sent again" in ask_again(project.workspace, time.time() + 130)[0]
     (run,) = eventually(lambda: runs(client, project))
     assert run.parameters["signal"]["id"] == a_signal().id
     assert ask_again(project.workspace, time.time() + 9000) == [], "a run that names it is due"
@@ -138,7 +138,7 @@ def test_a_run_that_crashed_before_it_began_is_begun_again(client: SyncPrefectCl
     (run,) = eventually(lambda: runs(client, project))
     client.set_flow_run_state(run.id, Crashed(message="Failed to submit flow run"), force=True)
     assert ask_again(project.workspace, time.time() + 5) == []
-    assert "begun again" in ask_again(project.workspace, time.time() + 70)[0]
+    assert "scheduled again" in ask_again(project.workspace, time.time() + 70)[0]
     (again,) = runs(client, project)
     assert (again.id, again.state.name) == (run.id, "AwaitingRetry")
 

@@ -165,7 +165,7 @@ def _manifest(path: Path) -> Digests:
         manifest = json.loads((path / _MANIFEST).read_text())
         return {str(name): str(digest) for name, digest in manifest.items()}
     except (OSError, ValueError, AttributeError) as error:
-        raise StoreError(f"{path}: no whole checkpoint ({error}): run again to go on from another") from error
+        raise StoreError(f"{path}: no whole checkpoint ({error}): run again to continue from another") from error
 
 
 def _is_whole(path: Path, rank: int, size: int) -> bool:

@@ -95,7 +95,7 @@ def test_a_folder_that_was_deleted_under_the_shell_is_told(workspace: Workspace,
     delete = f"cd {tmp_path}/gone && rmdir ../gone && exec {PROGRAM} status"
     done = subprocess.run(["sh", "-c", delete], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "loopline: the folder that this shell stands in was deleted" in done.stderr
+    assert "loopline: the current folder of this shell was deleted" in done.stderr
 
 
 def test_a_crash_in_compiled_code_names_the_line_that_called_it(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_a_signal_ends_the_platform(
     monkeypatch.setattr(up, "supervisor", lambda _: os.kill(os.getpid(), number) or True)
     done = CliRunner().invoke(up.command, ["--foreground"])
     assert (done.exit_code, ended) == (0, [workspace])
-    assert "go on with the next `loopline up`" in done.output
+    assert "the next `loopline up` continues the running loops" in done.output
 
 
 def test_a_signal_while_it_comes_up_ends_what_has_come_up(

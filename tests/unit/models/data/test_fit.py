@@ -64,5 +64,5 @@ def test_a_column_in_a_tiny_unit_is_no_constant():
 @pytest.mark.parametrize("normalise", ["standard", "minmax"])
 def test_a_sentinel_at_the_end_of_all_numbers_is_refused(normalise):
     values = np.array([1.0, 2.0, -1.797e308, 1.797e308])
-    with pytest.raises(DataError, match=r"'x': its spread is no finite number, for its values reach 1.797e\+308"):
+    with pytest.raises(DataError, match=r"'x': its spread is no finite number, because its values reach 1.797e\+308"):
         fit_numeric("x", values, Features(normalise=normalise))

@@ -34,7 +34,7 @@ def said(rank, step, where="net.py:3 in forward"):
         (
             [said(0, 5), said(1, 5, where="b.py:2 in g")],
             set(),
-            r"^all ranks stand still.*rank 0 waits at step 6.*rank 1 waits at step 6 \(b.py:2 in g\)",
+            r"^all ranks wait.*rank 0 waits at step 6.*rank 1 waits at step 6 \(b.py:2 in g\)",
         ),
     ],
 )

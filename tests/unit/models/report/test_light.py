@@ -41,7 +41,7 @@ def test_a_decayed_champion_is_red_and_every_other_trouble_follows() -> None:
     told = light(facts(monitor=monitor, waiting=waiting, loop=LastLoop(state="killed", loop_id="l-1", step="train")))
     assert told.colour == "red"
     assert told.reasons[0] == "roc_auc 0.65 is under 0.72"
-    assert "l-1 was killed at train: a run goes on where it was" in told.reasons[1]
+    assert "l-1 was killed at train: a run continues it" in told.reasons[1]
     assert "rows came" in told.reasons[2]
 
 

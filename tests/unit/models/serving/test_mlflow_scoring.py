@@ -94,7 +94,7 @@ def test_arrays_are_read_by_kinds_that_have_no_columns(form: str) -> None:
         (b'{"dataframe_split": []}', "`columns` and `data`"),
         (b'{"dataframe_split": {"columns": ["x"]}}', "`columns` and `data`"),
         (b'{"dataframe_split": {"columns": "x", "data": [[1]]}}', "a list of names"),
-        (b'{"dataframe_split": {"columns": ["x", "x"], "data": [[1, 2]]}}', "stands there twice"),
+        (b'{"dataframe_split": {"columns": ["x", "x"], "data": [[1, 2]]}}', "is there twice"),
         (b'{"dataframe_split": {"columns": ["x", "c"], "data": [[1, "u"], [1]]}}', "row 1: got a list of 1"),
         (b'{"dataframe_split": {"columns": ["x", "c"], "data": []}}', "no rows"),
     ],

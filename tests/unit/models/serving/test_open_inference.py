@@ -62,7 +62,7 @@ def test_an_output_says_for_itself_whether_it_goes_as_bytes(
         ({"inputs": [{}]}, "name of an input: got null"),
         ({"inputs": [X]}, "`data` is no list"),
         ({"inputs": [{**X, "data": [1]}]}, "got 1 elements, expected 2"),
-        ({"inputs": [{**X, "data": [1, 2]}] * 2}, "'x' stands there twice"),
+        ({"inputs": [{**X, "data": [1, 2]}] * 2}, "'x' is there twice"),
         ({"inputs": [{**X, "parameters": {"binary_data_size": 16}}]}, "binary_data_size is 16, but 0 bytes are left"),
         ({"inputs": [{**X, "parameters": {"binary_data_size": "1"}}]}, "binary_data_size is '1'"),
         ({"inputs": [{**X, "parameters": 5}]}, "parameters of 'x': got 5"),

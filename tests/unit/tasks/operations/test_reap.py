@@ -44,7 +44,7 @@ def test_nothing_to_put_right(workspace: Workspace, make_project: MakeProject) -
 
 
 def test_a_dead_loop_is_marked_once(workspace: Workspace, state: Path) -> None:
-    assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
+    assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]
     assert the_loop(state).state == "killed"
     assert reap(workspace) == []
 
@@ -62,7 +62,7 @@ ELSEWHERE = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadb
 
 def test_a_loop_that_died_under_the_hosts_earlier_name_is_marked(workspace: Workspace, state: Path) -> None:
     save_loop(state, replace(the_loop(state), process=ELSEWHERE))
-    assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
+    assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]
     assert the_loop(state).state == "killed"
 
 
@@ -186,4 +186,4 @@ def test_a_damaged_note_holds_up_nothing(workspace: Workspace, state: Path, cont
     path = state / "work" / "search" / "key" / "study.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
-    assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
+    assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]

@@ -96,7 +96,7 @@ def test_the_run_of_another_project_that_names_the_same_id_is_not_its_own(
     signal = a_signal()
     send(workspace, of_signal("tiny", signal))
     prefect.run_of(signal, "RUNNING", "other")
-    assert "asked again" in ask_again(workspace, time.time() + 9999)[0]
+    assert "sent again" in ask_again(workspace, time.time() + 9999)[0]
 
 
 @pytest.mark.parametrize("why", ["cancelled", "switched off", "not in the policy"])

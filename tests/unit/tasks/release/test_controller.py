@@ -190,7 +190,7 @@ def test_a_look_that_fails_again_and_again_is_one_line_a_minute(monkeypatch, cap
 
     follow(Failing(), stop)
     (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
-    assert "tiny: what answers goes on: [Errno 24]" in record.getMessage()
+    assert "tiny: the version that answers stays: [Errno 24]" in record.getMessage()
 
 
 LONGEST_S = 60.0

@@ -80,7 +80,7 @@ def test_an_archive_that_is_not_the_one_of_the_index_is_refused(
     ran: Path, index: tuple[Path, str], tmp_path: Path
 ) -> None:
     (index[0] / "simple" / "small" / "small-1.0.tar.gz").write_bytes(b"another")
-    with pytest.raises(StoreError, match=r"pypi:small: .*nothing was kept"):
+    with pytest.raises(StoreError, match=r"pypi:small: .*nothing was stored"):
         open_package("pypi", "small", "1.0", tmp_path / "cache")
     assert not list((tmp_path / "cache").iterdir())
 

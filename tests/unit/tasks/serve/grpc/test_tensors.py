@@ -71,7 +71,7 @@ def test_elements_may_come_as_bytes_and_then_the_answer_does_too() -> None:
         ([tensor("UINT8", [1], uint_contents=[256])], [], "UINT8 does not hold"),
         ([tensor("FP16", [1])], [], "FP16 has no contents"),
         ([tensor("BYTES", [1], bytes_contents=[b"\xff"])], [], "no UTF-8"),
-        ([tensor("FP64", [1])] * 2, [bytes(8)] * 2, "'x' stands there twice"),
+        ([tensor("FP64", [1])] * 2, [bytes(8)] * 2, "'x' is there twice"),
         ([tensor("FP64", [1])], [bytes(8)] * 2, "got 2 raw_input_contents for 1 inputs"),
         ([tensor("FP64", [1], fp64_contents=[1])], [bytes(8)], "contents and raw_input_contents"),
         ([tensor("FP64", [-1])], [bytes(8)], "not a whole number above 0"),
