@@ -230,7 +230,8 @@ def _converted(url: str) -> Iterator[None]:
         cure = next((cure for sign, cure in _CURES.items() if sign in text), None)
         if cure is None and url.startswith("sqlite"):
             raise
-        raise StoreError(f"{shown(url)}: {cure or f'cannot be used: {text[:300]}'}") from error
+        cure = cure or f"cannot be used ({text[:300]}): start it again, or correct {STATE_URL}"
+        raise StoreError(f"{shown(url)}: {cure}") from error
 
 
 def shown(url: str) -> str:

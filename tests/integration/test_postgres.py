@@ -142,7 +142,7 @@ def test_a_state_database_that_is_away_is_a_short_error(
 ) -> None:
     monkeypatch.setenv(STATE_URL, f"{databases}/never")
     with pytest.raises(
-        StoreError, match=r"postgresql\+psycopg://127\.0\.0\.1:\d+/never: cannot be used: .*does not exist"
+        StoreError, match=r"postgresql\+psycopg://127\.0\.0\.1:\d+/never: cannot be used .*does not exist"
     ):
         last_loop(place.state / "projects" / "grown")
 

@@ -59,7 +59,7 @@ def test_a_state_database_that_cannot_be_used_is_wrong(workspace: Workspace, mon
     monkeypatch.setenv("LOOPLINE_STATE_URL", "postgresql://ada:secret@127.0.0.1:1/x")
     found = findings(workspace)["state"]
     assert found.state == "wrong"
-    assert "127.0.0.1:1/x: cannot be used" in found.detail
+    assert "127.0.0.1:1/x: cannot be used (" in found.detail
     assert "secret" not in found.detail
 
 
