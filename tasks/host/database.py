@@ -110,6 +110,8 @@ def is_absent(state: Path) -> bool:
 def _begun(state: Path, **options: bool) -> Iterator[Connection]:
     """Yield a connection in a transaction; if the database's schema is not the newest, migrate it first."""
     url, lock = address(state), state / "locks" / "state.lock"
+    if not options and not is_shared() and not os.access(state, os.W_OK):  # SQLite would make files beside its own
+        url = f"sqlite:///{(state / FILE).as_uri()}?mode=ro&immutable=1&uri=true"
     with _converted(url), storing(state):
         if is_absent(state):
             with _alone(lock, url):
@@ -175,7 +177,7 @@ def _nothing() -> Engine:
 
     from tasks.host.tables import METADATA
 
-    engine = create_engine("sqlite://", poolclass=StaticPool)
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     METADATA.create_all(engine)
     return engine
 
@@ -236,4 +238,6 @@ def _converted(url: str) -> Iterator[None]:
 
 def shown(url: str) -> str:
     """Return an address for a message: the file of SQLite, or the address without its password."""
-    return url.removeprefix("sqlite:///") if url.startswith("sqlite") else without_password(url)
+    if not url.startswith("sqlite"):
+        return without_password(url)
+    return url.removeprefix("sqlite:///").removeprefix("file://").partition("?")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -71,6 +72,19 @@ def test_a_reader_sees_one_moment_while_another_writes(workspace: Workspace) -> 
         add(workspace)
         assert connection.scalar(number) == before
     assert count(workspace) == 2
+
+
+def test_a_workspace_that_cannot_be_written_is_read(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(workspace)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    before = sorted(workspace.state.iterdir())
+    assert count(workspace) == 1
+    assert sorted(workspace.state.iterdir()) == before
+
+
+def test_threads_read_a_workspace_without_a_database(workspace: Workspace) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(count, [workspace] * 8)) == [0] * 8
 
 
 def test_many_who_come_first_make_one_database(workspace: Workspace) -> None:
