@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from models.errors import UsageError
+from models.project_spec import reader
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import json_schema, read_spec
 from tests.unit.models.project_spec.test_blocks import REFUSED
@@ -299,6 +300,32 @@ def test_schema_and_pydantic_agree_on_every_leaf_made_wrong(path: Path) -> None:
     document = loaded(path)
     for made in broken(document):
         assert VALIDATOR.is_valid(made) == accepts(made), made
+
+
+SCALARS = "yes no on true FALSE ~ null 0o17 017 0x1F 1_000 1e3 .5 -.5 +1 1e-3 .inf .nan 12:30 1,2 08 'a b' 2026-11-23"
+
+
+@pytest.mark.parametrize(
+    "text", [*(f"k: {one}\n" for one in SCALARS.split()), "%YAML 1.1\n---\nk: yes\n", "k: !!int\n"]
+)
+def test_both_parsers_read_the_same(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "project.yaml"
+    path.write_text(text)
+    quick = reader._quickly(path, "spec")
+    assert quick is None or repr(quick) == repr(reader.read_document(path))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=[path.parent.name for path in SHIPPED])
+def test_both_parsers_read_the_shipped_specs_alike(path: Path) -> None:
+    assert reader._quickly(path, "spec") == reader.read_document(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 400_000, "- " * 200_000, "k: !!int\n", "k: {net: ./net.py:Net}\n"])
+def test_what_ends_or_confuses_the_quick_parser_is_refused_by_the_other(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "project.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"nested too deeply|takes no such YAML|not valid YAML"):
+        read_spec(path)
 
 
 def test_a_spec_that_is_no_spec_is_refused_at_once(tmp_path):
