@@ -88,7 +88,7 @@ def _prefect(workspace: Workspace) -> Iterator[None]:
         yield
         return
     if named:
-        reporting.current().note(f"no Prefect server answers at {named}: going on with the workspace's own")
+        reporting.current().note(f"no Prefect server answers at {named}: using the workspace's own")
     with PrefectServer(workspace).running() as address:
         server_access.use(workspace, address)
         yield

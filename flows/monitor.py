@@ -52,7 +52,7 @@ def arrive(project: Project) -> list[str]:
     try:
         return [signal.reason for signal in announce(project)]
     except LooplineError as error:
-        reporting.current().note(f"the source cannot be looked at: {error}")
+        reporting.current().note(f"the source cannot be checked: {error}")
         return []
 
 

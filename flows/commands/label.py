@@ -48,7 +48,7 @@ def command(
     if as_json:
         options.print_json(summary)
         return
-    click.echo(f"{spec.name}: {summary['taken']:,} labels taken in", nl=False)
+    click.echo(f"{spec.name}: {summary['taken']:,} labels added", nl=False)
     words = {"corrected": "correct others", "repeated": "known already", "waiting": "wait for their prediction"}
     rest = [
         f"{summary[name]:,} {text}"

@@ -52,7 +52,7 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     for signal in signals:
         click.echo(f"{name}: {signal.reason}")
     if not signals:
-        click.echo(f"{name}: nothing came since the source was last read")
+        click.echo(f"{name}: no new data since the source was last read")
     elif waiting:
         cure = "`loopline deploy`, if the project is not deployed" if is_up else "`loopline up`"
         again = "it is asked again by itself" if is_up else "nothing is lost"

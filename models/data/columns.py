@@ -166,7 +166,7 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
         raise DataError(all_missing(name))
     unfit = _unfit(kind, data)
     if unfit and is_named:
-        raise DataError(f"data.features: column {name!r} is asked for, but {unfit}")
+        raise DataError(f"data.features: column {name!r} is named, but {unfit}")
     return unfit
 
 

@@ -183,7 +183,7 @@ def _local_path(source: str, base: Path) -> Path | None:
     except (FileNotFoundError, NotADirectoryError):
         return None  # ingest says so
     except (RuntimeError, ValueError, OSError) as error:  # no such user, no such name, links that name each other
-        raise UsageError(f"data.source: got {source!r}, which cannot be looked at: {error}: name a file") from error
+        raise UsageError(f"data.source: got {source!r}, which cannot be checked: {error}: name a file") from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise UsageError(f"data.source: {path} is neither a file nor a folder, expected a table: copy it into a file")
     return path

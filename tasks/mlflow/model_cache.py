@@ -190,7 +190,7 @@ def _copied(model: str, version: RegisteredVersion, folder: Path, broken: Collec
         except FileNotFoundError as error:
             raise _refusal(model, number, name, "missing") from error
         except OSError as error:
-            raise StoreError(f"{model} version {number}: its files cannot be had from {place}: {error}") from error
+            raise StoreError(f"{model} version {number}: its files cannot be fetched from {place}: {error}") from error
     for path in folder.rglob("*"):
         if path.is_file() and path.relative_to(folder).as_posix() not in hashes:
             path.unlink()  # of another version with this number: the registry was made anew

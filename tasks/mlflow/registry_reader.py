@@ -207,7 +207,7 @@ def _version(answer: dict[str, Any] | None) -> RegisteredVersion | None:
 def _field(name: str, answer: dict[str, Any] | None) -> dict[str, Any]:
     if answer is not None and name not in answer:
         uri = os.environ["MLFLOW_TRACKING_URI"]
-        raise StoreError(f"the registry at {uri} cannot be reached: what answers there is no registry")
+        raise StoreError(f"the registry at {uri} cannot be reached: the server at this address is no MLflow registry")
     return dict(answer[name]) if answer else {}
 
 

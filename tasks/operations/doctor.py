@@ -183,7 +183,7 @@ def _platform(workspace: Workspace) -> Finding:
             "platform",
             "warn",
             f"{len(left)} processes were left by a killed supervisord",
-            "`loopline up` or `loopline down` puts it right",
+            "`loopline up` or `loopline down` ends them",
         )
     ours = {"prefect"} if PrefectServer(workspace).url() else set()  # a loop's own server on the platform's port
     busy = {name: port for name, port in taken_ports(ports(workspace)).items() if name not in ours}

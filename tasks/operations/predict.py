@@ -242,7 +242,7 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
         if not data.features.make:  # else the columns are checked after the feature function has run
             input_schema(preparation).check_header(names, str(path))
         if data.target in names and preparation.kind in ("table", "image"):
-            reading.note(f"column {data.target!r} is what is predicted: not looked at (`loopline label` takes it)")
+            reading.note(f"column {data.target!r} is the target: not read (`loopline label` takes it)")
     return reading
 
 

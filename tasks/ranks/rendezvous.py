@@ -248,7 +248,7 @@ def _check(message: dict[str, Any], job: TrainingJob) -> None:
         f"{name}: got {got}, expected {expected[name]}" for name, got in versions().items() if got != expected[name]
     ]
     if differs:
-        raise UsageError(f"this machine is not as the one that leads ({'; '.join(differs)}): install the same")
+        raise UsageError(f"this machine differs from the leading one ({'; '.join(differs)}): install the same")
     proof = job.folder / _PROOF
     if not proof.exists() or proof.read_text() != message["proof"]:
         raise UsageError(f"{job.folder}: not shared with the machine that leads: mount the workspace at the same path")

@@ -103,7 +103,7 @@ class Background:
         if self._shadow is None:
             return
         if self._shadow.poll() not in (None, 0):
-            _log.error("%s: the shadow ended with %s; it begins again", self._project, self._shadow.returncode)
+            _log.error("%s: the shadow ended with %s; it starts again", self._project, self._shadow.returncode)
         self._shadow.terminate()
         self._shadow.wait()
         self._shadow = None
@@ -285,7 +285,7 @@ class ReleaseController:
         trip = self._guard.look(release, reports)
         new = taken_back(release, *trip, time.time()) if trip else None
         if trip and new:
-            _log.error("%s: version %s gives its place back: %s", self.project, *trip)
+            _log.error("%s: version %s is rolled back: %s", self.project, *trip)
             self._publish(release, new, f"version {trip[0]}: {trip[1]}")
             release = new
         for number, why in release.returned.items():

@@ -58,7 +58,7 @@ def _run(module: str, longest_s: float, *arguments: str) -> None:
     except subprocess.TimeoutExpired as error:
         raise StoreError(f"{module}: not done within {longest_s:g} s") from error
     if done.returncode < 0:
-        raise StoreError(f"it crashed the process that tried it (signal {-done.returncode})")
+        raise StoreError(f"it crashed the process that tested it (signal {-done.returncode})")
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise StoreError(lines[-1] if lines else f"{module} failed and said nothing")

@@ -154,7 +154,7 @@ def _champion(
     folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
     theirs = Preparation.load(folder)
     if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
-        loop.report.note(f"the champion (version {number}) answers another question: judged by goal and baseline")
+        loop.report.note(f"the champion (version {number}) predicts another target: judged by goal and baseline")
         return None, None, None
     try:
         predictions = _predictions(inputs, folder / "model.onnx", theirs)

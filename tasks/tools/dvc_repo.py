@@ -78,7 +78,7 @@ def _dvc(root: Path, command: str, *arguments: str) -> None:
     if process.returncode:
         output = " ".join((err or out).split())[-SHOWN_CHARACTERS:] or f"exit code {process.returncode}"
         raise StoreError(
-            f"`dvc {command}` in {root} failed: {output}: put it right and run again; the data in data/ is whole"
+            f"`dvc {command}` in {root} failed: {output}: correct it and run again; the data in data/ is whole"
         )
 
 

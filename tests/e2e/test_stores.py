@@ -50,7 +50,7 @@ def test_mlflow_away_loses_nothing(make_home):
         last = home("run", "away", *QUICK, PREFECT_API_URL=prefect).ok()
     finally:
         home.stop()
-    assert f"no Prefect server answers at {prefect}: going on with the workspace's own" in last.err
+    assert f"no Prefect server answers at {prefect}: using the workspace's own" in last.err
     assert home.record("away", "train") == trained
     assert home.versions("away") == [1]
     assert home.runs() == {trained["loop_id"]: "FINISHED"}

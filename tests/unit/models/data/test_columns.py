@@ -47,7 +47,7 @@ def test_the_split_column_is_an_input_only_when_asked_for(make_spec):
 
 
 def test_asking_for_a_date_is_refused_with_the_cure(make_spec):
-    with pytest.raises(DataError, match=r"'when' is asked for.*data\.features\.make"):
+    with pytest.raises(DataError, match=r"'when' is named.*data\.features\.make"):
         choose(SCHEMA, make_spec(features={"columns": ["when"]}).data)
 
 

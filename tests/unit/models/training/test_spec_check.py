@@ -59,9 +59,9 @@ def spec_of(blocks: dict[str, Any]) -> Spec:
         ({"search": {"space": {"model.hidden": {"low": 0.5, "high": 8.0}}}}, "search.space.model.hidden: got 0.5,"),
         (
             {"data": {"source": "~nobody-here/x.csv"}},
-            "data.source: got '~nobody-here/x.csv', which cannot be looked at",
+            "data.source: got '~nobody-here/x.csv', which cannot be checked",
         ),
-        ({"data": {"source": "loop.csv"}}, "data.source: got 'loop.csv', which cannot be looked at"),
+        ({"data": {"source": "loop.csv"}}, "data.source: got 'loop.csv', which cannot be checked"),
         ({"data": {"source": "pipe"}}, "pipe is neither a file nor a folder"),
         ({"data": {"source": "/dev/zero"}}, "data.source: /dev/zero is neither a file nor a folder"),
         ({"data": {"source": "s3://bucket/x.csv"}}, "data.source: got 's3://bucket/x.csv', expected a file, a folder"),

@@ -66,7 +66,7 @@ def test_every_row_has_its_prediction_id_and_version(project, tmp_path):
     assert log.column("score").to_pylist() == out.column("probability_yes").to_pylist()
     assert log.column("origin").unique().to_pylist() == ["batch"]
     assert any("going on with version 1 from the cache" in note for note in told["notes"])
-    assert any("'y' is what is predicted" in note for note in told["notes"])
+    assert any("'y' is the target" in note for note in told["notes"])
 
 
 def test_ids_are_made_where_there_are_none(project, tmp_path):

@@ -85,7 +85,7 @@ def test_one_that_crashes_or_hangs_takes_only_its_own_process(tmp_path, monkeypa
     (tmp_path / "crashing.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     (tmp_path / "hanging.py").write_text("import time\ntime.sleep(60)\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    with pytest.raises(StoreError, match=r"crashed the process that tried it \(signal 11\)"):
+    with pytest.raises(StoreError, match=r"crashed the process that tested it \(signal 11\)"):
         fetch_and_verify._run("crashing", 60)
     with pytest.raises(StoreError, match=r"not done within 0\.5 s"):
         fetch_and_verify._run("hanging", 0.5)
