@@ -95,6 +95,8 @@ def leased(state: Path, name: str, timeout_s: float = 0.0) -> Iterator[Lease]:
         yield taken
     finally:
         ended.set()
+        if renewal.is_alive():
+            renewal.join()  # a renewal under way would undo the release
         with contextlib.suppress(StoreError):  # it runs out by itself
             _extend(taken, None)
 
