@@ -86,10 +86,6 @@ class MlflowExporter:
         self._lock = threading.Lock()
         self._number, self._runs = delivered(self._state, loop_id)
 
-    def pending(self) -> bool:
-        """Return whether any line waits."""
-        return bool(self._outbox.lines(self._number))
-
     def run_id(self, run: str) -> str | None:
         """Return MLflow's id of a run of this loop; None until it is delivered."""
         return self._runs.get(run)

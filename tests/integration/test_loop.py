@@ -39,6 +39,7 @@ from tasks.mlflow.registry_reader import aliased
 from tasks.operations.monitor import look
 from tasks.operations.reap import reap
 from tasks.ranks.rank_pool import RankPool
+from tasks.state.outbox import undelivered
 from tasks.state.predictions import label_store, prediction_log
 from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.tools.optuna_study import ask, open_study, trials_of
@@ -248,7 +249,7 @@ def test_the_champion_is_watched_against_the_reference_registered_with_it(first:
 
 def test_nothing_runs_and_nothing_is_open_after_it(first: Loop) -> None:
     assert first.outbox.open_runs() == []
-    assert not first.delivery.pending()
+    assert undelivered(first.state) == []
     last = last_loop(first.state)
     assert last is not None
     assert last.state == "finished"

@@ -11,7 +11,7 @@ from models.errors import GateRefused, StoreError
 from tasks.host.workspace import Workspace
 from tasks.mlflow import delivery
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter, reaching_store
-from tasks.state.outbox import Delivered, Outbox, set_delivered
+from tasks.state.outbox import Delivered, Outbox, set_delivered, undelivered
 
 
 class Carrier:
@@ -102,7 +102,7 @@ def test_patience_is_seconds_unless_the_user_has_more(monkeypatch: pytest.Monkey
 def test_without_a_delivery_all_waits(workspace: Workspace) -> None:
     Outbox(workspace.state / "projects" / "tiny", "l").start_run("loop", "l", {})
     made = MlflowExporter(workspace, "tiny", "l")
-    assert made.pending()
+    assert undelivered(workspace.state / "projects" / "tiny") == ["l"]
     assert made.run_id("loop") is None
 
 
@@ -112,13 +112,13 @@ def test_what_is_delivered_is_not_pending(workspace: Workspace) -> None:
     box.start_run("loop", "l", {})
     set_delivered(state, "l", Delivered(max(box.lines()), {"loop": "abc"}))
     made = MlflowExporter(workspace, "tiny", "l")
-    assert not made.pending()
+    assert undelivered(workspace.state / "projects" / "tiny") == []
     assert made.run_id("loop") == "abc"
     box.end_run("loop", "FINISHED")
-    assert made.pending()
+    assert undelivered(workspace.state / "projects" / "tiny") == ["l"]
 
 
 def test_no_outbox_is_nothing_to_deliver(workspace: Workspace) -> None:
     made = MlflowExporter(workspace, "tiny", "l")
-    assert not made.pending()
+    assert undelivered(workspace.state / "projects" / "tiny") == []
     made.deliver()
