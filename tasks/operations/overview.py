@@ -205,10 +205,11 @@ def _data(step_cache: StepCache, last: LoopRecord | None, records: dict[str, Ste
     statuses = {str(check.result.get("status", "")) for check in checks}
     status = next((status for status in STATUSES if status in statuses), "")
     reports = [read_json(_report(step_cache, check)) for check in checks]
-    for stage in ("raw", "prepared") if last and last.state in ("failed", "rejected") else ():
-        report = read_json(step_cache.state / "quarantine" / last.loop_id / stage / "report.json") if last else {}
-        if report:
-            status, reports = "rejected", [report]
+    if last and last.state in ("failed", "rejected"):
+        for stage in ("raw", "prepared"):
+            report = read_json(step_cache.state / "quarantine" / last.loop_id / stage / "report.json")
+            if report:
+                status, reports = "rejected", [report]
     return facts.IngestSummary(
         ingested=ingest.finished if ingest else None,
         rows=ingest.result.get("rows") if ingest else None,
