@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import filelock
 import pytest
 
+from models.pipeline.keys import code_parts
+from models.pipeline.steps import STEPS
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import embedded_store
@@ -127,6 +130,14 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
         return folder
 
     return once
+
+
+@pytest.fixture(scope="session")
+def code_memory() -> str:
+    """Fingerprints of all our code, read once for all tests."""
+    memory: dict[str, Any] = {}
+    code_parts([name for step in STEPS for name in step.code], (), memory)
+    return json.dumps(memory)
 
 
 @pytest.fixture(scope="session")

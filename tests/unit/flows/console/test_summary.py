@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from flows.console.summary import _best_epoch, print_summary, summary
-from models.pipeline.keys import code_parts, key_of
+from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
@@ -16,13 +16,6 @@ from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 
 DATASET = {"prepared": "abc.dir", "raw": "def.dir"}
-
-
-@pytest.fixture(scope="module")
-def code_memory() -> str:
-    memory: dict[str, Any] = {}
-    code_parts([name for step in STEPS for name in step.code], (), memory)
-    return json.dumps(memory)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The step cache says what is done for a spec, and every change that matters is seen and named."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 
 from models.errors import StoreError, UsageError
 from models.pipeline import keys
-from models.pipeline.keys import code_parts, key_of
+from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME, STEPS, PlannedStep
 from models.project_spec.reader import read_spec
@@ -23,14 +22,6 @@ from tests.conftest import MakeProject
 
 LEFT = {"version": {"raw": "1.dir", "prepared": "2.dir"}, "register": {"version": "1", "key": "k"}}
 """What lies in the stores of other tools, by the records."""
-
-
-@pytest.fixture(scope="session")
-def code_memory() -> str:
-    """Fingerprints of all our code, read once for all tests."""
-    memory: dict[str, Any] = {}
-    code_parts([name for step in STEPS for name in step.code], (), memory)
-    return json.dumps(memory)
 
 
 @pytest.fixture
