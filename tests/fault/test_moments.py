@@ -50,31 +50,27 @@ def test_a_kill_in_the_middle_of_trials_and_of_epochs(make_home, whole: Loopline
     assert counted_trials(home) == 3
 
 
-def test_a_kill_in_the_middle_of_epochs_on_two_ranks(make_home, whole_on_two_ranks: Loopline, api: str):
-    home = make_home("gang", TWO_RANKS)
-    run = home.start("run", "gang")
-    run.wait_until(lambda: epochs_told(home, "gang", "loop") >= 2)
-    kill(home, "gang", run)
-    run = home.start("run", "gang")
-    run.wait_until(lambda: [*(home.state("gang") / "work" / "train").glob("*/checkpoints/step-*")])
-    run.kill(signal.SIGTERM)
-    assert_gone(home.home)
-    finish(home, "gang", whole_on_two_ranks, api)
-    assert home.record("gang", "train")["result"]["resumed_from"], "training goes on from its checkpoint"
-
-
-def test_killed_ranks_start_again_within_the_run(make_home, whole_on_two_ranks: Loopline, api: str):
+def test_a_kill_in_the_middle_of_epochs_on_two_ranks_and_of_ranks(make_home, whole_on_two_ranks: Loopline, api: str):
+    """The loop is killed, then ended, by signals; in its last run, ranks are killed, and start again within it."""
     home = make_home("ranks", TWO_RANKS)
     draw = random.Random(SEED)
     run = home.start("run", "ranks")
-    killed = []
-    for enough in (2, 5):
+    run.wait_until(lambda: epochs_told(home, "ranks", "loop") >= 2)
+    kill(home, "ranks", run)
+    run = home.start("run", "ranks")
+    run.wait_until(lambda: [*(home.state("ranks") / "work" / "train").glob("*/checkpoints/step-*")])
+    run.kill(signal.SIGTERM)
+    assert_gone(home.home)
+    before = home.records("ranks")
+    run = home.start("run", "ranks")
+    for enough in (4, 6):
         run.wait_until(lambda enough=enough: epochs_told(home, "ranks", "loop") >= enough and run.ranks())
-        victim = draw.choice(run.ranks())
-        victim.kill()
-        killed.append(victim.pid)
+        draw.choice(run.ranks()).kill()
     assert run.ended().ok()
-    assert home.record("ranks", "train")["result"]["restarts"] >= 1
+    assert_survives(before, home.records("ranks"))
+    trained = home.record("ranks", "train")["result"]
+    assert trained["resumed_from"], "training goes on from its checkpoint"
+    assert trained["restarts"] >= 1
     assert_put_right(home, "ranks", api)
     assert_as_if_whole(home, "ranks", whole_on_two_ranks)
 
