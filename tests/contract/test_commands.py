@@ -31,7 +31,7 @@ def test_every_option_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_docs_name_it(root: Path, name: str) -> None:
-    assert f"loopline {name}" in (root / "docs" / "commands.md").read_text()
+    assert f"loopline {name}" in (root / "docs" / "start" / "commands.md").read_text()
 
 
 def test_every_command_file_is_a_command(root: Path) -> None:
