@@ -9,7 +9,7 @@ DAYS = 120
 
 
 def load() -> pd.DataFrame:
-    """One row an hour, oldest first; a column that ends in `_ahead` is known for the hour a day later."""
+    """One row an hour, oldest first; `weekend_ahead` is of the same hour a day later, which is known."""
     random = np.random.default_rng(11)
     hours = np.arange(DAYS * 24)
     clock = 2 * np.pi * (hours % 24) / 24
