@@ -93,14 +93,14 @@ def commands() -> str:
         command = loopline.get_command(click.Context(loopline), name)
         assert command is not None
         context = click.Context(command, info_name=f"loopline {name}")
-        text, _, examples = inspect.cleandoc(command.help or "").partition("Example: ")
+        text, examples = command.help or "", (command.epilog or "").partition("Examples:\n")[2]
         usage = context.command.get_usage(context).removeprefix("Usage: ")
         parts.append(f"## {name}\n\n```text\n{' '.join(usage.split())}\n```\n\n{_unwrapped(text)}\n")
         options = [row for row in (_option(one, context) for one in command.params) if row]
         if options:
             parts.append("| option | does |\n|---|---|\n" + "\n".join(options) + "\n")
-        lines = [line.strip() for line in examples.split("Example: ")]
-        parts.append("```console\n" + "\n".join(f"$ {' '.join(line.split())}" for line in lines) + "\n```\n")
+        lines = "\n".join(f"$ {line.strip()}" for line in examples.splitlines())
+        parts.append(f"```console\n{lines}\n```\n")
     return _page(parts, "spec.md", "the spec, key by key")
 
 
