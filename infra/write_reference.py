@@ -316,7 +316,7 @@ def layers() -> str:
 
 
 def _drawing(rows: list[list[str]]) -> str:
-    boxes = "".join(f'  r{index}["{" &nbsp; ".join(row)}"]\n' for index, row in enumerate(rows))
+    boxes = "".join(f'  r{index}["{" | ".join(row)}"]\n' for index, row in enumerate(rows))
     return boxes + "  " + " --> ".join(f"r{index}" for index in range(len(rows))) + "\n"
 
 

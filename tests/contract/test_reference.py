@@ -54,4 +54,4 @@ def test_each_command_and_metric_has_its_place(reference: ModuleType) -> None:
 def test_the_drawing_of_the_layers_follows_the_contracts(reference: ModuleType) -> None:
     layers = reference.layers()
     assert "tasks --> models" in layers
-    assert "mlflow &nbsp; prefect &nbsp; tools" in layers
+    assert "mlflow | prefect | tools" in layers

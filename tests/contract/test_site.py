@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import tomllib
@@ -13,10 +14,11 @@ import click
 import pytest
 
 from flows.cli import COMMANDS, loopline
+from infra.drawing import draw, place, read
 from tests.contract.test_names import PRIVATE_WORDS
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
-FENCE = re.compile(r"^```(\w*).*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"(?:^(?:    |\$ )?|`|&& |\()(?:\w+=\S+ )*(?:\.venv/bin/)?(loopline [^`\n]*)", re.MULTILINE)
 PLACEHOLDERS = {"COMMAND"}
 QUICKSTART_WORDS = 300
@@ -74,6 +76,34 @@ def test_every_concept_has_a_drawing(docs: Path) -> None:
     pages = [path for path in (docs / "concepts").glob("*.md") if path.name != "index.md"]
     assert len(pages) == 10
     assert [path.name for path in pages if "```mermaid\n" not in path.read_text()] == []
+
+
+def drawings(docs: Path) -> list[str]:
+    return [
+        source for page in docs.rglob("*.md") for kind, source in FENCE.findall(page.read_text()) if kind == "mermaid"
+    ]
+
+
+def test_boxes_of_a_drawing_stand_apart_and_inside(docs: Path) -> None:
+    assert len(drawings(docs)) > 10
+    for source in drawings(docs):
+        chart = read(source)
+        width, height = place(chart)
+        boxes = [node for node in chart.nodes.values() if node.lines]
+        for node in boxes:
+            assert node.width / 2 <= node.x <= width - node.width / 2, (source, node)
+            assert node.height / 2 <= node.y <= height - node.height / 2, (source, node)
+        for one, other in itertools.combinations(boxes, 2):
+            is_apart = abs(one.x - other.x) >= (one.width + other.width) / 2
+            assert is_apart or abs(one.y - other.y) >= (one.height + other.height) / 2, (source, one, other)
+
+
+def test_a_drawing_has_its_edges_as_alternative_text() -> None:
+    svg = draw("flowchart LR\n  a[the data] -- a reason --> b{right?}\n  b -. no .-> a\n")
+    assert 'role="img" aria-label="the data to right? (a reason); right? to the data (no)"' in svg
+    assert svg.count("<rect") == svg.count("<polygon") == svg.count("stroke-dasharray") == 1
+    with pytest.raises(ValueError, match="expected `flowchart LR`"):
+        draw("sequenceDiagram")
 
 
 def test_the_quickstart_is_short(docs: Path) -> None:
