@@ -312,7 +312,7 @@ def layers() -> str:
         rows = [line.strip() for line in contracts[f"importlinter:contract:{package}-rooms"]["layers"].splitlines()]
         names = [[name.strip() for name in row.split("|")] for row in rows if row]
         parts.append(f"## {package}\n\n```mermaid\nflowchart TD\n{_drawing(names)}```\n\n{_purposes(package, names)}\n")
-    return _page(parts, "../decisions/index.md", "decisions")
+    return _page(parts, "promises.md", "promises and their tests")
 
 
 def _drawing(rows: list[list[str]]) -> str:

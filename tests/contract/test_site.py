@@ -78,6 +78,12 @@ def test_every_concept_has_a_drawing(docs: Path) -> None:
     assert [path.name for path in pages if "```mermaid\n" not in path.read_text()] == []
 
 
+def test_files_of_tests_that_pages_name_exist(root: Path, docs: Path) -> None:
+    named = {name for page in docs.rglob("*.md") for name in re.findall(r"`(tests/[\w/.]+)`", page.read_text())}
+    assert len(named) > 20
+    assert sorted(name for name in named if not (root / name).exists()) == []
+
+
 def drawings(docs: Path) -> list[str]:
     return [
         source for page in docs.rglob("*.md") for kind, source in FENCE.findall(page.read_text()) if kind == "mermaid"
