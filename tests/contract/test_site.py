@@ -15,6 +15,7 @@ import pytest
 
 from flows.cli import COMMANDS, loopline
 from infra.drawing import draw, place, read
+from models.pipeline.steps import STEPS
 from tests.contract.test_names import PRIVATE_WORDS
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
@@ -73,7 +74,7 @@ def test_no_link_leaves_the_site(docs: Path) -> None:
 
 
 def test_every_concept_has_a_drawing(docs: Path) -> None:
-    pages = [path for path in (docs / "concepts").glob("*.md") if path.name != "index.md"]
+    pages = [path for path in (docs / "concepts").glob("*.md") if path.name not in ("index.md", "glossary.md")]
     assert len(pages) == 10
     assert [path.name for path in pages if "```mermaid\n" not in path.read_text()] == []
 
@@ -102,6 +103,15 @@ def test_boxes_of_a_drawing_stand_apart_and_inside(docs: Path) -> None:
         for one, other in itertools.combinations(boxes, 2):
             is_apart = abs(one.x - other.x) >= (one.width + other.width) / 2
             assert is_apart or abs(one.y - other.y) >= (one.height + other.height) / 2, (source, one, other)
+
+
+def test_the_drawing_of_the_loop_is_the_table_of_the_steps(docs: Path) -> None:
+    (source,) = [text for kind, text in FENCE.findall((docs / "concepts" / "loop-and-steps.md").read_text())]
+    chart = read(source)
+    names = {key: " ".join(node.lines) for key, node in chart.nodes.items()}
+    assert set(names.values()) == {step.name for step in STEPS}
+    inputs = {(before, step.name) for step in STEPS for before in step.after}
+    assert {(names[begin], names[end]) for begin, end, _, is_gate in chart.edges if not is_gate} <= inputs
 
 
 def test_a_drawing_has_its_edges_as_alternative_text() -> None:

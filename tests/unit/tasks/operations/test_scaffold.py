@@ -79,6 +79,13 @@ def test_an_example_is_copied_under_its_own_name(tmp_path: Path, example: str) -
     assert (made.folder / source).read_bytes() == (examples()[example] / source).read_bytes()
 
 
+def test_the_help_of_the_command_names_every_example() -> None:
+    from flows.commands.new import command
+
+    (option,) = [one for one in command.params if one.name == "example"]
+    assert all(name in str(option.help) for name in examples())
+
+
 def test_an_unknown_example_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="expected one of batch, own-net, pictures, series, table"):
         copy_example(Workspace(tmp_path), "mine", "tables")
