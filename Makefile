@@ -7,7 +7,7 @@ SEED ?= $(shell date +%s)
 # workspaces and servers; in the order of folders the costly files come first and the small ones of tests/unit fill up.
 PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --durations=50
 
-.PHONY: run test test-fast soak check bench up story setup format lock
+.PHONY: run test test-fast soak check docs reference bench up story setup format lock
 
 run: setup  ## set up and run the main job
 	$(BIN)/loopline run $(PROJECT)
@@ -27,7 +27,14 @@ check: setup  ## everything that must be clean before a change lands
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/zensical build --strict --clean
 	$(BIN)/python -m pytest -q tests/contract
+
+docs: setup  ## the site, in flows/site, from where `loopline docs` opens it; a broken link is an error
+	$(BIN)/zensical build --strict --clean
+
+reference: setup  ## the generated pages of the site: reference, layers, list of decisions
+	$(BIN)/python infra/write_reference.py
 
 bench: setup  ## figures against bare scripts; printed and kept under .loopline/bench/
 	$(BIN)/python -m tests.bench

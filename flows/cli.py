@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import importlib
+import inspect
 import io
 import os
 import signal
@@ -14,6 +15,7 @@ from types import FrameType
 from typing import TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from flows.prefect.sigterm import well_timed
 
@@ -42,7 +44,11 @@ COMMANDS = {
     "up": "Start the platform: servers, worker, pages, schedules.",
     "deploy": "Update Prefect's deployments of the projects.",
     "down": "End the platform.",
+    "docs": "Open the documentation.",
+    "completion": "Print the completion of a shell.",
 }
+GUIDES = ("docs", "completion")
+"""The commands in `flows/commands/guides`."""
 COLLECT = (20_000, 10, 10)
 """Garbage is collected more rarely than by default: Great Expectations, MLflow and pandas make a million objects that
 stay, and walking through them took 1.8 of the 10 CPU-s of a small `loopline run`; its peak memory stays the same."""
@@ -59,8 +65,14 @@ class _Lazy(click.Group):
         """Import `flows.commands.<name>`."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"flows.commands.{cmd_name.replace('-', '_')}").command
-        return command
+        folder = "flows.commands.guides" if cmd_name in GUIDES else "flows.commands"
+        command: click.Command = importlib.import_module(f"{folder}.{cmd_name.replace('-', '_')}").command
+        return _with_examples_last(command)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names of commands from the table; the completion of a command's options imports that command."""
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        return [CompletionItem(name, help=COMMANDS[name]) for name in names] or super().shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write names and help lines from the table, so that the help imports no command."""
@@ -77,6 +89,15 @@ class _Lazy(click.Group):
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
             ctx.fail(f"no command {args[0]!r}" + (f": did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
+
+
+def _with_examples_last(command: click.Command) -> click.Command:
+    """Move the examples of a command's docstring below its options, a line each, so that they can be copied."""
+    text, *examples = inspect.cleandoc(command.help or "").split("\n\nExample: ")
+    if examples:
+        command.help = text
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {' '.join(example.split())}" for example in examples)
+    return command
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -28,6 +28,8 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
     Deployments of projects that are gone are removed. What a person switched off on Prefect's page stays off.
 
     Example: loopline deploy flights
+
+    Example: loopline deploy --write infra/prefect.yaml
     """
     from flows.prefect.platform import tell_prefect
 

@@ -19,6 +19,8 @@ def command(as_json: bool) -> None:
     """Check Python, packages, disk, stores and specs; exit code 1 if a loop would fail.
 
     Example: loopline doctor
+
+    Example: loopline doctor --json
     """
     from tasks.operations.doctor import examine
 

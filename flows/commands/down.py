@@ -16,6 +16,8 @@ def command(wait: bool, force: bool) -> None:
     """End every process of the platform, and nothing else. If a loop is in progress, ask first.
 
     Example: loopline down --wait
+
+    Example: loopline down --force
     """
     from flows.prefect.platform import take_down
     from models.errors import UsageError

@@ -20,6 +20,8 @@ def command() -> None:
     """Print `export` lines by which mlflow, prefect, dvc, and loopline in any folder, use this workspace.
 
     Example: eval "$(loopline env)" && mlflow models list
+
+    Example: eval "$(loopline env)" && dvc status
     """
     workspace = Workspace.find()
     # Without LOOPLINE_HOME, a loop of another workspace would register its versions in this workspace's stores.

@@ -22,6 +22,8 @@ def command(project: str, to: Path, version: str, as_json: bool) -> None:
     that predicts the rows of a CSV or JSON file. It needs only onnxruntime.
 
     Example: loopline export penguins --to penguins-edge
+
+    Example: loopline export penguins --to old-edge --version 3
     """
     from tasks.operations.edge import export_edge
 

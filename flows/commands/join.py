@@ -21,6 +21,8 @@ def command(endpoint: str, token: str, wait_s: float) -> None:
     machine that was lost may come back by the same command.
 
     Example: loopline join 10.0.0.1:29400 --token 1f8e93c0a7b24d56
+
+    Example: LOOPLINE_NODES_TOKEN=1f8e93c0a7b24d56 loopline join 10.0.0.1:29400 --wait 60
     """
     from tasks.ranks.rendezvous import join
 

@@ -26,6 +26,8 @@ def command(project: str, as_json: bool) -> None:
     whatever it found.
 
     Example: loopline monitor flights
+
+    Example: loopline monitor flights --json
     """
     from tasks.operations.monitor import look
 

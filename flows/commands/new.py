@@ -1,4 +1,4 @@
-"""`loopline new`: creates a project from a data file."""
+"""`loopline new`: creates a project from a data file, or as a copy of an example."""
 
 from __future__ import annotations
 
@@ -12,27 +12,34 @@ from tasks.host.workspace import Workspace
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--from", "data", required=True, type=click.Path(path_type=Path), help="A CSV, Parquet or text file, or a folder."
-)
+@click.option("--from", "data", type=click.Path(path_type=Path), help="A CSV, Parquet or text file, or a folder.")
 @click.option("--target", help="The column to predict; asked for in a terminal, else guessed and said.")
-def command(name: str, data: Path, target: str | None) -> None:
+@click.option("--example", help="Copy an example instead: table, pictures, series, own-net or batch.")
+def command(name: str, data: Path | None, target: str | None, example: str | None) -> None:
     """Make projects/NAME: read the data, guess kinds and task, write the spec and first expectations.
 
     Example: loopline new churn --from customers.csv --target left
-    """
-    from tasks.operations.scaffold import columns_of, make_project
 
+    Example: loopline new digits --example pictures
+    """
+    from tasks.operations.scaffold import columns_of, copy_example, make_project
+
+    if (data is None) == (example is None) or (example and target):
+        raise click.UsageError("give --from FILE, with or without --target, or --example NAME")
+    workspace = Workspace.find()
+    if data is None:
+        click.echo(f"{copy_example(workspace, name, str(example)).spec_path}: a copy of the example {example!r}")
+        click.echo(f"Look through it, then: loopline run {name}")
+        return
     columns, guessed = columns_of(data)
     if not columns:
-        made = make_project(Workspace.find(), name, data, target)
+        made = make_project(workspace, name, data, target)
         click.echo(f"{made.spec_path}: a language model of the text's characters")
         click.echo(f"Look through it, then: loopline run {name}")
         return
     if target is None and sys.stdin.isatty():
         target = click.prompt("Which column shall be predicted?", default=guessed, type=click.Choice(columns))
-    made = make_project(Workspace.find(), name, data, target or guessed)
-    click.echo(
-        f"{made.spec_path}: predicts {target or guessed!r}" + ("" if target else " (guessed: --target says otherwise)")
-    )
+    made = make_project(workspace, name, data, target or guessed)
+    note = "" if target else " (guessed: --target says otherwise)"
+    click.echo(f"{made.spec_path}: predicts {target or guessed!r}{note}")
     click.echo(f"Look through it, then: loopline run {name}")

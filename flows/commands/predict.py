@@ -29,6 +29,8 @@ def command(project: str, file: Path, out: Path | None, id_column: str | None, v
     run resumes; a second run on the same file has nothing to do.
 
     Example: loopline predict penguins new.csv --id tag --out predictions.parquet
+
+    Example: loopline predict penguins new.csv --version challenger
     """
     from tasks.operations.predict import predict
 

@@ -20,6 +20,8 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
     """Make VERSION of PROJECT the champion; without VERSION, the challenger.
 
     Example: loopline promote flights 3 --expect 2 --reason "approved by Ada"
+
+    Example: loopline promote flights
     """
     from tasks.loop.champion import open_registry
 

@@ -19,6 +19,8 @@ def command(as_json: bool) -> None:
     Acts only on loops whose process is gone. Every `loopline run` does the same for its project.
 
     Example: loopline reap
+
+    Example: loopline reap --json
     """
     from tasks.operations.reap import reap
 

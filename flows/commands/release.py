@@ -50,6 +50,8 @@ def command(
     Servers see a change within two seconds. It ends with the champion that it was made for.
 
     Example: loopline release flights --canary 0.1 --version 4
+
+    Example: loopline release flights --end
     """
     from tasks.loop.champion import open_registry
     from tasks.release.status import release_status

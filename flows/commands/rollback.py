@@ -19,6 +19,8 @@ def command(project: str, expect: str | None, reason: str, as_json: bool) -> Non
     A second rollback goes one version further back. Exit code 3 if there is no earlier champion.
 
     Example: loopline rollback flights --reason "complaints from Boston"
+
+    Example: loopline rollback flights --expect 4
     """
     from tasks.loop.champion import open_registry
 

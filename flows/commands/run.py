@@ -31,6 +31,8 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
     Steps with a valid recorded result are not repeated; a killed run resumes.
 
     Example: loopline run flights -s train.epochs=3
+
+    Example: loopline run flights --refresh ingest
     """
     this_project = stores.open_project(project)
     _check_refresh(refresh)

@@ -13,5 +13,7 @@ def command() -> None:
     """Print the JSON Schema of project.yaml, by which editors complete and check it.
 
     Example: loopline schema > infra/project.schema.json
+
+    Example: loopline schema | head
     """
     options.print_json(json_schema())

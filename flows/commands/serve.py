@@ -28,6 +28,8 @@ def command(projects: tuple[str, ...], names: tuple[str, ...], **options: Any) -
     """Serve the champion of each PROJECT until ended; promotions take effect by themselves.
 
     Example: loopline serve penguins --port 8000
+
+    Example: loopline serve penguins flights --host 0.0.0.0 --workers 4
     """
     from tasks.release.settings import ServerSettings
     from tasks.serve.__main__ import serve

@@ -16,6 +16,8 @@ def command(name: str, project: str) -> None:
     """Run the data stage NAME of PROJECT and record it, so that the next loop does not prepare the data again.
 
     Example: loopline stage prepare flights
+
+    Example: loopline stage ingest flights
     """
     from tasks.steps.ingest import ingest
     from tasks.steps.prepare import prepare

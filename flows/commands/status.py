@@ -30,6 +30,8 @@ def command(project: str | None, as_json: bool) -> None:
     Reads the records only, so it works without any server.
 
     Example: loopline status --json
+
+    Example: loopline status flights
     """
     workspace = stores.open_workspace()
     facts = overview(workspace, [workspace.project(project)] if project else None)

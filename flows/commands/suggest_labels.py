@@ -21,6 +21,8 @@ def command(project: str, count: int, out: Path | None) -> None:
     These are uncertain and differ from each other. Fill in the column `label` and give the file to `loopline label`.
 
     Example: loopline suggest-labels penguins -n 20 --out to-label.csv
+
+    Example: loopline suggest-labels penguins
     """
     from tasks.operations.suggest_labels import ask, write_csv
 

@@ -27,6 +27,8 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     or the budget. While the platform is down the event waits on disk.
 
     Example: loopline trigger flights --reason "the airline changed its codes"
+
+    Example: loopline trigger flights --if-grown
     """
     from models.triggers.signal import Signal
     from tasks.operations import arrivals

@@ -40,6 +40,8 @@ def command(port_options: tuple[str, ...], foreground: bool, as_json: bool) -> N
     spec are served too.
 
     Example: loopline up --port mlflow=5001
+
+    Example: loopline up --foreground
     """
     from flows.prefect.platform import bring_up
 

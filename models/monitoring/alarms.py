@@ -1,6 +1,6 @@
 """The rules by which monitoring results trigger a loop; pure functions that live monitoring and the backtest share.
 
-Source: measured on 39 weeks of real flights (docs/guides/monitoring.md): features drift all the time, and their drift
+Source: measured on 39 weeks of real flights (docs/how-to/monitoring.md): features drift all the time, and their drift
 hardly shows that the model got worse, so drift of features never triggers a loop.
 """
 

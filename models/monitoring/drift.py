@@ -5,7 +5,7 @@ A column drifts when the G test is significant at `monitor.alpha` after Holm's c
 Both PSI limits rise to the 99th percentile of the PSI of past windows of the same length.
 
 Source: rules compared on 13 features of real flights, windows of 1,000 rows, alarm if any feature drifts: this rule has
-.00 false alarms and .90 power at a shift of .25 standard deviations (docs/guides/monitoring.md).
+.00 false alarms and .90 power at a shift of .25 standard deviations (docs/how-to/monitoring.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The monitoring report, window by window: plain data for triggers, backtest and pages.
 
-The checks are ordered by their weight (docs/guides/monitoring.md): broken contract, realised metric,
+The checks are ordered by their weight (docs/how-to/monitoring.md): broken contract, realised metric,
 estimated metric, drift of the predictions, drift of the features. Only the first, the second and the fourth can
 trigger a loop (`models/monitoring/alarms.py`); the state of a window names its worst check.
 """

@@ -267,7 +267,7 @@ class Train(SpecBlock):
     pseudo_labels: PseudoLabels | None = None
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     ranks: int = Field(1, ge=1)
-    parallel: Parallel = Field("ddp", description="How ranks divide the work: see guides/parallel.md.")
+    parallel: Parallel = Field("ddp", description="How ranks divide the work: see docs/how-to/parallel.md.")
     tensor: int | None = Field(
         None, ge=1, description="Tensor parallel size: ranks that share a layer. Default: all for tp, else 2."
     )

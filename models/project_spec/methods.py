@@ -1,4 +1,4 @@
-"""The blocks of `train` that each turn on one training method; docs/guides/training.md describes them."""
+"""The blocks of `train` that each turn on one training method; docs/how-to/training.md describes them."""
 
 from __future__ import annotations
 

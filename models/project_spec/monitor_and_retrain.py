@@ -23,7 +23,7 @@ ScheduleText = Annotated[str, AfterValidator(_is_schedule)]
 class Monitor(SpecBlock):
     """How the champion's predictions are monitored: windows of predictions, checked most important first.
 
-    Source of the defaults: false-alarm rates and power on real flights; see docs/guides/monitoring.md.
+    Source of the defaults: false-alarm rates and power on real flights; see docs/how-to/monitoring.md.
     """
 
     schedule: ScheduleText | None = Field(

@@ -1,7 +1,7 @@
 """The traffic light: the most urgent fact about a project or workspace, in words.
 
 Red: the served model is wrong or gets worse, or its state is unknown. Amber: it still serves, but a person must act.
-Order of the checks: docs/guides/monitoring.md (broken contract, realised metric, then checks that only warn).
+Order of the checks: docs/how-to/monitoring.md (broken contract, realised metric, then checks that only warn).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A new project from a data file: a folder with the data, or a pointer to it, and a spec with first expectations."""
+"""A new project: from a data file, with a spec and first expectations, or as a copy of an example."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from models.project_spec.reader import read_spec
 from models.scaffold.table import guess_spec, guess_target
 from models.scaffold.text import guess_text_spec, is_text
 from models.sources.read import read_source
-from tasks.host.workspace import Project, Workspace
+from tasks.host.workspace import CLONE, Project, Workspace
 
 MOST_COPIED_BYTES = 100 << 20
+EXAMPLES = CLONE / "examples"
 README = """# {name}
 
 Data: `{source}`. {target}.
@@ -45,11 +46,7 @@ def make_project(workspace: Workspace, name: str, data: Path, target: str | None
         UsageError: The name is taken or invalid, the file has no such column, or a target is named for a text.
         DataError: The file cannot be read.
     """
-    folder = workspace.root / "projects" / name
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise UsageError(f"got the name {name!r}, expected lower-case letters, digits, - or _, a letter first")
-    if folder.exists():
-        raise UsageError(f"{folder}: is there already: choose another name, or edit its {SPEC_FILE}")
+    folder = _free_folder(workspace, name)
     copied = data.is_file() and data.stat().st_size <= MOST_COPIED_BYTES
     source = data.name if copied else str(data.resolve())
     if is_text(data) and target:
@@ -63,3 +60,35 @@ def make_project(workspace: Workspace, name: str, data: Path, target: str | None
         write_text(temporary / "README.md", README.format(name=name, source=source, target=target_line))
         read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")
     return Project(workspace, folder)
+
+
+def examples() -> dict[str, Path]:
+    """Return the folders of the example projects that come with Loopline, by name."""
+    return {path.parent.name: path.parent for path in sorted(EXAMPLES.glob(f"*/{SPEC_FILE}"))}
+
+
+def copy_example(workspace: Workspace, name: str, example: str) -> Project:
+    """Create `projects/NAME` atomically as a copy of an example, under its own name.
+
+    Raises:
+        UsageError: The name is taken or invalid, or there is no such example.
+    """
+    folder, known = _free_folder(workspace, name), examples()
+    if example not in known:
+        raise UsageError(f"--example: got {example!r}, expected one of {', '.join(known)}")
+    with replacing_folder(folder) as temporary:
+        shutil.copytree(known[example], temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        spec = (temporary / SPEC_FILE).read_text()
+        write_text(temporary / SPEC_FILE, re.sub(r"(?m)^name: .*$", f"name: {name}", spec))
+        read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")
+    return Project(workspace, folder)
+
+
+def _free_folder(workspace: Workspace, name: str) -> Path:
+    """Return the folder for a new project of this name, which does not exist yet."""
+    folder = workspace.root / "projects" / name
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise UsageError(f"got the name {name!r}, expected lower-case letters, digits, - or _, a letter first")
+    if folder.exists():
+        raise UsageError(f"{folder}: is there already: choose another name, or edit its {SPEC_FILE}")
+    return folder

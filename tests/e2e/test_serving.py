@@ -23,7 +23,7 @@ train: {epochs: 8, batch: 32, lr: 0.01, threads: 1}
 judge: {margin: 0.3, min_samples: 30}
 """
 TOUR = dict(re.findall(r"curl localhost:8000(/\S+) [^']*'Content-Type: application/json' -d '(.*?)'", (
-    ROOT / "docs/guides/serving.md").read_text(), re.DOTALL))  # fmt: skip
+    ROOT / "docs/how-to/serving.md").read_text(), re.DOTALL))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_an_answer_and_its_label_are_what_monitoring_counts(home: Loopline, serv
     assert server.post("/feedback", label, **JSON).ok().json["accepted"] == 1
     found = home("monitor", "penguins").ok().out
     assert "1 prediction, 1 labelled, so far" in found
-    assert "1 prediction, 1 labelled, so far" in (ROOT / "docs/guides/serving.md").read_text()
+    assert "1 prediction, 1 labelled, so far" in (ROOT / "docs/how-to/serving.md").read_text()
 
 
 def test_a_promotion_and_a_rollback_under_load_cost_no_answer(home: Loopline, server: LiveServer):

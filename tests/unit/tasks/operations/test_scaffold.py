@@ -7,7 +7,7 @@ import pytest
 from models.errors import DataError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Workspace
-from tasks.operations.scaffold import columns_of, make_project
+from tasks.operations.scaffold import columns_of, copy_example, examples, make_project
 
 CSV = "id,colour,size,left\n" + "".join(f"{n},{'red' if n % 2 else 'blue'},{n * 0.5},{n % 3 == 0}\n" for n in range(60))
 
@@ -68,3 +68,25 @@ def test_a_text_needs_no_target(tmp_path: Path) -> None:
     spec = read_spec(made.spec_path)
     assert (spec.data.kind, spec.data.source, spec.data.target) == ("text", "book.txt", "text")
     assert "language model" in (made.folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("example", ["batch", "own-net", "pictures", "series", "table"])
+def test_an_example_is_copied_under_its_own_name(tmp_path: Path, example: str) -> None:
+    made = copy_example(Workspace(tmp_path), "mine", example)
+    spec = read_spec(made.spec_path)
+    assert (spec.name, made.folder) == ("mine", tmp_path / "projects" / "mine")
+    source = spec.data.source.removeprefix("./").partition(":")[0]
+    assert (made.folder / source).read_bytes() == (examples()[example] / source).read_bytes()
+
+
+def test_the_help_of_the_command_names_every_example() -> None:
+    from flows.commands.new import command
+
+    (option,) = [one for one in command.params if one.name == "example"]
+    assert all(name in str(option.help) for name in examples())
+
+
+def test_an_unknown_example_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected one of batch, own-net, pictures, series, table"):
+        copy_example(Workspace(tmp_path), "mine", "tables")
+    assert not (tmp_path / "projects").exists()

@@ -1,0 +1,53 @@
+"""A client of a served model: predicts a row and reports its label later, with the standard library alone.
+
+    python client.py http://127.0.0.1:8000 '{"months": 3, "plan": "basic", "region": "north", "monthly_fee": 12.5,
+        "support_calls": 4}'
+
+A server that requires a token gets it from the variable TOKEN.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.request
+from typing import Any
+
+
+class Client:
+    """A server of one model.
+
+    Args:
+        url: Its address, such as `http://127.0.0.1:8000`.
+        token: Its token, if it requires one.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+
+    def predict(self, rows: list[dict[str, Any]], ids: list[str] | None = None) -> dict[str, Any]:
+        """Return predictions, their ids, and the version that answered."""
+        return self._post("/invocations", {"dataframe_records": rows, **({"ids": ids} if ids else {})})
+
+    def label(self, labels: dict[str, Any]) -> int:
+        """Report the true values of predictions by their ids, and return how many were accepted."""
+        listed = [{"id": name, "label": value} for name, value in labels.items()]
+        return int(self._post("/feedback", {"by": "client.py", "labels": listed})["accepted"])
+
+    def _post(self, path: str, payload: Any) -> dict[str, Any]:
+        request = urllib.request.Request(self._url + path, json.dumps(payload).encode(), self._headers)
+        with urllib.request.urlopen(request, timeout=30) as response:
+            answer: dict[str, Any] = json.load(response)
+        return answer
+
+
+def main() -> None:
+    """Predict the row of the command line."""
+    client = Client(sys.argv[1], os.environ.get("TOKEN"))
+    print(json.dumps(client.predict([json.loads(sys.argv[2])]), indent=2))
+
+
+if __name__ == "__main__":
+    main()

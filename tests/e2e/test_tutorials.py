@@ -1,0 +1,90 @@
+"""The quickstart and the tutorials, followed from their own text: each `$` line runs, and prints what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.host import ports
+from tests.running import ROOT, Loopline
+from tests.serving import LiveServer
+
+pytestmark = [pytest.mark.e2e, pytest.mark.soak]
+
+PAGES = (
+    "start/quickstart.md",
+    "tutorials/table.md",
+    "tutorials/pictures.md",
+    "tutorials/series.md",
+    "tutorials/own-net.md",
+    "tutorials/batch.md",
+)
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXIT_CODE = re.compile(r"  # exit code (\d)$")
+BEFORE = ("make setup", "source .venv/bin/activate")
+"""What the environment of the tests has behind it."""
+
+
+def steps(page: str) -> Iterator[tuple[str, int, list[str]]]:
+    """Each command of a page, the exit code that it ends with, and lines of its output."""
+    for block in BLOCK.findall((ROOT / "docs" / page).read_text()):
+        for part in block.split("$ ")[1:]:
+            command, *output = part.strip().splitlines()
+            found = EXIT_CODE.search(command)
+            yield EXIT_CODE.sub("", command), int(found[1]) if found else 0, output
+
+
+def run(home: Loopline, command: str) -> tuple[int, str]:
+    program, *arguments = shlex.split(command)
+    if program == "loopline":
+        done = home(*arguments)
+        return done.code, done.out + done.err
+    assert program == "python"
+    ended = subprocess.run(
+        [sys.executable, *arguments], cwd=home.home, env=home.environment, capture_output=True, text=True, check=False
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_can_be_followed(make_home: Callable[[str], Loopline], page: str) -> None:
+    home = make_home(Path(page).stem)
+    for command, code, output in steps(page):
+        if command not in BEFORE:
+            ended, printed = run(home, command)
+            assert ended == code, f"{command}\n{printed[-3000:]}"
+            assert [line for line in output if line not in printed] == [], f"{command}\n{printed[-3000:]}"
+
+
+def test_the_model_of_the_quickstart_answers_the_clients(make_home: Callable[[str], Loopline]) -> None:
+    home = make_home("clients")
+    home("new", "churn", "--example", "table").ok()
+    home("run", "churn").ok()
+    port = ports.any_free([])
+    running = home.start("serve", "churn", "--port", str(port))
+    server = LiveServer(running.process, port, running.err)
+    try:
+        server.wait_until(lambda: server.get("/ping").status == 200)
+        text = (ROOT / "docs" / "start" / "quickstart.md").read_text()
+        row = re.search(r"client\.py \S+ \\\n  '(.*)'", text)
+        assert row is not None
+        client = ROOT / "examples" / "client"
+        done = subprocess.run(
+            [sys.executable, str(client / "client.py"), server.url, row[1]], capture_output=True, text=True, check=True
+        )
+        assert '"label": ' in done.stdout
+        environment = {**os.environ, "URL": server.url}
+        done = subprocess.run(
+            ["bash", str(client / "client.sh")], env=environment, capture_output=True, text=True, check=True
+        )
+        assert '"call-1"' in done.stdout
+        assert '"accepted":1' in done.stdout.replace(" ", "")
+    finally:
+        assert server.end() == 0

@@ -1,0 +1,54 @@
+"""The built site in a browser, opened from the disk: drawings are there, the search finds, nothing asks the network."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built beside the clone, whose own one stays as it is."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copyfile(ROOT / "zensical.toml", folder / "zensical.toml")
+    program = Path(sys.executable).with_name("zensical")
+    done = subprocess.run([program, "build", "--strict"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "flows" / "site"
+
+
+def test_pages_need_no_network_and_the_search_finds(site: Path) -> None:
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no browser at {CHROMIUM}: `apt-get install chromium`")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            page = browser.new_page()
+            addresses: list[str] = []
+            page.on("request", lambda request: addresses.append(request.url))
+            page.goto((site / "concepts" / "triggers.html").as_uri())
+            drawing = page.locator("svg.drawing")
+            assert drawing.bounding_box()["width"] > 300
+            assert "policy to approval (ask)" in drawing.get_attribute("aria-label")
+            page.keyboard.press("Control+k")
+            page.keyboard.type("compare-and-swap")
+            page.get_by_text(re.compile(r"^[0-9]+ results?$")).wait_for(timeout=30_000)
+            assert [url for url in addresses if not url.startswith("file:")] == []
+        finally:
+            browser.close()
+
+
+def test_each_page_of_the_navigation_is_built(site: Path) -> None:
+    pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
+    assert pages <= {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
