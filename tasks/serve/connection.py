@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close the connection for uvicorn; an idle one lingers, and the next response is its last."""
-        if self.is_working or self._is_parsing or self.is_closing():
+        if self.is_working or self.is_discarding or self._is_parsing or self.is_closing():
             self._send()
             self._transport.close()
         else:
@@ -179,9 +179,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _send(self) -> None:
-        if self._unsent:
+        if self._unsent and not self.is_closing():
             self._transport.write(b"".join(self._unsent))
-            self._unsent = []
+        self._unsent = []
 
     def _look_at_head(self, data: bytes) -> None:
         """See whether the head of a request ends; use the parser that reads it."""

@@ -215,11 +215,12 @@ class BodyLimits:
 
 async def _whole(receive: Receive) -> bytes:
     message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        return bytes(message["body"])
     if message["type"] == "http.disconnect":
         raise ClientDisconnect
-    return b"".join([message["body"], *[part async for part in _parts(receive)]])
+    body: bytes = message.get("body", b"")
+    if message.get("more_body", False):
+        body += b"".join([part async for part in _parts(receive)])
+    return body
 
 
 async def _parts(receive: Receive) -> AsyncIterator[bytes]:
