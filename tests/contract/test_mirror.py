@@ -32,7 +32,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/serve/app.py": "tests/integration/test_server.py: a real server",
     "tasks/steps/search.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/serve/compactor.py": "tests/integration/test_served_log.py: a real server and its compactor",
-    "tasks/serve/feedback.py": "tests/integration/test_served_log.py: a real server",
     "tasks/serve/grpc/server.py": "tests/integration/test_open_inference.py: a real server and a real client",
     "tasks/serve/open_inference.py": "tests/integration/test_open_inference.py: a real server and a real client",
     "tasks/serve/scoring.py": "tests/integration/test_scoring.py: a real server",
