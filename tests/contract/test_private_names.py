@@ -20,6 +20,7 @@ ALLOWED = {
     "mlflow.store.db.utils._initialize_tables": "a store's tables, made before several processes open it at once",
     "histogram._buckets": "many observations in one step: observe() takes one",
     "histogram._sum": "many observations in one step: observe() takes one",
+    "pruner._get_bracket_id": "brackets by positions, because a kill shifts the trials' numbers; has no public name",
     "study._storage": "a trial of a dead process is marked; Study.tell takes no attribute",
     "trial._trial_id": "a trial of a dead process is marked; Study.tell takes no attribute",
 }
@@ -39,7 +40,9 @@ def defined(tree: ast.Module) -> set[str]:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
-            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)
     return {name for name in names if is_private(name)}
 
