@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -32,7 +32,6 @@ from models.training.checkpoints.state import (
     put_extra,
     put_optimiser,
     put_random,
-    room_for,
     seed_everything,
     stage,
     take_extra,
@@ -125,7 +124,7 @@ class TrainingSession:
         more, numbers = take_extra(self.extra)
         random = {f"random/{self.world.rank}/{name}": value for name, value in take_random(self.world.device).items()}
         meta = {
-            "progress": self.progress.to_json(),
+            "progress": asdict(self.progress),
             "job": identity(self.job),
             "world_size": self.world.size,
             "scalars": {name: value for part in self.world.gather(scalars | numbers) for name, value in part.items()},
@@ -218,11 +217,10 @@ def _resume(session: TrainingSession) -> None:
     stored.load(weights)
     put_optimiser(stored, scalars, session.net, session.optimiser)
     put_extra(stored, scalars, session.extra)
-    random = room_for(stored, f"random/{world.rank}/")
+    random = stored.read(f"random/{world.rank}/")
     if random:
-        stored.load(random)
         put_random({name.rpartition("/")[2]: value for name, value in random.items()}, world.device)
-    session.progress = Progress.of_json(meta["progress"])
+    session.progress = Progress(**meta["progress"])
     session.progress.resumed_from.append(session.progress.step)
     if session.progress.best_epoch:
         session.keep_best()

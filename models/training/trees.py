@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -281,7 +281,7 @@ def _of_text(text: str) -> Any:
 
 def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:
     folder = checkpoint_folder(job)
-    content = {"progress": progress.to_json(), "job": identity(job), "text": text}
+    content = {"progress": asdict(progress), "job": identity(job), "text": text}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     write_json(folder / f"rounds-{progress.step:09d}.json", {"sha256": digest, "content": content})
     for old in sorted(folder.glob("rounds-*.json"), reverse=True)[KEEP:]:
@@ -302,7 +302,7 @@ def _resume(job: TrainingJob) -> tuple[Progress, str]:
                 raise TrainingError(
                     f"{path}: holds a checkpoint of another job ({differs}): give this job another folder"
                 )
-            progress = Progress.of_json(content["progress"])
+            progress = Progress(**content["progress"])
             progress.resumed_from.append(progress.step)
             return progress, str(content["text"])
     return Progress(), ""
