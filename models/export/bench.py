@@ -16,10 +16,9 @@ from models.data.feeds import TEXT_BATCH, feed_at, targets
 from models.data.preparation import Preparation
 from models.errors import DataError, LooplineError, TrainingError
 from models.export.export import MODEL_FILE
-from models.export.half import LEAST_WEIGHTS, halved
-from models.export.int8 import dynamic_int8, static_int8
 from models.export.layers import FLOAT, Layers
 from models.export.prune import pruned
+from models.export.smaller_types import LEAST_WEIGHTS, dynamic_int8, halved, static_int8
 from models.export.variants import VariantMeasurement, are_same, choose, loss_of, refusal
 from models.files import write_bytes
 from models.inference.names import FP32, UNCHANGED_FILE
@@ -126,13 +125,14 @@ class _VariantBuilder:
 
     def variant(self, name: str) -> VariantMeasurement:
         """Make and measure a variant; if it cannot be made or does not run, `refused` has the reason."""
-        makers: dict[str, Callable[[], VariantMeasurement]] = {
-            "int8_dynamic": lambda: self._measured(name, partial(dynamic_int8, self.model)),
-            "int8_static": lambda: self._measured(name, partial(static_int8, self.model, self.rows.calibration)),
-            "fp16": lambda: self._measured(name, partial(halved, self.model)),
-            "pruned": self._pruned,
+        if name == "pruned":
+            return self._pruned()
+        makers: dict[str, Callable[[], onnx.ModelProto]] = {
+            "int8_dynamic": partial(dynamic_int8, self.model),
+            "int8_static": partial(static_int8, self.model, self.rows.calibration),
+            "fp16": partial(halved, self.model),
         }
-        return makers[name]()
+        return self._measured(name, makers[name])
 
     def _pruned(self) -> VariantMeasurement:
         for share, words in SHARES.items():
