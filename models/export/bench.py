@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.feeds import TEXT_BATCH, feed_at, targets
+from models.data.feeds import TEXT_BATCH, feed_at, spread_positions, targets
 from models.data.preparation import Preparation
 from models.errors import DataError, LooplineError, TrainingError
 from models.export.export import MODEL_FILE
@@ -50,9 +50,9 @@ class BenchmarkRows:
     @classmethod
     def of(cls, prepared: Path, preparation: Preparation) -> BenchmarkRows:
         """Return rows of the training split for calibration, and of the validation split for measurement."""
-        train = _spread(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
+        train = spread_positions(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
         target = targets(prepared, "validation")
-        at = _spread(len(target), MOST_ROWS[preparation.kind])
+        at = spread_positions(len(target), MOST_ROWS[preparation.kind])
         some = feed_at(prepared, "validation", preparation, at)
         pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(at), PASS_ROWS)]
         return cls(preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[at])
@@ -196,10 +196,6 @@ def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, float]:
 def _has_weights(model: onnx.ModelProto) -> bool:
     constants = Layers(model).constants.values()
     return any(each.data_type == FLOAT and int(np.prod(each.dims)) >= LEAST_WEIGHTS for each in constants)
-
-
-def _spread(count: int, most: int) -> np.ndarray:
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def _cut(feed: Feed, start: int, stop: int) -> Feed:

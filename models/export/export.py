@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from models.data.feeds import feeds
+from models.data.feeds import feeds, spread_positions
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.data.text import text_of
 from models.errors import TrainingError
@@ -87,7 +87,7 @@ def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, 
     """Measure parity on validation rows spread evenly over the split; the result includes an input example."""
     count = num_validation_examples(job)
     most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
-    positions = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+    positions = spread_positions(count, most)
     rows = list(_rows_at(job, preparation, positions))
     result = parity(path, rows, validation_predictions(job, preparation, positions), preparation)
     example = text_example(rows[0]["text"]) if preparation.characters else input_example(rows[0])

@@ -110,18 +110,13 @@ _OF_PASSES = {"augment", "label_smoothing", "precision", "recompute", "compile"}
 _OF_DESCENT = _OF_STEPS | _OF_RATES | _OF_PASSES
 
 
-def default_net(kind: Kind) -> str:
-    """Return the built-in net that `auto` means for a kind of data."""
-    return _DEFAULT[kind]
-
-
 def net_name(net: str, kind: Kind) -> str:
     """Return `net` with `auto` resolved: a key of `NETS` or a reference to the user's code.
 
     Raises:
         UsageError: The net does not exist, or does not accept this kind of data.
     """
-    name = default_net(kind) if net == "auto" else net
+    name = _DEFAULT[kind] if net == "auto" else net
     if name in CATALOGUE:
         if kind not in CATALOGUE[name].kinds:
             fitting = ", ".join(other for other, entry in CATALOGUE.items() if kind in entry.kinds)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from models.cores import usable_cores
 from models.errors import UsageError
-from models.training.costs.devices import find_device, known_devices
+from models.training.costs.devices import find_device, known_devices, measured_peak
 
 _NAME = re.compile(r"(?:(?P<nodes>\d+)x)?(?P<devices>\d+)x(?P<device>[A-Za-z]\w*)")
 # GB/s one way for each device: NVLink within a node; between nodes, one network adapter per device (400, 200, 100 Gb/s
@@ -115,19 +115,16 @@ def detect_machine() -> Cluster:
     import psutil
     import torch
 
-    from models.training.costs.peak import measured_peak
-
     if torch.cuda.is_available():
         return _gpus()
     count = min(psutil.cpu_count(logical=False) or 1, usable_cores())
     threads = max(1, usable_cores() // count)
-    peak = measured_peak(threads) or 0.0
     return LAPTOP.model_copy(
         update={
             "name": f"this machine, {count} x CPU",
             "devices": count,
             "memory_gb": psutil.virtual_memory().total / _GB / count,
-            "peak_tflops": {"fp32": peak / 1e12},
+            "peak_tflops": {"fp32": (measured_peak(threads) or 0.0) / 1e12},
         }
     )
 

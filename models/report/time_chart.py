@@ -98,9 +98,9 @@ def spark(windows: Sequence[WindowReport], metric: str) -> Markup:
     )
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return at most `most` round values between two: steps of 1, 2 or 5 times a power of ten."""
-    raw = (high - low) / max(1, most - 1) or 1.0
+def ticks(low: float, high: float) -> list[float]:
+    """Return at most five round values between two: steps of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / 4 or 1.0
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)

@@ -15,7 +15,7 @@ from models.data.preparation import Preparation
 from models.distributed.dtensor import spread_optimiser
 from models.distributed.order import SampleOrder
 from models.distributed.parallel import ParallelizedNet, Warmup, make_plan
-from models.distributed.precision import LossScaler, make_scaler
+from models.distributed.precision import LossScaler
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.metrics.metrics import Metric
@@ -176,7 +176,7 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         order=order,
         meter=meter,
         saver=CheckpointSaver(checkpoint_folder(job), world, job.train.async_checkpoints, job.train.keep_checkpoints),
-        scaler=make_scaler(job.train),
+        scaler=LossScaler() if job.train.precision == "fp16" else None,
         ema=Ema(plan.net, job.train.ema) if job.train.ema else None,
     )
     extra = {"scaler": session.scaler, "ema": session.ema}
