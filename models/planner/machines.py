@@ -151,7 +151,14 @@ def _of_file(path: Path) -> Cluster:
         text = path.read_text()
     except OSError as error:
         raise UsageError(f"--cluster: {path}: cannot be read ({error.strerror}): name a file that is there") from error
-    return _checked(_parsed(path, text), str(path))
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        values = json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
+    except (ValueError, YAMLError) as error:
+        raise UsageError(f"{path}: cannot be parsed ({error}): expected one mapping of keys to values") from error
+    return _checked(values, str(path))
 
 
 def _checked(values: Any, display_name: str) -> Cluster:
@@ -163,13 +170,3 @@ def _checked(values: Any, display_name: str) -> Cluster:
         raise UsageError(
             f"{display_name}: {where}: {first['msg']}; expected the keys {', '.join(Cluster.model_fields)}"
         ) from error
-
-
-def _parsed(path: Path, text: str) -> Any:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        return json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
-    except (ValueError, YAMLError) as error:
-        raise UsageError(f"{path}: cannot be parsed ({error}): expected one mapping of keys to values") from error

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -198,12 +199,17 @@ def _seed_rank(job: TrainingJob, world: World) -> None:
     seed_everything("rank", job.train.seed, world.data_rank, *(("stage", stage) if stage else ()))
 
 
-def _resume(session: TrainingSession) -> None:
-    """Restore the newest whole checkpoint, which other ranks may have written."""
-    job, world = session.job, session.world
+def last_checkpoint(job: TrainingJob, world: World) -> tuple[Path, dict[str, Any]] | None:
+    """Return the job's newest whole checkpoint with its state besides tensors; None if there is none.
+
+    Every rank must call it.
+
+    Raises:
+        TrainingError: The checkpoint belongs to another job.
+    """
     checkpoint = newest(checkpoint_folder(job), world) if job.checkpoints else None
     if checkpoint is None:
-        return
+        return None
     meta = read_meta(checkpoint)
     differs = difference(meta["job"], identity(job))
     if differs:
@@ -211,6 +217,16 @@ def _resume(session: TrainingSession) -> None:
             f"{checkpoint.parent}: holds checkpoints of another job ({differs}): remove the folder, or give this "
             "job another"
         )
+    return checkpoint, meta
+
+
+def _resume(session: TrainingSession) -> None:
+    """Restore the newest whole checkpoint, which other ranks may have written."""
+    job, world = session.job, session.world
+    last = last_checkpoint(job, world)
+    if last is None:
+        return
+    checkpoint, meta = last
     stored, scalars = StoredCheckpoint(checkpoint), meta["scalars"]
     weights, _ = take_tensors(session.net, session.optimiser)
     _refuse_another_net(checkpoint, stored, weights, world)

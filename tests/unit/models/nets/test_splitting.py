@@ -1,10 +1,12 @@
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
 from models.errors import UsageError
 from models.nets import mlp, transformer
-from models.nets.adapters import NamedInputs, adapt
+from models.nets.adapters import NetAdapter, adapt, named_inputs
 from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, features_of, tensor_plan
@@ -111,7 +113,8 @@ class OwnTrunk(nn.Module):
 
 
 def test_an_adapter_feeds_the_trunk_too():
-    assert features_of(NamedInputs(OwnTrunk(), ("numeric",)), "own")(**example_inputs(TABLE)).shape == (2, 5)
+    adapter = NetAdapter(OwnTrunk(), partial(named_inputs, ("numeric",)))
+    assert features_of(adapter, "own")(**example_inputs(TABLE)).shape == (2, 5)
 
 
 def test_no_trunk_is_told():
