@@ -58,18 +58,11 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
     write_bytes(path, content)
     with storing(path):
         shutil.copyfile(finished.prepared / PREPARATION_FILE, Path(out) / PREPARATION_FILE)
-    proof = _prove(path, finished, preparation)
+    result = {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+    result |= _prove(path, finished, preparation)
     if preparation.characters is not None:
-        return {**_of_file(path, content), **served_text(), **proof, "samples": _samples(finished, preparation)}
-    return {
-        **_of_file(path, content),
-        "inputs": signature(model.graph.input),
-        **proof,
-    }
-
-
-def _of_file(path: Path, content: bytes) -> dict[str, Any]:
-    return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+        return {**result, **served_text(), "samples": _samples(finished, preparation)}
+    return {**result, "inputs": signature(model.graph.input)}
 
 
 def _samples(job: TrainingJob, preparation: Preparation) -> list[dict[str, Any]]:

@@ -18,6 +18,11 @@ _TRAIN_SPACE = {
     "train.lr": Dimension(low=1e-4, high=1e-2, log=True),
     "train.weight_decay": Dimension(low=1e-6, high=1e-1, log=True),
 }
+_RECURRENT_SPACE = {
+    "model.hidden": Dimension(choices=[32, 64, 128]),
+    "model.layers": Dimension(low=1, high=2, integer=True),
+    "model.dropout": Dimension(low=0.0, high=0.4),
+}
 
 
 @dataclass(frozen=True)
@@ -53,24 +58,8 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.dropout": Dimension(low=0.0, high=0.5),
         },
     ),
-    "gru": CatalogueEntry(
-        "models.nets.rnn:build_gru",
-        ("series", "text"),
-        {
-            "model.hidden": Dimension(choices=[32, 64, 128]),
-            "model.layers": Dimension(low=1, high=2, integer=True),
-            "model.dropout": Dimension(low=0.0, high=0.4),
-        },
-    ),
-    "lstm": CatalogueEntry(
-        "models.nets.rnn:build_lstm",
-        ("series", "text"),
-        {
-            "model.hidden": Dimension(choices=[32, 64, 128]),
-            "model.layers": Dimension(low=1, high=2, integer=True),
-            "model.dropout": Dimension(low=0.0, high=0.4),
-        },
-    ),
+    "gru": CatalogueEntry("models.nets.rnn:build_gru", ("series", "text"), _RECURRENT_SPACE),
+    "lstm": CatalogueEntry("models.nets.rnn:build_lstm", ("series", "text"), _RECURRENT_SPACE),
     "transformer": CatalogueEntry(
         "models.nets.transformer:build",
         ("table", "image", "series"),

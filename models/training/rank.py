@@ -26,8 +26,7 @@ from models.training.checkpoints.state import Tensors
 from models.training.checkpoints.weights import save_weights
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, TrainingJob, TrainingResult
-from models.training.loop import NonFiniteError, Report, train
-from models.training.optimisation.diagnose import explain
+from models.training.loop import NonFiniteError, Report, explain, train
 from models.training.optimisation.losses import loss_name
 from models.training.optimisation.optimisers import is_fused
 from models.training.session import TrainingSession, checkpoint_folder, open_session

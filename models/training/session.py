@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -19,7 +19,10 @@ from models.distributed.parallel import ParallelizedNet, Warmup, make_plan
 from models.distributed.precision import LossScaler
 from models.distributed.world import World
 from models.errors import TrainingError
-from models.metrics.metrics import Metric
+from models.metrics.metrics import Metric, resolve_metric
+from models.nets.build import build_net
+from models.nets.catalogue import net_name
+from models.nets.sizes import Sizes
 from models.training.batches.examples import ExampleSet, open_examples
 from models.training.batches.micro_batch import BatchMaker
 from models.training.checkpoints.checkpoint import newest, read_meta
@@ -44,9 +47,20 @@ from models.training.costs.meter import Meter, open_meter
 from models.training.job import TrainingJob
 from models.training.memory_check import refuse_what_cannot_fit
 from models.training.optimisation.ema import Ema
-from models.training.optimisation.losses import Loss
-from models.training.optimisation.objective import make_purpose
+from models.training.optimisation.fine_tuning import freeze, load_origin
+from models.training.optimisation.losses import Loss, make_loss
 from models.training.optimisation.optimisers import make_optimiser
+from models.training.optimisation.pretrain import LOSS, MaskingScheme, reconstructor
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The objective of one stage; `hiding` is set if the stage learns the inputs rather than the target."""
+
+    net: nn.Module
+    loss: Loss
+    metric: Metric
+    hiding: MaskingScheme | None = None
 
 
 @dataclass
@@ -186,6 +200,36 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
     if [world.size, job.threads] not in [entry[1:] for entry in session.progress.worlds[-1:]]:
         session.progress.worlds.append([session.progress.step, world.size, job.threads])
     return session
+
+
+def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tensor) -> Objective:
+    """Build the net from torch's generator, load the job's initial weights, and freeze the layers of the spec.
+
+    Args:
+        job: The job.
+        preparation: The preparation of its data.
+        targets: The training targets, from which balanced class weights are computed.
+
+    Raises:
+        UsageError, UserCodeError: The net or the metric does not match the spec.
+        StoreError, TrainingError: The initial weights cannot be read, or do not fit.
+    """
+    sizes = Sizes.of(preparation)
+    net = build_net(job.model, sizes, job.project)
+    if job.start is not None:
+        load_origin(net, job.start, preparation, job.train.start is not None and job.train.start.partial)
+    if job.stage == "pretrain":
+        assert job.train.pretrain is not None
+        hiding = MaskingScheme(sizes, job.train.pretrain)
+        metric = Metric(LOSS, "minimize", (), _unused)
+        return Objective(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
+    freeze(net, job.train)
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    return Objective(net, make_loss(preparation, job.train, metric.name, targets), metric)
+
+
+def _unused(*_: object) -> NoReturn:
+    raise AssertionError("a pretraining is judged by its loss")
 
 
 def _order(job: TrainingJob, world: World, count: int) -> SampleOrder:
