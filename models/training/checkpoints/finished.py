@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
 from models.errors import StoreError, TrainingError
-from models.files import write_json
+from models.files import sha256, write_json
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
 
@@ -46,7 +45,8 @@ def read_finished(job: TrainingJob) -> TrainingResult | None:
         return None
     try:
         result = TrainingResult.model_validate(json.loads(path.read_text()))
-        whole = _sha256(job, result) == result.weights_sha256
+        weights, is_trees = job.folder / result.weights, result.weights == TREES_FILE
+        whole = (sha256 if is_trees else weights_sha256)(weights) == result.weights_sha256
     except (OSError, ValueError, StoreError):
         return None
     differs = difference(result.environment.get("job", {}), identity(job))
@@ -65,11 +65,6 @@ def write_result(job: TrainingJob, result: TrainingResult) -> TrainingResult:
     """
     write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))
     return result
-
-
-def _sha256(job: TrainingJob, result: TrainingResult) -> str:
-    path = job.folder / result.weights
-    return hashlib.sha256(path.read_bytes()).hexdigest() if result.weights == TREES_FILE else weights_sha256(path)
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
