@@ -22,7 +22,7 @@ from models.training.job import EpochReport, TrainingJob
 from models.training.optimisation.losses import Loss
 from models.training.optimisation.optimisers import clip
 from models.training.optimisation.schedules import is_plateau, learning_rate
-from models.training.session import TrainingSession, checkpoint_folder, open_session
+from models.training.session import TrainingSession, open_session
 
 Report = Callable[[EpochReport], bool]
 Step = Callable[[torch.Tensor | StreamOrder, int, int], torch.Tensor]
@@ -158,7 +158,7 @@ def explain(job: TrainingJob, world: World, step: int) -> TrainingError:
     session = open_session(job, world)
     good = session.progress.step
     cause = next((name for name in world.gather(_first_bad(session, step)) if name), "none found when taken again")
-    fallback = f"the checkpoint of step {good} is kept in {checkpoint_folder(job)}" if good else "no step was kept"
+    fallback = f"the checkpoint of step {good} is kept in {job.checkpoint_folder}" if good else "no step was kept"
     epoch = step // session.order.num_steps + 1
     return TrainingError(
         f"train_loss is not finite at step {step} (epoch {epoch}); first bad: {cause}; {fallback}: "

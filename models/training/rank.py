@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import gc
 import os
-import shutil
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -29,7 +28,7 @@ from models.training.job import WEIGHTS_FILE, TrainingJob, TrainingResult
 from models.training.loop import NonFiniteError, Report, explain, train
 from models.training.optimisation.losses import loss_name
 from models.training.optimisation.optimisers import is_fused
-from models.training.session import TrainingSession, checkpoint_folder, open_session
+from models.training.session import TrainingSession, open_session
 from models.training.stages import make_ready
 
 # For the time until the first step, which may compile. Later the watchdog is faster and names the ranks behind.
@@ -191,24 +190,16 @@ def _finish(
 ) -> TrainingResult:
     """Write and return the result of `request`; `session.job` is the same job after its earlier stages."""
     job, progress = session.job, session.progress
-    digest = save_weights(job.folder / WEIGHTS_FILE, best)
-    result = TrainingResult(
-        best_epoch=progress.best_epoch,
-        value=progress.best_value,
-        epochs=progress.history,
+    return write_result(
+        job,
+        progress,
         weights=WEIGHTS_FILE,
-        weights_sha256=digest,
+        weights_sha256=save_weights(job.folder / WEIGHTS_FILE, best),
         num_parameters=session.plan.num_parameters,
-        seconds=progress.seconds,
         world_size=session.world.size,
-        threads=job.threads,
         restarts=restarts,
-        resumed_from=progress.resumed_from,
         pruned=pruned,
         costs=of_epochs(progress.history, device_name(session.world.device), session.meter.peak),
         before=before,
         environment={**environment(session), "job": identity(request)},
     )
-    write_result(job, result)
-    shutil.rmtree(checkpoint_folder(job), ignore_errors=True)
-    return result

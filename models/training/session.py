@@ -149,11 +149,6 @@ class TrainingSession:
         self._best_is_written = True
 
 
-def checkpoint_folder(job: TrainingJob) -> Path:
-    """Return the folder of a job's checkpoints."""
-    return job.folder / "checkpoints"
-
-
 def open_session(job: TrainingJob, world: World) -> TrainingSession:
     """Build all objects from the job's seed, then restore the newest whole checkpoint, if there is one.
 
@@ -190,7 +185,7 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         batches=batches,
         order=order,
         meter=meter,
-        saver=CheckpointSaver(checkpoint_folder(job), world, job.train.async_checkpoints, job.train.keep_checkpoints),
+        saver=CheckpointSaver(job.checkpoint_folder, world, job.train.async_checkpoints, job.train.keep_checkpoints),
         scaler=LossScaler() if job.train.precision == "fp16" else None,
         ema=Ema(plan.net, job.train.ema) if job.train.ema else None,
     )
@@ -251,7 +246,7 @@ def last_checkpoint(job: TrainingJob, world: World) -> tuple[Path, dict[str, Any
     Raises:
         TrainingError: The checkpoint belongs to another job.
     """
-    checkpoint = newest(checkpoint_folder(job), world) if job.checkpoints else None
+    checkpoint = newest(job.checkpoint_folder, world) if job.checkpoints else None
     if checkpoint is None:
         return None
     meta = read_meta(checkpoint)

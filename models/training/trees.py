@@ -9,7 +9,6 @@ resumed job still equals an uninterrupted one.
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -38,7 +37,7 @@ from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_better, is_over
 from models.training.optimisation.losses import class_weights, predictions
-from models.training.session import checkpoint_folder, last_checkpoint
+from models.training.session import last_checkpoint
 
 CPU = torch.device("cpu")
 # Each segment costs one extra prediction over the training rows.
@@ -281,7 +280,7 @@ def _of_text(text: str) -> Any:
 
 def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:
     meta = {"progress": asdict(progress), "job": identity(job), "text": text}
-    write_alone(CheckpointDraft(checkpoint_folder(job), progress.step, meta), {})
+    write_alone(CheckpointDraft(job.checkpoint_folder, progress.step, meta), {})
 
 
 def _resume(job: TrainingJob) -> tuple[Progress, str]:
@@ -299,17 +298,13 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
     job = boosting.job
     best = _of_text(text).model_to_string(num_iteration=progress.best_round)
     write_text(job.folder / TREES_FILE, best)
-    result = TrainingResult(
-        best_epoch=progress.best_epoch,
-        value=progress.best_value,
-        epochs=progress.history,
+    return write_result(
+        job,
+        progress,
         weights=TREES_FILE,
         weights_sha256=hashlib.sha256(best.encode()).hexdigest(),
         num_parameters=sum(tree["num_leaves"] for tree in _of_text(best).dump_model()["tree_info"]),
-        seconds=progress.seconds,
-        threads=job.threads,
         restarts=restarts,
-        resumed_from=progress.resumed_from,
         pruned=pruned,
         costs=of_epochs(progress.history, "cpu"),
         environment={
@@ -322,6 +317,3 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
             "validation_examples": len(boosting.targets),
         },
     )
-    write_result(job, result)
-    shutil.rmtree(checkpoint_folder(job), ignore_errors=True)
-    return result

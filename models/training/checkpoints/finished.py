@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import shutil
+from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, TrainingError
 from models.files import sha256, write_json
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
+
+if TYPE_CHECKING:
+    from models.training.checkpoints.state import Progress
 
 # These settings may change the bits but not the identity of a job: it can resume with other values.
 _FREE = (
@@ -57,13 +61,23 @@ def read_finished(job: TrainingJob) -> TrainingResult | None:
     return result if whole else None
 
 
-def write_result(job: TrainingJob, result: TrainingResult) -> TrainingResult:
-    """Write `result.json`, the last file of a job.
+def write_result(job: TrainingJob, progress: Progress, **facts: Any) -> TrainingResult:
+    """Write `result.json`, the last file of a job, from its progress and further `facts`; remove its checkpoints.
 
     Raises:
         StoreError: The disk is full or the folder cannot be written.
     """
+    result = TrainingResult(
+        best_epoch=progress.best_epoch,
+        value=progress.best_value,
+        epochs=progress.history,
+        seconds=progress.seconds,
+        threads=job.threads,
+        resumed_from=progress.resumed_from,
+        **facts,
+    )
     write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))
+    shutil.rmtree(job.checkpoint_folder, ignore_errors=True)
     return result
 
 

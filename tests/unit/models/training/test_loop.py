@@ -11,7 +11,6 @@ from models.training.costs.summary import MEASURED
 from models.training.job import EpochReport
 from models.training.loop import is_better
 from models.training.rank import run_job
-from models.training.session import checkpoint_folder
 
 
 class Killed(BaseException):
@@ -67,7 +66,7 @@ def test_killed_after_any_checkpoint_gives_the_same_bits(make_job, monkeypatch, 
     assert result.weights_sha256 == expected.weights_sha256
     for got, wanted in zip(result.epochs, expected.epochs, strict=True):
         assert {**got, **dict.fromkeys(MEASURED, 0)} == {**wanted, **dict.fromkeys(MEASURED, 0)}
-    assert not checkpoint_folder(job).exists()
+    assert not job.checkpoint_folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +152,7 @@ def test_the_step_and_the_first_bad_layer_are_named(make_job, tmp_path):
         TrainingError, match=r"step 16 \(epoch 2\).*output of layer net.middle \(Poison\).*checkpoint of step 10"
     ):
         run_job(job)
-    assert newest(checkpoint_folder(job), World()).name == f"step-{10:012d}"
+    assert newest(job.checkpoint_folder, World()).name == f"step-{10:012d}"
 
 
 def test_an_update_that_blew_up_is_named(make_job):

@@ -6,7 +6,7 @@ from models.distributed.world import World
 from models.errors import TrainingError
 from models.training import memory_check as refusal
 from models.training.rank import run_job
-from models.training.session import checkpoint_folder, make_purpose, open_session
+from models.training.session import make_purpose, open_session
 
 NET = """
 import torch
@@ -67,7 +67,7 @@ def test_checkpoints_keep_to_their_share_of_the_time(make_job):
     assert not open_session(make_job(job={"checkpoint_share": 0.001}), World()).is_checkpoint_due()
     job = make_job(job={"checkpoints": False})
     assert not open_session(job, World()).is_checkpoint_due()
-    assert not checkpoint_folder(job).exists()
+    assert not job.checkpoint_folder.exists()
 
 
 def test_a_plan_that_cannot_fit_ends_before_anything_is_written(make_job, monkeypatch):
