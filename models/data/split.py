@@ -207,16 +207,8 @@ def _ranks_in_class(classes: np.ndarray, hashes: Hashes) -> tuple[np.ndarray, np
 
 def _by_time(values: np.ndarray, split: Split) -> np.ndarray:
     """Cut between distinct times, so that rows with the same time are in the same split."""
-    moments, counts = np.unique(values, return_counts=True)
-    until = np.cumsum(counts) / len(values)
-    codes = np.full(len(values), TRAIN, dtype=np.int8)
-    first_validation = _nearest_cut(until, 1.0 - split.validation - split.test)
-    first_test = max(_nearest_cut(until, 1.0 - split.test), first_validation)
-    if first_validation < len(moments):
-        codes[values >= moments[first_validation]] = VALIDATION
-    if first_test < len(moments):
-        codes[values >= moments[first_test]] = TEST
-    return codes
+    _, moment, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return by_position(counts, split)[moment]
 
 
 def _nearest_cut(until: np.ndarray, share: float) -> int:

@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.feeds import TEXT_BATCH, feed_at, targets
+from models.data.feeds import TEXT_BATCH, feed_at, spread_positions, targets
 from models.data.preparation import Preparation
 from models.errors import DataError, LooplineError, TrainingError
 from models.export.export import MODEL_FILE
-from models.export.half import LEAST_WEIGHTS, halved
-from models.export.int8 import dynamic_int8, static_int8
 from models.export.layers import FLOAT, Layers
 from models.export.prune import pruned
+from models.export.smaller_types import LEAST_WEIGHTS, dynamic_int8, halved, static_int8
 from models.export.variants import VariantMeasurement, are_same, choose, loss_of, refusal
 from models.files import write_bytes
 from models.inference.names import FP32, UNCHANGED_FILE
@@ -51,9 +50,9 @@ class BenchmarkRows:
     @classmethod
     def of(cls, prepared: Path, preparation: Preparation) -> BenchmarkRows:
         """Return rows of the training split for calibration, and of the validation split for measurement."""
-        train = _spread(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
+        train = spread_positions(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
         target = targets(prepared, "validation")
-        at = _spread(len(target), MOST_ROWS[preparation.kind])
+        at = spread_positions(len(target), MOST_ROWS[preparation.kind])
         some = feed_at(prepared, "validation", preparation, at)
         pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(at), PASS_ROWS)]
         return cls(preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[at])
@@ -126,13 +125,14 @@ class _VariantBuilder:
 
     def variant(self, name: str) -> VariantMeasurement:
         """Make and measure a variant; if it cannot be made or does not run, `refused` has the reason."""
-        makers: dict[str, Callable[[], VariantMeasurement]] = {
-            "int8_dynamic": lambda: self._measured(name, partial(dynamic_int8, self.model)),
-            "int8_static": lambda: self._measured(name, partial(static_int8, self.model, self.rows.calibration)),
-            "fp16": lambda: self._measured(name, partial(halved, self.model)),
-            "pruned": self._pruned,
+        if name == "pruned":
+            return self._pruned()
+        makers: dict[str, Callable[[], onnx.ModelProto]] = {
+            "int8_dynamic": partial(dynamic_int8, self.model),
+            "int8_static": partial(static_int8, self.model, self.rows.calibration),
+            "fp16": partial(halved, self.model),
         }
-        return makers[name]()
+        return self._measured(name, makers[name])
 
     def _pruned(self) -> VariantMeasurement:
         for share, words in SHARES.items():
@@ -196,10 +196,6 @@ def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, float]:
 def _has_weights(model: onnx.ModelProto) -> bool:
     constants = Layers(model).constants.values()
     return any(each.data_type == FLOAT and int(np.prod(each.dims)) >= LEAST_WEIGHTS for each in constants)
-
-
-def _spread(count: int, most: int) -> np.ndarray:
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def _cut(feed: Feed, start: int, stop: int) -> Feed:

@@ -61,6 +61,11 @@ class TrainingJob(FrozenModel):
     )
     peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
 
+    @property
+    def checkpoint_folder(self) -> Path:
+        """The folder of the job's checkpoints, which its result replaces."""
+        return self.folder / "checkpoints"
+
 
 class Rendezvous(FrozenModel):
     """The rendezvous of the nodes of one rank pool, as one node sees it."""

@@ -89,7 +89,7 @@ def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision:
     """Return the peak FLOP/s of a rank on this machine's CPU, measured once per workspace; None for GPUs."""
     key = key_of({"processor": _processor(), "threads": threads, "precision": precision})[:16]
     measure = functools.partial(
-        rank_pool.call, "models.training.costs.peak:measured_peak", threads=threads, precision=precision
+        rank_pool.call, "models.training.costs.devices:measured_peak", threads=threads, precision=precision
     )
     with _measuring:
         peak: float | None = KeyedCache(workspace.cache / "peaks").get(key, JSON, measure)

@@ -202,7 +202,6 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
     """Draw the verdict's figures, for MLflow and for the card."""
     from models.data.preparation import Preparation
     from models.report import figures
-    from models.report.text_figures import bits_by_position
 
     target = Preparation.load(prepared).target
     models = {name: values for name, values in evidence.models.items() if name != "baseline"}
@@ -215,7 +214,7 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
         pictures["roc-pr"] = figures.roc_and_pr(evidence.target, models, classes)
         pictures["calibration"] = figures.calibration(evidence.target, models)
     elif evidence.task == "language":
-        pictures["context"] = bits_by_position(models, verdict.references)
+        pictures["context"] = figures.bits_by_position(models, verdict.references)
     else:
         pictures["residuals"] = figures.residuals(evidence.target, evidence.challenger, target.name)
     if evidence.task != "language":
