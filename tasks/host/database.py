@@ -12,7 +12,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from tasks.host.store_addresses import STATE_URL, normalised, without_password
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, Table
 
 FILE = "state.db"
 REVISIONS = ("0001",)
@@ -74,6 +74,23 @@ def writing(state: Path, *, durable: bool = True) -> Iterator[Connection]:
     """
     with _begun(state, writes=True, durable=durable) as connection:
         yield connection
+
+
+def upsert(connection: Connection, table: Table, *rows: Mapping[str, Any], by: Sequence[str] = ()) -> None:
+    """Insert rows, or update those that exist already.
+
+    Args:
+        connection: A connection that writes.
+        table: The table. An updated row gets a new `number`, if the table has one: it is the newest row then.
+        rows: Values by column, all of the same columns; an update leaves other columns as they are.
+        by: The columns whose values identify a row, which must be unique; default: the primary key.
+    """
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
+    changed = {column.name: column for column in insert.excluded if column.name in {*rows[0], "number"}}
+    keys = by or table.primary_key.columns.keys()
+    connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=changed), rows)
 
 
 def plain(model: BaseModel) -> Any:

@@ -72,12 +72,10 @@ class StepRecords:
         from tasks.host.tables import step_records
 
         mine = {"project": self._state.name, "step": record.step, "key": record.key}
-        same = [step_records.c[name] == value for name, value in mine.items()]
         with database.writing(self._state.parents[1]) as connection:
             if lease:
                 lease.check(connection)
-            connection.execute(step_records.delete().where(*same))  # saved again, it is the newest
-            connection.execute(step_records.insert(), {**mine, "content": database.plain(record)})
+            database.upsert(connection, step_records, {**mine, "content": database.plain(record)}, by=[*mine])
 
     def broken(self, record: StepRecord, hashes: Hashes) -> str | None:
         """Return why the record no longer counts (`output missing: ...`), or None if it counts."""

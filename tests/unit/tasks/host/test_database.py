@@ -17,7 +17,7 @@ from sqlalchemy import func, select, text
 
 from models.errors import StoreError
 from tasks.host import database
-from tasks.host.tables import METADATA, decisions
+from tasks.host.tables import METADATA, decisions, events
 from tasks.host.workspace import Workspace
 
 
@@ -62,6 +62,21 @@ def test_what_was_committed_is_read_and_what_failed_is_not(workspace: Workspace)
     with pytest.raises(ZeroDivisionError):
         fail_halfway()
     assert count(workspace) == 1
+
+
+def test_a_row_that_exists_is_updated_becomes_the_newest_and_leaves_other_columns(workspace: Workspace) -> None:
+    def rows() -> list[tuple[object, ...]]:
+        with database.reading(workspace.state) as connection:
+            return [tuple(row) for row in connection.execute(select(events.c.id, events.c.state, events.c.sent))]
+
+    row = {"project": "tiny", "content": {}, "is_open": True}
+    with database.writing(workspace.state) as connection:
+        first, second = ({**row, "id": name, "state": "waiting", "sent": 1.0} for name in "ab")
+        database.upsert(connection, events, first, second, by=["id"])
+        database.upsert(connection, events, {**row, "id": "a", "state": "sent"}, by=["id"])
+        by_number = connection.scalars(select(events.c.id).order_by(events.c.number)).all()
+    assert sorted(rows()) == [("a", "sent", 1.0), ("b", "waiting", 1.0)]
+    assert by_number == ["b", "a"]
 
 
 def test_a_reader_sees_one_moment_while_another_writes(workspace: Workspace) -> None:
