@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ REVISIONS = ("0001",)
 BUSY_S = 60.0
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _WRITER = 0x6C6F6F70  # the key of Postgres' advisory lock
+_thread = threading.local()
 _CURES = {
     "is full": DISK_IS_FULL,
     "I/O error": f"{DISK_IS_FULL}; or the disk fails: look at the system log",
@@ -47,18 +49,24 @@ _CURES = {
 def reading(state: Path) -> Iterator[Connection]:
     """Yield a connection that only reads, all from one moment; a workspace without a database reads as empty.
 
+    Within the block, this thread reads by the same connection, so all that it reads is of one moment.
+
     Args:
         state: The workspace's state folder, `.loopline`.
 
     Raises:
         StoreError: The database cannot be used, or a newer Loopline wrote it.
     """
-    if is_absent(state):
-        with _nothing().connect() as connection:
+    outer = getattr(_thread, "reading", None)
+    if outer and outer[0] == state:
+        yield outer[1]
+        return
+    with _nothing().connect() if is_absent(state) else _begun(state) as connection:
+        _thread.reading = (state, connection)
+        try:
             yield connection
-    else:
-        with _begun(state) as connection:
-            yield connection
+        finally:
+            _thread.reading = outer
 
 
 @contextlib.contextmanager

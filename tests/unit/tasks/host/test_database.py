@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -87,6 +88,25 @@ def test_a_reader_sees_one_moment_while_another_writes(workspace: Workspace) -> 
         add(workspace)
         assert connection.scalar(number) == before
     assert count(workspace) == 2
+
+
+def test_what_a_thread_reads_within_a_reading_is_of_its_moment(workspace: Workspace) -> None:
+    add(workspace)
+    with database.reading(workspace.state):
+        before = count(workspace)
+        add(workspace)
+        assert count(workspace) == before
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(count, workspace).result() == 2
+    assert count(workspace) == 2
+
+
+def test_two_workspaces_are_read_at_once(workspace: Workspace, tmp_path: Path) -> None:
+    other = Workspace(tmp_path / "other")
+    other.make()
+    add(other)
+    with database.reading(workspace.state), database.reading(other.state):
+        assert (count(workspace), count(other)) == (0, 1)
 
 
 def test_a_workspace_that_cannot_be_written_is_read(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
