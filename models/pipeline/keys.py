@@ -204,14 +204,14 @@ def _short(value: Any) -> str:
 
 def _leaves_at(document: Any, path: str) -> Iterable[tuple[str, Any]]:
     for key in path.split("."):
-        if not isinstance(document, Mapping) or key not in document:
+        if not isinstance(document, dict) or key not in document:
             return
         document = document[key]
     yield from _leaves(path, document)
 
 
 def _leaves(path: str, value: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
+    if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _leaves(f"{path}.{key}" if path else str(key), inner)
     else:

@@ -48,10 +48,10 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
         chosen: Only these projects; default: all.
         now: Unix time; default: the system clock.
 
-    Cost: 0.1 s a project, independent of its history; 10,000 loops add the listing of their records.
+    Cost: 6 ms a project with all its records, independent of its history.
     """
     now = time.time() if now is None else now
-    with database.reading(workspace.state):  # one transaction for all
+    with database.reading(workspace.state), registry_reader.reading():  # one connection for all projects
         memories = memories_of(workspace)
         chosen = known_projects(workspace) if chosen is None else chosen
         projects = [project_facts(project, now, memories) for project in chosen]
