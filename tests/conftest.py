@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import filelock
 import pytest
 
-from models.pipeline.keys import CodeReader, code_parts
+from models.pipeline.keys import CodeReader
 from models.pipeline.steps import STEPS
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
@@ -136,7 +136,7 @@ def code_memory(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Fingerprints of all our code, read once for all tests."""
     path = tmp_path_factory.mktemp("code") / "code.json"
     reader = CodeReader(path)
-    code_parts([name for step in STEPS for name in step.code], (), reader)
+    reader.parts([name for step in STEPS for name in step.code])
     reader.save()
     return path.read_text()
 

@@ -22,7 +22,6 @@ from models.files import read_json, write_text
 
 PACKAGES = ("models", "tasks")
 ROOT = Path(__file__).resolve().parents[2]
-OWN_FOLDERS = tuple(f"{ROOT / package}{os.sep}" for package in PACKAGES)
 # Edits of these modules change messages or storage locations, never results.
 MACHINERY = (
     "tasks.host",
@@ -96,6 +95,7 @@ class CodeReader:
     def renew(self) -> None:
         """Read the own modules as they are now."""
         self._own = _own_modules()
+        self._own_files = set(self._own.values())
         self._parts: dict[str, Parts] = {}
 
     def save(self) -> None:
@@ -104,22 +104,24 @@ class CodeReader:
             with contextlib.suppress(OSError, StoreError):
                 write_text(self._path, json.dumps(self._memory))
 
-    def own_parts(self, module: str) -> Parts:
-        """Return `code:models/training/loop.py` -> fingerprint, for an own module and all that it imports."""
-        return self._parts_of(self._own[module])
+    def parts(self, modules: Iterable[str], files: Iterable[Path] = ()) -> Parts:
+        """Return `code:models/training/loop.py` -> fingerprint, for the modules and all own modules that they import.
 
-    def users_parts(self, files: Sequence[Path]) -> Parts:
-        """Return the same for a user's files; their imports from their own folder are followed too."""
+        Args:
+            modules: Dotted names of modules under `models` or `tasks`.
+            files: A user's files; their imports from their own folder are followed too.
+        """
+        named = [path for path in files if path.is_file()]
+        todo = [*(self._own[name] for name in modules), *map(str, named)]
         parts: Parts = {}
         seen: dict[str, str] = {}
-        todo = [str(path) for path in files]
         while todo:
             path = todo.pop()
-            if path.startswith(OWN_FOLDERS):
+            if path in self._own_files:
                 parts |= self._parts_of(path)
             elif path not in seen:
                 seen[path], imports = self._read(path)
-                todo += [file for name in imports if (file := self._source_of(name, (Path(path), *files)))]
+                todo += [file for name in imports if (file := self._source_of(name, (Path(path), *named)))]
         for path in sorted(seen, key=Path):
             name = f"code:{_shown(Path(path))}"  # files with the same name share a part, which holds both fingerprints
             parts[name] = f"{parts[name]} {seen[path]}" if name in parts else seen[path]
@@ -158,19 +160,9 @@ class CodeReader:
         return known[1], known[2]
 
 
-def code_parts(modules: Iterable[str], files: Iterable[Path] = (), reader: CodeReader | None = None) -> Parts:
-    """Return `code:models/training/loop.py` -> fingerprint, for the modules and all own modules that they import.
-
-    Args:
-        modules: Dotted names of modules under `models` or `tasks`.
-        files: A user's files; their imports from their own folder are followed too.
-        reader: Reads the code; default: one without a memory.
-    """
-    reader = reader or CodeReader()
-    parts = reader.users_parts([path for path in files if path.is_file()])
-    for module in modules:
-        parts |= reader.own_parts(module)
-    return parts
+def code_parts(modules: Iterable[str], files: Iterable[Path] = ()) -> Parts:
+    """Return the parts that a `CodeReader` without a memory reads."""
+    return CodeReader().parts(modules, files)
 
 
 def library_parts(names: Iterable[str]) -> Parts:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from models.errors import StoreError, UsageError
 from models.files import Hashes
 from models.nets.catalogue import NETS, net_name
-from models.pipeline.keys import CodeReader, Parts, code_parts, key_of, library_parts, spec_parts
+from models.pipeline.keys import CodeReader, Parts, key_of, library_parts, spec_parts
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
@@ -177,7 +177,7 @@ class StepCache:
         files = [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
         return {
             **spec_parts(self._document, step.reads),
-            **code_parts(step.code, files, self.code),
+            **self.code.parts(step.code, files),
             **library_parts(step.libraries),
         }
 

@@ -225,26 +225,26 @@ def test_the_memory_gives_what_reading_gives_and_notices_edits(clone: Path) -> N
     for text in ("y = 1\n", "y = 1\n", "y = 234\n"):
         (clone / "models" / "farther.py").write_text(text)
         reader = CodeReader(memory)
-        assert code_parts(["tasks.act"], (), reader) == code_parts(["tasks.act"])
+        assert reader.parts(["tasks.act"]) == code_parts(["tasks.act"])
         reader.save()
 
 
 def test_a_reader_sees_one_moment_until_it_is_renewed(clone: Path) -> None:
     reader = CodeReader()
-    before = code_parts(["tasks.act"], (), reader)
+    before = reader.parts(["tasks.act"])
     (clone / "models" / "farther.py").write_text("y = 2\n")
-    assert code_parts(["tasks.act"], (), reader) == before
+    assert reader.parts(["tasks.act"]) == before
     reader.renew()
-    assert code_parts(["tasks.act"], (), reader) == code_parts(["tasks.act"]) != before
+    assert reader.parts(["tasks.act"]) == code_parts(["tasks.act"]) != before
 
 
 def test_code_that_is_known_is_not_read_again(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = clone / "code.json"
     reader = CodeReader(memory)
-    before = code_parts(["tasks.act"], (), reader)
+    before = reader.parts(["tasks.act"])
     reader.save()
     monkeypatch.delattr(identity, "_fingerprint")
-    assert code_parts(["tasks.act"], (), CodeReader(memory)) == before
+    assert CodeReader(memory).parts(["tasks.act"]) == before
 
 
 def test_a_path_that_the_spec_lacks_has_no_leaves() -> None:
