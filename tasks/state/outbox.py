@@ -118,7 +118,7 @@ def set_delivered(state: Path, loop_id: str, done: Delivered) -> None:
     from tasks.host.tables import deliveries
 
     with database.writing(state.parents[1]) as connection:
-        row = {"project": state.name, "loop_id": loop_id, "at": time.time(), **done._asdict()}
+        row = {"project": state.name, "loop_id": loop_id, "at": time.time(), "number": done.number, "runs": done.runs}
         database.upsert(connection, deliveries, row)
 
 
