@@ -172,7 +172,8 @@ def _from_file(path: Path, what: str, query: Mapping[str, str]) -> dict[str, Any
         return None
     try:
         with contextlib.ExitStack() as stack:
-            connections, end = getattr(_thread, "reading", ({}, stack))
+            alone: tuple[dict[Path, sqlite3.Connection], contextlib.ExitStack] = ({}, stack)
+            connections, end = getattr(_thread, "reading", alone)
             if path not in connections:
                 connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)
                 connections[path] = end.enter_context(contextlib.closing(connection))
