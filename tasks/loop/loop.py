@@ -107,8 +107,9 @@ class Loop:
                 the step's result.
         """
         step = BY_NAME[name]
-        parts, record, _ = self.step_cache.current(step, self.done)
-        if record is not None and (name not in self.refresh or record.loop_id == self.id):
+        self.step_cache.code.renew()  # it may have been edited since the last step
+        parts, record, trouble = self.step_cache.current(step, self.done)
+        if record and not trouble and (name not in self.refresh or record.loop_id == self.id):
             self.done[name] = record
             self.report.step(name, "done")
             return record, True
