@@ -10,7 +10,7 @@ import numpy as np
 
 from models.judge.verdict import Difference, Estimate
 from models.metrics import mcnemar
-from models.metrics.bootstrap import p_value, percentile_interval, resample
+from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
 from models.metrics.metrics import Array, Metric
 
 
@@ -24,11 +24,12 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ResampledMetrics:
-    """Each model's metric, on all examples and on the same resamples."""
+    """Each model's metric, on all examples and on the same resamples of the independent units."""
 
     metric: Metric
     values: dict[str, float]
     resampled: dict[str, Array]
+    num_units: int
 
     def estimate(self, model: str, confidence: float) -> Estimate:
         """Return a model's value with its percentile interval."""
@@ -43,8 +44,9 @@ class ResampledMetrics:
         """Return challenger minus `other`, tested against a threshold."""
         value = self.values["challenger"] - self.values[other]
         drawn = self.resampled["challenger"] - self.resampled[other]
+        drawn = value + few_units_factor(self.num_units, confidence) * (drawn - value)
         low, high = percentile_interval(drawn, confidence) or (None, None)
-        p = p_value(self.gains(other), threshold.value, at_threshold=not threshold.strict)
+        p = p_value(self.metric.sign * drawn, threshold.value, at_threshold=not threshold.strict)
         reached = p is not None and p < 1 - confidence
         return Difference(value=value, low=low, high=high, p_value=p, reached=reached)
 
@@ -56,14 +58,16 @@ class ResampledMetrics:
 
         Source: Efron and Tibshirani (1993), ch. 13.
         """
-        gains = self.gains(other)
-        if percentile_interval(gains, 0.5) is None:
+        from scipy.special import stdtr
+
+        gains, degrees = self.gains(other), self.num_units - 1
+        if percentile_interval(gains, 0.5) is None or degrees < 1:
             return None
-        error = float(np.nanstd(gains, ddof=1))
+        error = float(np.nanstd(gains, ddof=1)) * math.sqrt(self.num_units / degrees)
         distance = self.metric.sign * (self.values["challenger"] - self.values[other]) + allowed
         if distance >= 0:
             return 1.0
-        return math.erfc(-distance / error / math.sqrt(2)) if error > 0 else 0.0
+        return float(2 * stdtr(degrees, distance / error)) if error > 0 else 0.0
 
 
 def resample_models(
@@ -79,7 +83,8 @@ def resample_models(
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
-    return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)})
+    num_units = len(target) if clusters is None else int(clusters.max()) + 1
+    return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)}, num_units)
 
 
 def mcnemar_difference(

@@ -35,6 +35,19 @@ def test_loss_is_significant_only_beyond_what_is_allowed():
     assert compared(0.5, 1.0).loss_p_value("champion", 0.0) == 1.0
 
 
+@pytest.mark.parametrize("num_clusters", [5, pytest.param(8, marks=pytest.mark.soak), 12])
+def test_few_clusters_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(num_clusters):
+    rng, reached, repeats = np.random.default_rng(1), 0, 500
+    for repeat in range(repeats):
+        day = np.repeat(np.arange(num_clusters), rng.integers(5, 40, num_clusters))
+        champion = 5 + np.abs(rng.normal(size=len(day)))
+        challenger = champion + rng.normal(0, 0.5, len(day)) + rng.normal(0, 0.3, num_clusters)[day]
+        models = {"challenger": challenger, "champion": champion}
+        result = resample_models(METRICS["mae"], np.zeros(len(day)), models, 200, repeat, day)
+        reached += result.difference("champion", Threshold(0.0, strict=True), 0.95).reached
+    assert reached / repeats <= 0.04
+
+
 def test_mcnemar_with_a_margin_weighs_the_distance_to_it():
     target = np.ones(200, int)
     challenger, champion = np.full(200, 0.9), np.full(200, 0.9)
