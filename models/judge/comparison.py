@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.judge.verdict import Difference, Estimate
-from models.metrics import mcnemar
+from models.metrics import classification, mcnemar
 from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
 from models.metrics.metrics import Array, Metric
+
+POWER = 0.87
+"""Power of the default margin; an equal challenger passes in at least 80 % of loops, also with few resamples."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,33 @@ class ResampledMetrics:
 
     def difference(self, other: str, threshold: Threshold, confidence: float) -> Difference:
         """Return challenger minus `other`, tested against a threshold."""
-        value = self.values["challenger"] - self.values[other]
-        drawn = self.resampled["challenger"] - self.resampled[other]
-        drawn = value + few_units_factor(self.num_units, confidence) * (drawn - value)
+        value, drawn = self._widened(other, confidence)
         low, high = percentile_interval(drawn, confidence) or (None, None)
         p = p_value(self.metric.sign * drawn, threshold.value, at_threshold=not threshold.strict)
         reached = p is not None and p < 1 - confidence
         return Difference(value=value, low=low, high=high, p_value=p, reached=reached)
+
+    def resolvable_loss(self, other: str, confidence: float) -> float:
+        """Return the default margin: with it an equal challenger is shown to be no worse than `other` with `POWER`.
+
+        It is the reach of the interval of the gain plus what an equal model loses by chance, and at least the standard
+        error of the metric of `other`, for a smaller loss is not visible in its value. 0 if there is no interval.
+        """
+        from scipy.special import ndtri
+
+        value, drawn = self._widened(other, confidence)
+        gains = self.metric.sign * drawn
+        low, _ = percentile_interval(gains, confidence) or (None, None)
+        if low is None:
+            return 0.0
+        by_chance = float(ndtri(POWER) * np.nanstd(gains, ddof=1))
+        return max(float(np.nanstd(self.resampled[other], ddof=1)), self.metric.sign * value - low + by_chance)
+
+    def _widened(self, other: str, confidence: float) -> tuple[float, Array]:
+        """Return challenger minus `other`, and its resamples (resample,), widened where there are few units."""
+        value = self.values["challenger"] - self.values[other]
+        drawn = self.resampled["challenger"] - self.resampled[other]
+        return value, value + few_units_factor(self.num_units, confidence) * (drawn - value)
 
     def loss_p_value(self, other: str, allowed: float) -> float | None:
         """Return the p-value for a loss of the challenger of more than `allowed`, on the two-sided scale.
@@ -85,6 +108,15 @@ def resample_models(
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
     num_units = len(target) if clusters is None else int(clusters.max()) + 1
     return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)}, num_units)
+
+
+def mcnemar_resolvable_loss(target: Array, challenger: Array, champion: Array, confidence: float) -> float:
+    """Return the default margin of `mcnemar_difference`, by the same rule as `ResampledMetrics.resolvable_loss`."""
+    from scipy.special import ndtri
+
+    share = float((classification.predicted_class(champion) == target).mean())
+    error = mcnemar.difference(mcnemar.discordant(target, challenger, champion), confidence)[3]
+    return max(math.sqrt(share * (1 - share) / len(target)), float(ndtri((1 + confidence) / 2) + ndtri(POWER)) * error)
 
 
 def mcnemar_difference(

@@ -105,7 +105,7 @@ class Retrain(SpecBlock):
     budget_device_s: float | None = Field(
         None, gt=0, description="Most device-seconds that the loops of 30 days may cost."
     )
-    breaker: int = Field(3, ge=1, description="Number of lost or failed loops in a row that opens the circuit breaker.")
+    breaker: int = Field(3, ge=1, description="Number of failed loops in a row that opens the circuit breaker.")
     breaker_s: float = Field(
         7 * 86400.0, ge=0, description="How long the circuit breaker stays open. A person's request closes it."
     )
