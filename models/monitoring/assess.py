@@ -79,7 +79,7 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
         past: The version's windows before it, oldest first.
     """
     reference, monitor = watched.reference, watched.monitor
-    before = comparable(past, predicted.tally.num_rows, monitor)
+    before = comparable(past, predicted.begin, predicted.tally.num_rows, monitor)
     measured = realised(watched.metric, predicted.target, predicted.prediction, monitor)
     window = WindowReport(
         id=f"{watched.version}/{predicted.first}",

@@ -45,7 +45,9 @@ class Drift(FrozenModel):
     g: Number = Field(None, description="Likelihood ratio against the reference, over the same groups as psi.")
     p_value: Number = Field(None, description="Of g.")
     p_holm: Number = Field(None, description="Holm over all columns of the window.")
-    warn_at: float = Field(description="Psi that is drift: the spec's, or the 99th percentile of past windows.")
+    warn_at: float = Field(
+        description="Psi that is drift: the spec's, or what is usual in past windows without an alarm."
+    )
     strong_at: float
     level: Level = "none"
     seasonal: bool = Field(False, description="Its drift is expected: shown, never said.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from models.project_spec.block import Fraction, SpecBlock
 from models.project_spec.schedule import check_timezone, parse
@@ -14,6 +15,26 @@ Trigger = Literal["schedule", "new_data", "decay", "broken_data", "drift"]
 
 def _is_schedule(text: str) -> str:
     parse(text)
+    return text
+
+
+def _date_as_text(value: object) -> object:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _unix(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _is_time(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            _unix(text)
+        except ValueError:
+            raise ValueError(
+                f"got {text!r}, expected an ISO date or time such as 2026-11-20 or 2026-11-20T14:00Z"
+            ) from None
     return text
 
 
@@ -54,6 +75,11 @@ class Monitor(SpecBlock):
         default_factory=list,
         description="Features whose drift is expected: it is shown and raises no alarm.",
     )
+    accepted: Annotated[str | None, BeforeValidator(_date_as_text), AfterValidator(_is_time)] = Field(
+        None,
+        description="Date or time (ISO; UTC without a zone) at which a person accepted the drift that lasted then: "
+        "later windows count as drifted only beyond it.",
+    )
     keep_days: int | None = Field(
         None,
         ge=1,
@@ -68,6 +94,11 @@ class Monitor(SpecBlock):
         if self.psi_strong < self.psi:
             raise ValueError(f"psi_strong {self.psi_strong:g} is under psi {self.psi:g}: it is the stronger of the two")
         return self
+
+    @property
+    def accepted_at(self) -> float | None:
+        """`accepted` in Unix seconds."""
+        return None if self.accepted is None else _unix(self.accepted)
 
 
 class QuietHours(SpecBlock):
