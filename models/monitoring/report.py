@@ -80,7 +80,11 @@ class WindowReport(FrozenModel):
     breaches: list[ContractBreach] = Field(default_factory=list)
     realised: Estimate | None = Field(None, description="The goal's metric on labelled predictions; None: too few.")
     num_measured: int = Field(0, description="Examples that `realised` was taken of.")
-    decayed: bool = Field(False, description="`realised` lies under the verdict's interval by more than the margin.")
+    pooled: Estimate | None = Field(
+        None, description="`realised` over the newest windows together, for the decay test."
+    )
+    num_pooled: int = Field(0, description="Windows in `pooled`, this one included.")
+    decayed: bool = Field(False, description="`pooled` is worse than at promotion, by more than the margin.")
     estimated: Number = Field(None, description="The metric expected without labels (CBPE); never a gate.")
     predictions: list[Drift] = Field(default_factory=list, description="The score; of many classes also the class.")
     features: list[Drift] = Field(default_factory=list, description="Furthest drifted first.")

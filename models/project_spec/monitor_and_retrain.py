@@ -65,7 +65,7 @@ class Monitor(SpecBlock):
     new_categories: Fraction = Field(0.005, description="Share of values never seen in training that is an alarm.")
     nulls: Fraction = Field(0.02, description="Change of a column's share of missing values that is an alarm.")
     margin: float = Field(
-        0.0, ge=0, description="Decay: the realised metric's interval lies this much below the verdict's at promotion."
+        0.0, ge=0, description="Decay: the realised metric is worse than the verdict's at promotion by more than this."
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the interval of the realised metric.")
     min_labels: int = Field(
