@@ -55,9 +55,13 @@ def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
 
 
 def is_known(prepared: Path, known: Hashes) -> np.ndarray:
-    """Return which test examples are among the known rows of another model, bool (example,)."""
-    mask: np.ndarray = np.isin(_column(prepared, "test", IDENTITY_COLUMN), known)
-    return mask
+    """Return which test examples are, or may be, among the known rows of another model, bool (example,).
+
+    If some are and the record of the other model is a sample, also the rows beyond its last one may be.
+    """
+    identities = _column(prepared, "test", IDENTITY_COLUMN)
+    mask: np.ndarray = np.isin(identities, known)
+    return mask | (identities > known[-1]) if len(known) == MOST_KNOWN and mask.any() else mask
 
 
 def _column(prepared: Path, split: str, name: str) -> np.ndarray:
@@ -113,7 +117,8 @@ def time_units(times: Array, unit: TimeUnit | None = None) -> Array:
             return units
     moments = np.unique(times, return_inverse=True)[1]
     num_moments = int(moments.max()) + 1
-    return moments * min(num_moments, MOST_STRETCHES) // num_moments
+    stretches: Array = moments * min(num_moments, MOST_STRETCHES) // num_moments
+    return stretches
 
 
 def _loss(task: Task, target: Array, prediction: Array) -> Array:

@@ -139,4 +139,4 @@ def block_length(values: Array) -> int:
     spread, slope = covariance[0] + 2 * weighted.sum(), 2 * (lags * weighted).sum()
     if spread <= 0:
         return 1
-    return max(1, math.ceil(2 * float(1.5 * num * (slope / spread) ** 2) ** (1 / 3)))
+    return max(1, math.ceil(2 * float(np.cbrt(1.5 * num * (slope / spread) ** 2))))

@@ -54,7 +54,7 @@ class PastDrift:
             return learnt
         before = [each for window, each in pairs if window.end <= self.accepted]
         episode = itertools.takewhile(lambda each: each.level != "none", reversed(before))
-        return max([learnt, *(each.psi for each in episode if each.psi is not None)])
+        return max([learnt, *(float(each.psi) for each in episode if each.psi is not None)])
 
 
 def _without_alarms(drifts: Sequence[Drift], monitor: Monitor) -> Iterator[Drift]:

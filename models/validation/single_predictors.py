@@ -38,7 +38,7 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
     if preparation.kind != "table" or min(train.sum(), validation.sum()) < FEWEST_ROWS:
         return {}
     metric, values, target = _target(rows, preparation, train)
-    found = {}
+    telling = {}
     for name, cells in _cells(rows, preparation, train):
         num_cells = int(cells.max()) + 1
         counts = np.bincount(cells[train], minlength=num_cells) + 1.0
@@ -48,8 +48,8 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
         prediction = predicted if preparation.task == "multiclass" else predicted[:, -1]
         score = METRICS[metric].value(target[validation], prediction)
         if score >= LEAST_SCORE[metric]:
-            found[name] = float(score)
-    return found
+            telling[name] = float(score)
+    return telling
 
 
 def _target(rows: pa.Table, preparation: Preparation, train: Array) -> tuple[str, Array, Array]:

@@ -118,7 +118,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     evidence = with_clusters(evidence, prepared, preparation, loop.spec)
     if known is None or not known.any():
         return evidence, 0
-    note = f"{known.sum():,} of {len(known):,} test rows are among those that the champion was trained or chosen on"
+    note = f"{known.sum():,} of {len(known):,} test rows are, or may be, among those that the champion was trained on"
     if known.all():
         raise DataError(
             f"judge: {note}: nothing is left to compare on. Was `data.split` changed? Put it back, or promote by hand"

@@ -27,6 +27,22 @@ def prepared(table: pa.Table, place: Path, **data: object):
     return spec, prepare(place / "raw.parquet", spec, place, place / "prepared")
 
 
+def test_of_a_sampled_record_the_rows_that_it_does_not_reach_do_not_count_if_others_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    random = np.random.default_rng(0)
+    table = pa.table({"x": random.normal(size=2000), "y": random.choice(["a", "b"], 2000)})
+    _, preparation = prepared(table, tmp_path)
+    everything = known_rows(tmp_path / "prepared", preparation)
+    monkeypatch.setattr("models.judge.held_out.MOST_KNOWN", 500)
+    sample = known_rows(tmp_path / "prepared", preparation)
+    assert not is_known(tmp_path / "prepared", sample).any()
+    prepared(table, tmp_path, split={"seed": 1})
+    really, counted = is_known(tmp_path / "prepared", everything), is_known(tmp_path / "prepared", sample)
+    assert counted[really].all()
+    assert 0 < (~counted).sum() <= (~really).sum()
+
+
 def clusters_of(folder: Path, preparation: Preparation, spec: Spec, count: int) -> np.ndarray | None:
     noise = np.random.default_rng(0).normal(size=(3, count))
     evidence = Evidence("regression", noise[0], noise[1], baseline=noise[2])
