@@ -19,7 +19,7 @@ from models.export.export import MODEL_FILE
 from models.export.layers import FLOAT, Layers
 from models.export.prune import pruned
 from models.export.smaller_types import LEAST_WEIGHTS, dynamic_int8, halved, static_int8
-from models.export.variants import VariantMeasurement, are_same, choose, loss_of, refusal
+from models.export.variants import VariantMeasurement, allowed_loss, are_same, choose, loss_of, refusal
 from models.files import write_bytes
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.inference.predict import Feed, predict, session
@@ -87,7 +87,9 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
     rows = BenchmarkRows.of(prepared, Preparation.load(folder))
     place = folder / "variants"
     shutil.rmtree(place, ignore_errors=True)
-    bench = _VariantBuilder(model, place, rows, metric, serve, seed, rows.predictions(exported))
+    before = rows.predictions(exported)
+    allowed = allowed_loss(metric, rows.target, before, serve.max_metric_loss, seed)
+    bench = _VariantBuilder(model, place, rows, metric, serve, seed, before, allowed)
     try:
         table = [bench.unchanged(exported)]
     except DataError as error:  # e.g. only one class in the validation rows: no comparison is possible
@@ -113,6 +115,7 @@ class _VariantBuilder:
     serve: Serve
     seed: int
     before: Array
+    allowed: float
     files: dict[str, Path] = field(default_factory=dict)
     same: dict[str, bool] = field(default_factory=dict)
 
@@ -136,7 +139,7 @@ class _VariantBuilder:
 
     def _pruned(self) -> VariantMeasurement:
         for share, words in SHARES.items():
-            if share > LEAST_SHARE and self.serve.max_metric_loss == 0:
+            if share > LEAST_SHARE and self.allowed == 0:
                 continue  # larger shares hardly ever leave the predictions unchanged
             make = partial(pruned, self.model, self.rows.calibration, share)
             variant = self._measured("pruned", make, f"{words} of the hidden units taken out")
@@ -149,15 +152,19 @@ class _VariantBuilder:
         took = latencies(self.files, _cut(self.rows.validation[0], 0, 1))
         variants = []
         for each in table:
-            variant = each.model_copy(update={"latency_ms": took.get(each.name)})
+            known = {}
+            if each.name in took:
+                ratios = took[each.name] / took[FP32]
+                known = {"latency_ms": float(np.median(took[each.name])), "times_fp32": at_least(ratios)}
+            variant = each.model_copy(update=known)
             same = self.same.get(each.name, False)
-            why = refusal(variant, same, self.serve.max_metric_loss, self.serve.max_latency_ms)
+            why = refusal(variant, same, self.allowed, self.serve.max_latency_ms)
             variants.append(variant.model_copy(update={"refused": why}))
         return variants
 
     def _keeps(self, variant: VariantMeasurement) -> bool:
-        limit = self.serve.max_metric_loss
-        return not refusal(variant.model_copy(update={"latency_ms": 0.0}), self.same[variant.name], limit, None)
+        quick = variant.model_copy(update={"latency_ms": 0.0})
+        return not refusal(quick, self.same[variant.name], self.allowed, None)
 
     def _measured(self, name: str, make: Callable[[], onnx.ModelProto], how: str = "") -> VariantMeasurement:
         try:
@@ -174,8 +181,18 @@ class _VariantBuilder:
         return VariantMeasurement(name=name, how=how, size_bytes=len(content), value=value, loss=loss, most_lost=most)
 
 
-def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, float]:
-    """Return the median milliseconds of one call of each file, on one thread.
+def at_least(ratios: Array) -> float:
+    """Return the lower end of the one-sided 95 % interval of the median of some ratios (round,).
+
+    Source: the sign test; Conover (1999), Practical Nonparametric Statistics, 3.2.
+    """
+    from scipy.stats import binom
+
+    return float(np.sort(ratios)[max(0, int(binom.ppf(0.05, len(ratios), 0.5)) - 1)])
+
+
+def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, Array]:
+    """Return the milliseconds of the calls of each file (round,), on one thread.
 
     The files are called in turn, so that other load on the machine affects all of them alike.
     """
@@ -190,7 +207,7 @@ def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, float]:
             took[name].append(time.perf_counter() - start)
         if done >= FEWEST_ROUNDS and time.perf_counter() - began > MOST_SECONDS:
             break
-    return {name: float(np.median(seconds[1:])) * 1e3 for name, seconds in took.items()}
+    return {name: np.array(seconds[1:]) * 1e3 for name, seconds in took.items()}
 
 
 def _has_weights(model: onnx.ModelProto) -> bool:

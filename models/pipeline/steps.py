@@ -81,7 +81,7 @@ STEPS = (
         "validate-prepared",
         after=("ingest", "prepare"),
         external=("reference",),
-        reads=("name", "data", "-data.source"),
+        reads=("name", "data", "-data.source", "monitor.seasonal"),
         code=("tasks.steps.validate",),
         libraries=("great-expectations",),
     ),

@@ -30,6 +30,7 @@ NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
 Task = Literal["binary", "multiclass", "regression", "language"]
 Kind = Literal["table", "image", "series", "text"]
+TimeUnit = Literal["hour", "day", "week", "month"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
 
 
@@ -350,11 +351,16 @@ class Judge(SpecBlock):
 
     test: Literal["bootstrap", "mcnemar"] = Field("bootstrap", description="mcnemar: for goal.metric accuracy.")
     mode: Literal["superiority", "noninferiority"] = "noninferiority"
-    margin: float = Field(
-        0.0,
+    margin: float | None = Field(
+        None,
         ge=0,
-        description="In the metric's unit. superiority: the challenger must win by more. non-inferiority: it may "
-        "lose by up to this.",
+        description="In the metric's unit. superiority: the challenger must win by more (default 0). non-inferiority: "
+        "it may lose by up to this. Default: what the test set can resolve; an equal model passes in 80 % of loops.",
+    )
+    unit: TimeUnit | None = Field(
+        None,
+        description="Calendar unit that is resampled as a whole, of a table split by time. Default: day, or a shorter "
+        "one if there are fewer than five days.",
     )
     confidence: float = Field(0.95, gt=0.5, lt=1)
     resamples: int = Field(1000, ge=100)
@@ -395,6 +401,17 @@ class Spec(SpecBlock):
                 f"from {least:.2g} up, expected under {level:.2g}: say `resamples: {math.floor(2 / level)}` or more"
             )
         return judge
+
+    @model_validator(mode="after")
+    def _judge_fits_the_split(self) -> Spec:
+        by, kind = self.data.split.by, self.data.kind
+        if self.judge.unit and (by != "time" or kind == "series"):
+            raise ValueError(f"judge.unit is for tables split by time, but {kind} is split by {by}: drop it")
+        if self.judge.test == "mcnemar" and (by in ("time", "group") or kind == "text"):
+            raise ValueError(
+                f"judge.test: mcnemar counts every row as independent, but {kind} is split by {by}: say `bootstrap`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:

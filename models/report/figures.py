@@ -25,7 +25,7 @@ MOST_NAMED_CLASSES = 30
 def difference(verdict: Verdict) -> bytes:
     """Draw the challenger's gain over champion and baseline with its interval, beside the required gain."""
     rules = verdict.rules
-    margin = rules.margin if rules.mode == "superiority" else -rules.margin
+    margin = verdict.margin if rules.mode == "superiority" else -verdict.margin
     rows = [
         ("gain over the champion", verdict.difference, margin),
         ("gain over the baseline", verdict.over_baseline, 0.0),

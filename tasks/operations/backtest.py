@@ -147,14 +147,14 @@ def _weighed(
     scores = {(model, name): world.score(model, by_name[name], metric) for model, name in sorted(served)}
     confidence = spec.judge.confidence
     regrets = policy_regrets(courses, scores, metric.sign, confidence, spec.train.seed)
-    chosen, num = recommended(regrets, spec.judge.margin), len(plan.replayed)
+    chosen, num = recommended(regrets, spec.judge.margin or 0.0), len(plan.replayed)
     few = [f"only {num} periods were replayed: the intervals are too narrow for future periods"] * (num < FEW_PERIODS)
     return Backtest(
         project=spec.name,
         metric=metric.name,
         direction=metric.direction,
         confidence=confidence,
-        margin=spec.judge.margin,
+        margin=spec.judge.margin or 0.0,
         cut=plan.cut.text,
         label_delay_s=past.clock.delay_s,
         first_rows=plan.periods[plan.num_first - 1].stop,
