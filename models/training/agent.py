@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
 import torch.distributed.launcher.api as elastic
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
@@ -36,7 +35,7 @@ from models.errors import LooplineError, TrainingError
 from models.parent_death import die_with
 from models.training.job import EpochReport, Rendezvous, TrainingJob
 from models.training.loop import Report
-from models.training.rank import device_of, join_world, leave_world, local_rank, run_job
+from models.training.rank import device_of, is_of_the_network, join_world, leave_world, local_rank, run_job
 
 # How long a rank with an error checks whether the death of a peer caused it.
 _LOOK_S = 0.5
@@ -139,17 +138,12 @@ def _rank(job: TrainingJob, connections: list[Connection], agent: int, meeting: 
         leave_world(world)
     except Exception as error:
         if not isinstance(error, LooplineError) and (
-            _has_died(peers) or (len(peers) < world.size and _is_of_the_network(error))
+            _has_died(peers) or (len(peers) < world.size and is_of_the_network(error))
         ):
             raise
         report_error(connection, error)
         raise
     gc.collect()
-
-
-def _is_of_the_network(error: Exception) -> bool:
-    """Return whether a lost peer on another node caused the error: the agents then continue without that node."""
-    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error) or "NCCL" in str(error)
 
 
 def _announce(connection: Connection) -> int:

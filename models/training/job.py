@@ -14,6 +14,8 @@ from models.training.costs.summary import Costs
 WEIGHTS_FILE = "weights.safetensors"
 TREES_FILE = "trees.txt"
 RESULT_FILE = "result.json"
+JOB_FILE, PROGRESS_FILE, STOP_FILE, ERROR_FILE = "job.json", "progress.jsonl", "stop", "error.json"
+"""The files by which a job on a cluster and the process that waits for it talk; see `models/training/node.py`."""
 
 
 Stage = Literal["train", "pretrain", "teacher"]

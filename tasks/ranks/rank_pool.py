@@ -184,7 +184,7 @@ class RankPool:
             case ("value", value):
                 return value
             case ("error", name, text, trace):
-                raise _rebuilt(name, text, trace)
+                raise rebuilt(name, text, trace)
         raise TrainingError(f"{reference}: its process was ended by {_ended_by(code)}: run again")
 
     def close(self) -> None:
@@ -314,7 +314,7 @@ def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> Tra
                 case ("failed", text):
                     raise TrainingError(f"{run.job.folder}: {text} ({run.starts} start(s)); run again to continue")
                 case ("error", name, text, trace):
-                    raise _rebuilt(name, text, trace)
+                    raise rebuilt(name, text, trace)
     return result
 
 
@@ -328,7 +328,7 @@ def _answer(connection: Connection, pid: int, go_on: bool) -> None:
         connection.send(("answer", pid, bool(go_on)))
 
 
-def _rebuilt(name: str, text: str, trace: str) -> LooplineError:
+def rebuilt(name: str, text: str, trace: str) -> LooplineError:
     """Return a child's error, of its own class if it is a Loopline error, with the child's traceback as a note."""
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, LooplineError):
