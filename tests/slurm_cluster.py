@@ -138,9 +138,14 @@ def _network(ending: contextlib.ExitStack) -> None:
     def ip(*words: str, check: bool = True) -> None:
         subprocess.run(["ip", *words], check=check, capture_output=True)
 
-    for name in NODES:
-        ending.callback(ip, "netns", "del", f"{BRIDGE}-{name}", check=False)
-    ending.callback(ip, "link", "del", "lls0", check=False)
+    def clear() -> None:  # a namespace lives as long as a process in it, and would keep its cable
+        for name in NODES:
+            ip("link", "del", f"lls{name}", check=False)
+            ip("netns", "del", f"{BRIDGE}-{name}", check=False)
+        ip("link", "del", "lls0", check=False)
+
+    clear()
+    ending.callback(clear)
     ip("link", "add", "lls0", "type", "bridge")
     ip("addr", "add", f"{NETWORK}.1/24", "dev", "lls0")
     ip("link", "set", "lls0", "up")

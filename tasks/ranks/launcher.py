@@ -21,7 +21,8 @@ from models.training.job import ERROR_FILE, JOB_FILE, STOP_FILE, EpochReport, Tr
 from models.training.node import read_progress
 from tasks.ranks.rank_pool import rebuilt
 
-State = Literal["queued", "running", "ended", "unknown"]
+State = Literal["queued", "running", "ending", "ended", "unknown"]
+"""ending: it is being cancelled or requeued. ended: there is no such job any more. unknown: the engine is away."""
 
 _LOOK_S = 0.5
 # The engine is asked after 1, 2, 4, ... looks into the folder, so every 16 s in the end.
@@ -55,7 +56,7 @@ class Launcher(Protocol):
         """
 
     def state(self, key: str) -> State:
-        """Return the state of the job of this name: `ended` if there is none, `unknown` if the engine is away."""
+        """Return the state of the job of this name."""
 
     def cancel(self, key: str) -> None:
         """End the job of this name, if there is one."""

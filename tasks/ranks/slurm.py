@@ -73,7 +73,9 @@ class Slurm(SpecBlock):
         states = set(shown.split()) - _OVER
         if not states:
             return "ended"
-        return "queued" if states <= {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"} else "running"
+        if states & {"RUNNING", "SUSPENDED"}:
+            return "running"
+        return "ending" if states <= {"COMPLETING", "STAGE_OUT", "SIGNALING"} else "queued"
 
     def cancel(self, key: str) -> None:
         """End the job of this name, if there is one."""

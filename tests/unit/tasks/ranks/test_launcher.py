@@ -67,6 +67,13 @@ def test_a_running_job_is_attached_to(make_job):
     assert engine.submitted == []
 
 
+def test_a_job_that_is_being_cancelled_is_not_attached_to(make_job):
+    job = make_job(arguments={"hidden": 8})
+    engine = Engine("ending", "ending", "ended", "ending", "queued", "running", finishing(job))
+    assert train_at(engine, job).epochs
+    assert len(engine.submitted) == 1
+
+
 def test_nothing_is_submitted_while_the_scheduler_is_away(make_job):
     job, said = make_job(arguments={"hidden": 8}), []
     engine = Engine("unknown", "unknown", "ended", "unknown", "running", "unknown", finishing(job),

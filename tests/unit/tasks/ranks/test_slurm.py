@@ -63,7 +63,7 @@ def test_more_nodes_when_there_are_more_and_odd_folders(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "state"),
     [
-        ("", "ended"), ("PENDING", "queued"), ("RUNNING", "running"), ("COMPLETING", "running"), ("TIMEOUT", "ended"),
+        ("", "ended"), ("PENDING", "queued"), ("RUNNING", "running"), ("COMPLETING", "ending"), ("TIMEOUT", "ended"),
         ("COMPLETED\nPENDING", "queued"), ("CANCELLED\nFAILED", "ended"), ("PENDING\nRUNNING", "running"),
     ],
 )  # fmt: skip
