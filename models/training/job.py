@@ -64,20 +64,6 @@ class TrainingJob(FrozenModel):
     peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
 
 
-class Rendezvous(FrozenModel):
-    """The rendezvous of the nodes of one rank pool, as one node sees it."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    address: str = Field("127.0.0.1", description="At which the other nodes reach this one.")
-    is_host: bool = True
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other nodes may join."""
-        return self.port != 0
-
-
 class EpochReport(FrozenModel):
     """The report of a job after each epoch.
 

@@ -48,7 +48,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/prefect/crashed_runs.py": "tests/integration/test_reaping.py: needs a server and its runs",
     "tasks/prefect/secured_server.py": "tests/integration/test_prefect_server.py: a real server",
     "tasks/ranks/rank_pool.py": "tests/integration/test_rank_pool.py: needs processes",
-    "tasks/ranks/rendezvous.py": "tests/integration/test_nodes.py: needs processes",
 }
 
 
