@@ -121,8 +121,8 @@ def _run(*command: str) -> str:
     except subprocess.TimeoutExpired as error:
         raise SchedulerAwayError(f"{command[0]}: no answer in {_COMMAND_S} s: waiting for Slurm") from error
     if done.returncode:
-        said = " ".join(done.stderr.split())
-        if any(word in said for word in _AWAY):
-            raise SchedulerAwayError(f"Slurm is away ({said}): waiting")
-        raise UsageError(f"{shlex.join(command)}: Slurm refuses it: {said}: correct places.yaml or the spec's `train`")
+        refusal = " ".join(done.stderr.split())
+        if any(word in refusal for word in _AWAY):
+            raise SchedulerAwayError(f"Slurm is away ({refusal}): waiting")
+        raise UsageError(f"{shlex.join(command)}: Slurm refuses it: {refusal}: correct places.yaml or `train`")
     return done.stdout.strip()

@@ -49,3 +49,9 @@ class TestHere(LauncherContract):
     @pytest.fixture
     def stage(self, pool):
         return Here(pool)
+
+    def test_a_finished_job_needs_no_process(self, stage, job):
+        result = stage.train(job(epochs=1))
+        with RankPool() as other:
+            assert other.run(job(epochs=1)) == result
+            assert other._fork_server is None
