@@ -267,7 +267,8 @@ class Train(SpecBlock):
     pretrain: Pretrain | None = None
     pseudo_labels: PseudoLabels | None = None
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    ranks: int = Field(1, ge=1)
+    on: str = Field("here", min_length=1, description="Where the best settings are trained: a place of places.yaml.")
+    ranks: int = Field(1, ge=1, description="Processes on each node.")
     parallel: Parallel = Field("ddp", description="How ranks divide the work: see docs/how-to/parallel.md.")
     tensor: int | None = Field(
         None, ge=1, description="Tensor parallel size: ranks that share a layer. Default: all for tp, else 2."
@@ -298,7 +299,7 @@ class Train(SpecBlock):
     nodes: NumberText = Field(
         "1",
         pattern=r"^[1-9]\d*(:[1-9]\d*)?$",
-        description="Machines, each with `ranks` ranks: a number, or min:max to go on with fewer and take more.",
+        description="Machines, each with `ranks` ranks: a number, or min:max to start with as many as there are.",
     )
     async_checkpoints: bool = Field(True, description="Write checkpoints in the background while training goes on.")
     keep_checkpoints: int = Field(
@@ -338,6 +339,11 @@ class Train(SpecBlock):
         except UsageError as error:
             raise ValueError(str(error).removeprefix("train.")) from None
         return self
+
+    def on_one_machine(self) -> Train:
+        """Return the settings of a training on this machine; ranks and their plan stay if all training is here."""
+        alone = {"ranks": 1, "parallel": "ddp", "tensor": None, "stages": None, "replicas": None}
+        return self.model_copy(update={"nodes": "1", "on": "here", **({} if self.on == "here" else alone)})
 
     @property
     def num_nodes(self) -> tuple[int, int]:

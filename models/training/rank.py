@@ -115,6 +115,11 @@ def local_rank() -> int:
     return int(torch.distributed.get_node_local_rank())
 
 
+def is_of_the_network(error: Exception) -> bool:
+    """Return whether a lost peer caused the error: torch's agents then start the ranks again."""
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error) or "NCCL" in str(error)
+
+
 def leave_world(world: World) -> None:
     """Destroy the process group in order.
 

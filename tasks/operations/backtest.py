@@ -63,7 +63,7 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
     settings = _settings(project, spec)
     model, train = with_params(spec.model, spec.train, settings)
     begins = train.start is not None and train.start.weights == "champion"
-    train = train.model_copy(update={"nodes": "1", "start": train.start if begins else None})
+    train = train.on_one_machine().model_copy(update={"start": train.start if begins else None})
     rules = spec.retrain.model_copy(update={"start": "champion"} if begins else {})
     notes = [] if begins or spec.train.start is None else [_FRESH]
     spec = spec.model_copy(update={"model": model, "train": train, "retrain": rules})

@@ -46,7 +46,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/mlflow/onnx_model.py": "tests/integration/test_loop.py: needs an exported model",
     "tasks/prefect/crashed_runs.py": "tests/integration/test_reaping.py: needs a server and its runs",
     "tasks/ranks/rank_pool.py": "tests/integration/test_rank_pool.py: needs processes",
-    "tasks/ranks/rendezvous.py": "tests/integration/test_nodes.py: needs processes",
 }
 
 
