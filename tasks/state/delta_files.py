@@ -40,7 +40,7 @@ def opened(path: Path) -> pq.ParquetFile:
 
     Raises:
         DamagedFileError: It is not a complete file.
-        FileNotFoundError: It was replaced more than an hour ago, or somebody deleted it.
+        FileNotFoundError: Its rows are in another file now, or somebody deleted it.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -144,6 +144,8 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
         return {8: pa.int16(), 16: pa.int32(), 32: pa.int64(), 64: pa.decimal128(20)}[kind.bit_width]
     if types.is_timestamp(kind):
         return pa.timestamp("us", tz="UTC" if kind.tz else None)
+    if types.is_dictionary(kind):
+        return _stored_type(kind.value_type)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return pa.list_(_stored_type(kind.value_type))
     if types.is_float16(kind):
@@ -155,13 +157,12 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Cast a column; what Arrow cannot write as text is written as Python does."""
     import pyarrow as pa
 
-    try:
-        return column.cast(kind, safe=not pa.types.is_timestamp(kind))
-    except pa.ArrowNotImplementedError:
-        return pa.chunked_array([[None if value is None else str(value) for value in column.to_pylist()]], kind)
+    from models.sources.row_batches import texts_of
+
+    is_text = pa.types.is_string(kind) and not pa.types.is_dictionary(column.type)
+    return texts_of(column) if is_text else column.cast(kind, safe=not pa.types.is_timestamp(kind))
 
 
 def overlapping(spans: Sequence[tuple[int, int]]) -> int:

@@ -227,7 +227,7 @@ class DeltaLog:
     def forget(self, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None = None) -> int:
         """Drop the rows whose `at` is before `before_us`; return how many. Cursors and keys do not change.
 
-        Safe to kill at any moment; a reader that began before can read the old files for an hour.
+        Safe to kill at any moment; the old files are deleted at once.
 
         Args:
             before_us: Microseconds since 1970.
@@ -252,6 +252,7 @@ class DeltaLog:
                 num_kept = sum(table.num_rows for table in kept)
                 if part.times[0] < before_us and num_kept < part.rows:
                     self._replace([part], kept, is_same=False)
+                    part.path.unlink(missing_ok=True)
                     dropped += part.rows - num_kept
         return dropped
 
@@ -277,14 +278,17 @@ class DeltaLog:
     def _rows(
         self, part: LogPart, since: int, upto: int, columns: Sequence[str] | None = None, batch: int = MOST_ROWS
     ) -> Iterator[pa.Table]:
-        """Yield a file's rows; set the file aside if it is damaged."""
+        """Yield a file's rows, from the file that has them now; set the file aside if it is damaged."""
         try:
             file = opened(part.path)
         except FileNotFoundError as error:
-            if not self.folder.is_dir():  # everything was removed meanwhile
-                return
-            cure = f"run again; if it is missing still, put it back, or `DeltaTable({str(self.folder)!r}).repair()`"
-            raise StoreError(f"{part.path}: it was replaced an hour ago, or deleted: {cure} gives it up") from error
+            for other in self.parts(part.first - 1):
+                if other.path == part.path:
+                    cure = f"put it back, or give up its rows: `DeltaTable({str(self.folder)!r}).repair()`"
+                    raise StoreError(f"{part.path}: a file of the table was deleted: {cure}") from error
+                if other.first <= part.last:
+                    yield from self._rows(other, max(since, part.first - 1), min(upto, part.last), columns, batch)
+            return
         except DamagedFileError as error:
             self._set_aside(part, error)
             return

@@ -1,6 +1,6 @@
 """The prediction log, the label store, and their join.
 
-Both are `DeltaLog`s in a project's state, `project.state(spec.name)`: `predictions/` and `labels/`.
+Both are Delta tables (`DeltaLog`) in a project's state, `project.state(spec.name)`: `predictions/` and `labels/`.
 
 | `predictions/` | type | is |
 |---|---|---|
@@ -21,8 +21,8 @@ Both are `DeltaLog`s in a project's state, `project.state(spec.name)`: `predicti
 | `at` | timestamp[us, UTC] | time of arrival |
 | `by` | text | source of the label |
 
-Of several labels of an id, the last one to arrive counts. Versions may have different inputs: when parts are read
-together, a column that a part lacks is null, and a column whose type changed is text.
+Of several labels of an id, the last one to arrive counts. Versions may have different inputs: a column that
+a version lacks is null, and a column whose type changed is text.
 """
 
 from __future__ import annotations
