@@ -243,17 +243,17 @@ class DeltaLog:
         dropped = 0
         with storing(self.folder), self._locked():
             for part in self.parts():
-                kept = []
+                remaining = []
                 for table in self._rows(part, 0, part.last) if part.times[0] < before_us else []:
                     stays = times_of(table) >= before_us
                     if spared is not None and not stays.all():
                         stays[~stays] = spared(table.filter(pa.array(~stays)))
-                    kept.append(table.filter(pa.array(stays)))
-                num_kept = sum(table.num_rows for table in kept)
-                if part.times[0] < before_us and num_kept < part.rows:
-                    self._replace([part], kept, is_same=False)
+                    remaining.append(table.filter(pa.array(stays)))
+                num_left = sum(table.num_rows for table in remaining)
+                if part.times[0] < before_us and num_left < part.rows:
+                    self._replace([part], remaining, is_same=False)
                     part.path.unlink(missing_ok=True)
-                    dropped += part.rows - num_kept
+                    dropped += part.rows - num_left
         return dropped
 
     def _table(self) -> DeltaTable | None:

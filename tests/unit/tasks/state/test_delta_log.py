@@ -173,6 +173,22 @@ def middle_of(log: DeltaLog) -> Path:
     return log.parts(1)[0].path
 
 
+def test_a_commit_is_on_the_disk_before_it_has_its_name_and_after_its_files(tmp_path, monkeypatch):
+    log, events = log_in(tmp_path), []
+    log.append(rows(0, 1))
+    sync, link = os.fsync, os.link
+
+    def noted(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        events.append(path.suffix or path.name)
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "link", lambda old, new: (events.append("commit"), link(old, new)))
+    log.append(rows(1, 1))
+    assert events[: events.index("commit") + 2] == [".parquet", "log", ".tmp", "commit", "_delta_log"]
+
+
 def test_a_missing_file_is_an_error_that_names_the_cure(tmp_path):
     log = log_in(tmp_path)
     for number in range(3):
