@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 COMMITS = "_delta_log"
 REPLACED_H = 1
-"""Hours for which replaced files and old commits stay, for readers that began before."""
+"""Hours for which replaced files stay, for readers that began before."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NTZ = ["timestampNtz"]
 _PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": _NTZ, "writerFeatures": _NTZ}
 _CONFIGURATION = {
-    "delta.logRetentionDuration": f"interval {REPLACED_H} hours",
+    "delta.logRetentionDuration": "interval 5 minutes",  # each opening lists all commits
     "delta.deletedFileRetentionDuration": f"interval {REPLACED_H} hours",
     "delta.setTransactionRetentionDuration": "interval 365 days",
 }
@@ -121,7 +121,7 @@ def declaration(schema: pa.Schema, table: DeltaTable | None) -> list[Action]:
 
 
 def tidy(table: DeltaTable, folder: Path) -> None:
-    """Write a checkpoint; delete older commits and unused files, an hour after they were last needed."""
+    """Write a checkpoint; delete older commits after minutes, and unused files after an hour."""
     commits = folder / COMMITS
     table.create_checkpoint()
     for name in ("_last_checkpoint", f"{table.version():020d}.checkpoint.parquet"):
@@ -161,6 +161,7 @@ def _file(part: LogPart) -> Action:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return [path.name for path in (folder / COMMITS).iterdir()]
+        with os.scandir(folder / COMMITS) as entries:
+            return [entry.name for entry in entries]
     except FileNotFoundError:
         return []
