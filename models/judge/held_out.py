@@ -117,8 +117,7 @@ def time_units(times: Array, unit: TimeUnit | None = None) -> Array:
             return units
     moments = np.unique(times, return_inverse=True)[1]
     num_moments = int(moments.max()) + 1
-    stretches: Array = moments * min(num_moments, MOST_STRETCHES) // num_moments
-    return stretches
+    return np.asarray(moments * min(num_moments, MOST_STRETCHES) // num_moments)
 
 
 def _loss(task: Task, target: Array, prediction: Array) -> Array:
