@@ -126,5 +126,5 @@ def _loss(task: Task, target: Array, prediction: Array) -> Array:
     if task == "language":
         return np.asarray(prediction.mean(axis=1))
     if task in ("regression", "binary"):
-        return np.abs(target - prediction)
+        return np.asarray(np.abs(target - prediction))
     return np.asarray(1 - prediction[np.arange(len(target)), target])
