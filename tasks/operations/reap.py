@@ -159,7 +159,8 @@ def _half_written(state: Path) -> Iterator[str]:
         state / "work",
         *([Path(last.folder) / "data"] if last else []),
     ]
-    logs = [folder for kind in KINDS for folder in (state / kind / COMMITS, segments_folder(state, kind))]
+    logs = [state / kind / place for kind in KINDS for place in ("", COMMITS)]
+    logs += [segments_folder(state, kind) for kind in KINDS]
     files = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
     files |= {path for path in state.rglob(".*.tmp") if _is_left(path, path.parent not in logs)}
     for path in sorted(files):
