@@ -7,16 +7,19 @@ SEED ?= $(shell date +%s)
 # workspaces and servers; in the order of folders the costly files come first and the small ones of tests/unit fill up.
 PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --durations=50
 
-.PHONY: run test test-fast soak check docs reference bench up story setup format lock
+.PHONY: run test test-fast cluster-slurm soak check docs reference bench up story setup format lock
 
 run: setup  ## set up and run the main job
 	$(BIN)/loopline run $(PROJECT)
 
-test: setup  ## set up and pass the tests; those of tests/contract are of `make check`
-	$(PYTEST) $(or $(TESTS),tests --ignore=tests/contract)
+test: setup  ## set up and pass the tests; those of tests/contract are of `make check`, of tests/cluster of `make cluster-slurm`
+	$(PYTEST) $(or $(TESTS),tests --ignore=tests/contract --ignore=tests/cluster)
 
 test-fast: setup  ## what needs no other process: unit and contract tests
 	$(PYTEST) tests/unit tests/contract
+
+cluster-slurm: setup  ## training on two nodes of a real Slurm, in network namespaces; needs root and Slurm's programs
+	$(BIN)/python -m pytest -rs tests/cluster/test_slurm.py
 
 soak: SEED := $(SEED)
 soak: setup  ## what draws at random, with another seed each time; SEED=N draws the same again

@@ -35,7 +35,6 @@ COMMANDS = {
     "promote": "Make a registered version the champion.",
     "release": "Try a version as canary or shadow; show how each version does.",
     "rollback": "Make the previous champion champion again.",
-    "join": "Train on this machine for a loop on another one.",
     "reap": "Clean up after killed runs.",
     "doctor": "Check this machine and workspace.",
     "stage": "Run one data stage (as dvc.yaml does).",

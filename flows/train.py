@@ -51,19 +51,15 @@ def _loop_id() -> str:
 def opened(
     project: Project, overrides: list[str], trigger: str, refresh: list[str], loop_id: str | None = None
 ) -> Iterator[Loop]:
-    """Open the loop of this flow run; publish its results on the run's page, also after an error.
-
-    A SIGTERM that was lost in the last step is handled before the loop's end is recorded.
-    """
+    """Open the loop of this flow run; publish its results on the run's page, also after an error."""
     names = {"loop_id": loop_id or flow_run.name, "flow_run_id": flow_run.id}
     reporter = reporting.current()
     with (
-        sigterm.remembered(),
+        sigterm.timed(),
         open_loop(project, overrides, trigger=trigger, reporter=reporter, refresh=refresh, **names) as loop,
         summary.published(loop),
     ):
         yield loop
-        sigterm.heed()
 
 
 def round_trip(loop: Loop) -> dict[str, Any]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import filelock
 import pytest
 
-from models.pipeline.keys import code_parts
+from models.pipeline.keys import CodeReader
 from models.pipeline.steps import STEPS
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
@@ -133,11 +132,13 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
 
 
 @pytest.fixture(scope="session")
-def code_memory() -> str:
+def code_memory(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Fingerprints of all our code, read once for all tests."""
-    memory: dict[str, Any] = {}
-    code_parts([name for step in STEPS for name in step.code], (), memory)
-    return json.dumps(memory)
+    path = tmp_path_factory.mktemp("code") / "code.json"
+    reader = CodeReader(path)
+    reader.parts([name for step in STEPS for name in step.code])
+    reader.save()
+    return path.read_text()
 
 
 @pytest.fixture(scope="session")

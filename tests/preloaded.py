@@ -81,8 +81,8 @@ def remember_ours() -> None:
 
     fingerprint = keys._fingerprint
     ours = functools.cache(fingerprint)
-    folders = keys.OWN_FOLDERS
-    keys._fingerprint = lambda path: (ours if str(path).startswith(folders) else fingerprint)(path)
+    own = frozenset(keys._own_modules().values())
+    keys._fingerprint = lambda path: (ours if str(path) in own else fingerprint)(path)
 
 
 def remember_operators() -> None:

@@ -6,10 +6,10 @@ import click
 
 from flows.console import options
 from models.project_spec.blocks import Spec
-from models.training.spec_check import read_checked
 from tasks.host import stores
 from tasks.host.workspace import Project
 from tasks.loop.step_cache import StepCache
+from tasks.ranks.places import checked_spec
 
 WORDS = {"done": "up to date", "run": "would run", "follow": "depends"}
 MOST_REASONS = 4
@@ -35,7 +35,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     Example: loopline plan mnist --cluster 8xH100
     """
     this_project = stores.open_project(project)
-    spec = read_checked(this_project.spec_path, overrides, this_project.shown_spec, is_for_here=cluster is None)
+    spec = checked_spec(this_project, overrides, is_for_here=cluster is None)
     if cluster:
         _weigh(this_project, spec, cluster, project, as_json)
         return

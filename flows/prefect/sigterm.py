@@ -1,14 +1,14 @@
-"""SIGTERM handling: a signal is neither lost nor handled at a bad moment.
+"""SIGTERM handling: the signal raises an exception where that does no harm, and always ends the process in time.
 
 Loopline and Prefect turn SIGTERM into an exception at the main thread's current position. Three kinds of positions do
 not survive that; one in some hundred signals hits each of them:
-- Where Python drops exceptions (`__del__`, callbacks of weak references), the loop went on to its end.
-- During an import, a lock of the import system stayed held, and the next import in any thread waited forever; or a
-  module that the shutdown needs stayed half imported.
+- During an import, a lock of the import system stays held, and the next import in any thread waits forever; or a
+  module that the shutdown needs stays half imported.
 - If a Python function that takes a lock (`Condition.__enter__`) does not return, nobody releases the lock.
+- In a finalizer (`__del__`, callbacks of weak references), Python drops the exception, and the loop goes on.
 
-So a signal in such a position is sent again. If it was handled meanwhile, it must not be handled a second time during
-the shutdown, which records the loop's end.
+So a signal in such a position is sent again. Whatever else goes wrong, such as an exception that a library swallows or
+a shutdown that hangs, is ended after END_S as by SIGKILL: no finished work is lost, and the reaper records the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import _thread
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,36 +24,45 @@ from types import FrameType
 from typing import Any
 
 AGAIN_S = 0.02
-LONGEST_S = 20.0
-"""The longest delay of a signal: a program that runs within an import must end too."""
-_IMPORTING = "<frozen importlib._bootstrap>"
+END_S = 25.0
+"""The longest time from a SIGTERM to the end of the process; Kubernetes kills it after 30 s."""
+_FRAGILE = ("<frozen importlib._bootstrap>", "weakref.py", "_weakrefset.py")
 _LOCKING = {"__enter__", "acquire"}
 _LOCKS = ("threading.py", "logging/__init__.py", "httpcore/_synchronization.py")
-ECHO_S = 5.0
-"""Signals within this time after a signal's exception are ignored as its echo."""
-_notify: list[int] = []
-_raised: list[float] = []
 
 Handler = Callable[[int, FrameType | None], Any]
 
 
 def well_timed(handler: Handler) -> Handler:
-    """Return a handler that delays a signal until no import runs and no lock is being taken."""
-    until = float("inf")
-    _raised.clear()
+    """Return a handler that calls `handler` once, where an exception does no harm, and ends the process after END_S."""
+    has_begun = is_done = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal until
-        if _raised and time.monotonic() - _raised[-1] < ECHO_S:
-            return
-        until = min(until, time.monotonic() + LONGEST_S)
-        if (_is_taking_a_lock(frame) or _is_importing(frame)) and time.monotonic() < until:
-            _send_again()
-        else:
-            _raised.append(time.monotonic())
+        nonlocal has_begun, is_done
+        if not has_begun:
+            has_begun = True
+            _thread.start_new_thread(_end, (number,))
+        if not is_done and not (_is_taking_a_lock(frame) or _is_fragile(frame)):
+            is_done = True
             handler(number, frame)
+        elif not is_done:
+            _thread.start_new_thread(_send_again, (number,))  # not `threading`: the main thread may hold its locks
 
     return handle
+
+
+@contextlib.contextmanager
+def timed() -> Iterator[None]:
+    """Time the current handler of SIGTERM well in the block: in a flow, that is Prefect's."""
+    before = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGTERM, well_timed(before))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _is_taking_a_lock(frame: FrameType | None) -> bool:
@@ -62,68 +70,20 @@ def _is_taking_a_lock(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_name in _LOCKING and frame.f_code.co_filename.endswith(_LOCKS)
 
 
-def _is_importing(frame: FrameType | None) -> bool:
+def _is_fragile(frame: FrameType | None) -> bool:
+    """Return whether the frame is called by an import or by a finalizer."""
     while frame is not None:
-        if frame.f_code.co_filename == _IMPORTING:
+        if frame.f_code.co_filename.endswith(_FRAGILE) or frame.f_code.co_name == "__del__":
             return True
         frame = frame.f_back
     return False
 
 
-@contextlib.contextmanager
-def remembered() -> Iterator[None]:
-    """Remember a SIGTERM in the block, and send it again if Python dropped its exception; see `heed`.
-
-    Raises:
-        TerminationSignal: A SIGTERM came, and its exception was swallowed.
-    """
-    before, hook = signal.getsignal(signal.SIGTERM), sys.unraisablehook
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    deferred = well_timed(before)
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        _notify.append(number)
-        deferred(number, frame)
-
-    def dropped(what: Any) -> None:
-        if _notify and type(what.exc_value).__name__ == "TerminationSignal":
-            _raised.clear()
-            _send_again()
-        else:
-            hook(what)
-
-    _notify.clear()
-    signal.signal(signal.SIGTERM, remember)
-    sys.unraisablehook = dropped
-    try:
-        yield
-        heed()
-    finally:
-        sys.unraisablehook = hook
-        _raised.clear()  # so that the previous handler also gets the signal
-        signal.signal(signal.SIGTERM, before)
-
-
-def heed() -> None:
-    """Raise now if a SIGTERM is remembered.
-
-    Raises:
-        TerminationSignal: A SIGTERM came in the block of `remembered`.
-    """
-    if _notify:
-        from prefect.exceptions import TerminationSignal
-
-        _raised.append(time.monotonic())
-        raise TerminationSignal(signal=_notify[0])
-
-
-def _send_again() -> None:
-    """Send the signal again soon; `threading` is not used, because the interrupted code may hold one of its locks."""
-    _thread.start_new_thread(_send_later, ())
-
-
-def _send_later() -> None:
+def _send_again(number: int) -> None:
     time.sleep(AGAIN_S)
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), number)
+
+
+def _end(number: int) -> None:
+    time.sleep(END_S)
+    os._exit(128 + number)

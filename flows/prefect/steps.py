@@ -12,7 +12,6 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
-from flows.prefect import sigterm
 from models.errors import StoreError, with_causes
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME
@@ -48,7 +47,6 @@ def step(
         return record
 
     def call(loop: Loop) -> StepRecord:
-        sigterm.heed()
         with unmasked():
             results = run(loop, [loop.done[before] for before in BY_NAME[name].after])
         record: StepRecord = results.result() if isinstance(results, State) else results

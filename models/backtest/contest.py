@@ -14,7 +14,7 @@ from models.export.export import MODEL_FILE
 from models.inference.predict import latency_ms, predict
 from models.judge.decide import judge
 from models.judge.evidence import Evidence
-from models.judge.held_out import baseline_of, clusters_of
+from models.judge.held_out import baseline_of, with_clusters
 from models.judge.verdict import ServingCost, Verdict
 from models.metrics.bootstrap import resample, time_blocks
 from models.metrics.metrics import Array, Metric, resolve_metric
@@ -62,11 +62,11 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
         baseline=baseline.prediction,
         baseline_name=baseline.name,
         slices=slice_values(prepared, "test", spec.judge.slices),
-        clusters=clusters_of(prepared, preparation, spec.data.split, len(target)),
         challenger_id=challenger.name,
         champion_id=champion.name if champion else None,
         challenger_cost=_cost(challenger / MODEL_FILE, prepared, preparation, spec),
     )
+    evidence = with_clusters(evidence, prepared, preparation, spec)
     return judge(evidence, spec.judge, metric, spec.goal.good_enough, spec.serve.max_latency_ms, spec.train.seed)
 
 

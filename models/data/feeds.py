@@ -71,6 +71,11 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
     return _examples(prepared, split, preparation)[1](positions)
 
 
+def spread_positions(count: int, most: int) -> np.ndarray:
+    """Return at most `most` positions of `count` examples, int64, ascending and evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+
+
 def targets(prepared: Path, split: str) -> np.ndarray:
     """Return the true values of a split: int64 class indices, or float64 in the target's own unit.
 

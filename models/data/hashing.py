@@ -19,11 +19,11 @@ _BLOCK_BYTES = 1 << 18
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def hash_rows(table: pa.Table, columns: list[str], seed: int = 0) -> Hashes:
+def hash_rows(table: pa.Table, columns: list[str]) -> Hashes:
     """Return one hash for each row over `columns`; equal rows have equal hashes."""
     total = np.zeros(table.num_rows, dtype=np.uint64)
     for name in columns:
-        total += hash_values(table.column(name), name, seed)
+        total += hash_values(table.column(name), name)
     return _mix(total)
 
 

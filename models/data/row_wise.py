@@ -42,7 +42,12 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
         ) from error
     whole = made_features(sample, reference, base)
     names = [name for name in whole.column_names if name != data.target]
-    changed = [name for name in names if name not in alone.column_names or not _is_same(whole, alone, name)]
+    there = set(alone.column_names)
+    changed = [
+        name
+        for name in names
+        if name not in there or not np.array_equal(hash_rows(whole, [name]), hash_rows(alone, [name]))
+    ]
     if changed:
         raise UserCodeError(
             f"data.features.make {reference}: the column {changed[0]!r} depends on the target {data.target!r}; {cure}"
@@ -53,10 +58,6 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
             "not see, and which lets training see the test rows: make it of the row alone, or of earlier rows in the "
             "source function"
         )
-
-
-def _is_same(one: pa.Table, other: pa.Table, name: str) -> bool:
-    return np.array_equal(hash_rows(one, [name]), hash_rows(other, [name]))
 
 
 def is_row_wise(rows: pa.Table, reference: str, base: Path) -> bool:

@@ -40,7 +40,8 @@ def example_splits(codes: np.ndarray, table: pa.Table, data: Data) -> np.ndarray
     Raises:
         DataError: The series is shorter than one window.
     """
-    window = _window(data)
+    window = data.window
+    assert window is not None  # the spec of a series has one
     first = first_target(window)
     if first >= len(codes):
         raise DataError(
@@ -56,9 +57,3 @@ def example_splits(codes: np.ndarray, table: pa.Table, data: Data) -> np.ndarray
 def first_target(window: Window) -> int:
     """Return the first row that can be a target: a whole window and the horizon lie before it."""
     return window.length - 1 + window.horizon
-
-
-def _window(data: Data) -> Window:
-    if data.window is None:
-        raise DataError("data.window: a series needs it")
-    return data.window

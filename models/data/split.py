@@ -77,12 +77,21 @@ def newest(codes: np.ndarray, key: np.ndarray | None, rows: int | None) -> np.nd
 def split_key(table: pa.Table, split: Split) -> np.ndarray | None:
     """Return the key of the split, int64 (rows,): each row's time, or group as a number; None for other splits.
 
-    Folds and the choice of the newest rows use it. For times that are no whole numbers it holds their ranks only.
+    Folds, the choice of the newest rows and the verdict's units of time use it. A date is its microseconds since 1970,
+    a time that is no date its rank.
     """
     if split.column is None or split.by not in ("time", "group"):
         return None
     column = table.column(split.column)
-    values = times(column, split.column) if split.by == "time" else hash_values(column, split.column, split.seed)
+    if split.by == "group":
+        return _ranks(hash_values(column, split.column, split.seed))
+    values = times(column, split.column)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    is_plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return _ranks(values) if is_plain else values
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
@@ -207,16 +216,8 @@ def _ranks_in_class(classes: np.ndarray, hashes: Hashes) -> tuple[np.ndarray, np
 
 def _by_time(values: np.ndarray, split: Split) -> np.ndarray:
     """Cut between distinct times, so that rows with the same time are in the same split."""
-    moments, counts = np.unique(values, return_counts=True)
-    until = np.cumsum(counts) / len(values)
-    codes = np.full(len(values), TRAIN, dtype=np.int8)
-    first_validation = _nearest_cut(until, 1.0 - split.validation - split.test)
-    first_test = max(_nearest_cut(until, 1.0 - split.test), first_validation)
-    if first_validation < len(moments):
-        codes[values >= moments[first_validation]] = VALIDATION
-    if first_test < len(moments):
-        codes[values >= moments[first_test]] = TEST
-    return codes
+    _, moment, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return by_position(counts, split)[moment]
 
 
 def _nearest_cut(until: np.ndarray, share: float) -> int:

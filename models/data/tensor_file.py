@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -92,6 +92,25 @@ class RowWriter:
             )
 
 
+def read_header(file: BinaryIO) -> dict[str, dict[str, Any]]:
+    """Return the header of an open safetensors file: `dtype`, `shape` and `data_offsets` (start, end) by tensor name.
+
+    The offsets are in bytes from the start of the file.
+
+    Raises:
+        ValueError, struct.error: The file is no safetensors file.
+    """
+    (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+    if length > _LONGEST_HEADER_BYTES:
+        raise ValueError("header too long")
+    header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    first = _LENGTH.size + length
+    return {
+        name: {**each, "data_offsets": [first + at for at in each["data_offsets"]]} for name, each in header.items()
+    }
+
+
 def places(path: Path) -> dict[str, TensorLocation]:
     """Return the location of each tensor of a file.
 
@@ -100,18 +119,12 @@ def places(path: Path) -> dict[str, TensorLocation]:
     """
     try:
         with path.open("rb") as file:
-            (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
-            if length > _LONGEST_HEADER_BYTES:
-                raise ValueError("header too long")
-            header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
+            header = read_header(file)
         locations = {
-            name: TensorLocation(
-                np.dtype(_CODES[each["dtype"]]), tuple(each["shape"]), _LENGTH.size + length + each["data_offsets"][0]
-            )
+            name: TensorLocation(np.dtype(_CODES[each["dtype"]]), tuple(each["shape"]), each["data_offsets"][0])
             for name, each in header.items()
         }
-        end = max((_LENGTH.size + length + each["data_offsets"][1] for each in header.values()), default=0)
+        end = max((each["data_offsets"][1] for each in header.values()), default=0)
         if path.stat().st_size < end:
             raise ValueError(f"{path.stat().st_size} bytes where {end} were written")
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:

@@ -14,8 +14,8 @@ from models.data.hashing import hash_values, missing, unit_interval
 from models.data.pixels import pixels_of
 from models.data.preparation import Preparation
 from models.data.split import TRAIN, assign, times
-from models.errors import DataError
 from models.project_spec.blocks import Data
+from models.sources.read import read_table
 
 UNLABELLED = "unlabelled"
 UNLABELLED_FILE = "unlabelled.parquet"
@@ -43,12 +43,7 @@ def write_unlabelled(table: pa.Table, data: Data, base: Path, preparation: Prepa
 def read_unlabelled(prepared: Path) -> pa.Table | None:
     """Return the inputs of the rows without a target, in the form of `rows.parquet`; None when there are none."""
     path = prepared / UNLABELLED_FILE
-    if not path.exists():
-        return None
-    try:
-        return pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a whole Parquet file: remove {prepared} and run again") from error
+    return read_table(path) if path.exists() else None
 
 
 def _seen_in_training(table: pa.Table, data: Data) -> np.ndarray:

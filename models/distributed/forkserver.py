@@ -30,7 +30,6 @@ PRELOAD = (
     "torch",
     "torch._dynamo",
     "torch.distributed.optim",
-    "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend",
     "models.training.rank",
     "models.training.agent",
 )

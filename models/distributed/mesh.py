@@ -24,7 +24,8 @@ class Mesh:
     @classmethod
     def of(cls, layout: ParallelDims, device: torch.device) -> Mesh:
         """Make the process groups of a layout. Every rank must call it."""
-        names = tuple(name for name in DIMENSIONS if getattr(layout, name) > 1 or name in _always(layout))
+        always = "shard" if "fsdp" in layout.plan or layout.plan == "hsdp" else None
+        names = tuple(name for name in DIMENSIONS if getattr(layout, name) > 1 or name == always)
         if layout.size == 1:
             return cls(layout)
         from torch.distributed.device_mesh import init_device_mesh
@@ -56,7 +57,3 @@ class Mesh:
         if self.whole is None:
             return {}
         return dict(zip(self.whole.mesh_dim_names or (), self.whole.shape, strict=True))
-
-
-def _always(layout: ParallelDims) -> tuple[str, ...]:
-    return ("shard",) if "fsdp" in layout.plan or layout.plan == "hsdp" else ()

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from models.distributed.mesh import Mesh
 from models.distributed.pipeline import Criterion, Inputs, Pipeline, cut, own_tensors
-from models.distributed.precision import autocast, check_precision, is_batch_norm, sharding_policy
+from models.distributed.precision import BATCH_NORMS, autocast, check_precision, sharding_policy
 from models.distributed.recompute import prepare_blocks
 from models.distributed.world import World
 from models.errors import UsageError
@@ -208,7 +208,7 @@ def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
         if not parameter.is_contiguous():  # channels-last; shards need flat memory
             parameter.data = parameter.data.contiguous()
     stack = BlockStackView.of(net)
-    units = [module for module in net.modules() if is_batch_norm(module)] if policy.param_dtype else []
+    units = [module for module in net.modules() if isinstance(module, BATCH_NORMS)] if policy.param_dtype else []
     for module in units:
         if any(True for _ in module.parameters()):
             wrap(module, mesh=view)

@@ -75,11 +75,6 @@ class Pipeline:
     _count: int = 0
 
     @property
-    def has_first(self) -> bool:
-        """Whether this rank has the first stage, which takes the inputs."""
-        return 0 in self.indices
-
-    @property
     def has_last(self) -> bool:
         """Whether this rank has the last stage, which returns the output."""
         return self._num_stages - 1 in self.indices
@@ -90,7 +85,7 @@ class Pipeline:
 
     def backward(self, inputs: Inputs, criterion: Criterion, scale: torch.Tensor) -> torch.Tensor:
         """Add the gradients of `scale` x the summed loss; return the sum on the rank of the last stage, else zero."""
-        count = _count(inputs)
+        count = len(next(iter(inputs.values())))
         self._criterion, self._scale, self._sums = criterion, scale, []
         schedule, fed, rows = self._prepare(inputs, count, train=True)
         losses: list[torch.Tensor] = []
@@ -103,7 +98,7 @@ class Pipeline:
     @torch.no_grad()
     def outputs(self, inputs: Inputs) -> torch.Tensor:
         """Return the net's output on the rank of the last stage, zeros on the others."""
-        count = _count(inputs)
+        count = len(next(iter(inputs.values())))
         schedule, fed, _ = self._prepare(inputs, count, train=False)
         output = schedule.step(**fed)
         if not self.has_last:
@@ -118,7 +113,7 @@ class Pipeline:
             self._schedules[each, train] = self._schedule(each, train)
         rows = torch.arange(each * pieces)
         fed: Inputs = {}
-        if self.has_first:
+        if 0 in self.indices:  # the first stage takes the inputs
             at = rows.clamp(max=count - 1).to(self.device)
             fed = {name: tensor.index_select(0, at) for name, tensor in inputs.items()}
         return self._schedules[each, train], fed, rows
@@ -200,10 +195,6 @@ def cut(net: nn.Module, kind: str, mesh: Mesh, rank: int, example: Inputs, preci
         modules.append(PipelineStage(part, bounds, ends, precision))
     device = next(iter(example.values())).device
     return Pipeline(kind, mesh, device, modules, indices, hidden, output)
-
-
-def _count(inputs: Inputs) -> int:
-    return len(next(iter(inputs.values())))
 
 
 def _shapes(

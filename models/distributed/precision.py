@@ -12,6 +12,7 @@ from models.errors import UsageError
 from models.project_spec.blocks import Train
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+# Layers with statistics that must stay in fp32.
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 # Source: torch.amp.GradScaler's defaults.
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
@@ -83,13 +84,3 @@ class LossScaler:
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
         """Restore the state from a checkpoint."""
         self.scale, self.calm = state_dict["scale"], int(state_dict["calm"])
-
-
-def make_scaler(train: Train) -> LossScaler | None:
-    """Return a scaler if the precision needs one."""
-    return LossScaler() if train.precision == "fp16" else None
-
-
-def is_batch_norm(module: nn.Module) -> bool:
-    """Return whether the layer has statistics that must stay in fp32."""
-    return isinstance(module, BATCH_NORMS)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from torch.distributed import DistError
 from torch.distributed.distributed_c10d import Store
@@ -120,7 +119,9 @@ class Watchdog:
             speaking = [one for one in heartbeats if one.rank not in silent and one.rank != self._rank]
             if is_cut_off or not any(one.is_excused or one.still_s < self._silence_s / 2 for one in speaking):
                 stack = traceback.format_stack(sys._current_frames().get(self._main))
-                behind = _cut_off(mine) if is_cut_off else who_is_behind(heartbeats, silent, self._size)
+                waiting = f"rank {mine.rank} waits for it at step {mine.step + 1} ({mine.where})"
+                cut_off = f"rank 0 is behind: {_SILENT}; {waiting}"
+                behind = cut_off if is_cut_off else who_is_behind(heartbeats, silent, self._size)
                 self._on_hang(behind, "".join(stack))
                 return
 
@@ -137,7 +138,7 @@ class Watchdog:
     def _hear(self) -> list[Heartbeat]:
         keys = [f"pulse/{rank}" for rank in range(self._size)]
         known = [key for key in keys if self._store.check([key])]
-        return [Heartbeat(**_read(content)) for content in self._store.multi_get(known)]
+        return [Heartbeat(**json.loads(content)) for content in self._store.multi_get(known)]
 
 
 def who_is_behind(heartbeats: list[Heartbeat], silent: set[int], size: int) -> str:
@@ -156,12 +157,3 @@ def who_is_behind(heartbeats: list[Heartbeat], silent: set[int], size: int) -> s
         "all ranks wait although each is alive: one of them waits for a collective that the others do not call"
     ]
     return "; ".join([*lines, *(f"rank {one.rank} waits at step {one.step + 1} ({one.where})" for one in speaking)])
-
-
-def _cut_off(mine: Heartbeat) -> str:
-    return f"rank 0 is behind: {_SILENT}; rank {mine.rank} waits for it at step {mine.step + 1} ({mine.where})"
-
-
-def _read(content: bytes) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(content)
-    return value

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
-
-from models.data.feeds import feed_at
+from models.data.feeds import feed_at, spread_positions
 from models.data.preparation import Preparation
 from models.export.signature import input_example
 from models.files import write_text
@@ -20,8 +18,7 @@ def write_background(folder: Path, prepared: Path, preparation: Preparation) -> 
     """Write `background.json` into a folder; None for images and texts, which are not explained by column."""
     if preparation.kind not in ("table", "series"):
         return None
-    count = preparation.rows["train"]
-    at = np.unique(np.linspace(0, count - 1, min(count, BACKGROUND_ROWS)).astype(np.int64))
+    at = spread_positions(preparation.rows["train"], BACKGROUND_ROWS)
     path = folder / BACKGROUND_FILE
     write_text(path, json.dumps(input_example(feed_at(prepared, "train", preparation, at), len(at))) + "\n")
     return path

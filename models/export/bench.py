@@ -12,15 +12,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.feeds import TEXT_BATCH, feed_at, targets
+from models.data.feeds import TEXT_BATCH, feed_at, spread_positions, targets
 from models.data.preparation import Preparation
 from models.errors import DataError, LooplineError, TrainingError
 from models.export.export import MODEL_FILE
-from models.export.half import LEAST_WEIGHTS, halved
-from models.export.int8 import dynamic_int8, static_int8
 from models.export.layers import FLOAT, Layers
 from models.export.prune import pruned
-from models.export.variants import VariantMeasurement, are_same, choose, loss_of, refusal
+from models.export.smaller_types import LEAST_WEIGHTS, dynamic_int8, halved, static_int8
+from models.export.variants import VariantMeasurement, allowed_loss, are_same, choose, loss_of, refusal
 from models.files import write_bytes
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.inference.predict import Feed, predict, session
@@ -51,9 +50,9 @@ class BenchmarkRows:
     @classmethod
     def of(cls, prepared: Path, preparation: Preparation) -> BenchmarkRows:
         """Return rows of the training split for calibration, and of the validation split for measurement."""
-        train = _spread(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
+        train = spread_positions(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
         target = targets(prepared, "validation")
-        at = _spread(len(target), MOST_ROWS[preparation.kind])
+        at = spread_positions(len(target), MOST_ROWS[preparation.kind])
         some = feed_at(prepared, "validation", preparation, at)
         pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(at), PASS_ROWS)]
         return cls(preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[at])
@@ -88,7 +87,9 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
     rows = BenchmarkRows.of(prepared, Preparation.load(folder))
     place = folder / "variants"
     shutil.rmtree(place, ignore_errors=True)
-    bench = _VariantBuilder(model, place, rows, metric, serve, seed, rows.predictions(exported))
+    before = rows.predictions(exported)
+    allowed = allowed_loss(metric, rows.target, before, serve.max_metric_loss, seed)
+    bench = _VariantBuilder(model, place, rows, metric, serve, seed, before, allowed)
     try:
         table = [bench.unchanged(exported)]
     except DataError as error:  # e.g. only one class in the validation rows: no comparison is possible
@@ -114,6 +115,7 @@ class _VariantBuilder:
     serve: Serve
     seed: int
     before: Array
+    allowed: float
     files: dict[str, Path] = field(default_factory=dict)
     same: dict[str, bool] = field(default_factory=dict)
 
@@ -126,17 +128,18 @@ class _VariantBuilder:
 
     def variant(self, name: str) -> VariantMeasurement:
         """Make and measure a variant; if it cannot be made or does not run, `refused` has the reason."""
-        makers: dict[str, Callable[[], VariantMeasurement]] = {
-            "int8_dynamic": lambda: self._measured(name, partial(dynamic_int8, self.model)),
-            "int8_static": lambda: self._measured(name, partial(static_int8, self.model, self.rows.calibration)),
-            "fp16": lambda: self._measured(name, partial(halved, self.model)),
-            "pruned": self._pruned,
+        if name == "pruned":
+            return self._pruned()
+        makers: dict[str, Callable[[], onnx.ModelProto]] = {
+            "int8_dynamic": partial(dynamic_int8, self.model),
+            "int8_static": partial(static_int8, self.model, self.rows.calibration),
+            "fp16": partial(halved, self.model),
         }
-        return makers[name]()
+        return self._measured(name, makers[name])
 
     def _pruned(self) -> VariantMeasurement:
         for share, words in SHARES.items():
-            if share > LEAST_SHARE and self.serve.max_metric_loss == 0:
+            if share > LEAST_SHARE and self.allowed == 0:
                 continue  # larger shares hardly ever leave the predictions unchanged
             make = partial(pruned, self.model, self.rows.calibration, share)
             variant = self._measured("pruned", make, f"{words} of the hidden units taken out")
@@ -149,15 +152,19 @@ class _VariantBuilder:
         took = latencies(self.files, _cut(self.rows.validation[0], 0, 1))
         variants = []
         for each in table:
-            variant = each.model_copy(update={"latency_ms": took.get(each.name)})
+            known = {}
+            if each.name in took:
+                ratios = took[each.name] / took[FP32]
+                known = {"latency_ms": float(np.median(took[each.name])), "times_fp32": at_least(ratios)}
+            variant = each.model_copy(update=known)
             same = self.same.get(each.name, False)
-            why = refusal(variant, same, self.serve.max_metric_loss, self.serve.max_latency_ms)
+            why = refusal(variant, same, self.allowed, self.serve.max_latency_ms)
             variants.append(variant.model_copy(update={"refused": why}))
         return variants
 
     def _keeps(self, variant: VariantMeasurement) -> bool:
-        limit = self.serve.max_metric_loss
-        return not refusal(variant.model_copy(update={"latency_ms": 0.0}), self.same[variant.name], limit, None)
+        quick = variant.model_copy(update={"latency_ms": 0.0})
+        return not refusal(quick, self.same[variant.name], self.allowed, None)
 
     def _measured(self, name: str, make: Callable[[], onnx.ModelProto], how: str = "") -> VariantMeasurement:
         try:
@@ -174,8 +181,18 @@ class _VariantBuilder:
         return VariantMeasurement(name=name, how=how, size_bytes=len(content), value=value, loss=loss, most_lost=most)
 
 
-def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, float]:
-    """Return the median milliseconds of one call of each file, on one thread.
+def at_least(ratios: Array) -> float:
+    """Return the lower end of the one-sided 95 % interval of the median of some ratios (round,).
+
+    Source: the sign test; Conover (1999), Practical Nonparametric Statistics, 3.2.
+    """
+    from scipy.stats import binom
+
+    return float(np.sort(ratios)[max(0, int(binom.ppf(0.05, len(ratios), 0.5)) - 1)])
+
+
+def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, Array]:
+    """Return the milliseconds of the calls of each file (round,), on one thread.
 
     The files are called in turn, so that other load on the machine affects all of them alike.
     """
@@ -190,16 +207,12 @@ def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, float]:
             took[name].append(time.perf_counter() - start)
         if done >= FEWEST_ROUNDS and time.perf_counter() - began > MOST_SECONDS:
             break
-    return {name: float(np.median(seconds[1:])) * 1e3 for name, seconds in took.items()}
+    return {name: np.array(seconds[1:]) * 1e3 for name, seconds in took.items()}
 
 
 def _has_weights(model: onnx.ModelProto) -> bool:
     constants = Layers(model).constants.values()
     return any(each.data_type == FLOAT and int(np.prod(each.dims)) >= LEAST_WEIGHTS for each in constants)
-
-
-def _spread(count: int, most: int) -> np.ndarray:
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def _cut(feed: Feed, start: int, stop: int) -> Feed:

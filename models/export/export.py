@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from models.data.feeds import feeds
+from models.data.feeds import feeds, spread_positions
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.data.text import text_of
 from models.errors import TrainingError
@@ -58,18 +58,11 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
     write_bytes(path, content)
     with storing(path):
         shutil.copyfile(finished.prepared / PREPARATION_FILE, Path(out) / PREPARATION_FILE)
-    proof = _prove(path, finished, preparation)
+    result = {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+    result |= _prove(path, finished, preparation)
     if preparation.characters is not None:
-        return {**_of_file(path, content), **served_text(), **proof, "samples": _samples(finished, preparation)}
-    return {
-        **_of_file(path, content),
-        "inputs": signature(model.graph.input),
-        **proof,
-    }
-
-
-def _of_file(path: Path, content: bytes) -> dict[str, Any]:
-    return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+        return {**result, **served_text(), "samples": _samples(finished, preparation)}
+    return {**result, "inputs": signature(model.graph.input)}
 
 
 def _samples(job: TrainingJob, preparation: Preparation) -> list[dict[str, Any]]:
@@ -87,7 +80,7 @@ def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, 
     """Measure parity on validation rows spread evenly over the split; the result includes an input example."""
     count = num_validation_examples(job)
     most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
-    positions = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+    positions = spread_positions(count, most)
     rows = list(_rows_at(job, preparation, positions))
     result = parity(path, rows, validation_predictions(job, preparation, positions), preparation)
     example = text_example(rows[0]["text"]) if preparation.characters else input_example(rows[0])

@@ -53,3 +53,14 @@ class Layers:
         del self.graph.initializer[:]
         self.graph.initializer.extend(read_constants)
         self.constants = {each.name: each for each in self.graph.initializer if each.name.startswith(CORE_PREFIX)}
+
+
+def is_upright(node: onnx.NodeProto) -> bool:
+    """Return True if a Gemm's weights are (output, input)."""
+    return any(each.name == "transB" and each.i for each in node.attribute)
+
+
+def is_plain(node: onnx.NodeProto) -> bool:
+    """Return True if a dense layer is a product and a sum without further factors."""
+    odd = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute if each.name != "transB"}
+    return not odd.get("transA") and odd.get("alpha", 1.0) == 1.0 and odd.get("beta", 1.0) == 1.0

@@ -18,7 +18,7 @@ import onnxruntime
 from onnx import helper
 
 from models.errors import TrainingError
-from models.export.layers import FLOAT, Layers
+from models.export.layers import FLOAT, Layers, is_plain, is_upright
 from models.inference.predict import Feed
 
 DENSE = ("Gemm", "MatMul")
@@ -41,9 +41,9 @@ def hidden_units(layers: Layers) -> list[PrunableUnits]:
     units = []
     for node in layers.nodes(*DENSE):
         weight = layers.array(node.input[1])
-        if weight is None or weight.ndim != 2 or not _plain(node):
+        if weight is None or weight.ndim != 2 or not is_plain(node):
             continue
-        hidden = PrunableUnits(node, weight.shape[0 if _is_upright(node) else 1])
+        hidden = PrunableUnits(node, weight.shape[0 if is_upright(node) else 1])
         if len(node.input) > 2:
             hidden.vectors.add(node.input[2])
         if _follow(layers, hidden) and hidden.sinks and _owned(layers, hidden):
@@ -96,7 +96,7 @@ def _follow(layers: Layers, hidden: PrunableUnits) -> bool:
 
 def _is_sink(layers: Layers, node: onnx.NodeProto, tensor: str) -> bool:
     weight = layers.array(node.input[1])
-    return weight is not None and weight.ndim == 2 and _plain(node) and list(node.input).count(tensor) == 1
+    return weight is not None and weight.ndim == 2 and is_plain(node) and list(node.input).count(tensor) == 1
 
 
 def _is_unitwise(layers: Layers, node: onnx.NodeProto, hidden: PrunableUnits) -> bool:
@@ -157,11 +157,11 @@ def _narrow(layers: Layers, hidden: PrunableUnits, values: np.ndarray, share: fl
     gone = np.setdiff1d(np.arange(hidden.num_units), indices)
     for node, weight in zip(hidden.sinks, weights, strict=True):
         shift = (mean[gone] @ weight[gone].astype(np.float64)).astype(np.float32)
-        layers.put(node.input[1], weight[indices].T if _is_upright(node) else weight[indices])
+        layers.put(node.input[1], weight[indices].T if is_upright(node) else weight[indices])
         _add_bias(layers, node, shift)
     source = layers.array(hidden.source.input[1])
     assert source is not None
-    layers.put(hidden.source.input[1], source[indices] if _is_upright(hidden.source) else source[:, indices])
+    layers.put(hidden.source.input[1], source[indices] if is_upright(hidden.source) else source[:, indices])
     for name in hidden.vectors:
         vector = layers.array(name)
         assert vector is not None
@@ -186,15 +186,4 @@ def _add_bias(layers: Layers, node: onnx.NodeProto, shift: np.ndarray) -> None:
 def _by_input(node: onnx.NodeProto, weight: np.ndarray | None) -> np.ndarray:
     """Return a dense layer's weights as (input, output)."""
     assert weight is not None
-    return weight.T if _is_upright(node) else weight
-
-
-def _is_upright(node: onnx.NodeProto) -> bool:
-    """Return True if a Gemm's weights are (output, input)."""
-    return any(each.name == "transB" and each.i for each in node.attribute)
-
-
-def _plain(node: onnx.NodeProto) -> bool:
-    """Return True if a dense layer is a product and a sum without further factors."""
-    odd = {each.name: helper.get_attribute_value(each) for each in node.attribute if each.name != "transB"}
-    return not odd.get("transA") and odd.get("alpha", 1.0) == 1.0 and odd.get("beta", 1.0) == 1.0
+    return weight.T if is_upright(node) else weight

@@ -13,52 +13,34 @@ from typing import Any
 import torch
 from torch import nn
 
-
-@torch.library.custom_op("loopline::gru", mutates_args=())
-def _gru(
-    series: torch.Tensor,
-    state: torch.Tensor,
-    weights: list[torch.Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    states, last = torch.gru(series, state, weights, *settings)
-    return states, last
+_OTHERS = (
+    "Tensor[] weights, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
+)
 
 
-@torch.library.custom_op("loopline::lstm", mutates_args=())
-def _lstm(
-    series: torch.Tensor,
-    state: list[torch.Tensor],
-    weights: list[torch.Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    states, hidden, cell = torch.lstm(series, state, weights, *settings)
-    return states, hidden, cell
+@torch.library.custom_op(
+    "loopline::gru", mutates_args=(), schema=f"(Tensor series, Tensor state, {_OTHERS}) -> (Tensor, Tensor)"
+)
+def _gru(series: torch.Tensor, state: torch.Tensor, weights: list[torch.Tensor], *settings: Any) -> Any:
+    return torch.gru(series, state, weights, *settings)
+
+
+@torch.library.custom_op(
+    "loopline::lstm",
+    mutates_args=(),
+    schema=f"(Tensor series, Tensor[] state, {_OTHERS}) -> (Tensor, Tensor, Tensor)",
+)
+def _lstm(series: torch.Tensor, state: list[torch.Tensor], weights: list[torch.Tensor], *settings: Any) -> Any:
+    return torch.lstm(series, state, weights, *settings)
 
 
 @_gru.register_fake
-def _(
-    series: torch.Tensor, state: torch.Tensor, weights: list[torch.Tensor], *settings: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _(series: torch.Tensor, state: torch.Tensor, weights: list[torch.Tensor], *settings: Any) -> Any:
     return _states(series, state, settings), torch.empty_like(state)
 
 
 @_lstm.register_fake
-def _(
-    series: torch.Tensor, state: list[torch.Tensor], weights: list[torch.Tensor], *settings: Any
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _(series: torch.Tensor, state: list[torch.Tensor], weights: list[torch.Tensor], *settings: Any) -> Any:
     return _states(series, state[0], settings), torch.empty_like(state[0]), torch.empty_like(state[1])
 
 

@@ -17,7 +17,14 @@ def signature(values: Iterable[onnx.ValueInfoProto]) -> list[dict[str, Any]]:
 
     dtype is one of `DTYPES`.
     """
-    return [{"name": value.name, "dtype": _dtype(value), "shape": _shape(value)} for value in values]
+    return [
+        {
+            "name": value.name,
+            "dtype": onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower(),
+            "shape": [part.dim_param or part.dim_value for part in value.type.tensor_type.shape.dim],
+        }
+        for value in values
+    ]
 
 
 def input_example(feed: Mapping[str, np.ndarray], rows: int = 3) -> dict[str, list[Any]]:
@@ -53,12 +60,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _dtype(value: onnx.ValueInfoProto) -> str:
-    name = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)
-    return str(name).lower()
-
-
-def _shape(value: onnx.ValueInfoProto) -> list[int | str]:
-    return [part.dim_param or part.dim_value for part in value.type.tensor_type.shape.dim]

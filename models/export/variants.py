@@ -14,6 +14,10 @@ SAME = 1e-6
 """Predictions within this distance are equal: single precision may differ so much when sums change their order."""
 RESAMPLES = 100
 CONFIDENCE = 0.95
+FEWEST_ROWS = 200
+"""On fewer rows a real loss may not show, so by default only the same predictions are served."""
+MOST_SLOWER = 1.05
+"""Latency over that of fp32 beyond which a variant is slower: smaller differences come and go between runs."""
 
 
 class VariantMeasurement(BaseModel):
@@ -25,6 +29,9 @@ class VariantMeasurement(BaseModel):
     how: str = Field("", description="What was done, if the name does not say it.")
     size_bytes: int | None = None
     latency_ms: float | None = Field(None, description="One row, one thread, p50.")
+    times_fp32: float | None = Field(
+        None, description="Latency over that of fp32, at least: lower end of the one-sided 95 % interval of the median."
+    )
     value: float | None = Field(None, description="The goal's metric on validation rows.")
     loss: float | None = Field(None, description="How much worse than fp32; below zero: better.")
     most_lost: float | None = Field(None, description="Upper end of the loss' one-sided 95 % interval.")
@@ -52,28 +59,44 @@ def loss_of(metric: Metric, target: Array, before: Array, after: Array, seed: in
     return loss, max(loss, float(np.quantile(lost, CONFIDENCE))) if len(lost) else loss
 
 
+def allowed_loss(metric: Metric, target: Array, before: Array, limit: float | None, seed: int) -> float:
+    """Return what a variant may lose: the spec's limit, or half of the standard error of fp32's metric on these rows.
+
+    Without a limit it is 0 for fewer than `FEWEST_ROWS` rows, and where the metric is undefined on resamples.
+
+    Cost: 100 resamples.
+    """
+    if limit is not None or len(target) < FEWEST_ROWS:
+        return limit or 0.0
+    values = resample([metric.evaluator(target, before)], len(target), RESAMPLES, seed)
+    error = float(np.std(values, ddof=1))
+    return error / 2 if np.isfinite(error) else 0.0
+
+
 def are_same(before: Array, after: Array) -> bool:
     """Return True if predictions differ by no more than rounding."""
     return before.shape == after.shape and bool(np.allclose(after, before, rtol=SAME, atol=SAME))
 
 
-def refusal(variant: VariantMeasurement, same: bool, max_metric_loss: float, max_latency_ms: float | None) -> str:
+def refusal(variant: VariantMeasurement, same: bool, allowed: float, max_latency_ms: float | None) -> str:
     """Return the reason why a variant may not be served; an empty string if it may.
 
     Args:
         variant: Its measurements.
         same: Whether its predictions are equal to those of fp32.
-        max_metric_loss: The spec's limit; 0 requires equal predictions, because on few rows a real loss may not show.
+        allowed: What it may lose; 0 requires equal predictions, because on few rows a real loss may not show.
         max_latency_ms: The spec's limit.
     """
     if variant.refused:
         return variant.refused
     assert variant.most_lost is not None
     assert variant.latency_ms is not None
-    if max_metric_loss == 0 and not same:
-        return "its predictions are not those of fp32, and serve.max_metric_loss is 0"
-    if variant.most_lost > max_metric_loss:
-        return f"may lose {variant.most_lost:.3g}, serve.max_metric_loss is {max_metric_loss:g}"
+    if allowed == 0 and not same:
+        return "its predictions are not those of fp32, and nothing may be lost (serve.max_metric_loss)"
+    if variant.most_lost > allowed:
+        return f"may lose {variant.most_lost:.3g}, {allowed:.3g} is allowed (serve.max_metric_loss)"
+    if variant.times_fp32 is not None and variant.times_fp32 > MOST_SLOWER:
+        return f"takes {variant.times_fp32:.2f} times as long as fp32"
     if max_latency_ms is not None and variant.latency_ms > max_latency_ms:
         return f"takes {variant.latency_ms:.3g} ms, serve.max_latency_ms is {max_latency_ms:g}"
     return ""
@@ -82,7 +105,7 @@ def refusal(variant: VariantMeasurement, same: bool, max_metric_loss: float, max
 def choose(table: Sequence[VariantMeasurement]) -> list[VariantMeasurement]:
     """Mark the smallest variant that may be served; fp32, the first, if no other may or all are of equal size.
 
-    Latency counts only through the spec's limit: a measurement on a busy machine would change which variant is served.
+    Latency counts only through refusals: which of two fast variants is faster may change with the load of the machine.
     """
     fitting = [each for each in table if not each.refused and each.size_bytes is not None]
     best = min(fitting, key=lambda each: each.size_bytes or 0, default=table[0])

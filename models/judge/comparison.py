@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.judge.verdict import Difference, Estimate
-from models.metrics import mcnemar
-from models.metrics.bootstrap import p_value, percentile_interval, resample
+from models.metrics import classification, mcnemar
+from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
 from models.metrics.metrics import Array, Metric
+
+POWER = 0.87
+"""Power of the default margin; an equal challenger passes in at least 80 % of loops, also with few resamples."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,12 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ResampledMetrics:
-    """Each model's metric, on all examples and on the same resamples."""
+    """Each model's metric, on all examples and on the same resamples of the independent units."""
 
     metric: Metric
     values: dict[str, float]
     resampled: dict[str, Array]
+    num_units: int
 
     def estimate(self, model: str, confidence: float) -> Estimate:
         """Return a model's value with its percentile interval."""
@@ -41,12 +45,33 @@ class ResampledMetrics:
 
     def difference(self, other: str, threshold: Threshold, confidence: float) -> Difference:
         """Return challenger minus `other`, tested against a threshold."""
-        value = self.values["challenger"] - self.values[other]
-        drawn = self.resampled["challenger"] - self.resampled[other]
+        value, drawn = self._widened(other, confidence)
         low, high = percentile_interval(drawn, confidence) or (None, None)
-        p = p_value(self.gains(other), threshold.value, at_threshold=not threshold.strict)
+        p = p_value(self.metric.sign * drawn, threshold.value, at_threshold=not threshold.strict)
         reached = p is not None and p < 1 - confidence
         return Difference(value=value, low=low, high=high, p_value=p, reached=reached)
+
+    def resolvable_loss(self, other: str, confidence: float) -> float:
+        """Return the default margin: with it an equal challenger is shown to be no worse than `other` with `POWER`.
+
+        It is the reach of the interval of the gain plus what an equal model loses by chance, and at least the standard
+        error of the metric of `other`, for a smaller loss is not visible in its value. 0 if there is no interval.
+        """
+        from scipy.special import ndtri
+
+        value, drawn = self._widened(other, confidence)
+        gains = self.metric.sign * drawn
+        low, _ = percentile_interval(gains, confidence) or (None, None)
+        if low is None:
+            return 0.0
+        by_chance = float(ndtri(POWER) * np.nanstd(gains, ddof=1))
+        return max(float(np.nanstd(self.resampled[other], ddof=1)), self.metric.sign * value - low + by_chance)
+
+    def _widened(self, other: str, confidence: float) -> tuple[float, Array]:
+        """Return challenger minus `other`, and its resamples (resample,), widened where there are few units."""
+        value = self.values["challenger"] - self.values[other]
+        drawn = self.resampled["challenger"] - self.resampled[other]
+        return value, value + few_units_factor(self.num_units, confidence) * (drawn - value)
 
     def loss_p_value(self, other: str, allowed: float) -> float | None:
         """Return the p-value for a loss of the challenger of more than `allowed`, on the two-sided scale.
@@ -56,14 +81,16 @@ class ResampledMetrics:
 
         Source: Efron and Tibshirani (1993), ch. 13.
         """
-        gains = self.gains(other)
-        if percentile_interval(gains, 0.5) is None:
+        from scipy.special import stdtr
+
+        gains, degrees = self.gains(other), self.num_units - 1
+        if percentile_interval(gains, 0.5) is None or degrees < 1:
             return None
-        error = float(np.nanstd(gains, ddof=1))
+        error = float(np.nanstd(gains, ddof=1)) * math.sqrt(self.num_units / degrees)
         distance = self.metric.sign * (self.values["challenger"] - self.values[other]) + allowed
         if distance >= 0:
             return 1.0
-        return math.erfc(-distance / error / math.sqrt(2)) if error > 0 else 0.0
+        return float(2 * stdtr(degrees, distance / error)) if error > 0 else 0.0
 
 
 def resample_models(
@@ -79,7 +106,17 @@ def resample_models(
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
-    return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)})
+    num_units = len(target) if clusters is None else int(clusters.max()) + 1
+    return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)}, num_units)
+
+
+def mcnemar_resolvable_loss(target: Array, challenger: Array, champion: Array, confidence: float) -> float:
+    """Return the default margin of `mcnemar_difference`, by the same rule as `ResampledMetrics.resolvable_loss`."""
+    from scipy.special import ndtri
+
+    share = float((classification.predicted_class(champion) == target).mean())
+    error = mcnemar.difference(mcnemar.discordant(target, challenger, champion), confidence)[3]
+    return max(math.sqrt(share * (1 - share) / len(target)), float(ndtri((1 + confidence) / 2) + ndtri(POWER)) * error)
 
 
 def mcnemar_difference(

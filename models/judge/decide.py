@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.errors import DataError, UsageError
-from models.judge.comparison import ResampledMetrics, Threshold, mcnemar_difference, resample_models
+from models.judge.comparison import (
+    ResampledMetrics,
+    Threshold,
+    mcnemar_difference,
+    mcnemar_resolvable_loss,
+    resample_models,
+)
 from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
 from models.judge.slices import judge_slices
@@ -82,7 +88,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters, return_inverse=True)[1]
     result = resample_models(metric, evidence.target, evidence.models, rules.resamples, seed, clusters)
     has_champion, has_baseline = evidence.champion is not None, evidence.baseline is not None
-    beaten = Threshold(0.0, strict=True)
+    beaten, margin = Threshold(0.0, strict=True), _test_set_margin(evidence, rules, result)
     draft = Verdict(
         task=evidence.task,
         metric=metric.name,
@@ -98,7 +104,8 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         baseline=result.estimate("baseline", rules.confidence) if has_baseline else None,
         baseline_name=evidence.baseline_name if has_baseline else "",
         references=dict(evidence.references),
-        difference=_against_champion(evidence, rules, result),
+        test_set_margin=margin,
+        difference=_against_champion(evidence, rules, result, rules.margin or margin or 0.0),
         over_baseline=result.difference("baseline", beaten, rules.confidence) if has_baseline else None,
         slices=judge_slices(evidence, rules, metric, seed),
         metrics=_every_metric(evidence, metric, result),
@@ -114,11 +121,21 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
     return draft
 
 
-def _against_champion(evidence: Evidence, rules: spec.Judge, result: ResampledMetrics) -> Difference | None:
+def _test_set_margin(evidence: Evidence, rules: spec.Judge, result: ResampledMetrics) -> float | None:
+    if evidence.champion is None or rules.margin is not None or rules.mode == "superiority":
+        return None
+    if rules.test == "mcnemar":
+        return mcnemar_resolvable_loss(evidence.target, evidence.challenger, evidence.champion, rules.confidence)
+    return result.resolvable_loss("champion", rules.confidence)
+
+
+def _against_champion(
+    evidence: Evidence, rules: spec.Judge, result: ResampledMetrics, margin: float
+) -> Difference | None:
     if evidence.champion is None:
         return None
     strict = rules.mode == "superiority"
-    threshold = Threshold(rules.margin if strict else -rules.margin, strict)
+    threshold = Threshold(margin if strict else -margin, strict)
     if rules.test == "mcnemar":
         return mcnemar_difference(evidence.target, evidence.challenger, evidence.champion, threshold, rules.confidence)
     return result.difference("champion", threshold, rules.confidence)

@@ -1,7 +1,8 @@
-"""The trivial baseline and the clusters of dependent examples that a verdict needs from the held-out rows."""
+"""The trivial baseline and the independent units of examples that a verdict needs from the held-out rows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,22 @@ from models.data.encode import rows_of
 from models.data.hashing import Hashes
 from models.data.preparation import Preparation
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
-from models.metrics.bootstrap import time_blocks
+from models.judge.evidence import Evidence
+from models.judge.gates import LEAST_CLUSTERS
+from models.metrics.bootstrap import block_length, time_blocks
 from models.metrics.metrics import Array
-from models.project_spec.blocks import Split
-from models.project_spec.reserved_columns import IDENTITY_COLUMN
+from models.project_spec.blocks import Spec, Task, TimeUnit
+from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN
 from models.sources.code_points import code_points
 
 MOST_KNOWN = 1 << 20
+LEAST_BLOCKS = 10
+"""Units of time are joined into no fewer blocks than this."""
+MOST_STRETCHES = 100
+"""Most stretches of examples whose times are no dates.
+
+Source: Schmeiser (1982), Operations Research 30(3): more than about 30 batches hardly make a test more powerful."""
+_CALENDAR: dict[TimeUnit, str] = {"hour": "h", "day": "D", "week": "W", "month": "M"}
 
 
 def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, metric: str) -> Baseline:
@@ -40,27 +50,81 @@ def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
     """
     if preparation.characters is not None:
         return np.zeros(0, dtype=np.uint64)
-    sides = [_identities(prepared, side) for side in ("train", "validation")]
+    sides = [_column(prepared, side, IDENTITY_COLUMN) for side in ("train", "validation")]
     return np.sort(np.concatenate(sides))[:MOST_KNOWN]
 
 
 def is_known(prepared: Path, known: Hashes) -> np.ndarray:
-    """Return which test examples are among the known rows of another model, bool (example,)."""
-    identities = _identities(prepared, "test")
+    """Return which test examples are, or may be, among the known rows of another model, bool (example,).
+
+    If some are and the record of the other model is a sample, also the rows beyond its last one may be.
+    """
+    identities = _column(prepared, "test", IDENTITY_COLUMN)
     mask: np.ndarray = np.isin(identities, known)
-    return mask
+    return mask | (identities > known[-1]) if len(known) == MOST_KNOWN and mask.any() else mask
 
 
-def _identities(prepared: Path, split: str) -> Hashes:
-    identities: Hashes = rows_of(prepared, split, [IDENTITY_COLUMN]).column(0).to_numpy()
-    return identities
+def _column(prepared: Path, split: str, name: str) -> np.ndarray:
+    values: np.ndarray = rows_of(prepared, split, [name]).column(0).to_numpy()
+    return values
 
 
-def clusters_of(prepared: Path, preparation: Preparation, split: Split, num_examples: int) -> Array | None:
-    """Return the clusters of dependent test examples: blocks of a series or a text, groups of a split by group."""
+def with_clusters(evidence: Evidence, prepared: Path, preparation: Preparation, spec: Spec) -> Evidence:
+    """Return the evidence with the clusters of test examples that depend on each other; the judge resamples clusters.
+
+    A split by group: its groups. A split by time: calendar units. A series or a text: stretches. Units of time are
+    joined into blocks if the differences between the models' losses depend on their neighbours.
+    """
+    num, by = len(evidence.target), spec.data.split.by
     if preparation.window is not None or preparation.characters is not None:
         horizon = preparation.window.horizon if preparation.window else 1
-        return time_blocks(num_examples, max(horizon, round(num_examples ** (1 / 3))))
-    if split.by == "group" and split.column:
-        return np.asarray(np.unique(feeds.groups(prepared, "test"), return_inverse=True)[1])
-    return None
+        units, least = np.arange(num), max(horizon, round(num ** (1 / 3)))
+    elif by == "time":
+        units, least = time_units(_column(prepared, "test", KEY_COLUMN), spec.judge.unit), 1
+    elif by == "group":
+        return replace(evidence, clusters=np.unique(feeds.groups(prepared, "test"), return_inverse=True)[1])
+    else:
+        return evidence
+    return replace(evidence, clusters=joined(evidence, units, least))
+
+
+def joined(evidence: Evidence, units: Array, least: int) -> Array:
+    """Return the clusters (example,) of units in the order of time: blocks of `least` units, or of as many as depend.
+
+    The length comes from the differences in loss between the challenger and the other models.
+    """
+    own, *others = (_loss(evidence.task, evidence.target, each) for each in evidence.models.values())
+    sizes = np.bincount(units)
+    lengths = [block_length(np.bincount(units, own - each) / sizes) for each in others or [np.zeros(len(own))]]
+    clusters: Array = time_blocks(len(sizes), max(least, min(len(sizes) // LEAST_BLOCKS, max(lengths))))[units]
+    return clusters
+
+
+def time_units(times: Array, unit: TimeUnit | None = None) -> Array:
+    """Return the number of each example's calendar unit, from 0 on in the order of time (example,).
+
+    Without a unit: days, or hours or minutes where there are too few days for a verdict. Times that are no dates give
+    stretches of about as many examples each.
+
+    Args:
+        times: Microseconds since 1970, or ranks of times that are no dates (example,).
+        unit: The spec's `judge.unit`.
+    """
+    stamps = times.astype("datetime64[us]")
+    for code in [_CALENDAR[unit]] if unit else ["D", "h", "m"]:
+        units: Array = np.unique(stamps.astype(f"datetime64[{code}]"), return_inverse=True)[1]
+        if unit or units.max() + 1 >= LEAST_CLUSTERS:
+            return units
+    moments = np.unique(times, return_inverse=True)[1]
+    num_moments = int(moments.max()) + 1
+    stretches: Array = moments * min(num_moments, MOST_STRETCHES) // num_moments
+    return stretches
+
+
+def _loss(task: Task, target: Array, prediction: Array) -> Array:
+    """Return a loss of each example, whatever the metric: error, missing probability of the true class, or bits."""
+    if task == "language":
+        return np.asarray(prediction.mean(axis=1))
+    if task in ("regression", "binary"):
+        return np.abs(target - prediction)
+    return np.asarray(1 - prediction[np.arange(len(target)), target])

@@ -110,6 +110,9 @@ class Verdict(FrozenModel):
         default_factory=dict, description="Other values of the metric to compare with; they decide nothing."
     )
     difference: Difference | None = Field(None, description="Against the champion.")
+    test_set_margin: Number = Field(
+        None, description="The margin of non-inferiority that the test set can resolve, where judge.margin names none."
+    )
     over_baseline: Difference | None = None
     slices: list[Slice] = Field(default_factory=list)
     metrics: dict[str, dict[str, Number]] = Field(
@@ -124,6 +127,12 @@ class Verdict(FrozenModel):
     def sign(self) -> int:
         """1 when more of the metric is better, -1 when less is."""
         return 1 if self.direction == "maximize" else -1
+
+    @property
+    def margin(self) -> float:
+        """The margin of superiority or non-inferiority that decided, in the metric's unit."""
+        margin = self.rules.margin if self.rules.margin is not None else self.test_set_margin
+        return margin or 0.0
 
     @property
     def promoted(self) -> bool:

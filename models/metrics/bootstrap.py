@@ -5,6 +5,7 @@ Every resample weights the examples alike for every model, so that effects of ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -88,9 +89,54 @@ def p_value(gains: Array, threshold: float, at_threshold: bool) -> float | None:
     return float(min(1.0, 2 * (1 + missed.sum()) / (1 + len(defined))))
 
 
+def few_units_factor(num_units: int, confidence: float) -> float:
+    """Return the factor that widens resampled differences when few independent units were resampled.
+
+    The bootstrap's standard error is too small by sqrt((n - 1) / n), and its quantiles are those of the normal and not
+    of the t distribution.
+
+    Source: Hesterberg (2015), The American Statistician 69(4), expanded percentile interval.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    if num_units < 2:
+        return 1.0
+    level = (1 + confidence) / 2
+    return float(stdtrit(num_units - 1, level) / ndtri(level) * math.sqrt(num_units / (num_units - 1)))
+
+
 def time_blocks(num_examples: int, length: int) -> Array:
-    """Return clusters of `length` adjacent examples, for examples in time order with dependent errors.
+    """Return clusters of at least `length` adjacent examples, for examples in time order with dependent errors.
 
     Source: Carlstein (1986), Annals of Statistics 14, non-overlapping blocks.
     """
-    return np.arange(num_examples) // max(1, length)
+    num_blocks = max(1, num_examples // max(1, length))
+    return np.arange(num_examples) * num_blocks // max(1, num_examples)
+
+
+def block_length(values: Array) -> int:
+    """Return the block length that the dependence of a series (step,) needs; 1 if no dependence shows.
+
+    It is twice the length with the least squared error of the variance: a test suffers more from bias than from noise
+    (tests/unit/models/judge/test_held_out.py states the rates). The bandwidth may reach a quarter of the series.
+
+    Source: Politis and White (2004), Econometric Reviews 23(1); corrected in Patton, Politis and White (2009), 28(4).
+
+    Cost: a Fourier transform.
+    """
+    num = len(values)
+    centred = np.asarray(values, dtype=np.float64) - np.mean(values)
+    if num < 8 or float(np.abs(centred).max()) <= 1e-12 * float(np.abs(values).max()):
+        return 1
+    spectrum = np.fft.rfft(centred, 2 * num)
+    covariance = np.fft.irfft(spectrum * spectrum.conj())[:num] / num
+    quiet = max(5, math.ceil(math.sqrt(math.log10(num))))
+    large = np.abs(covariance[1:] / covariance[0]) >= 2 * math.sqrt(math.log10(num) / num)
+    silences = np.flatnonzero(np.convolve(large, np.ones(quiet, dtype=np.int64), "valid") == 0)
+    bandwidth = min(max(1, 2 * int(silences[0])) if len(silences) else num, num // 4)
+    lags = np.arange(1, bandwidth + 1)
+    weighted = np.clip(2 * (1 - lags / (bandwidth + 1)), 0, 1) * covariance[1 : bandwidth + 1]
+    spread, slope = covariance[0] + 2 * weighted.sum(), 2 * (lags * weighted).sum()
+    if spread <= 0:
+        return 1
+    return max(1, math.ceil(2 * float(np.cbrt(1.5 * num * (slope / spread) ** 2))))

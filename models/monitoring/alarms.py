@@ -22,19 +22,23 @@ class _Check(NamedTuple):
     """Whether the check applies to the window: without labels there is no realised metric."""
     alarms: Callable[[WindowReport], bool]
     words: Callable[[WindowReport, MonitoringReport], str]
+    pools: bool = False
+    """Whether the check itself looks at several windows."""
 
 
 def signals(findings: MonitoringReport, monitor: Monitor) -> list[Signal]:
     """Return the signals of the champion's last windows, in order: broken contract, decay, drift of the predictions.
 
     A check gives a signal if `monitor.alarms` of the last `monitor.of` windows to which it applies alarm, including the
-    last of these. The same windows give signals of the same id in every monitoring run.
+    last of these; decay, which pools windows itself, if the last does. The same windows give signals of the same id in
+    every monitoring run.
     """
     alarms = []
     for check in _CHECKS:
-        last = [window for window in findings.of_champion() if check.can(window)][-monitor.of :]
+        least, of = (1, 1) if check.pools else (monitor.alarms, monitor.of)
+        last = [window for window in findings.of_champion() if check.can(window)][-of:]
         alarming = [window for window in last if check.alarms(window)]
-        if len(alarming) >= monitor.alarms and alarming[-1] is last[-1]:
+        if len(alarming) >= least and alarming[-1] is last[-1]:
             alarms.append(_signal(findings, check, alarming, len(last)))
     return alarms
 
@@ -97,11 +101,14 @@ def _listed(parts: Iterable[str], most: int = 3) -> str:
 
 
 def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
-    """Return the realised metric of a window, and its version's metric at promotion, in one line."""
-    now, then = window.realised, findings.verdict
+    """Return the realised metric of the newest windows, and their version's metric at promotion, in one line."""
+    now, then = window.pooled or window.realised, findings.verdict
     assert now is not None
     promised = f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
-    return f"{findings.metric} {now.value:.4g} ({_interval(now)}) on {window.num_measured:,} labels{promised}"
+    over = (
+        f"over the last {window.num_pooled} windows" if window.num_pooled > 1 else f"on {window.num_measured:,} labels"
+    )
+    return f"{findings.metric} {now.value:.4g} ({_interval(now)}) {over}{promised}"
 
 
 def words_of_drift(window: WindowReport) -> str:
@@ -126,7 +133,9 @@ _CHECKS = (
         lambda window: bool(window.breaches),
         lambda window, _: _listed(breach.reason for breach in window.breaches),
     ),
-    _Check("decay", "red", lambda window: window.realised is not None, lambda window: window.decayed, words_of_decay),
+    _Check(
+        "decay", "red", lambda window: window.realised is not None, lambda window: window.decayed, words_of_decay, True
+    ),
     _Check(
         "drift",
         "amber",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from models.monitoring.cbpe import expected_metric
 from models.monitoring.contract import breaches
 from models.monitoring.correlation import changes
 from models.monitoring.drift import comparable, feature_drift, score_drift
-from models.monitoring.performance import is_decayed, realised
+from models.monitoring.performance import POOLED, pooled, realised
 from models.monitoring.reference import Reference
 from models.monitoring.report import Correlation, Drift, MonitoringReport, State, WindowReport
 from models.monitoring.tally import Bounds, PredictionCounts
@@ -35,6 +36,7 @@ class AssessmentRules:
         metric: The metric of the goal.
         promoted: The metric at the version's promotion, on test rows.
         bounds: Allowed ranges of numeric columns.
+        promoted_confidence: The confidence of the interval of `promoted`.
     """
 
     version: str
@@ -43,6 +45,7 @@ class AssessmentRules:
     reference: Reference | None = None
     promoted: Estimate | None = None
     bounds: Bounds | None = None
+    promoted_confidence: float = 0.95
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
         past: The version's windows before it, oldest first.
     """
     reference, monitor = watched.reference, watched.monitor
-    before = comparable(past, predicted.tally.num_rows, monitor)
+    before = comparable(past, predicted.begin, predicted.tally.num_rows, monitor)
     measured = realised(watched.metric, predicted.target, predicted.prediction, monitor)
     window = WindowReport(
         id=f"{watched.version}/{predicted.first}",
@@ -92,13 +95,29 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
         breaches=breaches(predicted.tally, reference.columns, monitor, watched.bounds or {}) if reference else [],
         realised=measured,
         num_measured=len(predicted.target) if measured else 0,
-        decayed=is_decayed(watched.metric, measured, watched.promoted, monitor.margin),
         estimated=_estimated(predicted, watched),
         predictions=score_drift(predicted.tally, reference.scores, monitor, before) if reference else [],
         features=feature_drift(predicted.tally, reference.columns, monitor, before) if reference else [],
         correlations=_correlations(predicted.tally, reference, monitor) if reference else [],
         state="green",
         reason=ALL_WELL,
+    )
+    return with_decay(window, watched, past)
+
+
+def with_decay(window: WindowReport, watched: AssessmentRules, past: Sequence[WindowReport]) -> WindowReport:
+    """Return the report with the test of decay over it and the windows in `past` (oldest first), and with its state."""
+    pool = None
+    if window.realised is not None:
+        before = ((each.realised, each.num_measured) for each in reversed(past) if each.realised and each.whole)
+        measured = [(window.realised, window.num_measured), *itertools.islice(before, POOLED - 1)][::-1]
+        pool = pooled(watched.metric, measured, watched.promoted, watched.monitor, watched.promoted_confidence)
+    window = window.model_copy(
+        update={
+            "pooled": pool.estimate if pool else None,
+            "num_pooled": pool.num_windows if pool else 0,
+            "decayed": pool is not None and pool.decayed,
+        }
     )
     state, reason = state_of(window)
     return window.model_copy(update={"state": state, "reason": reason})

@@ -2,7 +2,9 @@
 
 A column drifts when the G test is significant at `monitor.alpha` after Holm's correction *and* PSI is at least
 `monitor.psi`. With many rows the test alone reports every small difference; with few rows PSI alone reports noise.
-Both PSI limits rise to the 99th percentile of the PSI of past windows of the same length.
+Both PSI limits rise to the 99th percentile of the PSI of past windows of the same length that did not alarm, so a
+lasting shift stays reported and a repaired incident hides no later one. Only a person (`monitor.accepted`) or a
+promotion, which has a reference of its own, accepts a shift.
 
 Source: rules compared on 13 features of real flights, windows of 1,000 rows, alarm if any feature drifts: this rule has
 .00 false alarms and .90 power at a shift of .25 standard deviations (docs/how-to/monitoring.md).
@@ -10,7 +12,10 @@ Source: rules compared on 13 features of real flights, windows of 1,000 rows, al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -28,8 +33,41 @@ PERCENTILE = 0.99
 SAME_LENGTH = 1.5
 
 
+@dataclass(frozen=True)
+class PastDrift:
+    """The drift of the comparable windows before a window, oldest first; `accepted` is a time that lies before it."""
+
+    windows: Sequence[WindowReport] = ()
+    accepted: float | None = None
+
+    def usual(self, name: str, among: Literal["features", "predictions"], monitor: Monitor) -> float:
+        """Return the PSI of a column that is usual: 0 if too few windows show what is.
+
+        The last `monitor.of` windows are left out, because a drift must not raise the limit that detects it; also
+        windows of an alarm, and those that drift strongly.
+        """
+        pairs = [(window, each) for window in self.windows for each in getattr(window, among) if each.name == name]
+        drifts = [each for _, each in pairs]
+        quiet = [each.psi for each in _without_alarms(drifts, monitor) if each.psi is not None]
+        learnt = float(np.quantile(quiet, PERCENTILE)) if len(quiet) >= FEWEST_PAST else 0.0
+        if self.accepted is None:
+            return learnt
+        before = [each for window, each in pairs if window.end <= self.accepted]
+        episode = itertools.takewhile(lambda each: each.level != "none", reversed(before))
+        return max([learnt, *(float(each.psi) for each in episode if each.psi is not None)])
+
+
+def _without_alarms(drifts: Sequence[Drift], monitor: Monitor) -> Iterator[Drift]:
+    drifted = [each.level != "none" for each in drifts]
+    for place, each in enumerate(drifts[: len(drifts) - monitor.of] if len(drifts) > monitor.of else []):
+        starts = range(max(0, place - monitor.of + 1), place + 1)
+        is_alarm = any(sum(drifted[start : start + monitor.of]) >= monitor.alarms for start in starts)
+        if not (drifted[place] and is_alarm) and each.level != "strong":
+            yield each
+
+
 def feature_drift(
-    now: PredictionCounts, columns: Sequence[ReferenceColumn], monitor: Monitor, past: Sequence[WindowReport] = ()
+    now: PredictionCounts, columns: Sequence[ReferenceColumn], monitor: Monitor, past: PastDrift = PastDrift()
 ) -> list[Drift]:
     """Return the drift of a window's columns, largest drift first.
 
@@ -39,28 +77,28 @@ def feature_drift(
         monitor: The spec's limits; columns in `monitor.seasonal` are shown and never count as drift.
         past: Windows before it.
     """
-    drifts = _table(now, INPUT, columns, monitor, {name: _past(past, name, "features") for name in _names(columns)})
+    usual = {name: past.usual(name, "features", monitor) for name in _names(columns)}
+    drifts = _table(now, INPUT, columns, monitor, usual)
     return sorted(drifts, key=lambda drift: (drift.level == "none", -(drift.psi or 0.0)))
 
 
 def score_drift(
-    now: PredictionCounts, scores: Sequence[ReferenceColumn], monitor: Monitor, past: Sequence[WindowReport] = ()
+    now: PredictionCounts, scores: Sequence[ReferenceColumn], monitor: Monitor, past: PastDrift = PastDrift()
 ) -> list[Drift]:
     """Return the drift of a window's predictions: the score, or for many classes the top class and its probability."""
-    return _table(now, SCORE, scores, monitor, {name: _past(past, name, "predictions") for name in _names(scores)})
+    usual = {name: past.usual(name, "predictions", monitor) for name in _names(scores)}
+    return _table(now, SCORE, scores, monitor, usual)
 
 
-def comparable(past: Iterable[WindowReport], num_rows: int, monitor: Monitor) -> list[WindowReport]:
-    """Return the past windows with comparable noise: complete, of similar length, and not among the last `monitor.of`.
-
-    The last ones are left out, because a drift must not raise the limit that detects it.
-    """
+def comparable(past: Iterable[WindowReport], begin: float, num_rows: int, monitor: Monitor) -> PastDrift:
+    """Return the windows before one that begins at `begin`, as far as their noise is comparable: complete, as long."""
     same = [
         window
         for window in past
         if window.whole and num_rows / SAME_LENGTH <= window.num_predictions <= num_rows * SAME_LENGTH
     ]
-    return same[: len(same) - monitor.of] if len(same) > monitor.of else []
+    accepted = monitor.accepted_at
+    return PastDrift(same, accepted if accepted is not None and accepted <= begin else None)
 
 
 def _table(
@@ -68,12 +106,12 @@ def _table(
     prefix: str,
     columns: Sequence[ReferenceColumn],
     monitor: Monitor,
-    past: dict[str, list[float]],
+    usual: dict[str, float],
 ) -> list[Drift]:
     there = [column for column in columns if prefix + column.name in now.counts]
     measured = [_measure(column, now.counts[prefix + column.name]) for column in there]
     corrected = holm([drift.p_value for drift in measured])
-    return [_judged(*pair, monitor, past[pair[0].name]) for pair in zip(measured, corrected, strict=True)]
+    return [_judged(*pair, monitor, usual[pair[0].name]) for pair in zip(measured, corrected, strict=True)]
 
 
 def _measure(column: ReferenceColumn, now: Counts) -> Drift:
@@ -111,8 +149,7 @@ def _distances(bins: Bins, before: Counts, after: Counts) -> dict[str, object]:
     return measures
 
 
-def _judged(drift: Drift, p_holm: float | None, monitor: Monitor, past: list[float]) -> Drift:
-    usual = float(np.quantile(past, PERCENTILE)) if len(past) >= FEWEST_PAST else 0.0
+def _judged(drift: Drift, p_holm: float | None, monitor: Monitor, usual: float) -> Drift:
     warn_at, strong_at = max(monitor.psi, usual), max(monitor.psi_strong, usual)
     seasonal = drift.name in monitor.seasonal
     level: Level = "none"
@@ -122,10 +159,5 @@ def _judged(drift: Drift, p_holm: float | None, monitor: Monitor, past: list[flo
     return drift.model_copy(update=judgement)
 
 
-def _past(windows: Iterable[WindowReport], name: str, among: str) -> list[float]:
-    rows = (drift for window in windows for drift in getattr(window, among) if drift.name == name)
-    return [drift.psi for drift in rows if drift.psi is not None]
-
-
-def _names(columns: Iterable[ReferenceColumn | Drift]) -> list[str]:
+def _names(columns: Iterable[ReferenceColumn]) -> list[str]:
     return [column.name for column in columns]

@@ -1,6 +1,10 @@
-"""The realised performance of a window: the project's metric on labelled predictions, with its interval."""
+"""The realised performance: the project's metric on labelled predictions, with its interval, and the test of decay."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +14,10 @@ from models.judge.verdict import Estimate
 from models.metrics.metrics import Metric
 from models.project_spec.monitor_and_retrain import Monitor
 
+POOLED = 6
+"""Number of the newest windows that the test of decay pools."""
+CRITICAL, CRITICAL_FEW = 2.6, 3.3
+"""Standard errors of the difference that are decay: over `POOLED` windows, and over fewer."""
 RESAMPLES = 400
 """With 400 resamples the ends of a 95 % interval vary by about a tenth of its width between seeds."""
 
@@ -38,22 +46,73 @@ def realised(
     return estimate if estimate.value is not None else None
 
 
-def is_decayed(metric: Metric, now: Estimate | None, promoted: Estimate | None, margin: float) -> bool:
-    """Return True if the whole interval is worse than the whole interval at promotion, by more than a margin.
+class PooledMetric(NamedTuple):
+    """The metric over the newest windows, and the result of the test of decay."""
 
-    For two equal models the 95 % intervals are apart in about 5 of 1,000 windows, and hardly ever in two successive
-    windows.
+    estimate: Estimate
+    num_windows: int
+    decayed: bool
 
-    Source: Schenker and Gentleman (2001), The American Statistician 55, on intervals that do not overlap.
+
+def pooled(
+    metric: Metric,
+    windows: Sequence[tuple[Estimate, int]],
+    promoted: Estimate | None,
+    monitor: Monitor,
+    promoted_confidence: float = 0.95,
+) -> PooledMetric | None:
+    """Test whether the newest windows together are worse than the promotion by more than `monitor.margin`.
+
+    All `POOLED` windows are tested at `CRITICAL`; fewer of them at `CRITICAL_FEW`, so that a large fall is found at
+    once. Simulated (tests/unit/models/monitoring/test_performance.py): a fall of ROC AUC from .75 to .67 at 5 %
+    positives, with windows of 1,000 and 5,000 test rows, is found within six windows in at least 80 % of cases; a
+    version that does not change alarms within fifty windows in at most 10 %.
+
+    Args:
+        metric: The project's.
+        windows: The metric and the number of its labels in each window, oldest first; the last `POOLED` count.
+        promoted: The metric at promotion.
+        monitor: The margin, and the confidence of the windows' intervals.
+        promoted_confidence: The confidence of the interval at promotion.
+
+    Returns:
+        The pool of windows that is furthest from the promotion; None without labels or verdict, or intervals.
+
+    Source: inverse-variance pooling of independent estimates, with the numbers of labels as weights: Cochran (1954),
+    Biometrics 10(1).
     """
-    if now is None or promoted is None:
-        return False
-    if metric.direction == "maximize":
-        best, least = now.high, _or(promoted.low, promoted.value)
-        return best is not None and least is not None and best < least - margin
-    best, most = now.low, _or(promoted.high, promoted.value)
-    return best is not None and most is not None and best > most + margin
+    if promoted is None or promoted.value is None or not windows or _error(windows[-1][0], monitor.confidence) is None:
+        return None
+    newest = [each for each in windows if _error(each[0], monitor.confidence) is not None][-POOLED:]
+    least = _error(promoted, promoted_confidence) or 0.0
+    best: tuple[float, PooledMetric] | None = None
+    for num in range(1, len(newest) + 1):
+        value, error = _mean(newest[-num:], monitor.confidence)
+        lost = metric.sign * (promoted.value - value) - monitor.margin
+        total = math.hypot(error, least)
+        distance = lost / total if total > 0 else math.copysign(math.inf, lost) if lost else 0.0
+        beyond = distance - (CRITICAL if num == POOLED else CRITICAL_FEW)
+        if best is None or beyond > best[0]:
+            reach = error * _quantile(monitor.confidence)
+            estimate = Estimate(value=value, low=value - reach, high=value + reach)
+            best = beyond, PooledMetric(estimate, num, beyond > 0)
+    return best[1] if best else None
 
 
-def _or(end: float | None, value: float | None) -> float | None:
-    return value if end is None else end
+def _mean(windows: Sequence[tuple[Estimate, int]], confidence: float) -> tuple[float, float]:
+    total = sum(count for _, count in windows)
+    values = [(each.value or 0.0, _error(each, confidence) or 0.0, count / total) for each, count in windows]
+    return sum(value * share for value, _, share in values), math.hypot(*(error * share for _, error, share in values))
+
+
+def _error(estimate: Estimate, confidence: float) -> float | None:
+    """Return the standard error behind an interval."""
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return None
+    return (estimate.high - estimate.low) / (2 * _quantile(confidence))
+
+
+def _quantile(confidence: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + confidence) / 2))

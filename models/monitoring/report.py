@@ -45,7 +45,9 @@ class Drift(FrozenModel):
     g: Number = Field(None, description="Likelihood ratio against the reference, over the same groups as psi.")
     p_value: Number = Field(None, description="Of g.")
     p_holm: Number = Field(None, description="Holm over all columns of the window.")
-    warn_at: float = Field(description="Psi that is drift: the spec's, or the 99th percentile of past windows.")
+    warn_at: float = Field(
+        description="Psi that is drift: the spec's, or what is usual in past windows without an alarm."
+    )
     strong_at: float
     level: Level = "none"
     seasonal: bool = Field(False, description="Its drift is expected: shown, never said.")
@@ -78,7 +80,11 @@ class WindowReport(FrozenModel):
     breaches: list[ContractBreach] = Field(default_factory=list)
     realised: Estimate | None = Field(None, description="The goal's metric on labelled predictions; None: too few.")
     num_measured: int = Field(0, description="Examples that `realised` was taken of.")
-    decayed: bool = Field(False, description="`realised` lies under the verdict's interval by more than the margin.")
+    pooled: Estimate | None = Field(
+        None, description="`realised` over the newest windows together, for the decay test."
+    )
+    num_pooled: int = Field(0, description="Windows in `pooled`, this one included.")
+    decayed: bool = Field(False, description="`pooled` is worse than at promotion, by more than the margin.")
     estimated: Number = Field(None, description="The metric expected without labels (CBPE); never a gate.")
     predictions: list[Drift] = Field(default_factory=list, description="The score; of many classes also the class.")
     features: list[Drift] = Field(default_factory=list, description="Furthest drifted first.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -16,15 +17,12 @@ Arguments = tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]
 
 
 class NetAdapter(nn.Module):
-    """Wraps a user's net and converts its inputs."""
+    """Wraps a user's net; `feed` returns the net's positional and keyword arguments for the engine's named inputs."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: nn.Module, feed: Callable[[dict[str, torch.Tensor]], Arguments]) -> None:
         super().__init__()
         self.net = net
-
-    def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
-        """Return the positional and the keyword arguments of the net for the engine's named inputs."""
-        raise NotImplementedError
+        self.feed = feed
 
     def through(self, method: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         """Return a method of the net as a function of the engine's named inputs."""
@@ -37,44 +35,24 @@ class NetAdapter(nn.Module):
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Return (batch, num_outputs) from the inputs of the net's kind."""
-        ordered, named = self.feed(inputs)
-        output: torch.Tensor = self.net(*ordered, **named)
-        return output
+        return self.through(self.net)(**inputs)
 
 
-class NamedInputs(NetAdapter):
-    """Passes only the named inputs that the net's forward has as parameters."""
-
-    def __init__(self, net: nn.Module, names: tuple[str, ...]) -> None:
-        super().__init__(net)
-        self.names = names
-
-    def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
-        """Return the inputs with these names."""
-        return (), {name: inputs[name] for name in self.names}
+def named_inputs(names: tuple[str, ...], inputs: dict[str, torch.Tensor]) -> Arguments:
+    """Return the inputs that the net's forward has as parameters."""
+    return (), {name: inputs[name] for name in names}
 
 
-class SingleInput(NetAdapter):
-    """Feeds the one tensor of an image, a series or a text as the first argument."""
-
-    def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
-        """Return the only input."""
-        (only,) = inputs.values()
-        return (only,), {}
+def single_input(inputs: dict[str, torch.Tensor]) -> Arguments:
+    """Return the one tensor of an image, a series or a text as the first argument."""
+    return tuple(inputs.values()), {}
 
 
-class OneHotInput(NetAdapter):
-    """Feeds a table as one float tensor (batch, num_numeric + sum of cardinalities): numbers, then one-hot columns."""
-
-    def __init__(self, net: nn.Module, cardinalities: tuple[int, ...]) -> None:
-        super().__init__(net)
-        self.cardinalities = cardinalities
-
-    def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
-        """Return the joined columns."""
-        numeric, categorical = inputs["numeric"], inputs["categorical"]
-        hot = [F.one_hot(categorical[:, i], n) for i, n in enumerate(self.cardinalities)]
-        return (torch.cat([numeric, *(column.to(numeric.dtype) for column in hot)], dim=1),), {}
+def one_hot_input(cardinalities: tuple[int, ...], inputs: dict[str, torch.Tensor]) -> Arguments:
+    """Return a table as one float tensor (batch, num_numeric + sum of cardinalities): numbers, then one-hot columns."""
+    numeric, categorical = inputs["numeric"], inputs["categorical"]
+    hot = [F.one_hot(categorical[:, i], n) for i, n in enumerate(cardinalities)]
+    return (torch.cat([numeric, *(column.to(numeric.dtype) for column in hot)], dim=1),), {}
 
 
 def adapt(net: nn.Module, sizes: Sizes, name: str) -> nn.Module:
@@ -90,9 +68,10 @@ def adapt(net: nn.Module, sizes: Sizes, name: str) -> nn.Module:
         return net
     needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     if needed and set(needed) <= set(inputs):
-        return NamedInputs(net, tuple(key for key in inputs if key in names))
+        return NetAdapter(net, partial(named_inputs, tuple(key for key in inputs if key in names)))
     if len(needed) == 1:
-        return OneHotInput(net, sizes.cardinalities) if sizes.kind == "table" else SingleInput(net)
+        is_table = sizes.kind == "table"
+        return NetAdapter(net, partial(one_hot_input, sizes.cardinalities) if is_table else single_input)
     raise UserCodeError(
         f"{name}: forward takes ({', '.join(p.name for p in parameters)}), expected {', '.join(inputs)} "
         "by name, or one tensor"

@@ -18,6 +18,11 @@ _TRAIN_SPACE = {
     "train.lr": Dimension(low=1e-4, high=1e-2, log=True),
     "train.weight_decay": Dimension(low=1e-6, high=1e-1, log=True),
 }
+_RECURRENT_SPACE = {
+    "model.hidden": Dimension(choices=[32, 64, 128]),
+    "model.layers": Dimension(low=1, high=2, integer=True),
+    "model.dropout": Dimension(low=0.0, high=0.4),
+}
 
 
 @dataclass(frozen=True)
@@ -53,24 +58,8 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.dropout": Dimension(low=0.0, high=0.5),
         },
     ),
-    "gru": CatalogueEntry(
-        "models.nets.rnn:build_gru",
-        ("series", "text"),
-        {
-            "model.hidden": Dimension(choices=[32, 64, 128]),
-            "model.layers": Dimension(low=1, high=2, integer=True),
-            "model.dropout": Dimension(low=0.0, high=0.4),
-        },
-    ),
-    "lstm": CatalogueEntry(
-        "models.nets.rnn:build_lstm",
-        ("series", "text"),
-        {
-            "model.hidden": Dimension(choices=[32, 64, 128]),
-            "model.layers": Dimension(low=1, high=2, integer=True),
-            "model.dropout": Dimension(low=0.0, high=0.4),
-        },
-    ),
+    "gru": CatalogueEntry("models.nets.rnn:build_gru", ("series", "text"), _RECURRENT_SPACE),
+    "lstm": CatalogueEntry("models.nets.rnn:build_lstm", ("series", "text"), _RECURRENT_SPACE),
     "transformer": CatalogueEntry(
         "models.nets.transformer:build",
         ("table", "image", "series"),
@@ -110,18 +99,13 @@ _OF_PASSES = {"augment", "label_smoothing", "precision", "recompute", "compile"}
 _OF_DESCENT = _OF_STEPS | _OF_RATES | _OF_PASSES
 
 
-def default_net(kind: Kind) -> str:
-    """Return the built-in net that `auto` means for a kind of data."""
-    return _DEFAULT[kind]
-
-
 def net_name(net: str, kind: Kind) -> str:
     """Return `net` with `auto` resolved: a key of `NETS` or a reference to the user's code.
 
     Raises:
         UsageError: The net does not exist, or does not accept this kind of data.
     """
-    name = default_net(kind) if net == "auto" else net
+    name = _DEFAULT[kind] if net == "auto" else net
     if name in CATALOGUE:
         if kind not in CATALOGUE[name].kinds:
             fitting = ", ".join(other for other, entry in CATALOGUE.items() if kind in entry.kinds)

@@ -110,8 +110,8 @@ def build(
     norms = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": None}
     layer, act = _chosen("norm", norm, norms), _chosen("activation", activation, ACTIVATIONS)
     dims = [embedding_dim(n) for n in sizes.cardinalities]
-    width = sum(dims) if sizes.kind == "table" else 0
-    width += sizes.num_numeric if sizes.kind == "table" else _flat(sizes)
+    is_table = sizes.kind == "table"
+    width = sizes.num_numeric + sum(dims) if is_table else math.prod(next(iter(sizes.inputs.values())))
     blocks = [
         nn.Sequential(
             nn.Linear(before, after, bias=layer is None),
@@ -129,8 +129,3 @@ def _chosen(argument: str, value: str, table: Mapping[str, Any]) -> Any:
     if value not in table:
         raise UsageError(f"model.arguments.{argument}: got {value!r}, expected one of {', '.join(table)}")
     return table[value]
-
-
-def _flat(sizes: Sizes) -> int:
-    (shape,) = sizes.inputs.values()
-    return int(torch.Size(shape).numel())

@@ -1,6 +1,6 @@
-"""Optional methods by which a net describes its parts, so that ranks can share it.
+"""Optional methods by which a net describes its parts, so that ranks can share it and pretraining can use its trunk.
 
-A net without these methods trains whole on every rank (ddp), or sharded as one unit (fsdp, hsdp).
+A net without blocks and tensor plan trains whole on every rank (ddp), or sharded as one unit (fsdp, hsdp).
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from models.errors import UsageError
 from models.nets.adapters import NetAdapter
 
 # How ranks split a linear layer. column: each rank computes some of the outputs, which stay separate; row: each rank
 # takes some of the inputs, and the results are summed; gathered: like column, with the outputs gathered again.
 Style = Literal["column", "row", "gathered"]
+Features = Callable[..., torch.Tensor]
 
 
 @runtime_checkable
@@ -60,6 +62,15 @@ class TensorParallelNet(Protocol):
         ...
 
 
+@runtime_checkable
+class Trunk(Protocol):
+    """A net with a method that returns its features before the last layer."""
+
+    def features(self, *ordered: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
+        """Return (batch, width) from the inputs of `forward`; the last layer computes the output from it."""
+        ...
+
+
 @dataclass(frozen=True)
 class BlockStackView:
     """The three methods of a net of blocks, called through its adapter if it has one."""
@@ -85,3 +96,18 @@ def tensor_plan(net: nn.Module) -> tuple[dict[str, Style], int] | None:
         return None
     prefix = "net." if isinstance(net, NetAdapter) else ""
     return {f"{prefix}{path}": style for path, style in inner.tensor_plan().items()}, inner.tensor_parts()
+
+
+def features_of(net: nn.Module, name: str) -> Features:
+    """Return the trunk of a net as a function of the engine's named inputs, through its adapter if it has one.
+
+    Raises:
+        UsageError: The net has no trunk.
+    """
+    inner = net.net if isinstance(net, NetAdapter) else net
+    if not isinstance(inner, Trunk):
+        raise UsageError(
+            f"train.pretrain: {name} has no method `features(**inputs) -> (batch, width)`: give it one (all layers but "
+            "the last), or take mlp, cnn or transformer"
+        )
+    return net.through(inner.features) if isinstance(net, NetAdapter) else inner.features

@@ -6,6 +6,7 @@ Parts keep their names so that a plan can show *which* input changed.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -16,11 +17,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from models.project_spec.blocks import Spec
+from models.errors import StoreError
+from models.files import read_json, write_text
 
 PACKAGES = ("models", "tasks")
 ROOT = Path(__file__).resolve().parents[2]
-OWN_FOLDERS = tuple(f"{ROOT / package}{os.sep}" for package in PACKAGES)
 # Edits of these modules change messages or storage locations, never results.
 MACHINERY = (
     "tasks.host",
@@ -65,47 +66,103 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
-def spec_parts(spec: Spec, reads: Iterable[str]) -> Parts:
-    """Return `spec:train.lr` -> value, for every leaf under the paths in `reads` (a leading `-` excludes a path)."""
-    document = spec.model_dump(mode="json")
-    wanted = list(reads)
-    leaves = dict(_leaves("", document))
-    without = tuple(path[1:] for path in wanted if path.startswith("-"))
-    return {
-        f"spec:{path}": value
-        for path, value in leaves.items()
-        if any(_under(path, want) for want in wanted if not want.startswith("-"))
-        and not any(_under(path, no) for no in without)
-    }
-
-
-def code_parts(modules: Iterable[str], files: Iterable[Path] = (), memory: dict[str, Any] | None = None) -> Parts:
-    """Return `code:models/training/loop.py` -> fingerprint, for the modules and all own modules that they import.
+def spec_parts(document: Mapping[str, Any], reads: Iterable[str]) -> Parts:
+    """Return `spec:train.lr` -> value, for every leaf under the paths in `reads` (a leading `-` excludes a path).
 
     Args:
-        modules: Dotted names of modules under `models` or `tasks`.
-        files: A user's files; their imports from their own folder are followed too.
-        memory: Fingerprints by file and stat, which the caller keeps between runs.
+        document: The whole spec as JSON.
+        reads: Dotted paths; one that the spec lacks has no leaves.
     """
-    memory = memory if memory is not None else {}
-    own = _own_modules()
-    named = [path for path in files if path.is_file()]
-    todo = [own[name] for name in modules] + [str(path) for path in named]
-    seen: dict[str, str] = {}
-    while todo:
-        path = todo.pop()
-        if path in seen:
-            continue
-        fingerprint, imports = _read_code(path, memory)
-        seen[path] = fingerprint
-        # An own module leads only to own modules; a user's file also to files in its folder and in those of `files`.
-        siblings = () if path.startswith(OWN_FOLDERS) else (Path(path), *named)
-        todo += [inner for name in imports if (inner := _source_of(name, own, siblings)) is not None]
-    parts: Parts = {}
-    for path, fingerprint in sorted(seen.items(), key=lambda item: Path(item[0])):
-        name = f"code:{_shown(Path(path))}"  # files with the same name share a part, which holds both fingerprints
-        parts[name] = f"{parts[name]} {fingerprint}" if name in parts else fingerprint
-    return parts
+    wanted = list(reads)
+    leaves = {leaf: value for path in wanted for leaf, value in _leaves_at(document, path)}
+    without = {leaf for path in wanted if path.startswith("-") for leaf, _ in _leaves_at(document, path[1:])}
+    return {f"spec:{leaf}": value for leaf, value in leaves.items() if leaf not in without}
+
+
+class CodeReader:
+    """Reads the fingerprints of code; those of Loopline's own modules are of one moment until `renew`.
+
+    Args:
+        memory: The file that holds fingerprints by file and stat between runs; None for none.
+    """
+
+    def __init__(self, memory: Path | None = None) -> None:
+        self._path = memory
+        self._memory: dict[str, Any] = read_json(memory) if memory else {}
+        self._changed = False
+        self.renew()
+
+    def renew(self) -> None:
+        """Read the own modules as they are now."""
+        self._own = _own_modules()
+        self._own_files = set(self._own.values())
+        self._parts: dict[str, Parts] = {}
+
+    def save(self) -> None:
+        """Save the memory; a failure is harmless and only costs time later."""
+        if self._changed and self._path:
+            with contextlib.suppress(OSError, StoreError):
+                write_text(self._path, json.dumps(self._memory))
+
+    def parts(self, modules: Iterable[str], files: Iterable[Path] = ()) -> Parts:
+        """Return `code:models/training/loop.py` -> fingerprint, for the modules and all own modules that they import.
+
+        Args:
+            modules: Dotted names of modules under `models` or `tasks`.
+            files: A user's files; their imports from their own folder are followed too.
+        """
+        named = [path for path in files if path.is_file()]
+        todo = [*(self._own[name] for name in modules), *map(str, named)]
+        parts: Parts = {}
+        seen: dict[str, str] = {}
+        while todo:
+            path = todo.pop()
+            if path in self._own_files:
+                parts |= self._parts_of(path)
+            elif path not in seen:
+                seen[path], imports = self._read(path)
+                todo += [file for name in imports if (file := self._source_of(name, (Path(path), *named)))]
+        for path in sorted(seen, key=Path):
+            name = f"code:{_shown(Path(path))}"  # files with the same name share a part, which holds both fingerprints
+            parts[name] = f"{parts[name]} {seen[path]}" if name in parts else seen[path]
+        return parts
+
+    def _parts_of(self, path: str) -> Parts:
+        """Return the parts of an own file, which leads only to own files."""
+        if path not in self._parts:
+            seen: dict[str, str] = {}
+            todo = [path]
+            while todo:
+                file = todo.pop()
+                if file not in seen:
+                    seen[file], imports = self._read(file)
+                    todo += [inner for name in imports if (inner := self._source_of(name))]
+            self._parts[path] = {f"code:{_shown(Path(file))}": fingerprint for file, fingerprint in seen.items()}
+        return self._parts[path]
+
+    def _source_of(self, name: str, siblings: Sequence[Path] = ()) -> str | None:
+        """Return the file of a module that can change a result: an own module, or a user's module near `siblings`.
+
+        In `from models.project_spec.blocks import Spec` the name is an attribute, which is no module and has no file.
+        """
+        if name.partition(".")[0] in PACKAGES:
+            is_machinery = name.startswith(MACHINERY) and name not in DECIDING
+            return None if is_machinery or name in SILENT_MODULES else self._own.get(name)
+        return _users(name, *siblings) if siblings else None
+
+    def _read(self, path: str) -> tuple[str, list[str]]:
+        stat = os.stat(path)  # noqa: PTH116 - for hundreds of files
+        stamp = [stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino]
+        known = self._memory.get(path)
+        if not known or known[0] != stamp:
+            known = self._memory[path] = [stamp, *_fingerprint(Path(path))]
+            self._changed = True
+        return known[1], known[2]
+
+
+def code_parts(modules: Iterable[str], files: Iterable[Path] = ()) -> Parts:
+    """Return the parts that a `CodeReader` without a memory reads."""
+    return CodeReader().parts(modules, files)
 
 
 def library_parts(names: Iterable[str]) -> Parts:
@@ -137,16 +194,20 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _leaves_at(document: Any, path: str) -> Iterable[tuple[str, Any]]:
+    for key in path.split("."):
+        if not isinstance(document, dict) or key not in document:
+            return
+        document = document[key]
+    yield from _leaves(path, document)
+
+
 def _leaves(path: str, value: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
+    if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _leaves(f"{path}.{key}" if path else str(key), inner)
     else:
         yield path, value
-
-
-def _under(path: str, prefix: str) -> bool:
-    return path == prefix or path.startswith(prefix + ".")
 
 
 def _own_modules() -> dict[str, str]:
@@ -159,17 +220,6 @@ def _own_modules() -> dict[str, str]:
                 if name.endswith(".py"):
                     modules[dotted if name == "__init__.py" else f"{dotted}.{name[:-3]}"] = f"{folder}{os.sep}{name}"
     return modules
-
-
-def _source_of(name: str, own: Mapping[str, str], siblings: Sequence[Path]) -> str | None:
-    """Return the file of a module that can change a result: an own module, or a user's module near `siblings`.
-
-    In `from models.project_spec.blocks import Spec` the name is an attribute, which is no module and has no file.
-    """
-    if name.partition(".")[0] in PACKAGES:
-        is_machinery = name.startswith(MACHINERY) and name not in DECIDING
-        return None if is_machinery or name in SILENT_MODULES else own.get(name)
-    return _users(name, *siblings) if siblings else None
 
 
 def _users(name: str, importer: Path, *named: Path) -> str | None:
@@ -187,17 +237,6 @@ def _users(name: str, importer: Path, *named: Path) -> str | None:
             if file.is_file():
                 return str(file)
     return None
-
-
-def _read_code(path: str, memory: dict[str, Any]) -> tuple[str, list[str]]:
-    stat = os.stat(path)  # noqa: PTH116 - for hundreds of files
-    stamp = [stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino]
-    known = memory.get(path)
-    if known and known[0] == stamp:
-        return known[1], known[2]
-    fingerprint, imports = _fingerprint(Path(path))
-    memory[path] = [stamp, fingerprint, imports]
-    return fingerprint, imports
 
 
 def _fingerprint(path: Path) -> tuple[str, list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from models.pipeline.keys import Parts, differences, key_of
+from models.pipeline.keys import Parts, differences
 from models.pipeline.records import StepRecord
 
 ON_THE_CARD = (
@@ -81,7 +81,7 @@ STEPS = (
         "validate-prepared",
         after=("ingest", "prepare"),
         external=("reference",),
-        reads=("name", "data", "-data.source"),
+        reads=("name", "data", "-data.source", "monitor.seasonal"),
         code=("tasks.steps.validate",),
         libraries=("great-expectations",),
     ),
@@ -101,6 +101,7 @@ STEPS = (
             "-search.workers",
             "train",
             "-train.max_restarts",
+            "-train.on",
         ),
         code=("tasks.steps.search", "models.data.encode", "models.training.rank"),
         libraries=("torch", "optuna", "lightgbm"),
@@ -119,6 +120,7 @@ STEPS = (
             "model",
             "train",
             "-train.max_restarts",
+            "-train.on",
         ),
         code=("tasks.steps.train", "models.data.encode", "models.training.rank"),
         libraries=("torch", "lightgbm"),
@@ -171,6 +173,7 @@ STEPS = (
             "model.net",
             "train",
             "-train.max_restarts",
+            "-train.on",
         ),
         code=("tasks.steps.card",),
     ),
@@ -190,18 +193,15 @@ class PlannedStep:
 
 def plan(
     steps: Sequence[Step],
-    parts_of: Callable[[Step, Mapping[str, StepRecord]], Parts],
-    find: Callable[[str, str], StepRecord | None],
-    broken: Callable[[StepRecord], str | None],
+    current: Callable[[Step, Mapping[str, StepRecord]], tuple[Parts, StepRecord | None, str | None]],
     latest: Callable[[str], StepRecord | None],
 ) -> list[PlannedStep]:
     """Plan which steps would run, and why, from the records alone.
 
     Args:
         steps: In order, each after the steps it depends on.
-        parts_of: Returns a step's parts, given the records of the steps before it.
-        find: Returns the record of a step and key.
-        broken: Returns why a record no longer counts, or None.
+        current: Returns a step's parts, given the records of the steps before it; the record of these parts or None;
+            and why the record no longer counts, or None.
         latest: Returns the last record of a step, to name what has changed since.
     """
     done: dict[str, StepRecord] = {}
@@ -211,9 +211,7 @@ def plan(
         if waiting:
             planned.append(PlannedStep(step.name, "follow", [f"after {', '.join(waiting)}"]))
             continue
-        parts = parts_of(step, done)
-        record = find(step.name, key_of(parts))
-        trouble = broken(record) if record else None
+        parts, record, trouble = current(step, done)
         if record and not trouble:
             done[step.name] = record
             planned.append(PlannedStep(step.name, "done", [], record))

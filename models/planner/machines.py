@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from models.cores import usable_cores
 from models.errors import UsageError
-from models.training.costs.devices import find_device, known_devices
+from models.training.costs.devices import find_device, known_devices, measured_peak
 
 _NAME = re.compile(r"(?:(?P<nodes>\d+)x)?(?P<devices>\d+)x(?P<device>[A-Za-z]\w*)")
 # GB/s one way for each device: NVLink within a node; between nodes, one network adapter per device (400, 200, 100 Gb/s
@@ -115,19 +115,16 @@ def detect_machine() -> Cluster:
     import psutil
     import torch
 
-    from models.training.costs.peak import measured_peak
-
     if torch.cuda.is_available():
         return _gpus()
     count = min(psutil.cpu_count(logical=False) or 1, usable_cores())
     threads = max(1, usable_cores() // count)
-    peak = measured_peak(threads) or 0.0
     return LAPTOP.model_copy(
         update={
             "name": f"this machine, {count} x CPU",
             "devices": count,
             "memory_gb": psutil.virtual_memory().total / _GB / count,
-            "peak_tflops": {"fp32": peak / 1e12},
+            "peak_tflops": {"fp32": (measured_peak(threads) or 0.0) / 1e12},
         }
     )
 
@@ -154,7 +151,14 @@ def _of_file(path: Path) -> Cluster:
         text = path.read_text()
     except OSError as error:
         raise UsageError(f"--cluster: {path}: cannot be read ({error.strerror}): name a file that is there") from error
-    return _checked(_parsed(path, text), str(path))
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        values = json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
+    except (ValueError, YAMLError) as error:
+        raise UsageError(f"{path}: cannot be parsed ({error}): expected one mapping of keys to values") from error
+    return _checked(values, str(path))
 
 
 def _checked(values: Any, display_name: str) -> Cluster:
@@ -166,13 +170,3 @@ def _checked(values: Any, display_name: str) -> Cluster:
         raise UsageError(
             f"{display_name}: {where}: {first['msg']}; expected the keys {', '.join(Cluster.model_fields)}"
         ) from error
-
-
-def _parsed(path: Path, text: str) -> Any:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        return json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
-    except (ValueError, YAMLError) as error:
-        raise UsageError(f"{path}: cannot be parsed ({error}): expected one mapping of keys to values") from error

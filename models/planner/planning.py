@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from models.planner.candidates import NAMES, Candidate, candidates, obstacle
@@ -40,8 +40,7 @@ class PlanEstimate:
             "obstacle": self.obstacle,
         }
         if self.memory:
-            parts = ("weights", "gradients", "optimiser", "activations", "gathered", "host", "whole")
-            document["memory_bytes"] = {name: getattr(self.memory, name) for name in (*parts, "total")}
+            document["memory_bytes"] = {**asdict(self.memory), "total": self.memory.total}
             document["needed_gb"] = round(self.needed_gb, 3)
         if self.duration:
             times = ("step_s", "compute_s", "bubble_s", "communicate_s")

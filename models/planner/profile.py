@@ -236,7 +236,9 @@ class Profiler:
             with live:
                 with autocast(Train(precision=self._precision), torch.device("cpu")):
                     output, block, hidden = _forward(net, inputs, live)
-                    loss = _loss(output.float())
+                    # Saves as much as the engine's losses: log-probabilities of classes, or a difference.
+                    output = output.float()
+                    loss = F.log_softmax(output, -1).sum() if output.shape[-1] > 1 else output.square().sum()
                 saved = live.now
                 torch.autograd.backward([loss])
         input_bytes = sum(value.numel() * value.element_size() for value in inputs.values())
@@ -279,11 +281,6 @@ def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes
         hidden = block(hidden)
     stored = (live.now - before) // len(traced)
     return stack.leave(hidden), stored, size
-
-
-def _loss(output: torch.Tensor) -> torch.Tensor:
-    """Return a loss that saves as much as the engine's losses: log-probabilities of classes, or a difference."""
-    return F.log_softmax(output, -1).sum() if output.shape[-1] > 1 else output.square().sum()
 
 
 def _narrowed(net: nn.Module, ranks: int) -> tuple[nn.Module, int]:

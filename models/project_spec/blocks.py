@@ -30,6 +30,7 @@ NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
 Task = Literal["binary", "multiclass", "regression", "language"]
 Kind = Literal["table", "image", "series", "text"]
+TimeUnit = Literal["hour", "day", "week", "month"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
 
 
@@ -266,7 +267,8 @@ class Train(SpecBlock):
     pretrain: Pretrain | None = None
     pseudo_labels: PseudoLabels | None = None
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    ranks: int = Field(1, ge=1)
+    on: str = Field("here", min_length=1, description="Where the best settings are trained: a place of places.yaml.")
+    ranks: int = Field(1, ge=1, description="Processes on each node.")
     parallel: Parallel = Field("ddp", description="How ranks divide the work: see docs/how-to/parallel.md.")
     tensor: int | None = Field(
         None, ge=1, description="Tensor parallel size: ranks that share a layer. Default: all for tp, else 2."
@@ -297,7 +299,7 @@ class Train(SpecBlock):
     nodes: NumberText = Field(
         "1",
         pattern=r"^[1-9]\d*(:[1-9]\d*)?$",
-        description="Machines, each with `ranks` ranks: a number, or min:max to go on with fewer and take more.",
+        description="Machines, each with `ranks` ranks: a number, or min:max to start with as many as there are.",
     )
     async_checkpoints: bool = Field(True, description="Write checkpoints in the background while training goes on.")
     keep_checkpoints: int = Field(
@@ -338,6 +340,11 @@ class Train(SpecBlock):
             raise ValueError(str(error).removeprefix("train.")) from None
         return self
 
+    def on_one_machine(self) -> Train:
+        """Return the settings of a training on this machine; ranks and their plan stay if all training is here."""
+        alone = {"ranks": 1, "parallel": "ddp", "tensor": None, "stages": None, "replicas": None}
+        return self.model_copy(update={"nodes": "1", "on": "here", **({} if self.on == "here" else alone)})
+
     @property
     def num_nodes(self) -> tuple[int, int]:
         """The minimum and the maximum number of machines."""
@@ -350,11 +357,16 @@ class Judge(SpecBlock):
 
     test: Literal["bootstrap", "mcnemar"] = Field("bootstrap", description="mcnemar: for goal.metric accuracy.")
     mode: Literal["superiority", "noninferiority"] = "noninferiority"
-    margin: float = Field(
-        0.0,
+    margin: float | None = Field(
+        None,
         ge=0,
-        description="In the metric's unit. superiority: the challenger must win by more. non-inferiority: it may "
-        "lose by up to this.",
+        description="In the metric's unit. superiority: the challenger must win by more (default 0). non-inferiority: "
+        "it may lose by up to this. Default: what the test set can resolve; an equal model passes in 80 % of loops.",
+    )
+    unit: TimeUnit | None = Field(
+        None,
+        description="Calendar unit that is resampled as a whole, of a table split by time. Default: day, or a shorter "
+        "one if there are fewer than five days.",
     )
     confidence: float = Field(0.95, gt=0.5, lt=1)
     resamples: int = Field(1000, ge=100)
@@ -395,6 +407,17 @@ class Spec(SpecBlock):
                 f"from {least:.2g} up, expected under {level:.2g}: say `resamples: {math.floor(2 / level)}` or more"
             )
         return judge
+
+    @model_validator(mode="after")
+    def _judge_fits_the_split(self) -> Spec:
+        by, kind = self.data.split.by, self.data.kind
+        if self.judge.unit and (by != "time" or kind == "series"):
+            raise ValueError(f"judge.unit is for tables split by time, but {kind} is split by {by}: drop it")
+        if self.judge.test == "mcnemar" and (by in ("time", "group") or kind == "text"):
+            raise ValueError(
+                f"judge.test: mcnemar counts every row as independent, but {kind} is split by {by}: say `bootstrap`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:

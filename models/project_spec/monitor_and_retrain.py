@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from models.project_spec.block import Fraction, SpecBlock
 from models.project_spec.schedule import check_timezone, parse
@@ -14,6 +15,26 @@ Trigger = Literal["schedule", "new_data", "decay", "broken_data", "drift"]
 
 def _is_schedule(text: str) -> str:
     parse(text)
+    return text
+
+
+def _date_as_text(value: object) -> object:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _unix(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _is_time(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            _unix(text)
+        except ValueError:
+            raise ValueError(
+                f"got {text!r}, expected an ISO date or time such as 2026-11-20 or 2026-11-20T14:00Z"
+            ) from None
     return text
 
 
@@ -44,7 +65,7 @@ class Monitor(SpecBlock):
     new_categories: Fraction = Field(0.005, description="Share of values never seen in training that is an alarm.")
     nulls: Fraction = Field(0.02, description="Change of a column's share of missing values that is an alarm.")
     margin: float = Field(
-        0.0, ge=0, description="Decay: the realised metric's interval lies this much below the verdict's at promotion."
+        0.0, ge=0, description="Decay: the realised metric is worse than the verdict's at promotion by more than this."
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the interval of the realised metric.")
     min_labels: int = Field(
@@ -53,6 +74,11 @@ class Monitor(SpecBlock):
     seasonal: list[str] = Field(
         default_factory=list,
         description="Features whose drift is expected: it is shown and raises no alarm.",
+    )
+    accepted: Annotated[str | None, BeforeValidator(_date_as_text), AfterValidator(_is_time)] = Field(
+        None,
+        description="Date or time (ISO; UTC without a zone) at which a person accepted the drift that lasted then: "
+        "later windows count as drifted only beyond it.",
     )
     keep_days: int | None = Field(
         None,
@@ -68,6 +94,11 @@ class Monitor(SpecBlock):
         if self.psi_strong < self.psi:
             raise ValueError(f"psi_strong {self.psi_strong:g} is under psi {self.psi:g}: it is the stronger of the two")
         return self
+
+    @property
+    def accepted_at(self) -> float | None:
+        """`accepted` in Unix seconds."""
+        return None if self.accepted is None else _unix(self.accepted)
 
 
 class QuietHours(SpecBlock):
@@ -105,7 +136,7 @@ class Retrain(SpecBlock):
     budget_device_s: float | None = Field(
         None, gt=0, description="Most device-seconds that the loops of 30 days may cost."
     )
-    breaker: int = Field(3, ge=1, description="Number of lost or failed loops in a row that opens the circuit breaker.")
+    breaker: int = Field(3, ge=1, description="Number of failed loops in a row that opens the circuit breaker.")
     breaker_s: float = Field(
         7 * 86400.0, ge=0, description="How long the circuit breaker stays open. A person's request closes it."
     )

@@ -58,15 +58,16 @@ class Serve(SpecBlock):
     max_latency_ms: float | None = Field(
         None, gt=0, description="Limit of the latency: one row, one thread, ONNX Runtime, p50."
     )
-    max_metric_loss: float = Field(
-        0.0,
+    max_metric_loss: float | None = Field(
+        None,
         ge=0,
         description="What a smaller variant may lose of the goal's metric, on validation rows; "
-        "0: only one with the very same predictions is served instead of fp32.",
+        "0: only one with the very same predictions is served instead of fp32. Default: half of the metric's "
+        "standard error there, 0 for fewer than 200 rows.",
     )
     variants: list[Variant] = Field(
         default_factory=lambda: list(get_args(Variant)),
-        description="Made and measured at export, beside fp32; the smallest that passes is served.",
+        description="Made and measured at export, beside fp32; the smallest that passes and is not slower is served.",
     )
     up: bool = Field(False, description="`loopline up` serves the champion too.")
     canary: CanaryRule | None = Field(

@@ -8,8 +8,7 @@ import numpy as np
 
 from models.backtest.regret import Backtest
 from models.judge.gates import number
-from models.judge.verdict import Estimate
-from models.report.style import INK, PALETTE, draw, look, shorten
+from models.report.style import INK, PALETTE, draw, look, shorten, spreads
 
 MOST_TICKS = 14
 _OUTCOMES = {"promoted": ("o", PALETTE[2]), "kept": ("X", PALETTE[1]), "failed": ("v", INK)}
@@ -28,10 +27,9 @@ def metric_over_time(result: Backtest) -> bytes:
             regret = result.policy_regrets[place_of[names[0]]]
             at = np.arange(len(regret.points)) + offset
             colours = look(names[0], place_of[names[0]])
-            values = np.array([_or_nan(point.metric.value) for point in regret.points])
+            values, low, high = spreads(point.metric for point in regret.points)
             axes.plot(at, values, label=shorten(", ".join(names), 60), linewidth=1.3, **colours)
-            for x, point in zip(at, regret.points, strict=True):
-                _bar(axes, x, point.metric, colours["color"])
+            axes.vlines(at, low, high, color=colours["color"], linewidth=2.2, alpha=0.35)
             fresh = [n for n, step in enumerate(result.course(names[0]).steps) if n and step.age == 0]
             axes.plot(at[fresh], values[fresh], "o", color=colours["color"], markersize=6, fillstyle="none")
         _periods(axes, result)
@@ -79,12 +77,12 @@ def _regrets(axes: Any, result: Backtest) -> None:
         textcoords="offset points",
         fontsize=8,
     )
-    for row, each in enumerate(result.policy_regrets):
-        colour = look(each.policy, row)["color"]
-        if each.regret.low is not None and each.regret.high is not None:
-            axes.plot([each.regret.low, each.regret.high], [row, row], color=colour, linewidth=5, alpha=0.4)
-        axes.plot(_or_nan(each.regret.value), row, "o", color=colour, markersize=7)
-    axes.set_yticks(range(len(result.policy_regrets)), [shorten(each.policy) for each in result.policy_regrets])
+    rows = range(len(result.policy_regrets))
+    colours = [look(each.policy, row)["color"] for row, each in enumerate(result.policy_regrets)]
+    values, low, high = spreads(each.regret for each in result.policy_regrets)
+    axes.hlines(rows, low, high, color=colours, linewidth=5, alpha=0.4)
+    axes.scatter(values, rows, s=49, color=colours)
+    axes.set_yticks(rows, [shorten(each.policy) for each in result.policy_regrets])
     axes.set_ylim(len(result.policy_regrets) - 0.4, -0.6)
     axes.margins(x=0.08)
     axes.grid(axis="y", visible=False)
@@ -96,20 +94,12 @@ def spent(result: Backtest) -> bytes:
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for place, each in enumerate(result.policy_regrets):
-            colour = look(each.policy, place)["color"]
-            _bar(axes, each.device_seconds, each.mean, colour)
+        means = spreads(each.mean for each in result.policy_regrets).T
+        for place, (each, (value, low, high)) in enumerate(zip(result.policy_regrets, means, strict=True)):
+            colour, marker = look(each.policy, place)["color"], _MARKERS[place % len(_MARKERS)]
+            axes.vlines(each.device_seconds, low, high, color=colour, linewidth=2.2, alpha=0.35)
             label = f"{shorten(each.policy)} {number(each.mean.value)}, {each.device_seconds:,.0f} s"
-            marker = _MARKERS[place % len(_MARKERS)]
-            axes.plot(
-                each.device_seconds,
-                _or_nan(each.mean.value),
-                marker,
-                color=colour,
-                markersize=7,
-                linestyle="none",
-                label=label,
-            )
+            axes.plot(each.device_seconds, value, marker, color=colour, markersize=7, label=label)
         if result.direction == "minimize":
             axes.invert_yaxis()
         axes.set(xlabel="device-seconds", ylabel=f"mean {shorten(result.metric, 26)}")
@@ -117,11 +107,6 @@ def spent(result: Backtest) -> bytes:
         figure.legend(loc="outside right upper", fontsize=8)
 
     return draw(paint, height_in=3.0)
-
-
-def _bar(axes: Any, x: float, spread: Estimate, colour: str) -> None:
-    if spread.low is not None and spread.high is not None:
-        axes.plot([x, x], [spread.low, spread.high], color=colour, linewidth=2.2, alpha=0.35, solid_capstyle="butt")
 
 
 def _periods(axes: Any, result: Backtest) -> None:
@@ -132,7 +117,3 @@ def _periods(axes: Any, result: Backtest) -> None:
     turned: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if long else {}
     axes.set_xticks(shown, [names[place] for place in shown], **turned)
     axes.set_xlim(-0.6, len(names) - 0.4)
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else value

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from models.judge.gates import signed
-from models.judge.verdict import Difference, Estimate, Slice, Verdict
+from models.judge.verdict import Difference, Slice, Verdict
 from models.metrics import classification
 from models.metrics.metrics import METRICS, Array
-from models.report.style import DASHES, INK, MODEL_LOOKS, MUTED, PALETTE, SEQUENTIAL, draw, look, shorten
+from models.report.style import DASHES, INK, MODEL_LOOKS, MUTED, PALETTE, SEQUENTIAL, draw, look, shorten, spreads
 
 MOST_POINTS = 300
 MOST_SLICES = 40
@@ -25,7 +25,7 @@ MOST_NAMED_CLASSES = 30
 def difference(verdict: Verdict) -> bytes:
     """Draw the challenger's gain over champion and baseline with its interval, beside the required gain."""
     rules = verdict.rules
-    margin = rules.margin if rules.mode == "superiority" else -rules.margin
+    margin = verdict.margin if rules.mode == "superiority" else -verdict.margin
     rows = [
         ("gain over the champion", verdict.difference, margin),
         ("gain over the baseline", verdict.over_baseline, 0.0),
@@ -185,10 +185,12 @@ def slices(verdict: Verdict) -> bytes:
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for place, each in enumerate(chosen):
-            _dot(axes, each.challenger, place - 0.14, "challenger", "o")
-            if each.champion:
-                _dot(axes, each.champion, place + 0.14, "champion", "D")
+        for name, marker, shift in (("challenger", "o", -0.14), ("champion", "D", 0.14)):
+            values, low, high = spreads(getattr(each, name) for each in chosen)
+            at, colour = np.arange(len(chosen)) + shift, MODEL_LOOKS[name]["color"]
+            axes.hlines(at, low, high, color=colour, linewidth=1.6)
+            if np.isfinite(values).any():
+                axes.plot(values, at, marker, color=colour, markersize=5, label=name)
         if verdict.challenger.value is not None:
             axes.axvline(
                 verdict.challenger.value,
@@ -202,23 +204,38 @@ def slices(verdict: Verdict) -> bytes:
         axes.set_ylim(max(1, len(chosen)) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(f"{shorten(verdict.metric, 40)} ({verdict.rules.confidence:.0%} interval)")
-        handles, labels = axes.get_legend_handles_labels()
-        unique = dict(zip(labels, handles, strict=True))
-        figure.legend(unique.values(), unique.keys(), loc="outside upper right", ncols=2)
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside upper right", ncols=2)
 
     return draw(paint, height_in=1.2 + 0.3 * max(1, len(chosen)))
+
+
+def bits_by_position(models: Mapping[str, Array], references: Mapping[str, float | None]) -> bytes:
+    """Draw the bits of a character by its position in the window, that is by the number of characters read before it.
+
+    Args:
+        models: Bits (window, position) of each model, by its name.
+        references: Bits per character of references, by name; drawn as flat lines.
+    """
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for place, (name, bits) in enumerate(models.items()):
+            means = np.asarray(bits, dtype=np.float64).mean(axis=0)
+            axes.plot(np.arange(1, len(means) + 1), means, label=f"{name} {means.mean():.3f}", **look(name, place))
+        for name, value in references.items():
+            if value is not None:
+                axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (1, 3)), label=f"{name} {value:.3f}")
+        axes.set(xlabel="place in the window", ylabel="bits a character", ylim=(0, None), xscale="log")
+        axes.xaxis.set_major_formatter("{x:g}")  # the log scale's own formatter needs math text, which is off
+        axes.legend(loc="upper right")
+
+    return draw(paint)
 
 
 def _slice_name(each: Slice) -> str:
     lost = "▼ lost  " if each.lost else ""
     return f"{lost}{shorten(each.column, 14)} = {shorten(each.value, 18)} ({each.num_samples:,})"
-
-
-def _dot(axes: Any, estimate: Estimate, height: float, name: str, marker: str) -> None:
-    colour = MODEL_LOOKS[name]["color"]
-    if estimate.low is not None and estimate.high is not None:
-        axes.plot([estimate.low, estimate.high], [height, height], color=colour, linewidth=1.6)
-    axes.plot(estimate.value, height, marker, color=colour, markersize=5, linestyle="none", label=name)
 
 
 def _curves(target: Array, models: Mapping[str, Array], classes: Sequence[str]) -> dict[str, tuple[Array, Array]]:

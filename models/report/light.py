@@ -6,7 +6,7 @@ Order of the checks: docs/how-to/monitoring.md (broken contract, realised metric
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from models.report.data import has_many_unusable, labelled
 from models.report.facts import Colour, DiskUsage, ProjectFacts, ServiceSummary, TrafficLight
@@ -48,7 +48,8 @@ def _checks(facts: ProjectFacts) -> Iterator[Check]:
         for line in facts.error.splitlines():
             yield "red", line
         return
-    yield from _watched(facts)
+    if facts.current_monitoring and (facts.windows or facts.current_monitoring.state != "green"):
+        yield facts.current_monitoring.state, facts.current_monitoring.reason
     yield from _looped(facts)
     if facts.serving and facts.serving.workers:
         for trouble in facts.serving.troubles:
@@ -56,19 +57,15 @@ def _checks(facts: ProjectFacts) -> Iterator[Check]:
     if facts.waiting:
         yield "amber", f"a person is asked whether to retrain: {facts.waiting.reason}"
     if facts.undecided:
-        first, *more = facts.undecided
-        yield "amber", f"asked at {clock(first.at)}, not decided yet: {first.reason}" + _and_more(more)
+        first, *rest = facts.undecided
+        more = f" (and {len(rest)} more)" if rest else ""
+        yield "amber", f"asked at {clock(first.at)}, not decided yet: {first.reason}{more}"
     if facts.champion is None:
         yield "amber", "there is no champion" + ("" if facts.loop.state != "never run" else ": no loop was run yet")
     elif not facts.windows:
         yield _unwatched(
             facts.champion, facts.current_monitoring.reason if facts.current_monitoring else "not watched yet"
         )
-
-
-def _watched(facts: ProjectFacts) -> Iterator[Check]:
-    if facts.current_monitoring and (facts.windows or facts.current_monitoring.state != "green"):
-        yield facts.current_monitoring.state, facts.current_monitoring.reason
 
 
 def _unwatched(champion: RegisteredVersion, yet: str) -> Check:
@@ -81,27 +78,20 @@ def _unwatched(champion: RegisteredVersion, yet: str) -> Check:
 
 def _looped(facts: ProjectFacts) -> Iterator[Check]:
     loop, data = facts.loop, facts.data
-    named = f"loop {loop.loop_id}"
+    named, where = f"loop {loop.loop_id}", f" at {loop.step}" if loop.step else ""
     if data.status == "rejected":
         what = f": {data.failing[0]}" if data.failing else ""
         yield "red", f"the last data was rejected{what}"
     elif loop.state == "rejected":
-        yield "red", f"{named}: the data was rejected" + (f" at {loop.step}" if loop.step else "")
+        yield "red", f"{named}: the data was rejected{where}"
     elif loop.state == "failed":
-        yield "amber", f"{named} failed" + (f" at {loop.step}" if loop.step else "")
+        yield "amber", f"{named} failed{where}"
     if data.status == "warned" and data.failing:
         yield "amber", f"the last data is not all it should be: {data.failing[0]}"
     if has_many_unusable(data.feedback):
         yield "amber", labelled(data.feedback)
     if loop.state == "killed":
-        yield (
-            "amber",
-            f"{named} was killed" + (f" at {loop.step}" if loop.step else "") + ": a run continues it",
-        )
-
-
-def _and_more(more: Sequence[object]) -> str:
-    return f" (and {len(more)} more)" if more else ""
+        yield "amber", f"{named} was killed{where}: a run continues it"
 
 
 def _value(version: RegisteredVersion) -> str:

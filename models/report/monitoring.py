@@ -12,6 +12,7 @@ from models.project_spec.monitor_and_retrain import Monitor
 from models.report.card import Figure
 from models.report.monitoring_figures import feature_map, metric_over_time, prediction_drift
 from models.report.pages import render, show
+from models.triggers.signal import clock
 
 MOST_WINDOWS = 30
 ADVICE = {
@@ -33,7 +34,7 @@ def render_monitoring(findings: MonitoringReport, monitor: Monitor) -> str:
         {"three": _three, "p_value": _p_value},
         findings=findings,
         monitor=monitor,
-        when=_when(findings.at),
+        when=clock(findings.at),
         facts=_facts(findings, windows),
         alarms=alarms,
         advice=[ADVICE[signal.kind] for signal in alarms if signal.kind in ADVICE],
@@ -117,7 +118,3 @@ def _p_value(value: float | None) -> str:
     if value is None:
         return "–"
     return "< 0.0001" if value < 1e-4 else f"{value:.3g}"
-
-
-def _when(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%d %b %Y %H:%M} UTC"

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.judge.verdict import Estimate
 from models.monitoring.report import WindowReport
-from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten
+from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten, spreads
 
 MOST_FEATURES = 15
 MOST_COLUMNS = 60
@@ -28,20 +28,14 @@ def metric_over_time(windows: Sequence[WindowReport], metric: str, promoted: Est
             axes.axhline(promoted.value, color=INK, linewidth=1, label="at promotion")
             if promoted.low is not None and promoted.high is not None:
                 axes.axhspan(promoted.low, promoted.high, color=MUTED, alpha=0.15, linewidth=0)
-        for window, at in zip(windows, times, strict=True):
-            now = window.realised
-            if now is not None and now.low is not None:
-                colour = RED if window.decayed else PALETTE[0]
-                axes.plot([at, at], [now.low, now.high], color=colour, linewidth=2.4, alpha=0.45)
-        for chosen, colour, marker, label in ((False, PALETTE[0], "o", "realised"), (True, RED, "v", "decayed")):
-            points = [
-                (at, window.realised.value)
-                for window, at in zip(windows, times, strict=True)
-                if window.realised is not None and window.decayed is chosen
-            ]
-            if points:
-                axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=4.5, label=label)
-        estimated = [np.nan if window.estimated is None else window.estimated for window in windows]
+        values, low, high = spreads(window.realised for window in windows)
+        decayed = np.array([window.decayed for window in windows], dtype=bool)
+        axes.vlines(times, low, high, color=np.where(decayed, RED, PALETTE[0]), linewidth=2.4, alpha=0.45)
+        for chosen, colour, marker, label in ((~decayed, PALETTE[0], "o", "realised"), (decayed, RED, "v", "decayed")):
+            if np.isfinite(values[chosen]).any():
+                points = np.where(chosen, values, np.nan)
+                axes.plot(times, points, marker, color=colour, markersize=4.5, label=label)
+        estimated = np.array([window.estimated for window in windows], dtype=np.float64)
         if np.isfinite(estimated).any():
             axes.plot(times, estimated, color=PALETTE[1], linestyle="--", linewidth=1.4, label="estimated, no labels")
         axes.set_ylabel(shorten(metric, 30))

@@ -198,10 +198,6 @@ def _figure(title: str, caption: Markup, picture: Markup) -> Markup:
     ).format(title, caption, picture)
 
 
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
@@ -220,10 +216,6 @@ def _span(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     return ago(0.0, max(1.0, seconds)).removesuffix(" ago")
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else signed(value)
 
 
 def _drift_colour(drift: Drift) -> str:
@@ -249,9 +241,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "commit": _commit,
     "ago": ago,
     "clock": clock,
-    "iso": _iso,
+    "iso": lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds"),
     "size": size,
     "percent": _percent,
     "span": _span,
-    "signed": _signed,
+    "signed": lambda value: "–" if value is None else signed(value),
 }

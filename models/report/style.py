@@ -5,8 +5,12 @@ from __future__ import annotations
 import io
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
+
+from models.judge.verdict import Estimate
 
 INK, MUTED, GRID = "#1f2933", "#5f6b76", "#e3e7eb"
 # Okabe and Ito's palette, which colour-blind people can distinguish; without its yellow, too pale on white.
@@ -75,6 +79,12 @@ def look(name: str, place: int) -> dict[str, str]:
     if name in MODEL_LOOKS:
         return MODEL_LOOKS[name]
     return {"color": PALETTE[place % len(PALETTE)], "linestyle": DASHES[place // len(PALETTE) % len(DASHES)]}
+
+
+def spreads(estimates: Iterable[Estimate | None]) -> np.ndarray:
+    """Return values, low ends and high ends, float64 (3, estimates); NaN where there is none."""
+    ends = [(one.value, one.low, one.high) if one else (None, None, None) for one in estimates]
+    return np.array(ends, dtype=np.float64).reshape(-1, 3).T
 
 
 def shorten(text: str, most: int = 22) -> str:

@@ -98,9 +98,9 @@ def spark(windows: Sequence[WindowReport], metric: str) -> Markup:
     )
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return at most `most` round values between two: steps of 1, 2 or 5 times a power of ten."""
-    raw = (high - low) / max(1, most - 1) or 1.0
+def ticks(low: float, high: float) -> list[float]:
+    """Return at most five round values between two: steps of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / 4 or 1.0
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
@@ -176,21 +176,15 @@ def _times(times: Sequence[float]) -> Markup:
     """Draw the first, the middle and the last time below the chart; with the hour if all lie within two days."""
     marks = [(LEFT, "start", times[0]), ((LEFT + WIDTH - RIGHT) / 2, "middle", times[len(times) // 2])]
     marks.append((WIDTH - RIGHT, "end", times[-1]))
-    by_hour = times[-1] - times[0] < 2 * DAY_S
+    form = "%d %b %H:%M" if times[-1] - times[0] < 2 * DAY_S else "%d %b %Y"
     return _joined(
-        Markup('<text x="{:g}" y="{:g}" text-anchor="{}">{}</text>').format(
-            x, HEIGHT - 8, anchor, _moment(time) if by_hour else _day(time)
-        )
+        Markup('<text x="{:g}" y="{:g}" text-anchor="{}">{}</text>').format(x, HEIGHT - 8, anchor, _moment(time, form))
         for x, anchor, time in (marks if len(times) > 1 else marks[1:2])
     )
 
 
-def _moment(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%d %b %H:%M")
-
-
-def _day(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%d %b %Y")
+def _moment(time: float, form: str = "%d %b %H:%M") -> str:
+    return datetime.fromtimestamp(time, UTC).strftime(form)
 
 
 def _short(value: float) -> str:

@@ -103,7 +103,8 @@ def parallel_coordinates(
 
         axes = figure.subplots()
         low, high = (float(value.min()), float(value.max())) if len(value) else (0.0, 1.0)
-        shades = ScalarMappable(Normalize(low, high if high > low else low + 1e-9), _shades(direction))
+        colours = SEQUENTIAL if direction == "maximize" else f"{SEQUENTIAL}_r"
+        shades = ScalarMappable(Normalize(low, high if high > low else low + 1e-9), colours)
         for place in order:
             heights = [column[0][place] for column in columns]
             axes.plot(range(len(names)), heights, color=shades.to_rgba(value[place]), linewidth=1.6, alpha=0.9)
@@ -120,7 +121,7 @@ def parallel_coordinates(
     return draw(paint, height_in=3.4)
 
 
-def importance_bars(importance: Mapping[str, float], xlabel: str = "share of the variation explained") -> bytes:
+def importance_bars(importance: Mapping[str, float]) -> bytes:
     """Draw the importance of each setting or feature, most important first; at most 20."""
     ranked = sorted(importance.items(), key=lambda item: -item[1])[:20]
 
@@ -133,7 +134,7 @@ def importance_bars(importance: Mapping[str, float], xlabel: str = "share of the
         axes.set_ylim(max(1, len(ranked)) - 0.4, -0.6)
         axes.margins(x=0.12)
         axes.grid(axis="y", visible=False)
-        axes.set_xlabel(xlabel)
+        axes.set_xlabel("share of the variation explained")
 
     return draw(paint, height_in=0.9 + 0.28 * max(1, len(ranked)))
 
@@ -153,10 +154,6 @@ def _line(axes: Any, epochs: Sequence[Mapping[str, float]], key: str, label: str
             marker=marker,
             markersize=3.5,
         )
-
-
-def _shades(direction: str) -> str:
-    return SEQUENTIAL if direction == "maximize" else f"{SEQUENTIAL}_r"
 
 
 def _axis(values: list[Any], log: bool) -> tuple[list[float], list[tuple[float, str]]]:

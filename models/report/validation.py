@@ -14,8 +14,8 @@ Absent keys count as None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from models.report.pages import render
 
@@ -23,25 +23,10 @@ Outcome = Literal["passed", "warned", "rejected", "errored"]
 MOST_EXAMPLES = 20
 
 
-class ExpectationRow(NamedTuple):
-    """One expectation in the form for the page."""
-
-    outcome: Outcome
-    expectation: str
-    column: str | None
-    arguments: Mapping[str, Any]
-    on: str
-    observed: Any
-    unexpected_count: int | None
-    unexpected_percent: float | None
-    examples: Sequence[Any]
-    error: str | None
-
-
 def render_validation(report: Mapping[str, Any]) -> str:
     """Return the report as one self-contained HTML page, failures first: no script, no external resources."""
-    lines = sorted(map(_line, report.get("results") or ()), key=lambda line: _ORDER.index(line.outcome))
-    counts = {outcome: sum(line.outcome == outcome for line in lines) for outcome in _ORDER}
+    lines = sorted(map(_line, report.get("results") or ()), key=lambda line: _ORDER.index(line["outcome"]))
+    counts = {outcome: sum(line["outcome"] == outcome for line in lines) for outcome in _ORDER}
     return render(
         "validation.html.j2",
         report={**dict.fromkeys(("project", "dataset", "when", "rows", "columns", "success")), **report},
@@ -74,19 +59,15 @@ _WORDS: dict[Outcome, str] = {
 }
 
 
-def _line(result: Mapping[str, Any]) -> ExpectationRow:
-    return ExpectationRow(
-        outcome=_outcome(result),
-        expectation=_words(str(result.get("expectation") or ""), result.get("column")),
-        column=result.get("column"),
-        arguments={key: each for key, each in (result.get("arguments") or {}).items() if key != "column"},
-        on=str(result.get("on") or ""),
-        observed=result.get("observed"),
-        unexpected_count=result.get("unexpected_count"),
-        unexpected_percent=result.get("unexpected_percent"),
-        examples=list(result.get("examples") or ()),
-        error=result.get("error"),
-    )
+def _line(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one expectation in the form for the page: with every key, and in words."""
+    keys = ("column", "on", "observed", "unexpected_count", "unexpected_percent", "examples", "error")
+    return {
+        **{key: result.get(key) for key in keys},
+        "outcome": _outcome(result),
+        "expectation": _words(str(result.get("expectation") or ""), result.get("column")),
+        "arguments": {key: each for key, each in (result.get("arguments") or {}).items() if key != "column"},
+    }
 
 
 def _words(expectation: str, column: str | None) -> str:

@@ -20,28 +20,23 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import psutil
-import torch
 import torch.distributed.launcher.api as elastic
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
 from models.distributed.forkserver import report_error
 from models.distributed.world import World
 from models.errors import LooplineError, TrainingError
 from models.parent_death import die_with
-from models.training.job import EpochReport, Rendezvous, TrainingJob
+from models.training.job import EpochReport, TrainingJob
 from models.training.loop import Report
 from models.training.rank import device_of, join_world, leave_world, local_rank, run_job
 
 # How long a rank with an error checks whether the death of a peer caused it.
 _LOOK_S = 0.5
-# How long the nodes at the rendezvous wait until enough nodes have joined.
-_COME_S = 600
 
 
 def run_alone(connections: list[Connection], job: TrainingJob) -> None:
@@ -51,32 +46,27 @@ def run_alone(connections: list[Connection], job: TrainingJob) -> None:
     connections[0].send(("result", run_job(job, _reporter(connections[0], world), world, restarts)))
 
 
-def run_ranks(connections: list[Connection], job: TrainingJob, meeting: Rendezvous | None = None) -> None:
-    """Run this node's `job.train.ranks` ranks until they are done; restart them when one dies.
+def run_ranks(connections: list[Connection], job: TrainingJob) -> None:
+    """Run the `job.train.ranks` ranks on this machine until they are done; restart them when one dies.
 
     Args:
-        connections: The agent's own connection, then one for each rank of this node.
+        connections: The agent's own connection, then one for each rank.
         job: The training job.
-        meeting: The rendezvous with other nodes; by default there are no other nodes.
     """
-    meeting = meeting or Rendezvous()
     logs = Path(tempfile.mkdtemp(prefix="loopline-agent-"))
     # Ranks report their errors over their connections; the agent's log would repeat them.
     logging.disable(logging.CRITICAL)
     # Torch's agents use this process's store, which listens already: no other process can take the chosen port.
-    store = None if meeting.is_shared else TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
-    launch = _launch(job, meeting, logs) if store is None else _launch_here(job, store.port, logs)
+    store = TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
     try:
-        elastic.elastic_launch(launch, _rank)(job, connections, os.getpid(), meeting)
+        elastic.elastic_launch(_launch(job, store.port, logs), _rank)(job, connections, os.getpid())
     except ChildFailedError as error:
         connections[0].send(("failed", _cause(error)))
-    except RendezvousTimeoutError:
-        connections[0].send(("failed", f"fewer than {job.train.num_nodes[0]} node(s) came in {_COME_S} s"))
     finally:
         shutil.rmtree(logs, ignore_errors=True)
 
 
-def _launch_here(job: TrainingJob, port: int, logs: Path) -> elastic.LaunchConfig:
+def _launch(job: TrainingJob, port: int, logs: Path) -> elastic.LaunchConfig:
     """Return the config for one node, like `torchrun`'s: a rendezvous would cost 2 s of CPU before the first step."""
     return elastic.LaunchConfig(
         min_nodes=1,
@@ -84,53 +74,24 @@ def _launch_here(job: TrainingJob, port: int, logs: Path) -> elastic.LaunchConfi
         rdzv_backend="static",
         rdzv_endpoint=f"127.0.0.1:{port}",
         rdzv_configs={"rank": 0},
-        **_ranks(job, logs),
+        nproc_per_node=job.train.ranks,
+        run_id="loopline",
+        max_restarts=job.train.max_restarts,
+        monitor_interval=0.05,
+        start_method="fork",
+        logs_specs=DefaultLogsSpecs(log_dir=str(logs)),
+        shutdown_timeout=1,
     )
 
 
-def _launch(job: TrainingJob, meeting: Rendezvous, logs: Path) -> elastic.LaunchConfig:
-    low, high = job.train.num_nodes
-    return elastic.LaunchConfig(
-        min_nodes=low,
-        max_nodes=high,
-        rdzv_backend="c10d",
-        rdzv_endpoint=f"{meeting.host}:{meeting.port}",
-        # A node is lost after three seconds without a heartbeat; a node that joins after the start is admitted later.
-        rdzv_configs={
-            "is_host": meeting.is_host,
-            "join_timeout": _COME_S,
-            "last_call_timeout": 1,
-            "keep_alive_interval": 1,
-            "keep_alive_max_attempt": 3,
-        },
-        # Nodes are numbered in the order of their addresses. Rank 0 writes and reports, so it must be on the host.
-        # Other ranks connect only to rank 0's address.
-        local_addr=meeting.address if meeting.is_host else f"~{meeting.address}",
-        **_ranks(job, logs),
-    )
-
-
-def _ranks(job: TrainingJob, logs: Path) -> dict[str, Any]:
-    return {
-        "nproc_per_node": job.train.ranks,
-        "run_id": "loopline",
-        "max_restarts": job.train.max_restarts,
-        "monitor_interval": 0.05,
-        "start_method": "fork",
-        "logs_specs": DefaultLogsSpecs(log_dir=str(logs)),
-        "shutdown_timeout": 1,
-    }
-
-
-def _rank(job: TrainingJob, connections: list[Connection], agent: int, meeting: Rendezvous) -> None:
+def _rank(job: TrainingJob, connections: list[Connection], agent: int) -> None:
     die_with(agent)
     logging.disable(logging.NOTSET)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     connection = connections[1 + local_rank()]
     with _quiet():
-        world = join_world(job, functools.partial(_hung, job, connection, meeting))
-    hellos = world.gather((meeting.address, agent, os.getpid()))
-    peers = [pid for *node, pid in hellos if node == [meeting.address, agent]]
+        world = join_world(job, functools.partial(_hung, job, connection))
+    peers = world.gather(os.getpid())
     try:
         restarts = _announce(connection) if world.is_first else 0
         result = run_job(job, _reporter(connection, world), world, restarts)
@@ -138,18 +99,11 @@ def _rank(job: TrainingJob, connections: list[Connection], agent: int, meeting: 
             connection.send(("result", result))
         leave_world(world)
     except Exception as error:
-        if not isinstance(error, LooplineError) and (
-            _has_died(peers) or (len(peers) < world.size and _is_of_the_network(error))
-        ):
+        if not isinstance(error, LooplineError) and _has_died(peers):
             raise
         report_error(connection, error)
         raise
     gc.collect()
-
-
-def _is_of_the_network(error: Exception) -> bool:
-    """Return whether a lost peer on another node caused the error: the agents then continue without that node."""
-    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error) or "NCCL" in str(error)
 
 
 def _announce(connection: Connection) -> int:
@@ -177,18 +131,12 @@ def _reporter(connection: Connection, world: World) -> Report:
     return report
 
 
-def _hung(job: TrainingJob, connection: Connection, meeting: Rendezvous, behind: str, stack: str) -> None:
-    """Report which ranks are behind to the caller and end this rank; called from the watchdog's thread.
-
-    With several nodes a lost node is no error: the agents restart the ranks of the other nodes.
-    """
+def _hung(job: TrainingJob, connection: Connection, behind: str, stack: str) -> None:
+    """Report which ranks are behind to the caller and end this rank; called from the watchdog's thread."""
     text = f"{job.folder}: the ranks stood still for {job.silence_s:g} s: {behind}"
-    if meeting.is_shared:
-        sys.stderr.write(f"{text}; starting again\n")
-    else:
-        connection.send(
-            ("error", TrainingError.__name__, f"{text}; the checkpoints are kept: run again to continue", stack)
-        )
+    connection.send(
+        ("error", TrainingError.__name__, f"{text}; the checkpoints are kept: run again to continue", stack)
+    )
     sys.stderr.flush()
     os._exit(1)
 

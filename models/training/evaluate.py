@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from models.distributed.order import seed_of, share
-from models.metrics.metrics import Metric
 from models.project_spec.references import call
 from models.training.optimisation.losses import predictions, settle, settled_loss
 from models.training.optimisation.pretrain import LOSS, MaskingScheme
@@ -41,8 +40,9 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
     joined = world.join_shares(output, len(examples))
     if not world.is_first:
         return {}
-    value = _measure(session.metric, examples.values(), joined.cpu(), session)
-    return {"val_loss": float(loss) / len(examples), f"val_{session.metric.name}": value}
+    metric, predicted = session.metric, predictions(joined.cpu(), session.preparation)
+    value = float(call(metric.value, metric.name, examples.values(), predicted))
+    return {"val_loss": float(loss) / len(examples), f"val_{metric.name}": value}
 
 
 def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
@@ -79,7 +79,3 @@ def _spans(session: TrainingSession, start: int, stop: int) -> Iterator[tuple[to
         # A rank with a smaller share takes part with any example and drops the output.
         rows = torch.arange(low, max(low + 1, min(low + size, stop)), device=examples.target.device)
         yield rows.clamp(max=len(examples) - 1), max(0, stop - low)
-
-
-def _measure(metric: Metric, target: object, output: torch.Tensor, session: TrainingSession) -> float:
-    return float(call(metric.value, metric.name, target, predictions(output, session.preparation)))

@@ -14,6 +14,8 @@ from models.training.costs.summary import Costs
 WEIGHTS_FILE = "weights.safetensors"
 TREES_FILE = "trees.txt"
 RESULT_FILE = "result.json"
+JOB_FILE, PROGRESS_FILE, STOP_FILE, ERROR_FILE = "job.json", "progress.jsonl", "stop", "error.json"
+"""The files by which a job on a cluster and the process that waits for it talk; see `models/training/node.py`."""
 
 
 Stage = Literal["train", "pretrain", "teacher"]
@@ -61,19 +63,10 @@ class TrainingJob(FrozenModel):
     )
     peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
 
-
-class Rendezvous(FrozenModel):
-    """The rendezvous of the nodes of one rank pool, as one node sees it."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    address: str = Field("127.0.0.1", description="At which the other nodes reach this one.")
-    is_host: bool = True
-
     @property
-    def is_shared(self) -> bool:
-        """Whether other nodes may join."""
-        return self.port != 0
+    def checkpoint_folder(self) -> Path:
+        """The folder of the job's checkpoints, which its result replaces."""
+        return self.folder / "checkpoints"
 
 
 class EpochReport(FrozenModel):

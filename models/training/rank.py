@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import gc
 import os
-import shutil
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -25,12 +24,11 @@ from models.training.checkpoints.finished import identity, read_finished, write_
 from models.training.checkpoints.state import Tensors
 from models.training.checkpoints.weights import save_weights
 from models.training.costs.summary import of_epochs
-from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
-from models.training.loop import NonFiniteError, Report, train
-from models.training.optimisation.diagnose import explain
+from models.training.job import WEIGHTS_FILE, TrainingJob, TrainingResult
+from models.training.loop import NonFiniteError, Report, explain, train
 from models.training.optimisation.losses import loss_name
 from models.training.optimisation.optimisers import is_fused
-from models.training.session import TrainingSession, checkpoint_folder, open_session
+from models.training.session import TrainingSession, open_session
 from models.training.stages import make_ready
 
 # For the time until the first step, which may compile. Later the watchdog is faster and names the ranks behind.
@@ -60,7 +58,7 @@ def run_job(
     done = read_finished(job)
     if done is not None:
         return done
-    report = report or _go_on
+    report = report or (lambda _: True)
     _settle(job, world)
     if is_trees(job.model.net):
         from models.training.trees import train_trees
@@ -117,6 +115,11 @@ def local_rank() -> int:
     return int(torch.distributed.get_node_local_rank())
 
 
+def is_of_the_network(error: Exception) -> bool:
+    """Return whether a lost peer caused the error: torch's agents then start the ranks again."""
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error) or "NCCL" in str(error)
+
+
 def leave_world(world: World) -> None:
     """Destroy the process group in order.
 
@@ -133,6 +136,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
     """Return all facts besides the result that decide the bits of the weights."""
     job, device = session.job, session.world.device
     cuda = device.type == "cuda"
+    form = "fused" if is_fused(session.net, job.train.optimiser) else "plain"
     return {
         "job": identity(job),
         "python": sys.version.split()[0],
@@ -142,7 +146,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
         "device": device_name(device),
         "cuda": torch.version.cuda if cuda else None,
         "cudnn": torch.backends.cudnn.version() if cuda else None,  # type: ignore[no-untyped-call]
-        "nccl": _nccl() if cuda else None,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,  # type: ignore[no-untyped-call]
         "world_size": session.world.size,
         "worlds": session.progress.worlds,
         "layout": asdict(session.world.layout),
@@ -157,18 +161,10 @@ def environment(session: TrainingSession) -> dict[str, Any]:
         "loss": loss_name(session.preparation, session.metric.name),
         **session.plan.describe(),
         "matmul_precision": torch.get_float32_matmul_precision(),
-        "optimiser": f"{type(session.optimiser).__name__}, {_form(session)}",
+        "optimiser": f"{type(session.optimiser).__name__}, {form}",
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "seeds": {"weights": ["weights", job.train.seed], "rank": ["rank", job.train.seed, "<data rank>"]},
     }
-
-
-def _nccl() -> str:
-    return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
-
-
-def _form(session: TrainingSession) -> str:
-    return "fused" if is_fused(session.net, session.job.train.optimiser) else "plain"
 
 
 def device_name(device: torch.device) -> str:
@@ -199,28 +195,16 @@ def _finish(
 ) -> TrainingResult:
     """Write and return the result of `request`; `session.job` is the same job after its earlier stages."""
     job, progress = session.job, session.progress
-    digest = save_weights(job.folder / WEIGHTS_FILE, best)
-    result = TrainingResult(
-        best_epoch=progress.best_epoch,
-        value=progress.best_value,
-        epochs=progress.history,
+    return write_result(
+        job,
+        progress,
         weights=WEIGHTS_FILE,
-        weights_sha256=digest,
+        weights_sha256=save_weights(job.folder / WEIGHTS_FILE, best),
         num_parameters=session.plan.num_parameters,
-        seconds=progress.seconds,
         world_size=session.world.size,
-        threads=job.threads,
         restarts=restarts,
-        resumed_from=progress.resumed_from,
         pruned=pruned,
         costs=of_epochs(progress.history, device_name(session.world.device), session.meter.peak),
         before=before,
         environment={**environment(session), "job": identity(request)},
     )
-    write_result(job, result)
-    shutil.rmtree(checkpoint_folder(job), ignore_errors=True)
-    return result
-
-
-def _go_on(epoch: EpochReport) -> bool:
-    return epoch.epoch > 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -15,10 +16,13 @@ from models.data.preparation import Preparation
 from models.distributed.dtensor import spread_optimiser
 from models.distributed.order import SampleOrder
 from models.distributed.parallel import ParallelizedNet, Warmup, make_plan
-from models.distributed.precision import LossScaler, make_scaler
+from models.distributed.precision import LossScaler
 from models.distributed.world import World
 from models.errors import TrainingError
-from models.metrics.metrics import Metric
+from models.metrics.metrics import Metric, resolve_metric
+from models.nets.build import build_net
+from models.nets.catalogue import net_name
+from models.nets.sizes import Sizes
 from models.training.batches.examples import ExampleSet, open_examples
 from models.training.batches.micro_batch import BatchMaker
 from models.training.checkpoints.checkpoint import newest, read_meta
@@ -32,7 +36,6 @@ from models.training.checkpoints.state import (
     put_extra,
     put_optimiser,
     put_random,
-    room_for,
     seed_everything,
     stage,
     take_extra,
@@ -44,9 +47,20 @@ from models.training.costs.meter import Meter, open_meter
 from models.training.job import TrainingJob
 from models.training.memory_check import refuse_what_cannot_fit
 from models.training.optimisation.ema import Ema
-from models.training.optimisation.losses import Loss
-from models.training.optimisation.objective import make_purpose
+from models.training.optimisation.fine_tuning import freeze, load_origin
+from models.training.optimisation.losses import Loss, make_loss
 from models.training.optimisation.optimisers import make_optimiser
+from models.training.optimisation.pretrain import LOSS, MaskingScheme, reconstructor
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The objective of one stage; `hiding` is set if the stage learns the inputs rather than the target."""
+
+    net: nn.Module
+    loss: Loss
+    metric: Metric
+    hiding: MaskingScheme | None = None
 
 
 @dataclass
@@ -125,7 +139,7 @@ class TrainingSession:
         more, numbers = take_extra(self.extra)
         random = {f"random/{self.world.rank}/{name}": value for name, value in take_random(self.world.device).items()}
         meta = {
-            "progress": self.progress.to_json(),
+            "progress": asdict(self.progress),
             "job": identity(self.job),
             "world_size": self.world.size,
             "scalars": {name: value for part in self.world.gather(scalars | numbers) for name, value in part.items()},
@@ -133,11 +147,6 @@ class TrainingSession:
         best = None if self._best_is_written else self.best
         self.saver.save(self.progress.step, meta, tensors | more | random, best)
         self._best_is_written = True
-
-
-def checkpoint_folder(job: TrainingJob) -> Path:
-    """Return the folder of a job's checkpoints."""
-    return job.folder / "checkpoints"
 
 
 def open_session(job: TrainingJob, world: World) -> TrainingSession:
@@ -176,8 +185,8 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         batches=batches,
         order=order,
         meter=meter,
-        saver=CheckpointSaver(checkpoint_folder(job), world, job.train.async_checkpoints, job.train.keep_checkpoints),
-        scaler=make_scaler(job.train),
+        saver=CheckpointSaver(job.checkpoint_folder, world, job.train.async_checkpoints, job.train.keep_checkpoints),
+        scaler=LossScaler() if job.train.precision == "fp16" else None,
         ema=Ema(plan.net, job.train.ema) if job.train.ema else None,
     )
     extra = {"scaler": session.scaler, "ema": session.ema}
@@ -186,6 +195,36 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
     if [world.size, job.threads] not in [entry[1:] for entry in session.progress.worlds[-1:]]:
         session.progress.worlds.append([session.progress.step, world.size, job.threads])
     return session
+
+
+def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tensor) -> Objective:
+    """Build the net from torch's generator, load the job's initial weights, and freeze the layers of the spec.
+
+    Args:
+        job: The job.
+        preparation: The preparation of its data.
+        targets: The training targets, from which balanced class weights are computed.
+
+    Raises:
+        UsageError, UserCodeError: The net or the metric does not match the spec.
+        StoreError, TrainingError: The initial weights cannot be read, or do not fit.
+    """
+    sizes = Sizes.of(preparation)
+    net = build_net(job.model, sizes, job.project)
+    if job.start is not None:
+        load_origin(net, job.start, preparation, job.train.start is not None and job.train.start.partial)
+    if job.stage == "pretrain":
+        assert job.train.pretrain is not None
+        hiding = MaskingScheme(sizes, job.train.pretrain)
+        metric = Metric(LOSS, "minimize", (), _unused)
+        return Objective(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
+    freeze(net, job.train)
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    return Objective(net, make_loss(preparation, job.train, metric.name, targets), metric)
+
+
+def _unused(*_: object) -> NoReturn:
+    raise AssertionError("a pretraining is judged by its loss")
 
 
 def _order(job: TrainingJob, world: World, count: int) -> SampleOrder:
@@ -199,12 +238,17 @@ def _seed_rank(job: TrainingJob, world: World) -> None:
     seed_everything("rank", job.train.seed, world.data_rank, *(("stage", stage) if stage else ()))
 
 
-def _resume(session: TrainingSession) -> None:
-    """Restore the newest whole checkpoint, which other ranks may have written."""
-    job, world = session.job, session.world
-    checkpoint = newest(checkpoint_folder(job), world) if job.checkpoints else None
+def last_checkpoint(job: TrainingJob, world: World) -> tuple[Path, dict[str, Any]] | None:
+    """Return the job's newest whole checkpoint with its state besides tensors; None if there is none.
+
+    Every rank must call it.
+
+    Raises:
+        TrainingError: The checkpoint belongs to another job.
+    """
+    checkpoint = newest(job.checkpoint_folder, world) if job.checkpoints else None
     if checkpoint is None:
-        return
+        return None
     meta = read_meta(checkpoint)
     differs = difference(meta["job"], identity(job))
     if differs:
@@ -212,17 +256,26 @@ def _resume(session: TrainingSession) -> None:
             f"{checkpoint.parent}: holds checkpoints of another job ({differs}): remove the folder, or give this "
             "job another"
         )
+    return checkpoint, meta
+
+
+def _resume(session: TrainingSession) -> None:
+    """Restore the newest whole checkpoint, which other ranks may have written."""
+    job, world = session.job, session.world
+    last = last_checkpoint(job, world)
+    if last is None:
+        return
+    checkpoint, meta = last
     stored, scalars = StoredCheckpoint(checkpoint), meta["scalars"]
     weights, _ = take_tensors(session.net, session.optimiser)
     _refuse_another_net(checkpoint, stored, weights, world)
     stored.load(weights)
     put_optimiser(stored, scalars, session.net, session.optimiser)
     put_extra(stored, scalars, session.extra)
-    random = room_for(stored, f"random/{world.rank}/")
+    random = stored.read(f"random/{world.rank}/")
     if random:
-        stored.load(random)
         put_random({name.rpartition("/")[2]: value for name, value in random.items()}, world.device)
-    session.progress = Progress.of_json(meta["progress"])
+    session.progress = Progress(**meta["progress"])
     session.progress.resumed_from.append(session.progress.step)
     if session.progress.best_epoch:
         session.keep_best()

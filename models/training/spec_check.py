@@ -41,7 +41,9 @@ def read_checked(
         check_spec(spec, path.parent, is_for_here=is_for_here)
     except (UsageError, DataError) as error:
         where = place_of(str(error).partition(":")[0], path, overrides, shown_as)
-        raise (type(error)(f"{where}: {error}") if where else error) from error
+        if not where:
+            raise  # `from` itself, it would be its own cause for ever
+        raise type(error)(f"{where}: {error}") from error
     return spec
 
 
@@ -65,7 +67,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True) -> None:
     _check_arguments(net, "model.arguments", spec.model.arguments.items())
     _check_metric(spec, base)
     _check_search(spec, net)
-    if is_for_here:
+    if is_for_here and spec.train.on == "here":
         _check_ranks(spec.train)
         _check_precision(spec)
     path = _local_path(spec.data.source, base)

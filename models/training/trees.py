@@ -9,12 +9,10 @@ resumed job still equals an uninterrupted one.
 from __future__ import annotations
 
 import hashlib
-import json
-import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,21 +22,22 @@ from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
 from models.distributed.order import seed_of, share
+from models.distributed.world import World
 from models.errors import TrainingError, UsageError
-from models.files import write_json, write_text
+from models.files import write_text
 from models.metrics.metrics import Metric, resolve_metric
 from models.nets.build import check_arguments
 from models.project_spec.references import call
 from models.training.batches.examples import ExampleSet, open_examples
-from models.training.checkpoints.checkpoint import KEEP
-from models.training.checkpoints.finished import difference, identity, write_result
+from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
+from models.training.checkpoints.finished import identity, write_result
 from models.training.checkpoints.state import Progress
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_better, is_over
 from models.training.optimisation.losses import class_weights, predictions
-from models.training.session import checkpoint_folder
+from models.training.session import last_checkpoint
 
 CPU = torch.device("cpu")
 # Each segment costs one extra prediction over the training rows.
@@ -280,32 +279,17 @@ def _of_text(text: str) -> Any:
 
 
 def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:
-    folder = checkpoint_folder(job)
-    content = {"progress": progress.to_json(), "job": identity(job), "text": text}
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    write_json(folder / f"rounds-{progress.step:09d}.json", {"sha256": digest, "content": content})
-    for old in sorted(folder.glob("rounds-*.json"), reverse=True)[KEEP:]:
-        old.unlink(missing_ok=True)
+    meta = {"progress": asdict(progress), "job": identity(job), "text": text}
+    write_alone(CheckpointDraft(job.checkpoint_folder, progress.step, meta), {})
 
 
 def _resume(job: TrainingJob) -> tuple[Progress, str]:
-    for path in sorted(checkpoint_folder(job).glob("rounds-*.json"), reverse=True):
-        try:
-            state = json.loads(path.read_text())
-            content = state["content"]
-            whole = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest() == state["sha256"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        if whole and job.checkpoints:
-            differs = difference(content["job"], identity(job))
-            if differs:
-                raise TrainingError(
-                    f"{path}: holds a checkpoint of another job ({differs}): give this job another folder"
-                )
-            progress = Progress.of_json(content["progress"])
-            progress.resumed_from.append(progress.step)
-            return progress, str(content["text"])
-    return Progress(), ""
+    last = last_checkpoint(job, World())
+    if last is None:
+        return Progress(), ""
+    progress = Progress(**last[1]["progress"])
+    progress.resumed_from.append(progress.step)
+    return progress, str(last[1]["text"])
 
 
 def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, restarts: int) -> TrainingResult:
@@ -314,17 +298,13 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
     job = boosting.job
     best = _of_text(text).model_to_string(num_iteration=progress.best_round)
     write_text(job.folder / TREES_FILE, best)
-    result = TrainingResult(
-        best_epoch=progress.best_epoch,
-        value=progress.best_value,
-        epochs=progress.history,
+    return write_result(
+        job,
+        progress,
         weights=TREES_FILE,
         weights_sha256=hashlib.sha256(best.encode()).hexdigest(),
         num_parameters=sum(tree["num_leaves"] for tree in _of_text(best).dump_model()["tree_info"]),
-        seconds=progress.seconds,
-        threads=job.threads,
         restarts=restarts,
-        resumed_from=progress.resumed_from,
         pruned=pruned,
         costs=of_epochs(progress.history, "cpu"),
         environment={
@@ -337,6 +317,3 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
             "validation_examples": len(boosting.targets),
         },
     )
-    write_result(job, result)
-    shutil.rmtree(checkpoint_folder(job), ignore_errors=True)
-    return result

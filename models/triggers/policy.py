@@ -52,16 +52,17 @@ def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) ->
     return Decision(signal=signal, at=now, action="retrain", reasons=[signal.reason, *overridden])
 
 
-def losses_in_a_row(loops: list[PastLoop]) -> list[PastLoop]:
-    """Return the loops lost or failed since the last promotion, newest first; a person's loop starts a new row.
+def failures_in_a_row(loops: list[PastLoop]) -> list[PastLoop]:
+    """Return the loops that failed since the last verdict, newest first; a person's loop starts a new row.
 
-    A loop with rejected or unchanged data shows nothing about the model: it neither counts nor ends the row.
+    A verdict ends the row whichever it is: a champion that stays is no failure. A loop with rejected or unchanged data
+    shows nothing about the next one: it neither counts nor ends the row.
     """
     row = []
     for loop in reversed(loops):
-        if loop.outcome == "promoted":
+        if loop.outcome in ("promoted", "kept"):
             break
-        if loop.outcome in ("kept", "failed"):
+        if loop.outcome == "failed":
             row.append(loop)
         if loop.trigger == "person":
             break
@@ -160,11 +161,11 @@ def _budget(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -
 
 
 def _breaker(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
-    row = losses_in_a_row(past.loops)
+    row = failures_in_a_row(past.loops)
     if len(row) >= policy.breaker and _is_near(row[0], now, policy.breaker_s):
         until = row[0].ended + policy.breaker_s
-        lost = f"{len(row)} loops in a row were lost or failed (the last: {row[0].loop_id})"
-        yield Objection(f"circuit breaker: {lost}: until {clock(until)}, or a person's word", until)
+        failed = f"{len(row)} loops in a row failed (the last: {row[0].loop_id})"
+        yield Objection(f"circuit breaker: {failed}: until {clock(until)}, or a person's word", until)
 
 
 def _quiet(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:

@@ -21,7 +21,7 @@ from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
 from tasks.dashboard import api, buttons, session
-from tasks.dashboard.guard import API, REPORT_POLICY, DashboardGuard
+from tasks.dashboard.guard import API, HEADERS, REPORT_POLICY, DashboardGuard
 from tasks.dashboard.session import Sessions, cookie_of, logout_token
 from tasks.host.http_guard import AccessRules, token_of
 from tasks.host.workspace import Workspace
@@ -131,9 +131,12 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _failed(_: Request, __: Exception) -> Response:
-    """Return a general error page; the server writes the traceback into the service's log."""
+    """Return a general error page; the server writes the traceback into the service's log.
+
+    Starlette answers with it outside all middleware, so it adds the guard's headers itself.
+    """
     page = overview_page.render_message("Something went wrong", ["The log of this page's service says what."])
-    return HTMLResponse(page, 500)
+    return HTMLResponse(page, 500, headers=HEADERS)
 
 
 @contextlib.asynccontextmanager

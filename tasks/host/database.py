@@ -10,9 +10,10 @@ import contextlib
 import functools
 import json
 import os
+import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from tasks.host.store_addresses import STATE_URL, normalised, without_password
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, Table
 
 FILE = "state.db"
 REVISIONS = ("0001",)
@@ -32,6 +33,7 @@ REVISIONS = ("0001",)
 BUSY_S = 60.0
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _WRITER = 0x6C6F6F70  # the key of Postgres' advisory lock
+_thread = threading.local()
 _CURES = {
     "is full": DISK_IS_FULL,
     "I/O error": f"{DISK_IS_FULL}; or the disk fails: look at the system log",
@@ -47,18 +49,24 @@ _CURES = {
 def reading(state: Path) -> Iterator[Connection]:
     """Yield a connection that only reads, all from one moment; a workspace without a database reads as empty.
 
+    Within the block, this thread reads by the same connection, so all that it reads is of one moment.
+
     Args:
         state: The workspace's state folder, `.loopline`.
 
     Raises:
         StoreError: The database cannot be used, or a newer Loopline wrote it.
     """
-    if is_absent(state):
-        with _nothing().connect() as connection:
+    outer = getattr(_thread, "reading", None)
+    if outer and outer[0] == state:
+        yield outer[1]
+        return
+    with _nothing().connect() if is_absent(state) else _begun(state) as connection:
+        _thread.reading = (state, connection)
+        try:
             yield connection
-    else:
-        with _begun(state) as connection:
-            yield connection
+        finally:
+            _thread.reading = outer
 
 
 @contextlib.contextmanager
@@ -74,6 +82,23 @@ def writing(state: Path, *, durable: bool = True) -> Iterator[Connection]:
     """
     with _begun(state, writes=True, durable=durable) as connection:
         yield connection
+
+
+def upsert(connection: Connection, table: Table, *rows: Mapping[str, Any], by: Sequence[str] = ()) -> None:
+    """Insert rows, or update those that exist already.
+
+    Args:
+        connection: A connection that writes.
+        table: The table. An updated row gets a new `number`, if the table has one: it is the newest row then.
+        rows: Values by column, all of the same columns; an update leaves other columns as they are.
+        by: The columns whose values identify a row, which must be unique; default: the primary key.
+    """
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
+    changed = {column.name: column for column in insert.excluded if column.name in {*rows[0], "number"}}
+    keys = by or table.primary_key.columns.keys()
+    connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=changed), rows)
 
 
 def plain(model: BaseModel) -> Any:

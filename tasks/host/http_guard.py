@@ -21,7 +21,7 @@ from models.errors import UsageError
 from models.files import storing
 from tasks.host.workspace import Workspace
 
-DASHBOARD_TOKEN, SERVE_TOKEN, NODES_TOKEN = "LOOPLINE_DASHBOARD_TOKEN", "LOOPLINE_SERVE_TOKEN", "LOOPLINE_NODES_TOKEN"
+DASHBOARD_TOKEN, SERVE_TOKEN = "LOOPLINE_DASHBOARD_TOKEN", "LOOPLINE_SERVE_TOKEN"
 """Environment variables of three separate tokens: to promote, to predict, and to join a training with a machine."""
 LEAST_TOKEN = 16
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -124,15 +124,9 @@ def _take(state: Path, name: str) -> Lease | dict[str, Any]:
         if row and _is_valid(row.holder, row.until, now):
             return dict(row.holder)
         epoch = row.epoch + 1 if row else 1
-        values = {
-            "holder": processes.identity(),
-            "epoch": epoch,
-            "until": now + TTL_S if database.is_shared() else None,
-        }
-        if row:
-            connection.execute(leases.update().where(leases.c.name == name).values(values))
-        else:
-            connection.execute(leases.insert().values(name=name, **values))
+        until = now + TTL_S if database.is_shared() else None
+        holder = processes.identity()
+        database.upsert(connection, leases, {"name": name, "holder": holder, "epoch": epoch, "until": until})
     return Lease(state, name, epoch)
 
 

@@ -1,7 +1,7 @@
 """Access to the workspace's own servers: their secret, and the environment variables that carry it.
 
 Prefect's API can start runs with commands of the caller's choice, and MLflow's and Optuna's pages can rename and delete
-data, so each requires the secret. Prefect's server (`tasks/prefect/secured_server.py`) also refuses foreign Host
+data, so each requires the secret. Prefect's server (`tasks/prefect/prefect_server.py`) also refuses foreign Host
 headers and does not let pages of other origins read its responses. Every process that `stores.configure` prepares has
 the secret.
 """

@@ -143,9 +143,7 @@ def _upsert(connection: Connection, project: str, order: str, values: dict[str, 
     from tasks.host.tables import loops
 
     highest = connection.scalar(select(func.max(loops.c[order])).where(loops.c.project == project)) or 0
-    row = {**values, "project": project, order: highest + 1}
-    if not connection.execute(loops.update().where(loops.c.loop_id == row["loop_id"]).values(row)).rowcount:
-        connection.execute(loops.insert().values(row))
+    database.upsert(connection, loops, {**values, "project": project, order: highest + 1})
 
 
 def _new_labels(state: Path, loops: list[PastLoop]) -> int:

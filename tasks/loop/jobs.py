@@ -19,6 +19,7 @@ from models.training.job import InitialWeights, TrainingJob
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
+from tasks.ranks.places import find_place
 from tasks.ranks.rank_pool import RankPool, default_threads
 from tasks.state.keyed_cache import JSON, KeyedCache
 
@@ -62,7 +63,10 @@ def job(
     preparation = Preparation.load(prepared.folder)
     goal = loop.spec.goal
     metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
-    threads = train.threads or default_threads(train.ranks, workers)
+    place = find_place(loop.workspace, train)
+    threads = train.threads or (
+        default_threads(train.ranks, workers) if place is None else max(1, (place.cpus or 0) // train.ranks)
+    )
     return TrainingJob(
         folder=folder,
         prepared=prepared.folder,
@@ -74,7 +78,7 @@ def job(
         direction=metric.direction,
         threads=threads,
         peak_flops_per_s=None
-        if is_trees(model.net)
+        if is_trees(model.net) or place is not None
         else cpu_peak(loop.workspace, loop.rank_pool, threads, train.precision),
         slot=slot,
         start=start,
@@ -89,7 +93,7 @@ def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision:
     """Return the peak FLOP/s of a rank on this machine's CPU, measured once per workspace; None for GPUs."""
     key = key_of({"processor": _processor(), "threads": threads, "precision": precision})[:16]
     measure = functools.partial(
-        rank_pool.call, "models.training.costs.peak:measured_peak", threads=threads, precision=precision
+        rank_pool.call, "models.training.costs.devices:measured_peak", threads=threads, precision=precision
     )
     with _measuring:
         peak: float | None = KeyedCache(workspace.cache / "peaks").get(key, JSON, measure)

@@ -20,7 +20,6 @@ from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
-from models.training.spec_check import read_checked
 from tasks.host import processes
 from tasks.host.leases import Lease, leased
 from tasks.host.locks import held
@@ -34,6 +33,7 @@ from tasks.loop.runners import add_runner
 from tasks.loop.step_cache import StepCache
 from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
+from tasks.ranks.places import checked_spec
 from tasks.ranks.rank_pool import RankPool
 from tasks.state.outbox import LOOP_RUN, Outbox
 
@@ -107,8 +107,9 @@ class Loop:
                 the step's result.
         """
         step = BY_NAME[name]
-        parts, record, _ = self.step_cache.current(step, self.done)
-        if record is not None and (name not in self.refresh or record.loop_id == self.id):
+        self.step_cache.code.renew()  # it may have been edited since the last step
+        parts, record, trouble = self.step_cache.current(step, self.done)
+        if record and not trouble and (name not in self.refresh or record.loop_id == self.id):
             self.done[name] = record
             self.report.step(name, "done")
             return record, True
@@ -182,7 +183,7 @@ def open_loop(
         UsageError: The spec is wrong, or another project has its name.
         StoreError: Another loop of the project runs, or the registry was lost.
     """
-    spec = read_checked(project.spec_path, overrides, project.shown_spec)
+    spec = checked_spec(project, overrides)
     days = work_gc.keep_days()
     project.workspace.make()
     state = project.state(spec.name)

@@ -11,12 +11,10 @@ from models.data.preparation import PREPARATION_FILE
 from models.errors import UsageError
 from models.project_spec.blocks import Model
 from models.training.checkpoints.weights import weights_sha256
-from models.training.job import WEIGHTS_FILE, InitialWeights
+from models.training.job import JOB_FILE, WEIGHTS_FILE, InitialWeights
 from tasks.loop.loop import Inputs, Loop
 from tasks.loop.step_cache import FRESH
 from tasks.mlflow.model_cache import cached_version
-
-JOB_FILE = "job.json"
 
 
 @dataclass(frozen=True)

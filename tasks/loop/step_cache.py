@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from models.errors import StoreError, UsageError
-from models.files import Hashes, read_json, write_text
+from models.files import Hashes
 from models.nets.catalogue import NETS, net_name
-from models.pipeline.keys import Parts, code_parts, key_of, library_parts, spec_parts
+from models.pipeline.keys import CodeReader, Parts, key_of, library_parts, spec_parts
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
 from models.serving.registry import ALIASES, RegisteredVersion
-from tasks.host.workspace import Project
+from tasks.host.workspace import Project, Workspace
 from tasks.loop.inputs import Input, Inputs
 from tasks.mlflow import registry_reader
 from tasks.state.feedback import FeedbackSummary, feedback_of
@@ -36,6 +35,18 @@ REFERENCES = "references"
 UNREACHABLE = "the registry is away"
 
 
+class Memories(NamedTuple):
+    """What is known of a workspace's files: their hashes, and the fingerprints of code."""
+
+    hashes: Hashes
+    code: CodeReader
+
+
+def memories_of(workspace: Workspace) -> Memories:
+    """Return what the last run stored of files."""
+    return Memories(Hashes(workspace.cache / "hashes.json"), CodeReader(workspace.cache / "code.json"))
+
+
 class Rival(NamedTuple):
     """The version that a trained model is judged against: its identity, and the number of the current champion.
 
@@ -49,21 +60,23 @@ class Rival(NamedTuple):
 class StepCache:
     """Tells which steps are done for a spec; reads the champion only for steps that depend on it.
 
+    Args:
+        project: The project.
+        spec: Its spec.
+        memories: What is known of files, for several projects that are looked at together.
+
     Raises:
         UsageError: Another project has the name.
     """
 
-    def __init__(self, project: Project, spec: Spec) -> None:
+    def __init__(self, project: Project, spec: Spec, memories: Memories | None = None) -> None:
         project.refuse_namesake(spec.name)
         self.project = project
         self.spec = spec
         self.state = project.state(spec.name)
         workspace = project.workspace
         self.records = StepRecords(self.state, workspace.root)
-        self.hashes = Hashes(workspace.cache / "hashes.json")
-        self._code_memory_path = workspace.cache / "code.json"
-        self._code_memory = read_json(self._code_memory_path)
-        self._code_known = json.dumps(self._code_memory)
+        self.hashes, self.code = memories or memories_of(workspace)
 
     def champion(self) -> RegisteredVersion | None:
         """Return the registry's current champion, or None."""
@@ -163,17 +176,17 @@ class StepCache:
         """Return the key parts other than the step's inputs: the spec, the code and the libraries."""
         files = [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
         return {
-            **spec_parts(self.spec, step.reads),
-            **code_parts(step.code, files, self._code_memory),
+            **spec_parts(self._document, step.reads),
+            **self.code.parts(step.code, files),
             **library_parts(step.libraries),
         }
 
     def current(self, step: Step, done: Mapping[str, StepRecord]) -> tuple[Parts, StepRecord | None, str | None]:
-        """Return the step's current parts, its valid record or None, and why an existing record is invalid, or None."""
+        """Return the step's current parts, its record or None, and why the record is invalid, or None."""
         parts = self.parts(step, done)
         record = self.records.find(step.name, key_of(parts))
         trouble = (self.records.broken(record, self.hashes) or self._gone(record)) if record else None
-        return parts, None if trouble else record, trouble
+        return parts, record, trouble
 
     def _gone(self, record: StepRecord) -> str | None:
         """Return why a record is invalid because the registry or DVC lost its result; None if they have it."""
@@ -195,30 +208,14 @@ class StepCache:
             StoreError: The registry has lost versions that the records name.
         """
         registry_reader.refuse_lost(self.project.workspace, self.spec.name)
-        records: dict[str, tuple[StepRecord | None, str | None]] = {}
-
-        def parts_of(step: Step, done: Mapping[str, StepRecord]) -> Parts:
-            parts, record, trouble = self.current(step, done)
-            records[step.name] = (record, trouble)
-            return parts
-
-        planned = plan(
-            steps,
-            parts_of,
-            lambda step, key: records[step][0] or self.records.find(step, key),
-            lambda record: records[record.step][1],
-            self.records.latest,
-        )
+        planned = plan(steps, self.current, self.records.latest)
         self.save()
         return planned
 
     def save(self) -> None:
         """Store file hashes and code fingerprints for the next run."""
         self.hashes.save()
-        memory = json.dumps(self._code_memory)
-        if memory != self._code_known:
-            with contextlib.suppress(OSError, StoreError):
-                write_text(self._code_memory_path, memory)
+        self.code.save()
 
     def outcome(self) -> dict[str, Any] | None:
         """Return the promotion result of the last finished loop, or None."""
@@ -227,9 +224,8 @@ class StepCache:
 
     def _references(self, step: Step) -> Iterator[str]:
         """Yield the code references of a step in the spec; a built-in net yields its module, which no import names."""
-        document = self.spec.model_dump()
         for path in step.references:
-            name = str(_at(document, path) or "")
+            name = str(_at(self._document, path) or "")
             if path == "model.net":
                 name = net_name(name, self.spec.data.kind)
                 name = NETS.get(name, name)
@@ -276,6 +272,10 @@ class StepCache:
         if digest and path is None:
             raise StoreError(digest if digest == UNREACHABLE else f"{self.state / REFERENCES}: it is not there")
         return path
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        return self.spec.model_dump(mode="json")
 
     @cached_property
     def feedback(self) -> FeedbackSummary | None:

@@ -63,7 +63,7 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
     settings = _settings(project, spec)
     model, train = with_params(spec.model, spec.train, settings)
     begins = train.start is not None and train.start.weights == "champion"
-    train = train.model_copy(update={"nodes": "1", "start": train.start if begins else None})
+    train = train.on_one_machine().model_copy(update={"start": train.start if begins else None})
     rules = spec.retrain.model_copy(update={"start": "champion"} if begins else {})
     notes = [] if begins or spec.train.start is None else [_FRESH]
     spec = spec.model_copy(update={"model": model, "train": train, "retrain": rules})
@@ -147,14 +147,14 @@ def _weighed(
     scores = {(model, name): world.score(model, by_name[name], metric) for model, name in sorted(served)}
     confidence = spec.judge.confidence
     regrets = policy_regrets(courses, scores, metric.sign, confidence, spec.train.seed)
-    chosen, num = recommended(regrets, spec.judge.margin), len(plan.replayed)
+    chosen, num = recommended(regrets, spec.judge.margin or 0.0), len(plan.replayed)
     few = [f"only {num} periods were replayed: the intervals are too narrow for future periods"] * (num < FEW_PERIODS)
     return Backtest(
         project=spec.name,
         metric=metric.name,
         direction=metric.direction,
         confidence=confidence,
-        margin=spec.judge.margin,
+        margin=spec.judge.margin or 0.0,
         cut=plan.cut.text,
         label_delay_s=past.clock.delay_s,
         first_rows=plan.periods[plan.num_first - 1].stop,

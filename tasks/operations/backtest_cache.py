@@ -214,6 +214,7 @@ class BacktestCache:
                 metric=metric_of(spec, self.preparation(model), self._project.folder),
                 reference=reference,
                 promoted=self._promised[model],
+                promoted_confidence=spec.judge.confidence,
                 bounds=bounds_of(reference.columns, spec.data, spec.monitor.seasonal),
             )
         return self._watches[model]

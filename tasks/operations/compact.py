@@ -14,6 +14,7 @@ import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from pydantic import ValidationError
 
@@ -21,7 +22,6 @@ from models.errors import LooplineError
 from models.project_spec.blocks import Spec
 from tasks.host import logs as json_lines
 from tasks.host import stores
-from tasks.host.signals import StopRequest
 from tasks.host.workspace import Workspace
 from tasks.platform import open_signals
 from tasks.platform.services import supervisor
@@ -144,18 +144,17 @@ def _few(folder: Path) -> bool:
     return sum(1 for path in folder.iterdir() if not path.name.startswith(".")) < FEWEST_PARTS
 
 
-def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, as_sidecar: bool = False) -> None:
-    """Repeat passes until `stop` is set.
+def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = False) -> NoReturn:
+    """Repeat passes until the process is ended.
 
     Args:
         workspace: The workspace to compact.
-        stop: Ends the loop after the current pass.
         pause_s: Pause between two passes, in seconds.
         as_sidecar: Runs beside a server: while the platform runs, the platform's compactor does all the work. A sidecar
             never delivers events.
     """
     compactor, asked_at = Compactor(workspace), float("-inf")
-    while not stop.is_set():
+    while True:
         if not (as_sidecar and supervisor(workspace)):
             done = compactor.once()
             if str(done):
@@ -165,7 +164,7 @@ def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, as
             if time.monotonic() - asked_at >= ASK_AGAIN_S:
                 asked_at = time.monotonic()
                 _ask_again(workspace)
-        stop.wait(pause_s)
+        time.sleep(pause_s)
 
 
 def _deliver(workspace: Workspace) -> None:
@@ -187,7 +186,7 @@ def _ask_again(workspace: Workspace) -> None:
 
 
 def main() -> None:
-    """Run `python -m tasks.operations.compact ROOT` until SIGTERM or, with `--sidecar`, until the parent ends."""
+    """Run `python -m tasks.operations.compact ROOT` until it or, with `--sidecar`, its parent is ended."""
     parser = argparse.ArgumentParser(prog="python -m tasks.operations.compact", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument("--sidecar", action="store_true", help="Beside a server that started it, and ends with it.")
@@ -196,12 +195,12 @@ def main() -> None:
         json_lines.to_stderr()
     else:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    workspace, stop = Workspace(args.root.resolve()), StopRequest()
+    workspace = Workspace(args.root.resolve())
     stores.configure(workspace)
-    stop.on(signal.SIGTERM, signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once, as SIGTERM does, and without a traceback
     if args.sidecar:
         os.nice(NICE)  # the server's requests have priority
-    run(workspace, stop, as_sidecar=args.sidecar)
+    run(workspace, as_sidecar=args.sidecar)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from packaging.utils import canonicalize_name
 
 from models.cores import usable_cores
 from models.errors import LooplineError
-from models.training.spec_check import read_checked
 from tasks.host import database, stores
 from tasks.host.ports import holder, taken_ports
 from tasks.host.workspace import CLONE, Workspace
@@ -24,6 +23,7 @@ from tasks.platform.platform import LEAST_FREE_BYTES
 from tasks.platform.service_main import marked
 from tasks.platform.services import ports, services_of, supervisor
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
+from tasks.ranks.places import checked_spec
 from tasks.state import segments
 from tasks.state.part_log import DAMAGED
 
@@ -200,7 +200,7 @@ def _specs(workspace: Workspace) -> Finding:
     wrong = []
     for project in workspace.projects():
         try:
-            read_checked(project.spec_path, (), project.shown_spec)
+            checked_spec(project)
         except LooplineError as error:
             wrong.append(str(error).splitlines()[0])
     if wrong:

@@ -19,7 +19,7 @@ from models.files import write_text
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.metrics import Metric, resolve_metric
 from models.monitoring.alarms import signals
-from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up
+from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up, with_decay
 from models.monitoring.contract import bounds_of
 from models.monitoring.examples import Keys, keys_of, label_values, sampled
 from models.monitoring.reference import REFERENCE_FILE, Reference
@@ -147,14 +147,20 @@ class _MonitoringRun:
                     continue
                 past = {one.id: one for one in self._store.reports(version)}
                 watched = self._watched(version)
+                if watched is None:
+                    continue
                 for first in changed:
-                    if watched is None:
-                        continue
                     window = self._store.window(version, first)
                     before = [one for one in past.values() if _first(one) < first]
                     report = assess(_predicted(window, watched.metric), watched, before)
                     past[report.id] = report
                     self._store.save_report(version, first, report)
+                # Late labels of a window also count in the pools of those after it.
+                ordered = sorted(past.values(), key=_first)
+                for place, report in enumerate(ordered):
+                    again = with_decay(report, watched, ordered[:place])
+                    if again != report:
+                        self._store.save_report(version, _first(report), again)
 
     def findings(self, at: float) -> MonitoringReport:
         """Sum up all windows in the monitoring report."""
@@ -261,7 +267,10 @@ class _MonitoringRun:
         goal = self._spec.goal
         metric = resolve_metric(goal.metric, facts.preparation.task, self._project.folder, goal.direction)
         promoted = promised(facts.verdict, metric.name) if facts.verdict else None
-        return AssessmentRules(version, self._spec.monitor, metric, facts.reference, promoted, self._bounds(facts))
+        confidence = facts.verdict.rules.confidence if facts.verdict else 0.95
+        return AssessmentRules(
+            version, self._spec.monitor, metric, facts.reference, promoted, self._bounds(facts), confidence
+        )
 
     def _facts_of(self, version: str) -> VersionFacts:
         if version not in self._facts:

@@ -23,11 +23,11 @@ from models.report.light import light, workspace_light
 from models.serving.registry import RegisteredVersion
 from models.serving.releases import release_of
 from models.triggers.signal import Decision, Outcome, PastLoop
-from tasks.host import processes
+from tasks.host import database, processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
 from tasks.loop.history import LoopRecord, is_running, last_loop, read_loops
-from tasks.loop.step_cache import StepCache
+from tasks.loop.step_cache import Memories, StepCache, memories_of
 from tasks.mlflow import model_cache, registry_reader
 from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages
@@ -48,10 +48,13 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
         chosen: Only these projects; default: all.
         now: Unix time; default: the system clock.
 
-    Cost: 0.1 s a project, independent of its history; 10,000 loops add the listing of their records.
+    Cost: 6 ms a project with all its records, independent of its history.
     """
     now = time.time() if now is None else now
-    projects = [project_facts(project, now) for project in (known_projects(workspace) if chosen is None else chosen)]
+    with database.reading(workspace.state), registry_reader.reading():  # one connection for all projects
+        memories = memories_of(workspace)
+        chosen = known_projects(workspace) if chosen is None else chosen
+        projects = [project_facts(project, now, memories) for project in chosen]
     usage = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root)
     disk = facts.DiskUsage(free_bytes=usage.free, total_bytes=usage.total)
     services = {state.name: _service(state) for state in services_of(workspace)}
@@ -91,10 +94,10 @@ def name_of(project: Project) -> str:
         return project.folder.name
 
 
-def project_facts(project: Project, now: float) -> facts.ProjectFacts:
+def project_facts(project: Project, now: float, memories: Memories | None = None) -> facts.ProjectFacts:
     """Return the facts and the light of a project; an unreadable spec or store is reported in `error`, not raised."""
     try:
-        result = _facts(project, _spec(project), now)
+        result = _facts(project, _spec(project), now, memories)
     except LooplineError as error:
         result = facts.ProjectFacts(name=project.folder.name, folder=str(project.folder), error=str(error))
     return result.model_copy(update={"light": light(result)})
@@ -113,8 +116,8 @@ def _read_spec(project: Project, _: tuple[int, int, int]) -> Spec:
     return project.spec()
 
 
-def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
-    step_cache = StepCache(project, spec)
+def _facts(project: Project, spec: Spec, now: float, memories: Memories | None) -> facts.ProjectFacts:
+    step_cache = StepCache(project, spec, memories)
     planned = step_cache.plan()
     owed = [item.step for item in planned if item.state != "done"]
     records = {item.step: item.record for item in planned if item.record and item.state == "done"}

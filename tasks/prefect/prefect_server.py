@@ -1,8 +1,7 @@
 """The workspace's own Prefect server: started once, shared by all runs, ended after an idle time.
 
-An owner process (this module run with `-m`) has the server as its child. Each process that needs the server holds a
-lease, a file with its process id. The owner ends its server when no living process has held a lease for IDLE_S seconds;
-if the owner is killed, the kernel ends the server too.
+The server's process is this module run with `-m`. Each process that needs the server holds a lease, a file with its
+process id. The server ends when no living process has held a lease for IDLE_S seconds.
 """
 
 from __future__ import annotations
@@ -18,17 +17,19 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
 from models.files import write_json, write_text
-from models.parent_death import ends_with_parent
 from tasks.host import processes, server_access, stores
+from tasks.host.garbage import collected_aside
 from tasks.host.ports import any_free
-from tasks.host.signals import exit_on
 from tasks.host.workspace import Workspace
+
+if TYPE_CHECKING:
+    import uvicorn
 
 IDLE_S = float(os.environ.get("LOOPLINE_SERVER_IDLE_S", "600"))
 START_TIMEOUT_S = 90.0
@@ -37,7 +38,8 @@ ANSWER_S = 5.0
 OWNER_START_S = 10.0
 OWNER_POLL_S = 1.0
 OWNER_LOCK = "owner.lock"
-TURN_S = 1.0  # a process that checks whether an owner lives may hold the owner's lock for an instant
+TURN_S = 1.0  # a process that checks whether the server lives may hold its lock for an instant
+END_S = 10.0
 GUARD_POLL_S = 1.0
 
 # Prefect writes all its block types into a new database: half of such a server's start-up cost beyond its imports
@@ -58,7 +60,7 @@ class PrefectServer:
         if self.url() is None:
             server_access.make_secret(self._workspace)
             with (self._folder / "server.log").open("ab") as log:
-                owner = subprocess.Popen(
+                server = subprocess.Popen(
                     [sys.executable, "-m", __name__, str(self._workspace.root)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -67,13 +69,13 @@ class PrefectServer:
                     cwd=Path(__file__).parents[2],
                     env={**processes.unmarked(os.environ), **stores.environment(self._workspace)},
                 )
-                owner.returncode = 0  # it outlives this process: suppress Python's warning
+                server.returncode = 0  # it outlives this process: suppress Python's warning
 
     def address(self, timeout_s: float = START_TIMEOUT_S) -> str:
-        """Return the address of the starting server, which is known once its owner has chosen a port.
+        """Return the address of the starting server, which is known once it has chosen a port.
 
         Raises:
-            StoreError: No owner started in time; names its log.
+            StoreError: No server started in time; names its log.
         """
         deadline = time.monotonic() + timeout_s
         asked_at = time.monotonic()
@@ -82,7 +84,7 @@ class PrefectServer:
             if url:
                 return url
             if time.monotonic() - asked_at > OWNER_START_S:
-                self.start()  # the previous owner may have ended meanwhile
+                self.start()  # the previous server may have ended meanwhile
                 asked_at = time.monotonic()
             time.sleep(POLL_S)
         raise StoreError(f"Prefect's server did not start within {timeout_s:g} s: see {self._folder / 'server.log'}")
@@ -111,9 +113,9 @@ class PrefectServer:
         return os.environ.get("PREFECT_API_URL", "").rstrip("/") or self.url()
 
     def state(self) -> dict[str, Any] | None:
-        """Return the state of the living owner: port, owner and server processes; None if there is none.
+        """Return the state of the living server: its port and its process (`owner`); None if there is none.
 
-        An owner holds its lock while it lives, so the lock shows whether an owner of another host or host name lives.
+        A server holds its lock while it lives, so the lock shows whether one of another host or host name lives.
         """
         try:
             state: dict[str, Any] = json.loads((self._folder / "server.json").read_text())
@@ -167,7 +169,7 @@ class PrefectServer:
         write_text(self._folder / "port", str(port))
 
     def stop(self) -> bool:
-        """End the owner and the server; return whether they ran. The owner of another host is not ended."""
+        """End the server; return whether it ran. A server of another host is not ended."""
         state = self.state()
         if state is None or not processes.is_here(state["owner"]):
             return False
@@ -193,54 +195,60 @@ def answers(url: str, timeout_s: float = ANSWER_S) -> bool:
         return False
 
 
-def _keep(workspace: Workspace, for_good: bool) -> None:
-    """Own the server until no process needs it; the platform's owner waits for the lock and keeps its server."""
+def _serve(workspace: Workspace, for_good: bool) -> None:
+    """Serve until no process needs the server; the platform's server waits for the lock and serves for good."""
     import filelock
 
     folder = workspace.state / "prefect"
     folder.mkdir(parents=True, exist_ok=True)
-    exit_on(signal.SIGTERM)
     lock = filelock.FileLock(folder / OWNER_LOCK, timeout=-1 if for_good else TURN_S)
     lease = PrefectServer(workspace).lease() if for_good else contextlib.nullcontext()
-    with lease, contextlib.suppress(filelock.Timeout), lock:  # no lock: another owner was first
-        _own(workspace, {} if for_good else WITHOUT_CATALOGUE)
+    with lease, contextlib.suppress(filelock.Timeout), lock:  # no lock: another server was first
+        port = _free_port(folder / "port")
+        os.environ |= {
+            **({} if for_good else WITHOUT_CATALOGUE),
+            **os.environ,
+            "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+            "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
+            "PREFECT_LOGGING_LEVEL": "WARNING",
+            **server_access.server_environment(workspace, port),
+        }
+        write_json(folder / "server.json", {"port": port, "owner": processes.identity()})
+        _run(folder / "leases", port)
 
 
-def _own(workspace: Workspace, settings: Mapping[str, str]) -> None:
-    folder = workspace.state / "prefect"
-    port = _free_port(folder / "port")
-    server = _launch(workspace, port, settings)
-    try:
-        write_json(
-            folder / "server.json",
-            {"port": port, "owner": processes.identity(), "server": processes.identity(server.pid)},
-        )
-        _watch(folder / "leases", server)
-    finally:
-        (folder / "server.json").unlink(missing_ok=True)
-        server.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(10)
-        server.kill()
-        server.wait()
+def _run(leases: Path, port: int) -> None:
+    """Run Prefect's server on loopback; unlike `prefect server start`, it does not accept every Host header."""
+    import uvicorn
+    from prefect.server.api.server import create_app
+    from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT, PREFECT_SERVER_LOGGING_LEVEL
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    # Outside the app: Prefect's automations call the app within the process, with their own Host name.
+    config = uvicorn.Config(
+        TrustedHostMiddleware(create_app(final=True), allowed_hosts=list(server_access.NAMES)),
+        host="127.0.0.1",
+        port=port,
+        timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),
+        log_level=PREFECT_SERVER_LOGGING_LEVEL.value().lower(),
+    )
+    server = uvicorn.Server(config)
+    threading.Thread(target=_end_in_time, args=(leases, server), name="loopline-leases", daemon=True).start()
+    with collected_aside():
+        server.run()  # after SIGTERM it ends the process by that signal
 
 
-def _launch(workspace: Workspace, port: int, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    environment = {
-        **settings,
-        **os.environ,
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_UI_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_LOGGING_LEVEL": "WARNING",
-        **server_access.server_environment(workspace, port),
-    }
-    return subprocess.Popen(ends_with_parent(["-m", "tasks.prefect.secured_server", str(port)]), env=environment)
+def _end_in_time(leases: Path, server: uvicorn.Server) -> None:
+    """End the server when no process needs it, and the process if the server's end takes longer than END_S."""
+    _watch(leases, server)
+    server.should_exit = True
+    time.sleep(END_S)
+    os._exit(1)
 
 
-def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:
+def _watch(leases: Path, server: uvicorn.Server) -> None:
     needed = time.monotonic()
-    while time.monotonic() - needed < IDLE_S and server.poll() is None:
+    while time.monotonic() - needed < IDLE_S and not server.should_exit:
         time.sleep(OWNER_POLL_S)
         if not leases.parent.exists():  # the workspace was deleted: no process can find this server any more
             return
@@ -268,4 +276,4 @@ def _free_port(memory: Path) -> int:
 
 
 if __name__ == "__main__":
-    _keep(Workspace(Path(sys.argv[1])), for_good="--for-good" in sys.argv)
+    _serve(Workspace(Path(sys.argv[1])), for_good="--for-good" in sys.argv)

@@ -21,9 +21,7 @@ from models.distributed.forkserver import receive, send
 from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import is_trees
 from models.training.checkpoints.finished import read_finished
-from models.training.job import EpochReport, Rendezvous, TrainingJob, TrainingResult
-from tasks.ranks import rendezvous
-from tasks.ranks.rendezvous import RendezvousServer
+from models.training.job import EpochReport, TrainingJob, TrainingResult
 
 OnEpoch = Callable[[EpochReport], bool]
 _NURSERIES = 3
@@ -39,6 +37,7 @@ _ENVIRONMENT = {
 }
 # Waiting threads sleep instead of spinning: 5 times as fast beside other work (docs/decisions/0005).
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+_LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
 
 
 def default_threads(ranks: int, workers: int = 1) -> int:
@@ -84,12 +83,10 @@ class RankPool:
 
     Args:
         threads: Threads for each rank, in place of the job's own number.
-        address: Address of this node for other nodes; default: that of LOOPLINE_ENDPOINT, else loopback.
     """
 
-    def __init__(self, threads: int | None = None, address: str | None = None) -> None:
+    def __init__(self, threads: int | None = None) -> None:
         self._threads = threads
-        self._address = address or rendezvous.endpoint()[0]
         self._lock = threading.Lock()
         self._fork_server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -108,9 +105,7 @@ class RankPool:
         with self._lock:
             self._ensure_fork_server()
 
-    def run(
-        self, job: TrainingJob, on_epoch: OnEpoch | None = None, say: Callable[[str], None] | None = None
-    ) -> TrainingResult:
+    def run(self, job: TrainingJob, on_epoch: OnEpoch | None = None) -> TrainingResult:
         """Train `job` to its end; the result of a finished job is read from its folder.
 
         A rank that dies is started again from the last checkpoint, at most `train.max_restarts` times. If this process
@@ -119,7 +114,6 @@ class RankPool:
         Args:
             job: The training job.
             on_epoch: Called once per epoch; false stops the job early.
-            say: Receives the command with which other nodes join, if the job may have several.
 
         Raises:
             TrainingError: The loss is not finite, or ranks died too often.
@@ -130,20 +124,13 @@ class RankPool:
         done = read_finished(job)
         if done is not None:
             return done
-        if job.train.num_nodes[1] > 1 and not is_trees(job.model.net):
-            with RendezvousServer(job, say or _say_nothing) as server:
-                return self._keep_up(_JobRun(job, on_epoch), server)
-        return self._keep_up(_JobRun(job, on_epoch), None)
-
-    def _keep_up(self, run: _JobRun, server: RendezvousServer | None) -> TrainingResult:
-        job, deaths = run.job, 0
-        alone = server is None and (job.train.ranks == 1 or is_trees(job.model.net))
+        run, deaths = _JobRun(job, on_epoch), 0
+        alone = job.train.ranks == 1 or is_trees(job.model.net)
         target, count = ("run_alone", 1) if alone else ("run_ranks", 1 + job.train.ranks)
         while True:
-            arguments = (job, server.open()) if server else (job,)
-            child = self._start(f"models.training.agent:{target}", arguments, count)
+            child = self._start(f"models.training.agent:{target}", (job,), count)
             try:
-                result = _follow(child, run, server.heard if server else None)
+                result = _follow(child, run)
             finally:
                 code = self._end(child)
             if result is not None:
@@ -154,18 +141,6 @@ class RankPool:
                     f"{job.folder}: the process that trains it was ended by {_ended_by(code)} {deaths} time(s): "
                     "if memory ran out, train a smaller net or batch; finished work is kept: run again to continue"
                 )
-
-    def serve(self, job: TrainingJob, meeting: Rendezvous, host: Connection) -> bool:
-        """Run this node's ranks of a job that another machine leads; return true when that machine reports the end.
-
-        Return false if this node's agent has ended, so that the node should connect again. Errors of the ranks are sent
-        to `host`.
-        """
-        child = self._start("models.training.agent:run_ranks", (job, meeting), 1 + job.train.ranks)
-        try:
-            return rendezvous.attend(child.connections, host)
-        finally:
-            self._end(child)
 
     def call(self, reference: str, **keywords: Any) -> Any:
         """Call `package.module:function` with plain data in a child of the fork server and return its plain result.
@@ -184,7 +159,7 @@ class RankPool:
             case ("value", value):
                 return value
             case ("error", name, text, trace):
-                raise _rebuilt(name, text, trace)
+                raise rebuilt(name, text, trace)
         raise TrainingError(f"{reference}: its process was ended by {_ended_by(code)}: run again")
 
     def close(self) -> None:
@@ -261,12 +236,7 @@ class RankPool:
                 [sys.executable, "-c", start],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={
-                    "GLOO_SOCKET_IFNAME": rendezvous.interface(self._address),
-                    **_WAITING,
-                    **os.environ,
-                    **_ENVIRONMENT,
-                },
+                env={"GLOO_SOCKET_IFNAME": _LOOPBACK, **_WAITING, **os.environ, **_ENVIRONMENT},
                 start_new_session=True,
             )
             theirs.close()
@@ -284,12 +254,9 @@ class RankPool:
         self._children.clear()
 
 
-def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> TrainingResult | None:
-    """Answer a job's messages until its result arrives; return None if its process died without a result.
-
-    `others` receives the errors of other nodes' ranks.
-    """
-    open_ones = [*child.connections, *([others] if others else [])]
+def _follow(child: _RankProcess, run: _JobRun) -> TrainingResult | None:
+    """Answer a job's messages until its result arrives; return None if its process died without a result."""
+    open_ones = [*child.connections]
     result: TrainingResult | None = None
     control = child.connections[0]
     while control in open_ones:
@@ -307,19 +274,14 @@ def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> Tra
                 case ("epoch", pid, epoch):
                     _answer(ready, pid, run.answer(epoch))
                 case ("result", TrainingResult() as finished):
-                    # Agents of several nodes wait for each other at the end; this process need not wait for them.
-                    if len(child.connections) == 1 or others:
+                    if len(child.connections) == 1:
                         return finished
                     result = finished
                 case ("failed", text):
                     raise TrainingError(f"{run.job.folder}: {text} ({run.starts} start(s)); run again to continue")
                 case ("error", name, text, trace):
-                    raise _rebuilt(name, text, trace)
+                    raise rebuilt(name, text, trace)
     return result
-
-
-def _say_nothing(_: str) -> None:
-    """Do nothing, for callers without `say`."""
 
 
 def _answer(connection: Connection, pid: int, go_on: bool) -> None:
@@ -328,7 +290,7 @@ def _answer(connection: Connection, pid: int, go_on: bool) -> None:
         connection.send(("answer", pid, bool(go_on)))
 
 
-def _rebuilt(name: str, text: str, trace: str) -> LooplineError:
+def rebuilt(name: str, text: str, trace: str) -> LooplineError:
     """Return a child's error, of its own class if it is a Loopline error, with the child's traceback as a note."""
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, LooplineError):

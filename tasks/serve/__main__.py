@@ -19,7 +19,6 @@ from models.errors import LooplineError, StoreError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.host import ports, stores
 from tasks.host.http_guard import is_loopback
-from tasks.host.signals import exit_on
 from tasks.host.workspace import Workspace
 from tasks.release.controller import ReleaseController, follow
 from tasks.release.settings import ServerSettings
@@ -59,7 +58,7 @@ def serve(settings: ServerSettings) -> None:
     if settings.workers > 1:
         share_between_workers(settings.metrics_folder)
         settings.rates_path.unlink(missing_ok=True)
-    exit_on(signal.SIGTERM)  # uvicorn raises the signal once more when it has drained
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it once more when it has drained
     try:
         with compacting(settings):
             uvicorn.run("tasks.serve.app:application", **_options(settings))

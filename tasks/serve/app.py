@@ -24,7 +24,8 @@ from models.serving.open_api import document
 from tasks.release.settings import ServerSettings
 from tasks.serve import feedback, health, open_inference, scoring, webhook
 from tasks.serve.bodies import answered, json_response
-from tasks.serve.calls import wire_endpoints
+from tasks.serve.calls import exact_endpoints
+from tasks.serve.connection import ConnectionLimits
 from tasks.serve.metric_files import forget_dead_workers
 from tasks.serve.middleware import ServerMiddleware
 from tasks.serve.open_inference import own_version
@@ -35,16 +36,11 @@ WAITING_LOOKS = 10
 
 
 def application() -> ASGIApp:
-    """Build a worker's application from the settings in the environment."""
+    """Build a worker's application from the settings in the environment, with the middleware before all routes."""
     settings = ServerSettings.handed()
-    return with_middleware(make(settings), settings)
-
-
-def with_middleware(app: Starlette, settings: ServerSettings) -> ASGIApp:
-    """Wrap an application in the middleware: access, limits, metrics, request log, fast path."""
-    return ServerMiddleware(
-        app, _state(app), wire_endpoints({**scoring.CALLS, **open_inference.CALLS}, settings.projects)
-    )
+    app = make(settings)
+    exact = exact_endpoints({**scoring.CALLS, **open_inference.CALLS}, settings.projects)
+    return ServerMiddleware(app, _state(app), exact)
 
 
 def make(settings: ServerSettings) -> Starlette:
@@ -66,18 +62,19 @@ def make(settings: ServerSettings) -> Starlette:
 
 
 @contextlib.asynccontextmanager
-async def _following(app: Starlette) -> AsyncIterator[None]:
+async def _following(app: Starlette) -> AsyncIterator[dict[str, object]]:
     state = _state(app)
+    limits = ConnectionLimits(state)
     forget_dead_workers()
     _end_with_parent()
     for loaded in state.loaded.values():
         await loaded.refresh()
     gc.freeze()  # these objects stay: the garbage collector need not scan them again (4 % of a request)
     following = [asyncio.create_task(loaded.follow()) for loaded in state.loaded.values()]
-    following.append(asyncio.create_task(_look(state)))
+    following += [asyncio.create_task(_look(state)), asyncio.create_task(limits.watch())]
     try:
         async with _over_grpc(state):
-            yield
+            yield {"connections": limits}
             state.is_ending = True
     finally:
         for task in following:

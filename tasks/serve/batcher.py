@@ -80,7 +80,6 @@ class DynamicBatcher:
             if time.monotonic() > deadline:
                 raise _late()
             return served.answer(feed)
-        await asyncio.sleep(0)  # a fast-path coroutine gets its task here: see `tasks.serve.fast_path`
         loop = asyncio.get_running_loop()
         waiting = QueuedCall(served, feed, rows, deadline, loop, loop.create_future())
         self._enter(waiting)

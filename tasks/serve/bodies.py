@@ -61,7 +61,6 @@ async def off_loop(is_large: bool, work: Callable[P, T], *args: P.args, **kwargs
     """Call a function directly, or for a large body in a thread, so that probes and small requests are not blocked."""
     if not is_large:
         return work(*args, **kwargs)
-    await asyncio.sleep(0)  # a fast-path coroutine gets its task here: see `tasks.serve.fast_path`
     return await asyncio.get_running_loop().run_in_executor(_LARGE, functools.partial(work, *args, **kwargs))
 
 

@@ -1,10 +1,10 @@
-"""Requests and responses of a prediction over HTTP, the same for the normal and the fast path."""
+"""Requests and responses of a prediction over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -64,23 +64,17 @@ def route(path: str, endpoint: Endpoint) -> Route:
     return Route(path, answered, methods=["POST"])
 
 
-@dataclass(frozen=True, slots=True)
-class WireEndpoint:
-    """An endpoint at one exact address."""
+class ExactEndpoint(NamedTuple):
+    """An endpoint at one exact address, with the values of its path parameters."""
 
     endpoint: Endpoint
     params: Mapping[str, str]
-    address: str
-    """Method and address, for the log."""
 
 
-def wire_endpoints(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[bytes, WireEndpoint]:
+def exact_endpoints(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[str, ExactEndpoint]:
     """Return the addresses that have no parameter but the name of a served model, with the names filled in."""
-    routes = {}
+    exact = {}
     for path, endpoint in endpoints.items():
-        shown_names = names if _NAME in path else [""]
-        for name in shown_names:
-            exact = path.replace(_NAME, name)
-            if "{" not in exact:
-                routes[exact.encode()] = WireEndpoint(endpoint, {"name": name} if name else {}, f"POST {exact}")
-    return routes
+        for name in names if _NAME in path else [""]:
+            exact[path.replace(_NAME, name)] = ExactEndpoint(endpoint, {"name": name} if name else {})
+    return {path: endpoint for path, endpoint in exact.items() if "{" not in path}

@@ -1,235 +1,265 @@
 """Connection limits: timeouts for slow heads and bodies, endless heads, too many connections at once.
 
 If there are too many connections, the server takes the client address with the most waiting connections and closes
-those that have waited longest. If all connections are busy, a new one may only send probes. uvicorn itself closes only
-connections that are idle between requests. Its plain-text errors become JSON here.
+those that have waited longest. If all connections are busy, a new one may only send probes. uvicorn has no option for
+this (`docs/decisions/0021`): it closes only connections that are idle between requests, and refuses the newest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-import sys
+import logging
+import re
 import time
 from collections import Counter
+from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, cast
 
-import httptools
 import orjson
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tasks.serve.fast_path import FastPath
-from tasks.serve.middleware import OPEN
+from tasks.host.logs import Repeated
+from tasks.serve.middleware import close
+from tasks.serve.request_context import RequestContext
+from tasks.serve.state import WorkerState
 
 HEAD_S = 20.0
 """Seconds within which the head of a request and the first bytes of its body must arrive."""
 BODY_BYTES_PER_S = 1 << 16
 """Minimum rate of a body: each time this many bytes have arrived, the body gets one more second."""
 HEAD_BYTES = 1 << 16
+PIPELINED_BYTES = 1 << 20
+"""Bytes that may arrive while a request is answered; uvicorn stops reading behind the head of the next request."""
 MOST_CONNECTIONS = 2000
 PROBE_CONNECTIONS = 100
 """Connections beyond MOST_CONNECTIONS; while all others are busy, these may only send probes, such as `/health`."""
-PROBES = frozenset({*OPEN, "/metrics"})
 CLOSED_AT_ONCE = 20
 """Connections closed in one step to make room: a search for each new connection would cost too much."""
-DISCARDED_BYTES = 1 << 26
-"""Bytes of a refused body that are still read, so that a client that sends before it reads gets the response."""
 LOOK_S = 1.0
 LINGER_S = 0.5
-"""Seconds that an ending server keeps an idle connection open, to answer a request that is on its way."""
-REASONS = {
-    400: "Bad Request",
-    408: "Request Timeout",
-    414: "URI Too Long",
-    431: "Request Header Fields Too Large",
-    503: "Service Unavailable",
-}
+"""Seconds that a connection which uvicorn closes while it is idle stays open for a request that is on its way."""
+_HEAD_END = b"\r\n\r\n"
+_UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+
+_log = logging.getLogger("loopline.serve")
 
 
-class Connection(FastPath):
-    """One client connection of one worker."""
+class Connection(asyncio.Protocol):
+    """One client connection: stands between its transport and uvicorn's protocol, and is the transport of the latter.
 
-    _watched: asyncio.AbstractEventLoop | None = None
-    """The event loop in which one timer checks all connections; a connection has no timer of its own."""
+    The application finds it in `scope["state"]["connection"]`, and tells it how far each request is.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._waits_since: float | None = None
-        self._heard_at = 0.0
-        self._is_for_probes = False
-        self._in_head = False
-        self._got = 0
-        self._data = self._again = b""
+    Args:
+        app_state: The state of the application's lifespan, with the worker's `ConnectionLimits` as `connections`.
+        made: What uvicorn passes to a protocol.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    `is_working`: a whole request is answered now; else the client is waited for, since `waits_since` by
+    `time.monotonic`. `num_bytes`: received since the last answer, or since the request was whole.
+    `is_discarding`: the rest of a refused body is read. `is_last`: the next response is the last one.
+    """
+
+    get_extra_info: Callable[..., Any]
+    is_closing: Callable[[], bool]
+    pause_reading: Callable[[], None]
+    resume_reading: Callable[[], None]
+
+    def __init__(self, app_state: dict[str, Any], **made: Any) -> None:
+        self._limits: ConnectionLimits = app_state["connections"]
+        self._made = {**made, "app_state": {**app_state, "connection": self}}
+        self._http: asyncio.Protocol = HttpToolsProtocol(**self._made)
+        self._is_new, self._is_parsing = True, False
+        self._head = b""
+        self._unsent: list[bytes] = []
+        self.is_in_head = True
+        self.is_working = self.is_discarding = self.is_for_probes = self.is_last = False
+        self.waits_since, self.num_bytes = time.monotonic(), 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept a connection and make room for it, or refuse it if there are too many."""
-        super().connection_made(transport)
-        self._waits_since = self._heard_at = time.monotonic()
-        self._in_head = True
-        if len(self.connections) > MOST_CONNECTIONS:
-            self._is_for_probes = not self._make_room()
-        if len(self.connections) > MOST_CONNECTIONS + PROBE_CONNECTIONS:
-            self._refuse_as_too_many()
-        elif Connection._watched is not self.loop:
-            Connection._watched = self.loop
-            self.loop.call_later(LOOK_S, self._look_at_all)
+        self._transport = whole = cast("asyncio.Transport", transport)
+        self.get_extra_info, self.is_closing = whole.get_extra_info, whole.is_closing
+        self.pause_reading, self.resume_reading = whole.pause_reading, whole.resume_reading
+        peer = whole.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else ""
+        self._http.connection_made(cast("asyncio.Transport", self))
+        self._limits.enter(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._limits.connections.discard(self)
+        self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse received data and enforce the size limits."""
-        if self.transport.is_closing():
+        """Count received data and pass it to uvicorn."""
+        if self.is_closing():
             return
-        self._heard_at = time.monotonic()
-        self._got += len(data)
-        self._again = data
-        while self._again:
-            self._data, self._again = self._again, b""
-            super().data_received(self._data)
-        if self._in_head and self._got > HEAD_BYTES:
-            self._refuse(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes")
-        elif self._waits_since is not None and self._got > DISCARDED_BYTES and self.cycle and not self._is_answering():
-            self.transport.close()
+        if not self.num_bytes:
+            self.waits_since = time.monotonic()
+        self.num_bytes += len(data)
+        if self.is_in_head:
+            self._look_at_head(data)
+        elif self.is_working and self.num_bytes > PIPELINED_BYTES:
+            self._transport.close()
+        self._is_parsing = True
+        self._http.data_received(data)
+        self._is_parsing = False
 
-    def on_message_begin(self) -> None:
-        """Start the timeout of a new request."""
-        super().on_message_begin()
-        self._waits_since = time.monotonic()
-        self._in_head, self._got = True, 0
+    def eof_received(self) -> bool | None:
+        """Close the connection when the client has closed its end."""
+        return self._http.eof_received()
 
-    def on_headers_complete(self) -> None:
-        """Check a complete request head."""
-        if len(self.url) >= HEAD_BYTES:  # more than the URL parser reads
-            self._refuse(414, f"the address is longer than {HEAD_BYTES - 1:,} bytes")
-            return
-        if sum(name == b"host" for name, _ in self.headers) > 1:  # RFC 9112, section 3.2
-            self._refuse(400, "the request names more than one Host")
-            return
-        if self._is_for_probes and self.url.partition(b"?")[0].decode("latin-1") not in PROBES:
-            self._refuse_as_too_many()
-            return
-        self._in_head = False
-        if not self._asks_for_another_protocol():
-            super().on_headers_complete()
+    def pause_writing(self) -> None:
+        """Hold back responses while the client does not read them."""
+        self._http.pause_writing()
 
-    def on_message_complete(self) -> None:
-        """Stop the timeout: the whole request is here."""
-        self._waits_since = None
-        if not self._asks_for_another_protocol():
-            super().on_message_complete()
+    def resume_writing(self) -> None:
+        """Go on with responses."""
+        self._http.resume_writing()
 
-    def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are not HTTP with a JSON error; uvicorn's own error is plain text."""
-        self._refuse(400, "this is no HTTP request")
+    def write(self, data: bytes) -> None:
+        """Send what uvicorn writes, the head and the body of a response together.
 
-    def shutdown(self) -> None:
-        """End the connection with the server: answer a last request that is open or arrives within LINGER_S."""
-        self.is_ending = True
-        if self._is_answering():
-            super().shutdown()
+        What it writes while it parses is its plain-text error, which becomes JSON.
+        """
+        if not self._is_parsing:
+            self._unsent.append(data)
+            if not self.is_working:
+                self._send()
+        elif len(self._head) > HEAD_BYTES and b"\n" not in self._head[:HEAD_BYTES]:
+            self.refuse(414, f"the address is longer than {HEAD_BYTES - 1:,} bytes")
         else:
-            self.loop.call_later(LINGER_S, self._rest)
+            self.refuse(400, "this is no HTTP request")
 
-    def _rest(self) -> None:
-        if not self._is_answering():
-            self.transport.close()
+    def close(self) -> None:
+        """Close the connection for uvicorn; an idle one lingers, and the next response is its last."""
+        if self.is_working or self.is_discarding or self._is_parsing or self.is_closing():
+            self._send()
+            self._transport.close()
+        else:
+            self.is_last = True
+            asyncio.get_running_loop().call_later(LINGER_S, self._end_if_idle)
 
-    def _make_room(self) -> bool:
+    def cut(self) -> None:
+        """Close the connection without a word."""
+        self._transport.close()
+
+    def refuse(self, status: int, message: str, headers: bytes = b"") -> None:
+        """Send an error, unless a response is under way, and close the connection."""
+        if self.is_closing():
+            return
+        self._limits.refused(status, message)
+        if not (self.is_discarding or self.is_working):
+            body = orjson.dumps({"error": message})
+            head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\nconnection: close\r\n%scontent-length: %d"
+            filled = head % (status, HTTPStatus(status).phrase.encode(), headers, len(body))
+            self._transport.write(filled + _HEAD_END + body)
+        self._transport.close()
+
+    def whole(self) -> None:
+        """The request has arrived: the client is not waited for until it is answered."""
+        self.is_in_head, self.is_working, self.num_bytes = False, True, 0
+
+    def answered(self) -> None:
+        """The response is written: the client is waited for."""
+        self._send()
+        self.is_in_head, self.is_working, self.is_discarding, self._head = True, False, False, b""
+        self.waits_since, self.num_bytes = time.monotonic(), 0
+
+    def check(self, now: float) -> None:
+        """Close the connection if its client is too slow; between requests uvicorn's own timer runs."""
+        allowed_s = HEAD_S if self.is_in_head else HEAD_S + self.num_bytes / BODY_BYTES_PER_S
+        if self.is_working or now - self.waits_since <= allowed_s:
+            return
+        if self.num_bytes:
+            self.refuse(408, f"the request did not arrive within {allowed_s:.0f} s")
+        elif self._is_new:
+            self._transport.close()
+
+    def _send(self) -> None:
+        if self._unsent and not self.is_closing():
+            self._transport.write(b"".join(self._unsent))
+        self._unsent = []
+
+    def _look_at_head(self, data: bytes) -> None:
+        """See whether the head of a request ends; use the parser that reads it."""
+        self._head += data
+        is_whole = self._head.find(_HEAD_END, 0, HEAD_BYTES) >= 0
+        if self._is_new and _UPGRADE.search(data):
+            self._use_h11()
+        self._is_new = False
+        if is_whole:
+            self.is_in_head, self._head = False, b""
+        elif len(self._head) > HEAD_BYTES:  # unless the application has begun with it meanwhile
+            asyncio.get_running_loop().call_soon(self._refuse_long_head)
+
+    def _refuse_long_head(self) -> None:
+        if self.is_in_head:
+            self.refuse(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes")
+
+    def _use_h11(self) -> None:
+        """Use uvicorn's other parser for a client that asks for another protocol with each request.
+
+        Java's client and `curl --http2` do so, even with a body; httptools takes the body for the other protocol.
+        """
+        self._http.connection_lost(ConnectionAbortedError())
+        self._http = H11Protocol(**self._made)
+        self._http.connection_made(cast("asyncio.Transport", self))
+
+    def _end_if_idle(self) -> None:
+        if self.is_in_head:
+            self._transport.close()
+
+
+class ConnectionLimits:
+    """All connections of one worker, and how many there may be.
+
+    Args:
+        state: The worker's state, with metrics and log.
+    """
+
+    def __init__(self, state: WorkerState) -> None:
+        self._state = state
+        self._full = Repeated(_log)
+        self.connections: set[Connection] = set()
+
+    def enter(self, connection: Connection) -> None:
+        """Take in a new connection; if there are too many, make room, else keep it for probes, else refuse it."""
+        self.connections.add(connection)
+        if len(self.connections) > MOST_CONNECTIONS:
+            connection.is_for_probes = not self._make_room(connection)
+        if len(self.connections) > MOST_CONNECTIONS + PROBE_CONNECTIONS:
+            connection.refuse(503, "too many connections: ask again", b"retry-after: 1\r\n")
+
+    def refused(self, status: int, why: str) -> None:
+        """Count and log a refusal by a connection, before there was a request."""
+        close(self._state, RequestContext(status=status), why)
+
+    async def watch(self) -> None:
+        """Close connections whose clients are too slow, for as long as the worker runs."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now = time.monotonic()
+            for connection in list(self.connections):
+                connection.check(now)
+
+    def _make_room(self, newest: Connection) -> bool:
         """Close the longest-waiting connections of the client address that has the most waiting connections.
 
         Connections between requests or in a head are closed first, then those that wait for a body. Returns False if
         all connections are busy.
         """
-        waiting = [cast("Connection", one) for one in self.connections if cast("Connection", one)._waits_for_caller()]
-        waiting.remove(self)
+        waiting = [one for one in self.connections if not (one.is_working or one.is_closing() or one is newest)]
         if not waiting:
             return False
-        most, _ = Counter(one._address for one in waiting).most_common(1)[0]
-        own = [one for one in waiting if one._address == most]
-        closed = heapq.nsmallest(CLOSED_AT_ONCE, own, key=Connection._place_in_line)
+        most, _ = Counter(one.address for one in waiting).most_common(1)[0]
+        own = [one for one in waiting if one.address == most]
+        closed = heapq.nsmallest(CLOSED_AT_ONCE, own, key=lambda one: (not one.is_in_head, one.waits_since))
         for one in closed:
-            one.transport.close()
+            one.cut()
             self.connections.discard(one)  # otherwise it counts until the event loop's next turn
-        self._middleware.closed_to_make_room(len(closed))
+        self._state.metrics.closed_connections(len(closed))
+        self._full.log(logging.WARNING, "too many connections", "those that waited longest for their caller are closed")
         return True
-
-    @property
-    def _address(self) -> str:
-        return self.client[0] if self.client else ""
-
-    def _waits_for_caller(self) -> bool:
-        return not self.transport.is_closing() and (self._waits_since is not None or not self._is_answering())
-
-    def _place_in_line(self) -> tuple[bool, float]:
-        """Return the sort key for closing: bodies come last; a slow head is as old as its request."""
-        if self._waits_since is None:
-            return False, self._heard_at
-        return not self._in_head, self._waits_since
-
-    def _look_at_all(self) -> None:
-        """Close connections that are too slow; repeat while there are connections."""
-        now = time.monotonic()
-        for connection in list(self.connections):
-            cast("Connection", connection)._look(now)
-        if self.connections:
-            self.loop.call_later(LOOK_S, self._look_at_all)
-        else:
-            Connection._watched = None
-
-    def _look(self, now: float) -> None:
-        if self._waits_since is None:
-            if self._has_been_idle(now):
-                self.transport.close()
-            return
-        allowed_s = HEAD_S if self._in_head else HEAD_S + self._got / BODY_BYTES_PER_S
-        if now - self._waits_since <= allowed_s:
-            return
-        began: Any = self.scope  # None if the client never sent anything
-        if began is None:
-            self.transport.close()
-        else:
-            self._refuse(408, f"the request did not arrive within {allowed_s:.0f} s")
-
-    def _has_been_idle(self, now: float) -> bool:
-        """Return whether it has been idle too long after a fast-path response; else uvicorn's timer runs."""
-        if self._is_answering() or self.timeout_keep_alive_task is not None:
-            return False
-        return self.answered_at is not None and now - self.answered_at > self.timeout_keep_alive
-
-    def _may_write(self) -> bool:
-        """Return whether a response written now would answer the client's current request."""
-        cycle: Any = self.cycle  # None before the first request
-        if cycle is None:
-            return True
-        return bool(cycle.response_complete if self._in_head else not cycle.response_started)
-
-    def _asks_for_another_protocol(self) -> bool:
-        """Return whether the request asks for a protocol upgrade.
-
-        Java's client and `curl --http2` ask so with every request, even one with a body.
-        """
-        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Parse such a request again without the upgrade: the parser takes its body for the other protocol."""
-        met = sys.exception()
-        if not isinstance(met, httptools.HttpParserUpgrade) or not self._asks_for_another_protocol():
-            return
-        rest = self._data[met.args[0] :]
-        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
-        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
-        self.parser = httptools.HttpRequestParser(self)
-        self._again = b"\r\n".join([*lines, b"", rest])
-
-    def _refuse_as_too_many(self) -> None:
-        self._refuse(503, "too many connections: ask again", b"retry-after: 1\r\n")
-
-    def _refuse(self, status: int, response: str, headers: bytes = b"") -> None:
-        """Send the error, unless a response is under way, and close the connection."""
-        if self.transport.is_closing():
-            return
-        self._middleware.refused(status, response)
-        if self._may_write():
-            body = orjson.dumps({"error": response})
-            head = (
-                b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\nconnection: close\r\n%scontent-length: %d\r\n\r\n"
-            )
-            self.transport.write(head % (status, REASONS[status].encode(), headers, len(body)) + body)
-        self.transport.close()

@@ -11,10 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError, StoreError
+from models.inference.loaded_model import LoadedModel
 from models.serving import http_errors
-from models.serving.feedback import LONGEST_BY, checked, rows_of_csv
+from models.serving.feedback import LONGEST_BY, LabelBatch, checked, rows_of_csv
 from tasks.serve.answering import model_name, picked
-from tasks.serve.bodies import content_of, json_response, kind_of
+from tasks.serve.bodies import LARGE_BYTES, content_of, json_response, kind_of, off_loop
+from tasks.serve.prediction_logger import PredictionLogger
 
 BY = "feedback"
 """The source of a label if the client names none."""
@@ -31,19 +33,26 @@ async def feedback(request: Request) -> Response:
     release = state.loaded[name].release
     served = picked(state, name, release.stable if release else None, "")
     body = content_of(request.headers, await request.body(), state.settings.most_bytes)
+    is_large = len(body) > LARGE_BYTES
+    labels = await off_loop(is_large, _accept, state.prediction_loggers[name], served, kind_of(request.headers), body)
+    return json_response({"accepted": len(labels.pairs), "empty": labels.empty, "model": name})
+
+
+def _accept(log: PredictionLogger, served: LoadedModel, kind: str, body: bytes) -> LabelBatch:
+    """Check labels and write them to the log."""
     try:
-        by, rows = _read(body, kind_of(request.headers))
+        by, rows = _read(body, kind)
         labels = checked(rows, served.preparation)
     except DataError as error:
         raise http_errors.unreadable(str(error)) from error
     if labels.pairs:
         try:
-            state.prediction_loggers[name].note(labels.pairs, by)
+            log.note(labels.pairs, by)
         except StoreError as error:
             raise http_errors.busy(
-                f"{name}: labels cannot be written: none was taken, send them again later"
+                f"{served.project}: labels cannot be written: none was taken, send them again later"
             ) from error
-    return json_response({"accepted": len(labels.pairs), "empty": labels.empty, "model": name})
+    return labels
 
 
 ROUTES = [

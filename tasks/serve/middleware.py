@@ -5,10 +5,11 @@ It reads the headers once and builds no request object, because every request pa
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Mapping, MutableMapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING
 
 import orjson
 from starlette.requests import ClientDisconnect
@@ -17,13 +18,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from models.serving import http_errors, open_api
 from models.serving.http_errors import RequestError
 from tasks.host.http_guard import is_foreign, is_forwarded
-from tasks.host.logs import Repeated
-from tasks.serve.calls import HttpRequest, HttpResponse, WireEndpoint, named
+from tasks.serve.calls import ExactEndpoint, HttpRequest, HttpResponse, named
 from tasks.serve.request_context import RequestContext, begin
 from tasks.serve.state import WorkerState
 
+if TYPE_CHECKING:
+    from tasks.serve.connection import Connection
+
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})
 """Addresses that need no token: those for orchestrators, and the webhook of the registry, which signs its requests."""
+PROBES = frozenset({*OPEN, "/metrics"})
 REQUEST_ID = "x-request-id"
 """The header with the client's id of a request."""
 TIMEOUT = "x-loopline-timeout-ms"
@@ -31,27 +35,28 @@ TIMEOUT = "x-loopline-timeout-ms"
 UNLOGGED = "x-loopline-logged"
 """The header with the value `no` on a response that is not in the prediction log (`serve.log.when_full: answer`)."""
 SMALL_BYTES = 1 << 16
+DISCARDED_BYTES = 1 << 26
+"""Bytes of a refused body that are still read, so that a client that sends before it reads gets the response."""
+LAST = {"connection": "close"}
 CLIENT_LEFT = 499
 """The status of a request whose client disconnected first, as in nginx; it is only counted and logged, never sent."""
 MOST_DIGITS = 9
-Client = tuple[str, int] | None
 
 _log = logging.getLogger("loopline.serve")
 
 
 class ServerMiddleware:
-    """The outermost layer of the application.
+    """The outermost layer of the application; it reads each request whole before anything else sees it.
 
     Args:
         app: The wrapped application.
         state: The worker's state, with access control, limits, metrics and log.
-        endpoints: Addresses that are answered without the application: see `answer`.
+        endpoints: Addresses of POST that are answered without the application, which costs more than a prediction.
     """
 
-    def __init__(self, app: ASGIApp, state: WorkerState, endpoints: Mapping[bytes, WireEndpoint]) -> None:
-        self._app, self._state, self.endpoints = app, state, endpoints
+    def __init__(self, app: ASGIApp, state: WorkerState, endpoints: Mapping[str, ExactEndpoint]) -> None:
+        self._app, self._state, self._endpoints = app, state, endpoints
         self._bodies = BodyLimits(state.settings.most_bytes)
-        self._full = Repeated(_log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request or pass it on; count and log both."""
@@ -59,17 +64,16 @@ class ServerMiddleware:
             await self._app(scope, receive, send)
             return
         context = begin()
+        connection: Connection = scope["state"]["connection"]
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 context.status = message["status"]
-                message["headers"] = [*message["headers"], *_raw(_noted(context))]
+                message["headers"] = [*message["headers"], *_noted(context, is_last=connection.is_last)]
             await send(message)
 
         try:
-            await self._pass(context, scope, receive, sending)
-        except RequestError as refusal:
-            await send_response(sending, _refused(refusal))
+            await self._pass(context, connection, scope, receive, sending)
         except ClientDisconnect:
             context.status = CLIENT_LEFT
         except Exception:
@@ -79,61 +83,47 @@ class ServerMiddleware:
             await send_response(sending, response)
         finally:
             close(self._state, context, f"{scope['method']} {scope['path']}")
+            connection.answered()
 
-    async def answer(
-        self, endpoint: WireEndpoint, headers: Mapping[str, str], body: bytes, client: Client
-    ) -> HttpResponse:
-        """Answer one of `endpoints` without the application; refusals and failures become responses too.
-
-        Args:
-            endpoint: The endpoint.
-            headers: Values by lower-case name.
-            body: The whole body, at most `SMALL_BYTES`.
-            client: Address and port of the client.
-        """
-        context, response = begin(), None
-        try:
-            self._let_in(context, headers, client)
-            response = await endpoint.endpoint(HttpRequest(self._state, headers, body, endpoint.params))
-        except RequestError as refusal:
-            response = _refused(refusal)
-        except Exception:  # noqa: BLE001 - it is logged, and answered as a server error
-            response = _failed(context, endpoint.address)
-        finally:
-            context.status = CLIENT_LEFT if response is None else response.status
-            close(self._state, context, endpoint.address)
-        response.headers.update(_noted(context))
-        return response
-
-    def refused(self, status: int, why: str) -> None:
-        """Count and log a refusal by the connection, before there was a request."""
-        close(self._state, RequestContext(status=status), why)
-
-    def closed_to_make_room(self, count: int) -> None:
-        """Count and log connections that were closed because there were too many."""
-        self._state.metrics.closed_connections(count)
-        self._full.log(logging.WARNING, "too many connections", "those that waited longest for their caller are closed")
-
-    async def _pass(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = named(scope["headers"])
-        if "host" not in headers and scope["http_version"] != "1.0":
-            raise http_errors.unreadable("a request in HTTP/1.1 names its Host")
-        self._let_in(context, headers, scope["client"], scope["method"], is_open=scope["path"] in OPEN)
-        if is_small(headers):
-            await self._app(scope, receive, send)
-        else:
-            await self._bodies.counted(self._app, scope, receive, send, length_of(headers))
-
-    def _let_in(
-        self,
-        context: RequestContext,
-        headers: Mapping[str, str],
-        client: Client,
-        method: str = "POST",
-        *,
-        is_open: bool = False,
+    async def _pass(
+        self, context: RequestContext, connection: Connection, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Check the access of a request, and store its id and its deadline in the context.
+        connection.is_in_head = False
+        headers, body = named(scope["headers"]), b""
+        is_large = not is_small(headers)
+        try:
+            if not is_large:
+                body = await _whole(receive)
+                connection.whole()
+            self._let_in(context, headers, scope)
+            if is_large:
+                body = await self._bodies.read(receive, length_of(headers))
+                connection.whole()
+            await self._answer(scope, headers, body, send)
+        except RequestError as refusal:
+            if connection.is_working:
+                await send_response(send, _refused(refusal))
+            else:
+                connection.is_discarding = True
+                await _refuse_early(send, receive, _refused(refusal))
+        finally:
+            if is_large:
+                self._bodies.release(body)
+
+    async def _answer(self, scope: Scope, headers: Mapping[str, str], body: bytes, send: Send) -> None:
+        exact = self._endpoints.get(scope["path"]) if scope["method"] == "POST" else None
+        if exact is not None:
+            request = HttpRequest(self._state, headers, body, exact.params, scope["query_string"])
+            await send_response(send, await exact.endpoint(request))
+            return
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body}
+
+        await self._app(scope, receive, send)
+
+    def _let_in(self, context: RequestContext, headers: Mapping[str, str], scope: Scope) -> None:
+        """Check the head and the access of a request, and store its id and its deadline in the context.
 
         A request without a Host header does not come from a page of another site: browsers always send the header.
         """
@@ -141,15 +131,23 @@ class ServerMiddleware:
             context.id = headers[REQUEST_ID]
         if TIMEOUT in headers:
             context.deadline = _deadline(headers[TIMEOUT])
+        if scope["state"]["connection"].is_for_probes and scope["path"] not in PROBES:
+            raise RequestError(503, "too many connections: ask again", {"retry-after": "1", **LAST})
         access = self._state.access
         if "host" in headers:
             access.check_host(headers["host"])
-        if not is_open:
+        elif scope["http_version"] != "1.0":
+            raise http_errors.unreadable("a request in HTTP/1.1 names its Host")
+        raw = scope["headers"]
+        if len(raw) != len(headers) and sum(name == b"host" for name, _ in raw) > 1:  # RFC 9112, section 3.2
+            raise RequestError(400, "the request names more than one Host", LAST)
+        if scope["path"] not in OPEN:
+            client = scope["client"]
             access.admit(
                 headers.get("authorization", ""),
                 client[0] if client else "",
                 is_forwarded=is_forwarded(headers),
-                is_foreign=method == "POST" and is_foreign(headers),
+                is_foreign=scope["method"] == "POST" and is_foreign(headers),
             )
 
 
@@ -184,35 +182,68 @@ class BodyLimits:
         self._most_held = 8 * most_bytes if most_held is None else most_held
         self._held = 0
 
-    async def counted(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, length: str | None) -> None:
-        """Pass a request on and count the bytes of its body.
+    async def read(self, receive: Receive, length: str | None) -> bytes:
+        """Read a body, which counts as open until `release`.
 
         Raises:
             RequestError: 413, the body is too large; 503, all open bodies together are too large.
+            ClientDisconnect: The client left before the body was whole.
         """
-        if length is not None and int(length) > self._most:
-            raise self._too_large()
-        got = 0
-
-        async def receiving() -> MutableMapping[str, Any]:
-            nonlocal got
-            message = await receive()
-            size = len(message.get("body", b""))
-            got += size
-            self._held += size
-            if got > self._most:
-                raise self._too_large()
-            if self._held > self._most_held:
-                raise http_errors.busy("too much is being sent at once: ask again")
-            return message
-
+        body = bytearray()
         try:
-            await app(scope, receiving, send)
-        finally:
-            self._held -= got
+            if length is not None and int(length) > self._most:
+                raise self._too_large()
+            async for part in _parts(receive):
+                body += part
+                self._held += len(part)
+                if len(body) > self._most:
+                    raise self._too_large()
+                if self._held > self._most_held:
+                    raise http_errors.busy("too much is being sent at once: ask again")
+        except BaseException:
+            self.release(body)
+            raise
+        return bytes(body)
+
+    def release(self, body: bytes | bytearray) -> None:
+        """Forget a body that was read."""
+        self._held -= len(body)
 
     def _too_large(self) -> RequestError:
         return http_errors.too_large(f"the body is larger than {self._most:,} bytes: send it in parts")
+
+
+async def _whole(receive: Receive) -> bytes:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    body: bytes = message.get("body", b"")
+    if message.get("more_body", False):
+        body += b"".join([part async for part in _parts(receive)])
+    return body
+
+
+async def _parts(receive: Receive) -> AsyncIterator[bytes]:
+    """Yield the parts of a body as they arrive."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        more = message.get("more_body", False)
+        yield message.get("body", b"")
+
+
+async def _refuse_early(send: Send, receive: Receive, response: HttpResponse) -> None:
+    """Refuse a request whose body is still arriving, and read on: a client may send all before it reads."""
+    await send_response(send, HttpResponse(response.body, {**response.headers, **LAST}, response.status), is_all=False)
+    left = DISCARDED_BYTES
+    with contextlib.suppress(ClientDisconnect):
+        async for part in _parts(receive):
+            left -= len(part)
+            if left < 0:
+                break
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _deadline(value: str) -> float:
@@ -221,10 +252,14 @@ def _deadline(value: str) -> float:
     return time.monotonic() + int(value) / 1e3
 
 
-def _noted(context: RequestContext) -> dict[str, str]:
+def _noted(context: RequestContext, *, is_last: bool) -> list[tuple[bytes, bytes]]:
     """Return the response headers that depend on the request's context."""
-    extra = {REQUEST_ID: context.shown_id} if context.id and context.shown_id else {}
-    return {**extra, UNLOGGED: "no"} if context.unlogged else extra
+    headers = [(REQUEST_ID.encode(), shown.encode())] if (shown := context.shown_id) else []
+    if context.unlogged:
+        headers.append((UNLOGGED.encode(), b"no"))
+    if is_last:
+        headers += _raw(LAST)
+    return headers
 
 
 def _refused(refusal: RequestError) -> HttpResponse:
@@ -241,10 +276,10 @@ def _json_error(status: int, words: str, headers: Mapping[str, str]) -> HttpResp
     return HttpResponse(body, {**headers, "content-type": "application/json", "content-length": str(len(body))}, status)
 
 
-async def send_response(send: Send, response: HttpResponse) -> None:
-    """Send a response as an ASGI application does."""
+async def send_response(send: Send, response: HttpResponse, *, is_all: bool = True) -> None:
+    """Send a response as an ASGI application does; `is_all`: nothing follows the body."""
     await send({"type": "http.response.start", "status": response.status, "headers": _raw(response.headers)})
-    await send({"type": "http.response.body", "body": response.body})
+    await send({"type": "http.response.body", "body": response.body, "more_body": not is_all})
 
 
 def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -118,9 +118,8 @@ def set_delivered(state: Path, loop_id: str, done: Delivered) -> None:
     from tasks.host.tables import deliveries
 
     with database.writing(state.parents[1]) as connection:
-        connection.execute(deliveries.delete().where(deliveries.c.loop_id == loop_id))
         row = {"project": state.name, "loop_id": loop_id, "at": time.time(), "number": done.number, "runs": done.runs}
-        connection.execute(deliveries.insert(), row)
+        database.upsert(connection, deliveries, row)
 
 
 def undelivered(state: Path) -> list[str]:

@@ -6,9 +6,10 @@ A record counts only while each of its outputs exists with the recorded hash.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -18,12 +19,13 @@ from models.pipeline.records import StepRecord
 from tasks.host import database
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import Select
 
     from tasks.host.leases import Lease
 
 PAGE = 64
 """Number of records that are read at once; no page of the overview shows more."""
+_BEYOND = 2**31 - 1  # a number that no row has
 
 
 class StepRecords:
@@ -40,9 +42,7 @@ class StepRecords:
 
     def find(self, step: str, key: str) -> StepRecord | None:
         """Return the record of a step and key, or None; `broken` checks whether its outputs still exist."""
-        from tasks.host.tables import step_records
-
-        return next(self._newest(step, step_records.c.key == key), None)
+        return next(self._newest(step, key=key), None)
 
     def latest(self, step: str) -> StepRecord | None:
         """Return the step's record that was saved last, with any key."""
@@ -72,12 +72,10 @@ class StepRecords:
         from tasks.host.tables import step_records
 
         mine = {"project": self._state.name, "step": record.step, "key": record.key}
-        same = [step_records.c[name] == value for name, value in mine.items()]
         with database.writing(self._state.parents[1]) as connection:
             if lease:
                 lease.check(connection)
-            connection.execute(step_records.delete().where(*same))  # saved again, it is the newest
-            connection.execute(step_records.insert(), {**mine, "content": database.plain(record)})
+            database.upsert(connection, step_records, {**mine, "content": database.plain(record)}, by=[*mine])
 
     def broken(self, record: StepRecord, hashes: Hashes) -> str | None:
         """Return why the record no longer counts (`output missing: ...`), or None if it counts."""
@@ -98,21 +96,27 @@ class StepRecords:
         inside = path.is_relative_to(self._workspace)
         return path.relative_to(self._workspace).as_posix() if inside else str(path)
 
-    def _newest(self, step: str, *conditions: ColumnElement[bool], most: int = PAGE) -> Iterator[StepRecord]:
-        from sqlalchemy import select
-
-        from tasks.host.tables import step_records
-
-        mine = (step_records.c.project == self._state.name, step_records.c.step == step, *conditions)
-        rows = select(step_records.c.number, step_records.c.content).where(*mine)
-        rows = rows.order_by(step_records.c.number.desc()).limit(most)
-        before: list[ColumnElement[bool]] = []
+    def _newest(self, step: str, most: int = PAGE, **key: str) -> Iterator[StepRecord]:
+        values = {"project": self._state.name, "step": step, "most": most, "before": _BEYOND, **key}
         while True:
             with database.reading(self._state.parents[1]) as connection:
-                page = connection.execute(rows.where(*before)).all()
+                page = connection.execute(_newest_rows(*key), values).all()
             for row in page:
                 with contextlib.suppress(ValidationError):  # of another form: the step counts as not done
                     yield StepRecord.model_validate(row.content)
             if len(page) < most:
                 return
-            before = [step_records.c.number < page[-1].number]
+            values["before"] = page[-1].number
+
+
+@functools.cache
+def _newest_rows(*key: str) -> Select[tuple[int, Any]]:
+    """Return the statement for a page of records; to build it costs more than to execute it."""
+    from sqlalchemy import bindparam, select
+
+    from tasks.host.tables import step_records
+
+    same = [step_records.c[name] == bindparam(name) for name in ("project", "step", *key)]
+    rows = select(step_records.c.number, step_records.c.content)
+    rows = rows.where(*same, step_records.c.number < bindparam("before"))
+    return rows.order_by(step_records.c.number.desc()).limit(bindparam("most"))

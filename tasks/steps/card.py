@@ -148,6 +148,8 @@ def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         "target": preparation.target.name,
         "validation, raw": inputs["validate-raw"].result["status"],
         "validation, prepared": inputs["validate-prepared"].result["status"],
+        "columns that alone predict the target": ", ".join(inputs["validate-prepared"].result["single_predictors"])
+        or "none",
         "columns left out": ", ".join(prepared["left_out"]) or "none",
     }
 

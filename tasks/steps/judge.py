@@ -90,7 +90,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     from models.data import feeds
     from models.data.preparation import Preparation
     from models.judge.evidence import Evidence
-    from models.judge.held_out import baseline_of, clusters_of
+    from models.judge.held_out import baseline_of, with_clusters
 
     prepared, exported = inputs["prepare"].folder, inputs["export"]
     preparation = Preparation.load(prepared)
@@ -107,7 +107,6 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
         baseline_name=baseline.name,
         references=_references(prepared, preparation),
         slices=feeds.slice_values(prepared, "test", loop.spec.judge.slices),
-        clusters=clusters_of(prepared, preparation, loop.spec.data.split, len(target)),
         challenger_id=exported.digest,
         champion_id=rival.partition(":")[0] if against is not None else None,
         challenger_cost=_cost(inputs, graph, preparation),
@@ -116,9 +115,10 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
             {key: exported.result[key] for key in Parity.model_fields if key in exported.result}
         ),
     )
+    evidence = with_clusters(evidence, prepared, preparation, loop.spec)
     if known is None or not known.any():
         return evidence, 0
-    note = f"{known.sum():,} of {len(known):,} test rows are among those that the champion was trained or chosen on"
+    note = f"{known.sum():,} of {len(known):,} test rows are, or may be, among those that the champion was trained on"
     if known.all():
         raise DataError(
             f"judge: {note}: nothing is left to compare on. Was `data.split` changed? Put it back, or promote by hand"
@@ -202,7 +202,6 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
     """Draw the verdict's figures, for MLflow and for the card."""
     from models.data.preparation import Preparation
     from models.report import figures
-    from models.report.text_figures import bits_by_position
 
     target = Preparation.load(prepared).target
     models = {name: values for name, values in evidence.models.items() if name != "baseline"}
@@ -215,7 +214,7 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
         pictures["roc-pr"] = figures.roc_and_pr(evidence.target, models, classes)
         pictures["calibration"] = figures.calibration(evidence.target, models)
     elif evidence.task == "language":
-        pictures["context"] = bits_by_position(models, verdict.references)
+        pictures["context"] = figures.bits_by_position(models, verdict.references)
     else:
         pictures["residuals"] = figures.residuals(evidence.target, evidence.challenger, target.name)
     if evidence.task != "language":

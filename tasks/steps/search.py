@@ -210,7 +210,7 @@ class _Search:
         """
         model, train = with_params(self._start.arguments(self._loop.spec.model), self._loop.spec.train, trial.params)
         # A trial runs on this machine; other nodes are used only to train the best configuration.
-        train = train.model_copy(update={"epochs": self._spec.epochs or max(1, train.epochs // 2), "nodes": "1"})
+        train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or max(1, train.epochs // 2)})
         folds = self._spec.folds
         values = []
         for index in range(folds):

@@ -9,14 +9,15 @@ from models.files import write_json
 from models.metrics.metrics import metric_name
 from models.nets.catalogue import net_name, unused
 from models.pipeline.records import StepRecord
-from models.training.job import EpochReport, TrainingResult
+from models.training.job import JOB_FILE, EpochReport, TrainingResult
 from models.training.search_space import with_params
 from tasks.loop.jobs import job
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
+from tasks.ranks.launcher import train_at
+from tasks.ranks.places import find_place
 from tasks.state.outbox import LOOP_RUN
 
-JOB_FILE = "job.json"
 MODEL_FILE = "model.json"
 """The file with the net and arguments of the weights."""
 
@@ -48,7 +49,11 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
 
         for name in unused(net_name(model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
             loop.report.note(f"train.{name} has no effect for {model.net}")
-        result = loop.rank_pool.run(task, on_epoch, loop.report.note)
+        place = find_place(loop.workspace, train)
+        if place is None:
+            result = loop.rank_pool.run(task, on_epoch)
+        else:
+            result = train_at(place, task, on_epoch, loop.report.note)
         summary = {**result.model_dump(mode="json"), "params": params}
         size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}
         loop.outbox.metrics(LOOP_RUN, {**size, **_stage_metrics(result)})

@@ -49,7 +49,7 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
-    """Check the prepared rows, and warn where they differ from those that the champion was trained on.
+    """Check the prepared rows; warn of columns that leak the target, and of differences from the champion's rows.
 
     The spec's rejecting expectations apply to the source's rows; for labelled predictions they only warn.
 
@@ -58,13 +58,15 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
         DataError: Great Expectations could not evaluate a check.
     """
     from models.validation.expectations import prepared_checks, reference
+    from models.validation.single_predictors import single_predictors
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
         from models.sources.read import read_table
 
         prepared = inputs["prepare"]
         preparation = Preparation.load(prepared.folder)
-        checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop, inputs))
+        seasonal = loop.spec.monitor.seasonal
+        checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop, inputs), seasonal)
         rows, spared = read_table(prepared.file("rows.parquet")), None
         labelled = np.isin(rows.column(ROW_COLUMN).to_numpy(), _labelled(inputs))
         if labelled.any():
@@ -72,6 +74,12 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
             strict = [check for check in checks if check.origin == "spec" and check.severity == "reject"]
             checks += [check.model_copy(update={"severity": "warn"}) for check in strict]
         done = _validate(loop, folder, "prepared", rows, checks, spared)
+        done.result["single_predictors"] = single_predictors(rows, preparation)
+        for name, score in done.result["single_predictors"].items():
+            loop.report.note(
+                f"validate-prepared: column {name!r} alone predicts the target almost perfectly ({score:.4g} of 1 on "
+                "validation rows): is it known before the target is? If not, put it into data.features.drop (warning)"
+            )
         write_json(folder / REFERENCE_FILE, reference(prepared.folder))
         done.outputs.append(folder / REFERENCE_FILE)
         return done

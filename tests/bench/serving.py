@@ -41,6 +41,8 @@ ERRORS, ERRORS_BEFORE = 1_000_000, 100_000
 PATIENCE_S = 120.0
 MANY = 8
 """Clients at once."""
+ROWS = 1000
+"""Rows of a large request."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Asked:
 class Serving:
     """All figures. `ours`, `plain`, `theirs`: by the number of clients; `theirs` is MLflow's server.
 
-    `of_plain`: our rows a CPU-second by those of the plain server, round by round, their median.
+    `of_plain`: our CPU for a request by that of the plain server, the median of all rounds, by the number of rows in
+    a request of `MANY` clients.
     """
 
     bare_us: float
@@ -167,8 +170,8 @@ def _workspace(place: Path, *numbers: str) -> Workspace:
     return workspace
 
 
-def _request(port: int, path: str = "/invocations") -> bytes:
-    return http_request(port, path, json.dumps({"dataframe_records": [served_mlp.ROW]}).encode())
+def _request(port: int, rows: int = 1) -> bytes:
+    return http_request(port, "/invocations", json.dumps({"dataframe_records": [served_mlp.ROW] * rows}).encode())
 
 
 def _ask_in_turns(servers: Mapping[str, _Server]) -> list[Any]:
@@ -179,16 +182,30 @@ def _ask_in_turns(servers: Mapping[str, _Server]) -> list[Any]:
     for clients in (1, MANY):
         for _ in range(ROUNDS):
             for name, one in servers.items():
-                before = one.cpu_s
-                met = load(one.port, _request(one.port), seconds=ROUND_S, clients=clients)
-                assert not met.failed, name
-                cpu_us = (one.cpu_s - before) / len(met.seconds) * 1e6
-                rounds.setdefault((name, clients), []).append(Asked(cpu_us, met.p50_ms, met.per_s))
-    of_plain = {}
-    for clients in (1, MANY):
-        pairs = zip(rounds["plain", clients], rounds["ours", clients], strict=True)
-        of_plain[clients] = statistics.median(plain.cpu_us / ours.cpu_us for plain, ours in pairs)
+                rounds.setdefault((name, clients), []).append(_asked(one, _request(one.port), clients))
+    of_plain = {1: _of_plain(rounds["ours", MANY], rounds["plain", MANY]), ROWS: _large(servers)}
     return [{clients: _median(rounds[name, clients]) for clients in (1, MANY)} for name in servers] + [of_plain]
+
+
+def _large(servers: Mapping[str, _Server]) -> float:
+    """Ours by plain for requests of `ROWS` rows."""
+    rounds: dict[str, list[Asked]] = {"ours": [], "plain": []}
+    for _ in range(ROUNDS):
+        for name, met in rounds.items():
+            one = servers[name]
+            met.append(_asked(one, _request(one.port, ROWS), MANY))
+    return _of_plain(rounds["ours"], rounds["plain"])
+
+
+def _asked(one: _Server, request: bytes, clients: int) -> Asked:
+    before = one.cpu_s
+    met = load(one.port, request, seconds=ROUND_S, clients=clients)
+    assert not met.failed
+    return Asked((one.cpu_s - before) / len(met.seconds) * 1e6, met.p50_ms, met.per_s)
+
+
+def _of_plain(ours: list[Asked], plain: list[Asked]) -> float:
+    return statistics.median(own.cpu_us / bare.cpu_us for own, bare in zip(ours, plain, strict=True))
 
 
 def _median(rounds: list[Asked]) -> Asked:

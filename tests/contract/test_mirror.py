@@ -32,7 +32,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/serve/app.py": "tests/integration/test_server.py: a real server",
     "tasks/steps/search.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/serve/compactor.py": "tests/integration/test_served_log.py: a real server and its compactor",
-    "tasks/serve/feedback.py": "tests/integration/test_served_log.py: a real server",
     "tasks/serve/grpc/server.py": "tests/integration/test_open_inference.py: a real server and a real client",
     "tasks/serve/open_inference.py": "tests/integration/test_open_inference.py: a real server and a real client",
     "tasks/serve/scoring.py": "tests/integration/test_scoring.py: a real server",
@@ -46,9 +45,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/loop/champion.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/mlflow/onnx_model.py": "tests/integration/test_loop.py: needs an exported model",
     "tasks/prefect/crashed_runs.py": "tests/integration/test_reaping.py: needs a server and its runs",
-    "tasks/prefect/secured_server.py": "tests/integration/test_prefect_server.py: a real server",
     "tasks/ranks/rank_pool.py": "tests/integration/test_rank_pool.py: needs processes",
-    "tasks/ranks/rendezvous.py": "tests/integration/test_nodes.py: needs processes",
 }
 
 

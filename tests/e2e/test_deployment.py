@@ -27,7 +27,7 @@ ROW = {
     "sex": "male",
     "year": 2007,
 }
-SMALL = ("-s", "search.trials=0", "-s", "serve.max_metric_loss=0.5", "-s", "serve.variants=[fp16]")
+SMALL = ("-s", "search.trials=0", "-s", "serve.max_metric_loss=0.5", "-s", "serve.variants=[pruned]")
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,8 @@ def test_what_the_spec_lets_go_is_served_judged_and_said(home: Loopline):
     assert verdict["challenger_cost"]["size_mb"] == pytest.approx(sizes["model.onnx"] / 1e6)
     with contextlib.closing(sqlite3.connect(home.home / ".loopline" / "mlflow" / "mlflow.db")) as store:
         tags = dict(store.execute("select key, value from model_version_tags"))
-    assert tags["loopline.served"] == "fp16"
-    assert [each["name"] for each in json.loads(tags["loopline.variants"])] == ["fp32", "fp16"]
+    assert tags["loopline.served"] == "pruned"
+    assert [each["name"] for each in json.loads(tags["loopline.variants"])] == ["fp32", "pruned"]
     assert {"model.onnx", "model.fp32.onnx", "background.json"} <= set(json.loads(tags["loopline.files"]))
     card = (home.home / ".loopline" / "projects" / "small" / "card.html").read_text()
     assert "<h3>Variants</h3>" in card

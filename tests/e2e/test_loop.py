@@ -11,6 +11,8 @@ import psutil
 import pytest
 
 from models.pipeline.steps import STEPS
+from tasks.host.workspace import Workspace
+from tasks.prefect.prefect_server import PrefectServer
 from tests.running import PROMISED_S, ROOT, Loopline, flow_runs, leftovers
 
 pytestmark = pytest.mark.e2e
@@ -71,7 +73,7 @@ def test_then_there_is_nothing_to_do_and_nothing_heavy_is_started(home: Loopline
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in ended.err.splitlines()}
     assert "flows" in imported
     assert imported & HEAVY == set()
-    assert not (home.home / ".loopline" / "prefect" / "server.json").exists()
+    assert PrefectServer(Workspace(home.home)).state() is None
     psutil.wait_procs(psutil.Process().children(), timeout=PROMISED_S)
     assert leftovers(home.home) == []
     told = ended.json

@@ -1,4 +1,4 @@
-"""Killed in the middle of things: trials, epochs, ranks, and moments drawn by lot."""
+"""Killed in the middle of things: trials, epochs, ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import random
 import signal
 import time
 
-import psutil
 import pytest
 
 from tests.conftest import SEED
@@ -15,9 +14,6 @@ from tests.fault.conftest import TWO_RANKS
 from tests.running import Loopline, Running, assert_gone, assert_unlocked
 
 pytestmark = pytest.mark.fault
-
-LONGEST_RUN_S = 8.0
-DRAWS = 12
 
 
 def epochs_told(home: Loopline, name: str, run: str) -> int:
@@ -54,31 +50,27 @@ def test_a_kill_in_the_middle_of_trials_and_of_epochs(make_home, whole: Loopline
     assert counted_trials(home) == 3
 
 
-def test_a_kill_in_the_middle_of_epochs_on_two_ranks(make_home, whole_on_two_ranks: Loopline, api: str):
-    home = make_home("gang", TWO_RANKS)
-    run = home.start("run", "gang")
-    run.wait_until(lambda: epochs_told(home, "gang", "loop") >= 2)
-    kill(home, "gang", run)
-    run = home.start("run", "gang")
-    run.wait_until(lambda: [*(home.state("gang") / "work" / "train").glob("*/checkpoints/step-*")])
-    run.kill(signal.SIGTERM)
-    assert_gone(home.home)
-    finish(home, "gang", whole_on_two_ranks, api)
-    assert home.record("gang", "train")["result"]["resumed_from"], "training goes on from its checkpoint"
-
-
-def test_killed_ranks_start_again_within_the_run(make_home, whole_on_two_ranks: Loopline, api: str):
+def test_a_kill_in_the_middle_of_epochs_on_two_ranks_and_of_ranks(make_home, whole_on_two_ranks: Loopline, api: str):
+    """The loop is killed, then ended, by signals; in its last run, ranks are killed, and start again within it."""
     home = make_home("ranks", TWO_RANKS)
     draw = random.Random(SEED)
     run = home.start("run", "ranks")
-    killed = []
-    for enough in (2, 5):
+    run.wait_until(lambda: epochs_told(home, "ranks", "loop") >= 2)
+    kill(home, "ranks", run)
+    run = home.start("run", "ranks")
+    run.wait_until(lambda: [*(home.state("ranks") / "work" / "train").glob("*/checkpoints/step-*")])
+    run.kill(signal.SIGTERM)
+    assert_gone(home.home)
+    before = home.records("ranks")
+    run = home.start("run", "ranks")
+    for enough in (4, 6):
         run.wait_until(lambda enough=enough: epochs_told(home, "ranks", "loop") >= enough and run.ranks())
-        victim = draw.choice(run.ranks())
-        victim.kill()
-        killed.append(victim.pid)
+        draw.choice(run.ranks()).kill()
     assert run.ended().ok()
-    assert home.record("ranks", "train")["result"]["restarts"] >= 1
+    assert_survives(before, home.records("ranks"))
+    trained = home.record("ranks", "train")["result"]
+    assert trained["resumed_from"], "training goes on from its checkpoint"
+    assert trained["restarts"] >= 1
     assert_put_right(home, "ranks", api)
     assert_as_if_whole(home, "ranks", whole_on_two_ranks)
 
@@ -95,37 +87,3 @@ def test_a_fork_server_that_is_killed_as_a_trial_begins_costs_no_trial(make_home
     assert run.ended().ok()
     assert_put_right(home, "nursery", api)
     assert_as_if_whole(home, "nursery", whole)
-
-
-@pytest.fixture(scope="module")
-def drawn(make_home) -> Loopline:
-    return make_home("drawn")
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("turn", range(DRAWS))
-def test_a_kill_at_a_moment_drawn_by_lot(drawn: Loopline, turn: int):
-    """The loop itself, or any process under it; by SIGKILL or SIGTERM."""
-    draw = random.Random(f"{SEED}/{turn}")
-    before = drawn.records("drawn")
-    run = drawn.start("run", "drawn")
-    wait_s, number = draw.uniform(0.5, LONGEST_RUN_S), draw.choice([signal.SIGKILL, signal.SIGTERM])
-    deadline = time.monotonic() + wait_s
-    while time.monotonic() < deadline and run.process.poll() is None:
-        time.sleep(0.02)
-    if (
-        run.process.poll() is None
-        and draw.random() < 0.3
-        and (family := psutil.Process(run.process.pid).children(recursive=True))
-    ):
-        draw.choice(family).send_signal(number)  # the run may get over it, or say why not
-        time.sleep(0.5)
-    run.kill(number)
-    assert_gone(drawn.home)
-    assert_unlocked(drawn.home, "drawn")
-    assert_survives(before, drawn.records("drawn"))
-
-
-@pytest.mark.soak
-def test_killed_by_lot_it_ends_as_if_never_killed(drawn: Loopline, whole: Loopline, api: str):
-    finish(drawn, "drawn", whole, api)

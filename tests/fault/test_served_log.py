@@ -25,7 +25,6 @@ from tests.over_grpc import call_whole, typed_request
 from tests.running import mounted
 from tests.serving import LiveServer, crown, live_server
 
-KILLS = 20
 CLIENTS = 3
 JSON = {"Content-Type": "application/json"}
 
@@ -100,13 +99,14 @@ def loaded(server: LiveServer) -> Iterator[list[Client]]:
             client.join(30)
 
 
-def test_kill_9_twenty_times_under_load_loses_no_acknowledged_prediction_and_doubles_none(workspace):
+@pytest.mark.parametrize("kills", [9, pytest.param(20, marks=pytest.mark.soak)])
+def test_kill_9_under_load_loses_no_acknowledged_prediction_and_doubles_none(workspace, kills: int):
     """Workers one after the other, the compactor now and then, at last the server with all that it started."""
     crown(workspace, "tiny")
     state = workspace.state / "projects" / "tiny"
     draw, killed = random.Random(1), Counter[str]()
     with live_server(workspace, "tiny", arguments=("--workers", "2")) as server, loaded(server) as clients:
-        while sum(killed.values()) < KILLS - 1:
+        while sum(killed.values()) < kills - 1:
             done = sum(len(client.answered) for client in clients)
             server.wait_until(lambda done=done: sum(len(client.answered) for client in clients) > done + 20)
             movers = compactors(server)

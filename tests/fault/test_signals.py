@@ -51,7 +51,7 @@ def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
             eventually(lambda: any(run["state_type"] == "PENDING" for run in all_runs(url, {})))
             killed = server.state()
             assert killed is not None
-            os.kill(killed["server"]["pid"], signal.SIGKILL)
+            os.kill(killed["owner"]["pid"], signal.SIGKILL)
             eventually(lambda: server.state() is None)
             assert undecided(workspace, "tiny") == [asked]
             server.start()

@@ -19,11 +19,6 @@ PARENTS = {
 from tasks.release.controller import Background
 block = contextlib.nullcontext(Background(workspace, "tiny")._start("tasks.release.shadow", "1"))
 """,
-    "the owner and Prefect's server": """
-from tasks.host import ports
-from tasks.prefect import prefect_server
-block = contextlib.nullcontext(prefect_server._launch(workspace, ports.any_free([]), {}))
-""",
     "supervisord and a service": """
 import os, subprocess
 from models.files import write_text

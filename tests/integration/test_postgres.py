@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from models.errors import GateRefused, StoreError
+from models.pipeline.records import StepRecord
 from models.project_spec.search import Dimension, Search
 from models.training.search_space import suggest
 from models.triggers.signal import Decision, PastLoop, Signal
@@ -25,6 +26,8 @@ from tasks.mlflow.delivery import client
 from tasks.mlflow.registry_reader import aliased
 from tasks.platform.open_signals import undecided
 from tasks.prefect.events import of_signal, send
+from tasks.state.outbox import Delivered, delivered, set_delivered
+from tasks.state.step_records import StepRecords
 from tasks.tools.optuna_study import ask, open_study, reaching_studies, trials_of
 from tests.integration.test_delivery import LOOP, deliver, fill, forget_progress, runs
 from tests.integration.test_registry import register
@@ -100,6 +103,23 @@ def test_loops_decisions_and_events_are_stored_there(
     assert undecided(place, "grown") == []
     assert decisions.of_flow_run(state, "r") is not None
     assert not (place.state / database.FILE).exists()
+
+
+def test_a_row_that_exists_is_updated_and_becomes_the_newest(
+    place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STATE_URL, new_database(databases, "updated"))
+    state = place.state / "projects" / "grown"
+    records = StepRecords(state, place.root)
+    for key in ("first", "second", "first"):
+        records.save(StepRecord(step="train", key=key, parts={}, digest="", loop_id=LOOP, finished=1.0))
+    assert [record.key for record in records.newest("train")] == ["first", "second"]
+    for number in (3, 7):
+        set_delivered(state, LOOP, Delivered(number, {"loop": "r"}))
+    assert delivered(state, LOOP) == Delivered(7, {"loop": "r"})
+    for epoch in (1, 2):
+        with leased(place.state, "loop:grown") as lease:
+            assert lease.epoch == epoch
 
 
 def test_writers_of_one_state_database_take_turns(

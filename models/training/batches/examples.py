@@ -94,8 +94,10 @@ class ExampleSet:
             return {"series": self._windows(at)}
         if self.kind == "text":
             return {"tokens": self._cut(at, 0)}
+        assert self.mean is not None
+        assert self.std is not None
         image = self._select("image", at).float().div_(255)
-        return {"image": self._normed(change(image) if change else image)}
+        return {"image": (change(image) if change else image).sub_(self.mean).div_(self.std)}
 
     def gather_target(self, positions: torch.Tensor) -> torch.Tensor:
         """Return the targets of the examples at `positions`: for text the next characters, int64 (examples, window)."""
@@ -143,11 +145,6 @@ class ExampleSet:
         starts = self.target.index_select(0, at)
         places = (starts.unsqueeze(1) + torch.arange(shift, self.window + shift, device=at.device)).flatten()
         return self.tensors["tokens"].index_select(0, places).view(len(at), self.window).long()
-
-    def _normed(self, image: torch.Tensor) -> torch.Tensor:
-        assert self.mean is not None
-        assert self.std is not None
-        return image.sub_(self.mean).div_(self.std)
 
 
 def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:

@@ -70,20 +70,36 @@ class Shards:
         """Return the shards of a group, in the order of the buffers."""
         epoch, number = group
         start = number * self.group_shards
-        return _shard_order(self, epoch)[start : start + self.group_shards]
+        return self._order(epoch)[start : start + self.group_shards]
 
+    @lru_cache(maxsize=4)  # noqa: B019  a few numbers are held, no file
     def starts(self, epoch: int) -> list[int]:
         """Return the position at which each group of an epoch begins, and the end of the last."""
-        return _group_starts(self, epoch)
+        starts = [0]
+        for number in range(self.num_groups):
+            sizes = [stop - start for start, stop in map(self.extent, self.members((epoch, number)))]
+            starts.append(starts[-1] + sum(sizes))
+        return starts
 
+    @lru_cache(maxsize=3)  # noqa: B019  the rows of three groups at most
     def rows(self, group: Group) -> torch.Tensor:
         """Return the rows of a group in the order of the epoch, int64."""
-        return _group_rows(self, group)
+        rows = torch.cat([torch.arange(*self.extent(shard)) for shard in self.members(group)])
+        generator = torch.Generator().manual_seed(seed_of("rows", ORDER_VERSION, self.seed, *group))
+        return rows[torch.randperm(len(rows), generator=generator)]
 
     def extent(self, shard: int) -> tuple[int, int]:
         """Return the first row of a shard and the row after its last."""
         start = shard * self.shard_rows
         return start, min(start + self.shard_rows, self.num_rows)
+
+    @lru_cache(maxsize=4)  # noqa: B019  the numbers of the shards, four times at most
+    def _order(self, epoch: int) -> list[int]:
+        if epoch < 0:
+            return list(range(self.num_shards))
+        generator = torch.Generator().manual_seed(seed_of("shards", ORDER_VERSION, self.seed, epoch))
+        order: list[int] = torch.randperm(self.num_shards, generator=generator).tolist()
+        return order
 
 
 class Stream:
@@ -244,28 +260,3 @@ def _close(reader: ThreadPoolExecutor, file: int) -> None:
     # Does not wait: the reader's own thread may release the last reference.
     reader.shutdown(wait=False, cancel_futures=True)
     os.close(file)
-
-
-@lru_cache(maxsize=4)
-def _shard_order(shards: Shards, epoch: int) -> list[int]:
-    if epoch < 0:
-        return list(range(shards.num_shards))
-    generator = torch.Generator().manual_seed(seed_of("shards", ORDER_VERSION, shards.seed, epoch))
-    order: list[int] = torch.randperm(shards.num_shards, generator=generator).tolist()
-    return order
-
-
-@lru_cache(maxsize=4)
-def _group_starts(shards: Shards, epoch: int) -> list[int]:
-    starts = [0]
-    for number in range(shards.num_groups):
-        sizes = [stop - start for start, stop in map(shards.extent, shards.members((epoch, number)))]
-        starts.append(starts[-1] + sum(sizes))
-    return starts
-
-
-@lru_cache(maxsize=3)
-def _group_rows(shards: Shards, group: Group) -> torch.Tensor:
-    rows = torch.cat([torch.arange(*shards.extent(shard)) for shard in shards.members(group)])
-    generator = torch.Generator().manual_seed(seed_of("rows", ORDER_VERSION, shards.seed, *group))
-    return rows[torch.randperm(len(rows), generator=generator)]

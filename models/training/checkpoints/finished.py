@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from typing import Any
+import shutil
+from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, TrainingError
-from models.files import write_json
+from models.files import sha256, write_json
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
 
+if TYPE_CHECKING:
+    from models.training.checkpoints.state import Progress
+
 # These settings may change the bits but not the identity of a job: it can resume with other values.
 _FREE = (
-    "ranks", "nodes", "threads", "max_restarts", "parallel", "tensor", "stages", "replicas", "pipeline", "microbatches",
-    "recompute", "compile", "shard_optimiser", "async_checkpoints", "keep_checkpoints",
+    "on", "ranks", "nodes", "threads", "max_restarts", "parallel", "tensor", "stages", "replicas", "pipeline",
+    "microbatches", "recompute", "compile", "shard_optimiser", "async_checkpoints", "keep_checkpoints",
 )  # fmt: skip
 
 
@@ -46,7 +49,8 @@ def read_finished(job: TrainingJob) -> TrainingResult | None:
         return None
     try:
         result = TrainingResult.model_validate(json.loads(path.read_text()))
-        whole = _sha256(job, result) == result.weights_sha256
+        weights, is_trees = job.folder / result.weights, result.weights == TREES_FILE
+        whole = (sha256 if is_trees else weights_sha256)(weights) == result.weights_sha256
     except (OSError, ValueError, StoreError):
         return None
     differs = difference(result.environment.get("job", {}), identity(job))
@@ -57,19 +61,24 @@ def read_finished(job: TrainingJob) -> TrainingResult | None:
     return result if whole else None
 
 
-def write_result(job: TrainingJob, result: TrainingResult) -> TrainingResult:
-    """Write `result.json`, the last file of a job.
+def write_result(job: TrainingJob, progress: Progress, **facts: Any) -> TrainingResult:
+    """Write `result.json`, the last file of a job, from its progress and further `facts`; remove its checkpoints.
 
     Raises:
         StoreError: The disk is full or the folder cannot be written.
     """
+    result = TrainingResult(
+        best_epoch=progress.best_epoch,
+        value=progress.best_value,
+        epochs=progress.history,
+        seconds=progress.seconds,
+        threads=job.threads,
+        resumed_from=progress.resumed_from,
+        **facts,
+    )
     write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))
+    shutil.rmtree(job.checkpoint_folder, ignore_errors=True)
     return result
-
-
-def _sha256(job: TrainingJob, result: TrainingResult) -> str:
-    path = job.folder / result.weights
-    return hashlib.sha256(path.read_bytes()).hexdigest() if result.weights == TREES_FILE else weights_sha256(path)
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -110,9 +110,7 @@ class CheckpointSaver:
         write_together(draft, best, self._group)
         if not self._world.is_first:
             return {}
-        stored = StoredCheckpoint(draft.final)
-        whole = {name: torch.empty(shape, dtype=stored.types[name]) for name, shape in stored.shapes.items()}
-        stored.load(whole)
+        whole = StoredCheckpoint(draft.final).read()
         shutil.rmtree(draft.folder)
         return whole
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,18 +54,8 @@ class Progress:
     last_drop: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     resumed_from: list[int] = field(default_factory=list)
-    worlds: list[list[int]] = field(
-        default_factory=list
-    )  # [first step, ranks, threads]: ranks and threads decide the bits
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the progress as plain data."""
-        return asdict(self)
-
-    @classmethod
-    def of_json(cls, value: dict[str, Any]) -> Progress:
-        """Return the progress from plain data."""
-        return cls(**value)
+    # [first step, ranks, threads]: ranks and threads decide the bits.
+    worlds: list[list[int]] = field(default_factory=list)
 
 
 def seed_everything(*parts: int | str) -> None:
@@ -179,12 +169,6 @@ def put_extra(stored: StoredCheckpoint, scalars: Scalars, extra: dict[str, Check
         state, prefix = one.state_dict(), f"extra/{name}/"
         stored.load({f"{prefix}{key}": value for key, value in state.items() if isinstance(value, torch.Tensor)})
         one.load_state_dict(state | _under(prefix, scalars))
-
-
-def room_for(stored: StoredCheckpoint, prefix: str) -> Tensors:
-    """Return empty CPU tensors for all tensors of a checkpoint whose names begin with `prefix`."""
-    names = (name for name in stored.shapes if name.startswith(prefix))
-    return {name: torch.empty(stored.shapes[name], dtype=stored.types[name]) for name in names}
 
 
 def plain_name(name: str) -> str:

@@ -6,13 +6,13 @@ Computing the hash needs no torch, so a process can recognise a finished job wit
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.data.tensor_file import read_header
 from models.errors import StoreError
 from models.files import storing, whole_file
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from models.nets.sizes import Sizes
     from models.project_spec.blocks import Model
-
-_HEADER_LIMIT_BYTES = 100 << 20
 
 
 def weights_sha256(path: Path) -> str:
@@ -35,18 +33,13 @@ def weights_sha256(path: Path) -> str:
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if length > _HEADER_LIMIT_BYTES:
-                raise ValueError("header too long")
-            header = json.loads(file.read(length))
-            header.pop("__metadata__", None)
-            for name in sorted(header):
-                start, stop = header[name]["data_offsets"]
-                file.seek(8 + length + start)
+            for name, each in sorted(read_header(file).items()):
+                start, stop = each["data_offsets"]
+                file.seek(start)
                 content = file.read(stop - start)
                 if len(content) != stop - start:
                     raise ValueError("cut short")
-                digest.update(f"{name}\0{header[name]['dtype']}\0{header[name]['shape']}\0".encode())
+                digest.update(f"{name}\0{each['dtype']}\0{each['shape']}\0".encode())
                 digest.update(content)
     except (OSError, ValueError, KeyError, struct.error) as error:
         raise StoreError(f"{path}: cannot be read as safetensors ({error})") from error

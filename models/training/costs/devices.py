@@ -1,4 +1,4 @@
-"""Devices for training: memory and peak FLOP/s by name.
+"""Devices for training: memory and peak FLOP/s by name; the peak of a CPU is measured.
 
 Source: the makers' data sheets; tensor-core figures without sparsity. `tf32` is the peak of fp32 matmuls with torch's
 matmul precision "high"; `fp32` is the peak of the units without tensor cores.
@@ -6,7 +6,16 @@ matmul precision "high"; `fp32` is the peak of the units without tensor cores.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+# The matrix products of a measurement: their sides and their number.
+_SIDE = 1024
+_REPEATS = 5
 
 
 @dataclass(frozen=True)
@@ -76,3 +85,44 @@ def peak_of(device: Device, precision: str, matmul: str = "highest") -> float | 
     if precision == "fp32" and matmul != "highest":
         return device.peaks.get("tf32", device.peaks.get("fp32"))
     return device.peaks.get(precision)
+
+
+def measured_peak(threads: int, precision: str = "fp32") -> float | None:
+    """Measure the FLOP/s of matrix products on this CPU: the best of a few runs, about 0.1 s in total.
+
+    It divides by CPU seconds, so that other work on the machine does not lower the peak.
+
+    Args:
+        threads: Threads of one rank.
+        precision: fp32 or bf16; CPUs compute in no other precision.
+
+    Returns:
+        The FLOP/s; None for other precisions, or if ranks use a GPU, whose peak is known by its name.
+    """
+    import torch
+
+    types = {"fp32": torch.float32, "bf16": torch.bfloat16}
+    if precision not in types or torch.cuda.is_available():
+        return None
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        left = torch.ones(_SIDE, _SIDE, dtype=types[precision])
+        best = 0.0
+        for _ in range(_REPEATS):
+            start = time.process_time()
+            torch.mm(left, left)
+            best = max(best, 2 * _SIDE**3 * threads / max(time.process_time() - start, 1e-9))
+        return best
+    finally:
+        torch.set_num_threads(before)
+
+
+def device_peak(device: torch.device, precision: str) -> float | None:
+    """Return the peak FLOP/s of a known GPU in a precision; None for a CPU and for an unknown GPU."""
+    if device.type != "cuda":
+        return None
+    import torch
+
+    device_facts = find_device(torch.cuda.get_device_name(device))
+    return peak_of(device_facts, precision, torch.get_float32_matmul_precision()) if device_facts else None

@@ -11,8 +11,8 @@ from torch import nn
 from models.distributed.world import World
 from models.training.batches.examples import ExampleSet
 from models.training.costs.counters import EnergyCounter, peak_memory_mb, reset_peak
+from models.training.costs.devices import device_peak
 from models.training.costs.flops import count_flops
-from models.training.costs.peak import device_peak
 from models.training.job import TrainingJob
 
 # BatchNorm cannot train on fewer examples; the count is scaled to one example.

@@ -1,1 +1,1 @@
-"""The optimisation: losses, optimisers, schedules, objectives."""
+"""The optimisation: losses, optimisers, schedules."""

@@ -59,10 +59,7 @@ class Ema:
         }
 
     def load_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:
-        """Restore the average; tensors that were filled in place are skipped."""
-        for name, tensor in self.state_dict().items():
-            if tensor is not state_dict[name]:
-                tensor.copy_(state_dict[name])
+        """Do nothing: a checkpoint fills the tensors of `state_dict` in place."""
 
     @torch.no_grad()
     def _put(self, tensors: list[list[torch.Tensor]]) -> None:

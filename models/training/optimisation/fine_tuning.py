@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -118,16 +117,12 @@ def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights,
         ("categorical columns", [part.name for part in before.categorical], [part.name for part in now.categorical]),
     ):
         if was != there and not (partial and what == "task"):
-            lost, new = _differ(was, there)
+            lost, new = [x for x in was if x not in there], [x for x in there if x not in was]
+            then, current = ", ".join(lost or was[:_SHOWN]), ", ".join(new or there[:_SHOWN])
             raise TrainingError(
-                f"train.start: {origin.label} was trained on other {what} (then {lost}, now {new}): "
+                f"train.start: {origin.label} was trained on other {what} (then {then}, now {current}): "
                 "begin from another version, or make the features the same"
             )
-
-
-def _differ(was: Sequence[str], there: Sequence[str]) -> tuple[str, str]:
-    lost, new = [x for x in was if x not in there], [x for x in there if x not in was]
-    return ", ".join(lost or was[:_SHOWN]), ", ".join(new or there[:_SHOWN])
 
 
 def _by_category(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
@@ -135,7 +130,8 @@ def _by_category(tensors: Tensors, own: Tensors, before: Preparation, now: Prepa
     moved = dict(tensors)
     for position, (was, there) in enumerate(zip(before.categorical, now.categorical, strict=True)):
         place = {category: index + 1 for index, category in enumerate(was.categories)}
-        for name in _embeddings(tensors, position):
+        ending = f"embeddings.{position}.weight"
+        for name in [name for name in tensors if name == ending or name.endswith("." + ending)]:
             old, fresh = tensors[name], own.get(name)
             if fresh is None or old.shape[1:] != fresh.shape[1:] or len(old) != was.cardinality:
                 continue
@@ -146,11 +142,6 @@ def _by_category(tensors: Tensors, own: Tensors, before: Preparation, now: Prepa
                     rows[index + 1] = old[place[category]]
             moved[name] = rows
     return moved
-
-
-def _embeddings(names: Iterable[str], position: int) -> list[str]:
-    ending = f"embeddings.{position}.weight"
-    return [name for name in names if name == ending or name.endswith("." + ending)]
 
 
 def _without_other_classes(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:

@@ -16,7 +16,7 @@ from torch import nn
 from models.errors import UsageError
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
-from models.nets.trunk import Features, features_of
+from models.nets.splitting import Features, features_of
 from models.project_spec.methods import Pretrain
 
 LOSS = "pretrain_loss"

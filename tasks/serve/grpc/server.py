@@ -121,8 +121,7 @@ async def _server_metadata(_: WorkerState, __: Any, ___: Any) -> Any:
 
 async def _model_metadata(state: WorkerState, request: Any, _: Any) -> Any:
     metadata = model_metadata(state, request.name, request.version or None)
-    tensors = {side: [message("TensorMetadata")(**port) for port in metadata[side]] for side in ("inputs", "outputs")}
-    return message("ModelMetadataResponse")(**{**metadata, **tensors})
+    return message("ModelMetadataResponse")(**metadata)
 
 
 async def _infer(state: WorkerState, request: Any, context: Any) -> Any:

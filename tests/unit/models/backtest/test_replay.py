@@ -97,7 +97,7 @@ def test_a_first_champion_that_cannot_be_trained_is_an_error(past: Past):
         past.course("never", past.world(fails_at=frozenset({past.periods[1].stop})))
 
 
-def test_a_lost_verdict_leaves_the_champion_and_opens_the_breaker(past: Past):
+def test_a_lost_verdict_leaves_the_champion_and_no_breaker_opens(past: Past):
     from models.backtest.replay import VerdictOutcome
 
     class Strict(Synthetic):
@@ -105,8 +105,16 @@ def test_a_lost_verdict_leaves_the_champion_and_opens_the_breaker(past: Past):
             return VerdictOutcome(champion is None, ["Not promoted."])
 
     course = past.course("monthly", Strict(past.clock), breaker=2, breaker_s=400 * 86_400.0)
-    assert [loop.outcome for loop in course.loops] == ["kept", "kept"]
+    assert {loop.outcome for loop in course.loops} == {"kept"}
+    assert len(course.loops) > 2
     assert {step.model for step in course.steps} == {course.first.model}
+
+
+def test_loops_that_fail_leave_the_champion_and_open_the_breaker(past: Past):
+    world = past.world(fails_at=frozenset(period.stop for period in past.periods[3:]))
+    course = past.course("monthly", world, breaker=2, breaker_s=400 * 86_400.0)
+    assert [loop.outcome for loop in course.loops][-2:] == ["failed", "failed"]
+    assert len({step.model for step in course.steps[3:]}) == 1
     assert any("circuit breaker" in reason for decision in course.waits for reason in decision.reasons)
 
 

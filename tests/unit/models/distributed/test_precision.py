@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from models.distributed import precision
-from models.distributed.precision import LossScaler, autocast, check_precision, make_scaler, sharding_policy
+from models.distributed.precision import LossScaler, autocast, check_precision, sharding_policy
 from models.errors import UsageError
 from models.project_spec.blocks import Train
 
@@ -26,11 +26,6 @@ def test_products_are_in_the_asked_type_and_sums_of_gradients_in_fp32():
     assert sharding_policy(Train(precision="bf16"), CPU).param_dtype is None
     policy = sharding_policy(Train(precision="bf16"), torch.device("cuda"))
     assert (policy.param_dtype, policy.reduce_dtype) == (torch.bfloat16, torch.float32)
-
-
-def test_only_fp16_is_scaled():
-    assert isinstance(make_scaler(Train(precision="fp16")), LossScaler)
-    assert make_scaler(Train(precision="bf16")) is None
 
 
 def test_an_overflow_is_skipped_and_halves_the_scale(monkeypatch):

@@ -10,7 +10,7 @@ from models.export.preparation_graph import CORE_PREFIX
 from models.export.prune import hidden_units, pruned
 from tests.dense_models import dense_model
 from tests.finished_jobs import table_preparation
-from tests.unit.models.export.test_int8 import predictions, rows
+from tests.unit.models.export.test_smaller_types import predictions, rows
 
 
 @pytest.mark.parametrize("as_products", [False, True])

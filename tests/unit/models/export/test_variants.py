@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
-from models.export.variants import VariantMeasurement, are_same, choose, loss_of, refusal
+from models.export.variants import FEWEST_ROWS, VariantMeasurement, allowed_loss, are_same, choose, loss_of, refusal
 from models.metrics.metrics import METRICS
 
 
@@ -43,7 +43,9 @@ def test_one_is_served_and_how_long_it_took_has_no_say(found: list[tuple[int, bo
         (measured("fp16"), True, (0.0, None), ""),
         (measured("fp16"), False, (0.0, None), "predictions are not those of fp32"),
         (measured("fp16", most_lost=0.01), False, (0.01, None), ""),
-        (measured("fp16", most_lost=0.02), False, (0.01, None), "may lose 0.02, serve.max_metric_loss is 0.01"),
+        (measured("fp16", most_lost=0.02), False, (0.01, None), "may lose 0.02, 0.01 is allowed"),
+        (measured("fp16", times_fp32=1.2), True, (0.01, None), "takes 1.20 times as long as fp32"),
+        (measured("fp16", times_fp32=1.04), True, (0.01, None), ""),
         (measured("fp16", latency_ms=3.0), True, (0.0, 2.0), "takes 3 ms, serve.max_latency_ms is 2"),
         (measured("fp16", latency_ms=2.0), True, (0.0, 2.0), ""),
         (measured("fp16", refused="cannot be made"), True, (1.0, None), "cannot be made"),
@@ -54,6 +56,39 @@ def test_what_may_not_be_served(
 ) -> None:
     why = refusal(found, same, *limits)
     assert (words in why) if words else (why == "")
+
+
+def made_up(num: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A target, the chances of a model, and those of a variant that adds noise to their logits."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(0, 1.5, num)
+    target = (random.random(num) < 1 / (1 + np.exp(-logits))).astype(np.int64)
+    return target, 1 / (1 + np.exp(-logits)), 1 / (1 + np.exp(-logits - random.normal(0, noise, num)))
+
+
+def test_without_a_limit_half_of_the_standard_error_may_be_lost_and_on_few_rows_nothing() -> None:
+    target, before, _ = made_up(4000, 0.0)
+    error = np.sqrt(before.mean() * (1 - before.mean()) / 4000)
+    allowed = allowed_loss(METRICS["accuracy"], target, before, None, 0)
+    assert allowed == pytest.approx(error / 2, rel=0.4)
+    assert allowed_loss(METRICS["accuracy"], target, before, 0.3, 0) == 0.3
+    few = slice(FEWEST_ROWS - 1)
+    assert allowed_loss(METRICS["accuracy"], target[few], before[few], None, 0) == 0.0
+
+
+@pytest.mark.parametrize("repeats", [40, pytest.param(400, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("metric", ["roc_auc", "log_loss"])
+def test_by_default_a_variant_with_small_errors_passes_and_one_that_loses_too_much_does_in_at_most_5_of_100(
+    metric: str, repeats: int
+) -> None:
+    passed = {0.02: 0, 1.0: 0}
+    for noise in passed:
+        for seed in range(repeats):
+            target, before, after = made_up(1000, noise, seed)
+            allowed = allowed_loss(METRICS[metric], target, before, None, seed)
+            passed[noise] += loss_of(METRICS[metric], target, before, after, seed)[1] <= allowed
+    assert passed[0.02] >= 0.95 * repeats
+    assert passed[1.0] <= 0.05 * repeats
 
 
 def test_the_same_predictions_lose_nothing() -> None:

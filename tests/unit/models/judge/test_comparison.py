@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from models.judge.comparison import Threshold, mcnemar_difference, resample_models
+from models.judge.comparison import Threshold, mcnemar_difference, mcnemar_resolvable_loss, resample_models
 from models.metrics.metrics import METRICS
 
 
@@ -33,6 +33,70 @@ def test_loss_is_significant_only_beyond_what_is_allowed():
     assert result.loss_p_value("champion", 0.0) < 1e-6
     assert result.loss_p_value("champion", 10.0) == 1.0
     assert compared(0.5, 1.0).loss_p_value("champion", 0.0) == 1.0
+
+
+@pytest.mark.parametrize("num_clusters", [5, pytest.param(8, marks=pytest.mark.soak), 12])
+def test_few_clusters_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(num_clusters):
+    rng, reached, repeats = np.random.default_rng(1), 0, 500
+    for repeat in range(repeats):
+        day = np.repeat(np.arange(num_clusters), rng.integers(5, 40, num_clusters))
+        champion = 5 + np.abs(rng.normal(size=len(day)))
+        challenger = champion + rng.normal(0, 0.5, len(day)) + rng.normal(0, 0.3, num_clusters)[day]
+        models = {"challenger": challenger, "champion": champion}
+        result = resample_models(METRICS["mae"], np.zeros(len(day)), models, 200, repeat, day)
+        reached += result.difference("champion", Threshold(0.0, strict=True), 0.95).reached
+    assert reached / repeats <= 0.04
+
+
+def accuracy_case(rng, loss):
+    """A target and two classifiers that agree on most of 300 examples; the challenger's accuracy is lower by `loss`."""
+    target = rng.integers(0, 2, 300)
+    right = rng.random(300) < 0.85
+    again = np.where(rng.random(300) < 0.3, rng.random(300) < 0.85, right) & (rng.random(300) >= loss / 0.85)
+    return target, *(np.where(each, target, 1 - target).astype(float) for each in (again, right))
+
+
+def auc_case(rng, loss):
+    """The same for ROC AUC: the challenger ranks a share of the examples at random."""
+    target = rng.integers(0, 2, 300)
+    common, own, noise = rng.normal(size=(3, 300))
+    scores = target * 0.95 + 0.8 * common + 0.6 * own, target * 0.95 + 0.8 * common + 0.6 * rng.normal(size=300)
+    challenger = np.where(rng.random(300) < loss / 0.12, 3 * noise, scores[0])
+    return target, challenger, scores[1]
+
+
+def mae_case(rng, loss):
+    """The same for a mean absolute error with rare large errors."""
+    errors = np.abs(rng.standard_t(3, size=(2, 300))) + rng.exponential(2, size=300)
+    return np.zeros(300), errors[0] + loss, errors[1]
+
+
+CASES = {"accuracy": accuracy_case, "roc_auc": auc_case, "mae": mae_case}
+
+
+@pytest.mark.parametrize("repeats", [100, pytest.param(1500, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("metric", "test"), [*((name, "bootstrap") for name in CASES), ("accuracy", "mcnemar")])
+def test_by_the_default_margin_an_equal_model_passes_in_80_of_100_loops_and_one_far_worse_in_none(
+    metric, test, repeats
+):
+    rng, passed, margins = np.random.default_rng(3), {}, []
+    for worse_by in (0, 3):
+        loss, passed[worse_by] = worse_by * float(np.mean(margins or [0.0])), 0
+        for repeat in range(repeats):
+            target, challenger, champion = CASES[metric](rng, loss)
+            if test == "mcnemar":
+                margins.append(mcnemar_resolvable_loss(target, challenger, champion, 0.95))
+                allowed = Threshold(-margins[-1], strict=False)
+                difference = mcnemar_difference(target, challenger, champion, allowed, 0.95)
+            else:
+                models = {"challenger": challenger, "champion": champion}
+                result = resample_models(METRICS[metric], target, models, 300, repeat)
+                margins.append(result.resolvable_loss("champion", 0.95))
+                difference = result.difference("champion", Threshold(-margins[-1], strict=False), 0.95)
+            passed[worse_by] += difference.reached
+    assert min(margins) > 0
+    assert passed[0] / repeats >= 0.8
+    assert passed[3] / repeats <= 0.025
 
 
 def test_mcnemar_with_a_margin_weighs_the_distance_to_it():

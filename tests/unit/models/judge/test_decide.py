@@ -94,6 +94,16 @@ def test_better_worse_and_within_the_margin(challenger, champion, mode, margin, 
     assert failed(verdict) == ([] if promoted else ["champion"])
 
 
+def test_without_a_margin_the_test_set_gives_one_and_the_verdict_says_so():
+    verdict = judge(evidence(0.61, 0.6), rules(), AUC)
+    assert verdict.promoted
+    assert 0 < verdict.test_set_margin == verdict.margin < 0.05
+    assert "(what this test set can resolve)" in " ".join(verdict.reasons)
+    assert not judge(evidence(1.0, 0.6), rules(), AUC).promoted
+    assert judge(evidence(0.61, 0.6), rules(margin=0.02), AUC).test_set_margin is None
+    assert judge(evidence(0.61, 0.6), rules(mode="superiority"), AUC).margin == 0
+
+
 def test_for_a_metric_to_minimise_less_is_better():
     target = np.random.default_rng(0).normal(size=400)
     close, far = target + 0.1, target + np.random.default_rng(1).normal(0.5, 0.1, 400)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from scipy.signal import lfilter
 
 from models.data.feeds import targets
+from models.data.preparation import Preparation
 from models.data.prepare import prepare
-from models.judge.held_out import baseline_of, clusters_of, is_known, known_rows
+from models.judge.comparison import Threshold, resample_models
+from models.judge.evidence import Evidence
+from models.judge.held_out import baseline_of, is_known, joined, known_rows, time_units, with_clusters
+from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Spec
 
 
@@ -20,13 +27,35 @@ def prepared(table: pa.Table, place: Path, **data: object):
     return spec, prepare(place / "raw.parquet", spec, place, place / "prepared")
 
 
+def test_of_a_sampled_record_the_rows_that_it_does_not_reach_do_not_count_if_others_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    random = np.random.default_rng(0)
+    table = pa.table({"x": random.normal(size=2000), "y": random.choice(["a", "b"], 2000)})
+    _, preparation = prepared(table, tmp_path)
+    everything = known_rows(tmp_path / "prepared", preparation)
+    monkeypatch.setattr("models.judge.held_out.MOST_KNOWN", 500)
+    sample = known_rows(tmp_path / "prepared", preparation)
+    assert not is_known(tmp_path / "prepared", sample).any()
+    prepared(table, tmp_path, split={"seed": 1})
+    really, counted = is_known(tmp_path / "prepared", everything), is_known(tmp_path / "prepared", sample)
+    assert counted[really].all()
+    assert 0 < (~counted).sum() <= (~really).sum()
+
+
+def clusters_of(folder: Path, preparation: Preparation, spec: Spec, count: int) -> np.ndarray | None:
+    noise = np.random.default_rng(0).normal(size=(3, count))
+    evidence = Evidence("regression", noise[0], noise[1], baseline=noise[2])
+    return with_clusters(evidence, folder, preparation, spec).clusters
+
+
 def test_a_table_has_the_middle_of_its_training_targets(tmp_path: Path):
     table = pa.table({"x": np.arange(200.0), "y": np.random.default_rng(0).normal(5, 1, 200)})
     spec, preparation = prepared(table, tmp_path)
     folder = tmp_path / "prepared"
     found = baseline_of(folder, preparation, 7, "mae")
     assert found.prediction.tolist() == [np.median(targets(folder, "train"))] * 7
-    assert clusters_of(folder, preparation, spec.data.split, 7) is None
+    assert clusters_of(folder, preparation, spec, 7) is None
 
 
 def test_a_series_has_its_last_known_value_and_stretches_of_neighbours(tmp_path: Path):
@@ -38,9 +67,67 @@ def test_a_series_has_its_last_known_value_and_stretches_of_neighbours(tmp_path:
     folder = tmp_path / "prepared"
     count = len(targets(folder, "test"))
     assert baseline_of(folder, preparation, count, "mae").prediction[0] == np.sin((200 - count - 2) / 9.0)
-    clusters = clusters_of(folder, preparation, spec.data.split, count)
+    clusters = clusters_of(folder, preparation, spec, count)
     assert clusters is not None
     assert np.bincount(clusters)[0] == round(count ** (1 / 3))
+
+
+def test_a_table_split_by_time_has_days_or_the_unit_that_the_spec_names(tmp_path: Path):
+    hours = np.datetime64("2024-01-01T00", "h") + np.arange(24 * 100)
+    table = pa.table({"at": hours.astype("datetime64[us]"), "x": np.arange(2400.0), "y": np.arange(2400.0)})
+    spec, preparation = prepared(table, tmp_path, split={"by": "time", "column": "at"}, features={"columns": ["x"]})
+    count = len(targets(tmp_path / "prepared", "test"))
+    clusters = clusters_of(tmp_path / "prepared", preparation, spec, count)
+    assert clusters is not None
+    assert clusters.max() + 1 == count / 24
+    weekly = spec.model_copy(update={"judge": spec.judge.model_copy(update={"unit": "week"})})
+    clusters = clusters_of(tmp_path / "prepared", preparation, weekly, count)
+    assert clusters is not None
+    assert clusters.max() + 1 == 3
+
+
+def test_units_of_time_are_hours_where_there_are_few_days_and_stretches_where_there_are_no_dates():
+    minutes = (np.datetime64("2024-01-01T00:00", "m") + np.arange(0, 2 * 24 * 60, 7)).astype("datetime64[us]")
+    assert time_units(minutes.astype(np.int64)).max() + 1 == 48
+    assert np.bincount(time_units(np.arange(1000))).tolist() == [10] * 100
+    assert time_units(np.array([3, 3, 1, 2])).tolist() == [2, 2, 0, 1]
+
+
+def shown_to_be_better(units: np.ndarray, gains: Callable[[], np.ndarray], repeats: int) -> float:
+    """Return the share of verdicts that show a gain although there is none on average."""
+    random, reached = np.random.default_rng(7), 0
+    for repeat in range(repeats):
+        champion = 5 + 0.1 * np.abs(random.normal(size=len(units)))
+        models = {"challenger": champion + gains(), "champion": champion}
+        evidence = Evidence("regression", np.zeros(len(units)), **models)
+        clusters = joined(evidence, units, 1)
+        result = resample_models(METRICS["mae"], evidence.target, models, 200, repeat, clusters)
+        reached += result.difference("champion", Threshold(0.0, strict=True), 0.95).reached
+    return reached / repeats
+
+
+@pytest.mark.parametrize("repeats", [400, pytest.param(3000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("sd_of_days", [0.05, 0.2])
+def test_days_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(sd_of_days: float, repeats: int):
+    random, day = np.random.default_rng(1), np.repeat(np.arange(55), 5)
+    sd_of_rows = 0.5 * np.sqrt(5 / 900)  # so that five rows have as exact a mean as nine hundred of sd 0.5
+
+    def gains() -> np.ndarray:
+        return random.normal(0, sd_of_rows, len(day)) + random.normal(0, sd_of_days, 55)[day]
+
+    assert shown_to_be_better(day, gains, repeats) <= 0.04
+
+
+@pytest.mark.parametrize("repeats", [120, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("phi", [0.0, 0.8, 0.95, 0.98])
+def test_dependent_steps_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(phi: float, repeats: int):
+    random, steps = np.random.default_rng(2), 2600
+
+    def gains() -> np.ndarray:
+        noise = random.normal(size=steps + 500)
+        return 0.5 * np.sqrt(1 - phi**2) * lfilter([1], [1, -phi], noise)[500:]
+
+    assert shown_to_be_better(np.arange(steps), gains, repeats) <= 0.04
 
 
 def test_a_gap_in_a_series_has_the_value_known_before_it(tmp_path: Path):
@@ -65,7 +152,7 @@ def test_groups_hang_together(tmp_path: Path):
     spec, preparation = prepared(table, tmp_path, split={"by": "group", "column": "who"})
     folder = tmp_path / "prepared"
     count = len(targets(folder, "test"))
-    clusters = clusters_of(folder, preparation, spec.data.split, count)
+    clusters = clusters_of(folder, preparation, spec, count)
     assert clusters is not None
     assert len(clusters) == count
     assert 1 < clusters.max() + 1 < 60

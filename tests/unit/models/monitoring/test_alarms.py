@@ -34,26 +34,37 @@ def test_drift_of_features_alone_never_asks(findings: MonitoringReport) -> None:
 
 
 def test_one_bad_window_of_two_is_not_enough_but_shows(findings: MonitoringReport) -> None:
-    told = with_windows(findings, window(0), decayed(1, reason="worse"))
+    told = with_windows(findings, window(0), window(1, breaches=[breach()], state="red", reason="worse"))
     assert signals(told, TWO_OF_TWO) == []
     assert overall(told, TWO_OF_TWO) == ("amber", "worse")
 
 
 def test_two_of_three_count_only_while_the_last_alarms(findings: MonitoringReport) -> None:
-    rising = with_windows(findings, decayed(0), window(1, realised={"value": 0.73}), decayed(2))
-    assert [signal.kind for signal in signals(rising, TWO_OF_THREE)] == ["decay"]
-    mended = with_windows(findings, decayed(0), decayed(1), window(2, realised={"value": 0.73}))
+    broken = {"breaches": [breach()]}
+    rising = with_windows(findings, window(0, **broken), window(1), window(2, **broken))
+    assert [signal.kind for signal in signals(rising, TWO_OF_THREE)] == ["broken_data"]
+    mended = with_windows(findings, window(0, **broken), window(1, **broken), window(2))
     assert signals(mended, TWO_OF_THREE) == []
+
+
+def test_decay_is_one_test_over_several_windows_and_counts_only_while_the_last_alarms(
+    findings: MonitoringReport,
+) -> None:
+    found = with_windows(findings, window(0), decayed(1))
+    assert [signal.kind for signal in signals(found, TWO_OF_TWO)] == ["decay"]
+    mended = with_windows(findings, decayed(0), decayed(1), window(2, realised={"value": 0.73}))
+    assert signals(mended, TWO_OF_TWO) == []
 
 
 def test_windows_without_labels_do_not_hide_a_decay(findings: MonitoringReport) -> None:
     told = with_windows(findings, decayed(0), decayed(1), window(2), window(3))
     (signal,) = signals(told, TWO_OF_TWO)
     assert signal.kind == "decay"
-    assert signal.reason == (
-        "2 of the last 2 windows: roc_auc 0.65 (0.63 to 0.67) on 900 labels, promoted with 0.73 (0.72 to 0.74)"
-    )
-    assert signal.evidence["windows"] == ["1/0", "1/1"]
+    assert signal.reason == "roc_auc 0.65 (0.63 to 0.67) on 900 labels, promoted with 0.73 (0.72 to 0.74)"
+    assert signal.evidence["windows"] == ["1/1"]
+    pool = {"pooled": {"value": 0.66, "low": 0.65, "high": 0.67}, "num_pooled": 3}
+    (signal,) = signals(with_windows(findings, decayed(0), decayed(1, **pool)), TWO_OF_TWO)
+    assert signal.reason.startswith("roc_auc 0.66 (0.65 to 0.67) over the last 3 windows, promoted with")
 
 
 def test_a_signal_is_the_same_however_often_it_is_looked_at(findings: MonitoringReport) -> None:

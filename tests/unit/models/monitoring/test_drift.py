@@ -1,15 +1,18 @@
 """The rule's false alarms and power are measured here, on made-up columns, against what was measured on flights."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.monitoring.drift import FEWEST_PAST, comparable, feature_drift, score_drift
+from models.monitoring.drift import FEWEST_PAST, PastDrift, comparable, feature_drift, score_drift
 from models.monitoring.histogram import numeric_bins
 from models.monitoring.reference import Reference, ReferenceColumn
-from models.monitoring.tally import PredictionCounts, tally
+from models.monitoring.report import WindowReport
+from models.monitoring.tally import SCORE, PredictionCounts, tally
 from models.project_spec.monitor_and_retrain import Monitor
-from tests.unit.models.monitoring.conftest import drift, logged, reference, rows, window
+from tests.unit.models.monitoring.conftest import DAY, drift, logged, reference, rows, window
 
 NUM_FEATURES = 13
 WATCH = Monitor()
@@ -76,17 +79,64 @@ def test_a_seasonal_feature_is_shown_and_never_drifts() -> None:
 
 def test_the_limits_rise_to_what_past_windows_had() -> None:
     moved = tally(logged(rows(2000, seed=3, shift=0.5)), reference())
-    past = [window(number, features=[drift("wind", psi=0.9)]) for number in range(FEWEST_PAST)]
-    wind = next(one for one in feature_drift(moved, reference().columns, WATCH, past) if one.name == "wind")
+    past = [window(number, features=[drift("wind", psi=0.9)]) for number in range(FEWEST_PAST + WATCH.of)]
+    wind = next(one for one in feature_drift(moved, reference().columns, WATCH, PastDrift(past)) if one.name == "wind")
     assert (wind.warn_at, wind.strong_at, wind.level) == (0.9, 0.9, "none")
-    few = next(one for one in feature_drift(moved, reference().columns, WATCH, past[1:]) if one.name == "wind")
+    few = next(
+        one for one in feature_drift(moved, reference().columns, WATCH, PastDrift(past[1:])) if one.name == "wind"
+    )
     assert (few.warn_at, few.level) == (0.05, "strong")
 
 
-def test_only_windows_of_the_same_length_and_not_the_last_ones_are_comparable() -> None:
-    past = [window(number) for number in range(5)]
+def test_only_windows_of_the_same_length_are_comparable() -> None:
+    past = [window(number) for number in range(3)]
     long, filling = window(5, num_predictions=9000), window(6, whole=False)
-    assert [one.id for one in comparable([*past, long, filling], 1000, WATCH)] == ["1/0", "1/1", "1/2"]
+    assert [one.id for one in comparable([*past, long, filling], 0.0, 1000, WATCH).windows] == ["1/0", "1/1", "1/2"]
+
+
+@pytest.mark.parametrize(("psi", "level", "learnt"), [(0.1, "warn", 0.1), (0.5, "strong", 0.01)])
+def test_a_single_odd_window_is_learnt_unless_it_is_strong_and_the_newest_and_alarms_are_not(
+    psi, level, learnt
+) -> None:
+    quiet = [window(number) for number in range(FEWEST_PAST)]
+    odd, newest = window(50, predictions=[drift(psi=psi, level=level)]), [window(51), window(52)]
+    assert PastDrift([*quiet, odd, *newest]).usual("score", "predictions", WATCH) == pytest.approx(learnt, abs=0.03)
+    assert PastDrift([*quiet, odd, odd, *newest]).usual("score", "predictions", WATCH) == 0.01
+    assert PastDrift([*quiet, *newest[:1], odd]).usual("score", "predictions", WATCH) == 0.01
+
+
+def levels(shifts: list[float], monitor: Monitor = WATCH, seed: int = 0) -> list[str]:
+    """The level of each window of 1,000 scores that have moved by so many standard deviations."""
+    source = np.random.default_rng(seed)
+    training = source.normal(size=20_000)
+    bins = numeric_bins("score", training)
+    scores = [ReferenceColumn(bins=bins, counts=bins.count(pa.array(training)))]
+    past: list[WindowReport] = []
+    for number, shift in enumerate(shifts):
+        counts = PredictionCounts(1000, {f"{SCORE}score": bins.count(pa.array(source.normal(shift, 1, 1000)))})
+        before = comparable(past, number * DAY, 1000, monitor)
+        past.append(window(number, predictions=score_drift(counts, scores, monitor, before)))
+    return [each.predictions[0].level for each in past]
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
+def test_a_lasting_shift_stays_reported_and_a_repaired_incident_leaves_no_blind_spot(seed: int) -> None:
+    lasting = levels([0.0] * 60 + [0.5] * 40, seed=seed)
+    assert set(lasting[:60]) == {"none"}
+    assert "none" not in lasting[60:]
+    incident = levels([0.0] * 25 + [1.5] * 2 + [0.0] * 33 + [0.5] * 10, seed=seed)
+    assert incident[25:27] == ["strong", "strong"]
+    assert "none" not in incident[60:]
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
+def test_what_a_person_accepted_is_usual_and_a_further_shift_is_not(seed: int) -> None:
+    accepting = Monitor(accepted="1970-02-15")  # after 45 windows of a day each
+    found = levels([0.0] * 30 + [0.5] * 45 + [1.0] * 5, accepting, seed)
+    assert "none" not in found[30:45]
+    drifted = [level != "none" for level in found[45:75]]
+    assert sum(map(all, itertools.pairwise(drifted))) <= 2
+    assert set(found[75:]) == {"strong"}
 
 
 def test_a_column_that_is_all_missing_has_no_test() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import UsageError
 from models.nets import catalogue
-from models.nets.catalogue import CATALOGUE, NETS, default_net, default_space, is_trees, net_name, unused
+from models.nets.catalogue import CATALOGUE, NETS, default_space, is_trees, net_name, unused
 from models.project_spec.blocks import Train
 from models.project_spec.references import resolve
 from models.project_spec.search import Search
@@ -36,7 +36,6 @@ def test_own_nets_are_searched_over_training_alone():
 @pytest.mark.parametrize("kind", ["table", "image", "series"])
 def test_auto_stands_for_a_net_that_takes_the_kind(kind):
     assert kind in CATALOGUE[net_name("auto", kind)].kinds
-    assert net_name("auto", kind) == default_net(kind)
 
 
 def test_wrong_names_and_kinds_say_what_there_is():

@@ -1,12 +1,19 @@
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
+from models.errors import UsageError
 from models.nets import mlp, transformer
-from models.nets.adapters import adapt
-from models.nets.build import example_inputs
-from models.nets.splitting import BlockStackView, tensor_plan
+from models.nets.adapters import NetAdapter, adapt, named_inputs
+from models.nets.build import build_net, example_inputs
+from models.nets.sizes import Sizes
+from models.nets.splitting import BlockStackView, features_of, tensor_plan
+from models.project_spec.blocks import Model
 
+TABLE = Sizes("table", "binary", num_numeric=3, cardinalities=(4,))
+IMAGE = Sizes("image", "multiclass", image=(1, 8, 8), num_outputs=3)
 READY = {
     "transformer": lambda sizes: transformer.build(sizes, width=8, layers=3, heads=2, dropout=0.0),
     "mlp": lambda sizes: mlp.build(sizes, hidden=8, layers=3, dropout=0.0),
@@ -81,3 +88,35 @@ def test_a_net_that_says_nothing_is_no_stack(series):
     net = adapt(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), series, "net")
     assert BlockStackView.of(net) is None
     assert tensor_plan(net) is None
+
+
+@pytest.mark.parametrize(
+    ("net", "sizes"), [("mlp", TABLE), ("transformer", TABLE), ("transformer", IMAGE), ("cnn", IMAGE)]
+)
+def test_the_last_layer_makes_the_output_of_the_features(net, sizes, tmp_path):
+    made = build_net(Model(net=net), sizes, tmp_path).eval()
+    inputs = example_inputs(sizes)
+    last = [module for module in made.modules() if isinstance(module, nn.Linear)][-1]
+    torch.testing.assert_close(last(features_of(made, net)(**inputs)), made(**inputs))
+
+
+class OwnTrunk(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 5)
+
+    def features(self, numeric):
+        return self.layer(numeric)
+
+    def forward(self, numeric):
+        return self.features(numeric).sum(1, keepdim=True)
+
+
+def test_an_adapter_feeds_the_trunk_too():
+    adapter = NetAdapter(OwnTrunk(), partial(named_inputs, ("numeric",)))
+    assert features_of(adapter, "own")(**example_inputs(TABLE)).shape == (2, 5)
+
+
+def test_no_trunk_is_told():
+    with pytest.raises(UsageError, match="features"):
+        features_of(nn.Linear(1, 1), "own")

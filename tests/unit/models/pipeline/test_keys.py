@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.pipeline import keys as identity
-from models.pipeline.keys import canonical, code_parts, differences, key_of, library_parts, spec_parts
+from models.pipeline.keys import CodeReader, canonical, code_parts, differences, key_of, library_parts, spec_parts
 from models.project_spec.blocks import Data, Spec
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -63,7 +63,7 @@ def spec(**blocks: Any) -> Spec:
 
 
 def test_spec_parts_are_the_leaves_under_the_paths_asked_for() -> None:
-    parts = spec_parts(spec(), ["train", "-train.max_restarts", "goal.metric"])
+    parts = spec_parts(spec().model_dump(mode="json"), ["train", "-train.max_restarts", "goal.metric"])
     assert parts["spec:train.lr"] == 1e-3
     assert parts["spec:goal.metric"] is None
     assert "spec:train.max_restarts" not in parts
@@ -72,8 +72,8 @@ def test_spec_parts_are_the_leaves_under_the_paths_asked_for() -> None:
 
 
 def test_a_path_is_whole_keys_not_a_prefix_of_letters() -> None:
-    assert spec_parts(spec(), ["data.t"]) == {}
-    assert set(spec_parts(spec(), ["data.target"])) == {"spec:data.target"}
+    assert spec_parts(spec().model_dump(mode="json"), ["data.t"]) == {}
+    assert set(spec_parts(spec().model_dump(mode="json"), ["data.target"])) == {"spec:data.target"}
 
 
 @pytest.fixture
@@ -221,11 +221,36 @@ def test_a_change_far_down_counts(clone: Path) -> None:
 
 
 def test_the_memory_gives_what_reading_gives_and_notices_edits(clone: Path) -> None:
-    memory: dict[str, Any] = {}
-    assert code_parts(["tasks.act"], (), memory) == code_parts(["tasks.act"])
-    assert code_parts(["tasks.act"], (), memory) == code_parts(["tasks.act"])
-    (clone / "models" / "farther.py").write_text("y = 234\n")
-    assert code_parts(["tasks.act"], (), memory) == code_parts(["tasks.act"])
+    memory = clone / "code.json"
+    for text in ("y = 1\n", "y = 1\n", "y = 234\n"):
+        (clone / "models" / "farther.py").write_text(text)
+        reader = CodeReader(memory)
+        assert reader.parts(["tasks.act"]) == code_parts(["tasks.act"])
+        reader.save()
+
+
+def test_a_reader_sees_one_moment_until_it_is_renewed(clone: Path) -> None:
+    reader = CodeReader()
+    before = reader.parts(["tasks.act"])
+    (clone / "models" / "farther.py").write_text("y = 2\n")
+    assert reader.parts(["tasks.act"]) == before
+    reader.renew()
+    assert reader.parts(["tasks.act"]) == code_parts(["tasks.act"]) != before
+
+
+def test_code_that_is_known_is_not_read_again(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = clone / "code.json"
+    reader = CodeReader(memory)
+    before = reader.parts(["tasks.act"])
+    reader.save()
+    monkeypatch.delattr(identity, "_fingerprint")
+    assert CodeReader(memory).parts(["tasks.act"]) == before
+
+
+def test_a_path_that_the_spec_lacks_has_no_leaves() -> None:
+    document = spec().model_dump(mode="json")
+    assert spec_parts(document, ["train.start.weights", "data.nothing", "nothing"]) == {}
+    assert spec_parts(document, ["train.start"]) == {"spec:train.start": None}
 
 
 def test_library_versions_are_those_installed() -> None:

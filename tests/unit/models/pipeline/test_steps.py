@@ -24,6 +24,13 @@ class Book:
     def parts_of(self, step: Step, done: Mapping[str, StepRecord]) -> dict[str, Any]:
         return {**self.parts[step.name], **{f"input:{name}": done[name].digest for name in step.after}}
 
+    def current(
+        self, step: Step, done: Mapping[str, StepRecord]
+    ) -> tuple[dict[str, Any], StepRecord | None, str | None]:
+        parts = self.parts_of(step, done)
+        record = self.records.get((step.name, key_of(parts)))
+        return parts, record, self.troubles.get(step.name) if record else None
+
     def do(self, digest: str = "") -> None:
         """Carry out every step, in order."""
         done: dict[str, StepRecord] = {}
@@ -38,14 +45,7 @@ class Book:
         return max((r for r in self.records.values() if r.step == step), key=lambda r: r.finished, default=None)
 
     def plan(self) -> dict[str, PlannedStep]:
-        planned = plan(
-            CHAIN,
-            self.parts_of,
-            lambda step, key: self.records.get((step, key)),
-            lambda record: self.troubles.get(record.step),
-            self.latest,
-        )
-        return {item.step: item for item in planned}
+        return {item.step: item for item in plan(CHAIN, self.current, self.latest)}
 
     def states(self) -> str:
         return " ".join(item.state for item in self.plan().values())

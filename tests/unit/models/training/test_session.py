@@ -1,11 +1,12 @@
 import pytest
 import torch
 
+from models.data.preparation import Preparation
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.training import memory_check as refusal
 from models.training.rank import run_job
-from models.training.session import checkpoint_folder, open_session
+from models.training.session import make_purpose, open_session
 
 NET = """
 import torch
@@ -66,7 +67,7 @@ def test_checkpoints_keep_to_their_share_of_the_time(make_job):
     assert not open_session(make_job(job={"checkpoint_share": 0.001}), World()).is_checkpoint_due()
     job = make_job(job={"checkpoints": False})
     assert not open_session(job, World()).is_checkpoint_due()
-    assert not checkpoint_folder(job).exists()
+    assert not job.checkpoint_folder.exists()
 
 
 def test_a_plan_that_cannot_fit_ends_before_anything_is_written(make_job, monkeypatch):
@@ -75,3 +76,16 @@ def test_a_plan_that_cannot_fit_ends_before_anything_is_written(make_job, monkey
     with pytest.raises(TrainingError, match="what would fit"):
         run_job(job)
     assert list(job.folder.rglob("*.*")) == []
+
+
+def test_training_is_for_the_goal_and_pretraining_for_the_inputs(make_job):
+    job = make_job(arguments={"hidden": 8}, pretrain={"epochs": 1})
+    preparation = Preparation.load(job.prepared)
+    targets = torch.zeros(4)
+    plain = make_purpose(job, preparation, targets)
+    assert (plain.metric.name, plain.hiding) == ("accuracy", None)
+    first = make_purpose(job.model_copy(update={"stage": "pretrain"}), preparation, targets)
+    assert first.metric.name == "pretrain_loss"
+    assert first.metric.direction == "minimize"
+    assert first.loss == first.hiding.loss
+    assert {f"net.{name}" for name in plain.net.state_dict()} < set(first.net.state_dict())

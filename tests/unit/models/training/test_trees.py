@@ -49,9 +49,9 @@ def test_a_changed_checkpoint_is_passed_over(make_job):
     job = make_job("table", "binary", "trees", {"rounds": 20}, epochs=5)
     with pytest.raises(Killed):
         run_job(job, kill_at(5))
-    newest = max((job.folder / "checkpoints").glob("rounds-*.json"))
+    newest = max((job.folder / "checkpoints").glob("step-*/state.json"))
     document = json.loads(newest.read_text())
-    document["content"]["text"] = document["content"]["text"].replace("leaf_value=", "leaf_value=1", 1)
+    document["text"] = document["text"].replace("leaf_value=", "leaf_value=1", 1)
     newest.write_text(json.dumps(document))
     assert run_job(job).resumed_from == [12]
 

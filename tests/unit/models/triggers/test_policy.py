@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.project_spec.monitor_and_retrain import QuietHours, Retrain
-from models.triggers.policy import BUDGET_SPAN_S, decide, losses_in_a_row, quiet_until
+from models.triggers.policy import BUDGET_SPAN_S, decide, failures_in_a_row, quiet_until
 from models.triggers.signal import Kind, PastLoop, ProjectHistory, Signal
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
@@ -44,7 +44,7 @@ def test_a_trigger_that_is_not_named_waits_but_schedule_and_person_always_may() 
 
 
 def test_every_objection_is_told_and_until_is_the_last_of_them() -> None:
-    loops = [a_loop(NOW - hours * 3600, "kept", device_seconds=50.0) for hours in (30, 20, 1)]
+    loops = [a_loop(NOW - hours * 3600, "failed", device_seconds=50.0) for hours in (30, 20, 1)]
     policy = a_policy(cooldown_s=7200, budget_device_s=100, breaker=3, breaker_s=DAY_S)
     decision = decide(policy, a_signal(), ProjectHistory(loops=loops), NOW)
     assert [reason.split(":")[0] for reason in decision.reasons] == ["cooldown", "budget", "circuit breaker"]
@@ -57,7 +57,7 @@ def test_every_objection_is_told_and_until_is_the_last_of_them() -> None:
 
 
 def test_a_person_overrides_what_they_may_and_it_is_said() -> None:
-    loops = [a_loop(NOW - 60 * i, "kept") for i in (3, 2, 1)]
+    loops = [a_loop(NOW - 60 * i, "failed") for i in (3, 2, 1)]
     policy = a_policy(min_new_labels=10, ask=True, quiet={"begin": 11, "end": 13})
     decision = decide(policy, a_signal("person"), ProjectHistory(loops=loops), NOW)
     assert decision.action == "retrain"
@@ -86,25 +86,32 @@ def test_a_signal_counts_once_and_is_answered_by_a_loop_that_began_after_it() ->
     assert decide(a_policy(), early, failed, NOW).action == "retrain"
 
 
-def test_the_breaker_opens_after_losses_in_a_row_and_one_more_loss_opens_it_again() -> None:
+def test_the_breaker_opens_after_failures_in_a_row_and_one_more_failure_opens_it_again() -> None:
     policy = a_policy(breaker=2, breaker_s=DAY_S)
-    lost = [a_loop(NOW - 5 * DAY_S, "kept"), a_loop(NOW - DAY_S / 2, "failed")]
+    lost = [a_loop(NOW - 5 * DAY_S, "failed"), a_loop(NOW - DAY_S / 2, "failed")]
     decision = decide(policy, a_signal(), ProjectHistory(loops=lost), NOW)
     assert decision.action == "wait"
     assert decision.until == NOW + DAY_S / 2
     later = NOW + DAY_S
     assert decide(policy, a_signal(at=later), ProjectHistory(loops=lost), later).action == "retrain"
-    again = [*lost, a_loop(later, "kept")]
+    again = [*lost, a_loop(later, "failed")]
     assert decide(policy, a_signal(at=later + 7200), ProjectHistory(loops=again), later + 7200).action == "wait"
 
 
+def test_a_champion_that_stays_is_no_failure() -> None:
+    policy = a_policy(breaker=1, breaker_s=DAY_S)
+    kept = [a_loop(NOW - day * DAY_S / 10, "kept", trigger="schedule") for day in (5, 4, 3)]
+    assert decide(policy, a_signal(), ProjectHistory(loops=kept), NOW).action == "retrain"
+    assert failures_in_a_row([a_loop(1.0, "failed"), *kept]) == []
+
+
 def test_a_person_closes_the_breaker_and_rejected_data_does_not_count() -> None:
-    lost = [a_loop(NOW - day * DAY_S, "kept") for day in (5, 4, 3)]
-    assert len(losses_in_a_row(lost)) == 3
-    assert losses_in_a_row([*lost, a_loop(NOW, "promoted")]) == []
-    by_person = a_loop(NOW - DAY_S, "kept", trigger="person")
-    assert losses_in_a_row([a_loop(1.0, "kept", trigger="decay"), by_person]) == [by_person]
-    assert len(losses_in_a_row([*lost, a_loop(NOW, "rejected")])) == 3
+    lost = [a_loop(NOW - day * DAY_S, "failed") for day in (5, 4, 3)]
+    assert len(failures_in_a_row(lost)) == 3
+    assert failures_in_a_row([*lost, a_loop(NOW, "promoted")]) == []
+    by_person = a_loop(NOW - DAY_S, "failed", trigger="person")
+    assert failures_in_a_row([a_loop(1.0, "failed", trigger="decay"), by_person]) == [by_person]
+    assert len(failures_in_a_row([*lost, a_loop(NOW, "rejected")])) == 3
 
 
 def test_a_loop_that_ended_in_the_future_does_not_block_for_ever() -> None:

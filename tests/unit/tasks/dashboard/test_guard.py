@@ -4,14 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import httpx
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from tasks.dashboard.guard import API_BYTES, FORM_BYTES, DashboardGuard
+from tasks.dashboard.app import application
+from tasks.dashboard.guard import API_BYTES, FORM_BYTES, HEADERS, DashboardGuard
 from tasks.dashboard.session import LOGGED_IN
 from tasks.host.http_guard import AccessRules
+from tasks.host.workspace import Workspace
+from tasks.operations import overview
 
 TOKEN = "secret-of-this-workspace"
 OPEN = AccessRules("127.0.0.1", [TOKEN])
@@ -73,6 +77,24 @@ def test_every_answer_forbids_scripts_frames_and_guessing() -> None:
         assert found["x-frame-options"] == "DENY"
         assert found["x-content-type-options"] == "nosniff"
         assert found["cache-control"] == "no-store"
+
+
+def test_the_page_of_an_internal_error_has_the_same_headers(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError("a secret")
+
+    monkeypatch.setattr(overview, "overview", fail)
+
+    async def asked() -> httpx.Response:
+        transport = httpx.ASGITransport(application(workspace, "127.0.0.1"), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get("/")
+
+    answer = asyncio.run(asked())
+    assert (answer.status_code, "secret" in answer.text) == (500, False)
+    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
 
 
 def test_a_host_that_is_not_ours_is_refused_even_with_the_token() -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -17,7 +18,7 @@ from sqlalchemy import func, select, text
 
 from models.errors import StoreError
 from tasks.host import database
-from tasks.host.tables import METADATA, decisions
+from tasks.host.tables import METADATA, decisions, events
 from tasks.host.workspace import Workspace
 
 
@@ -64,6 +65,21 @@ def test_what_was_committed_is_read_and_what_failed_is_not(workspace: Workspace)
     assert count(workspace) == 1
 
 
+def test_a_row_that_exists_is_updated_becomes_the_newest_and_leaves_other_columns(workspace: Workspace) -> None:
+    def rows() -> list[tuple[object, ...]]:
+        with database.reading(workspace.state) as connection:
+            return [tuple(row) for row in connection.execute(select(events.c.id, events.c.state, events.c.sent))]
+
+    row = {"project": "tiny", "content": {}, "is_open": True}
+    with database.writing(workspace.state) as connection:
+        first, second = ({**row, "id": name, "state": "waiting", "sent": 1.0} for name in "ab")
+        database.upsert(connection, events, first, second, by=["id"])
+        database.upsert(connection, events, {**row, "id": "a", "state": "sent"}, by=["id"])
+        by_number = connection.scalars(select(events.c.id).order_by(events.c.number)).all()
+    assert sorted(rows()) == [("a", "sent", 1.0), ("b", "waiting", 1.0)]
+    assert by_number == ["b", "a"]
+
+
 def test_a_reader_sees_one_moment_while_another_writes(workspace: Workspace) -> None:
     add(workspace)
     with database.reading(workspace.state) as connection:
@@ -72,6 +88,25 @@ def test_a_reader_sees_one_moment_while_another_writes(workspace: Workspace) -> 
         add(workspace)
         assert connection.scalar(number) == before
     assert count(workspace) == 2
+
+
+def test_what_a_thread_reads_within_a_reading_is_of_its_moment(workspace: Workspace) -> None:
+    add(workspace)
+    with database.reading(workspace.state):
+        before = count(workspace)
+        add(workspace)
+        assert count(workspace) == before
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(count, workspace).result() == 2
+    assert count(workspace) == 2
+
+
+def test_two_workspaces_are_read_at_once(workspace: Workspace, tmp_path: Path) -> None:
+    other = Workspace(tmp_path / "other")
+    other.make()
+    add(other)
+    with database.reading(workspace.state), database.reading(other.state):
+        assert (count(workspace), count(other)) == (0, 1)
 
 
 def test_a_workspace_that_cannot_be_written_is_read(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

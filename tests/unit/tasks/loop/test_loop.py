@@ -65,6 +65,17 @@ def test_a_step_done_is_not_done_again(project: Project) -> None:
     assert told.steps == [("ingest", "run"), ("ingest", "ok"), ("ingest", "done")]
 
 
+def test_code_that_changes_during_a_loop_is_in_the_next_key(make_project: MakeProject) -> None:
+    project = make_project("tiny")
+    spec = (project.folder / "project.yaml").read_text()
+    (project.folder / "project.yaml").write_text(spec.replace("source: data.csv", "source: ./own.py:load"))
+    with open_stage(project, Told()) as loop:
+        for number in (1, 2):
+            (project.folder / "own.py").write_text(f"def load():\n    return {number}\n")
+            assert ingest(loop)[1] is False
+        assert ingest(loop)[1] is True
+
+
 def test_a_step_that_failed_is_done_again_in_the_same_folder(project: Project) -> None:
     folders = []
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from models.pipeline.records import StepRecord
 from models.serving.registry import RegisteredVersion
 from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.mlflow import registry_reader
 from tasks.mlflow.registry_reader import aliased, refuse_lost
 from tasks.state.step_records import StepRecords
 
@@ -51,6 +53,30 @@ def test_no_file_and_no_tables_are_no_champion(database: Path) -> None:
     assert aliased("tiny") is None
     write(database, "create table x (y int);")
     assert aliased("tiny") is None
+
+
+def test_all_of_a_reading_is_read_by_one_connection_that_sees_changes(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(database)
+    opened = []
+    connect = sqlite3.connect
+
+    def counted(*args: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", counted)
+    with registry_reader.reading():
+        assert [aliased("tiny").number, aliased("tiny").number] == ["3", "3"]
+        (only,) = opened
+        with closing(connect(database)) as writer, writer:
+            writer.execute("update registered_model_aliases set version = 2")
+        assert aliased("tiny").number == "2"
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        only.execute("select 1")
+    assert aliased("tiny").number == "2"
+    assert len(opened) == 2
 
 
 def test_a_store_that_lost_what_was_registered_in_it_is_no_new_one(

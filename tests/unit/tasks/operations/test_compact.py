@@ -15,7 +15,6 @@ import pytest
 from models.files import write_text
 from models.project_spec.reader import read_spec
 from models.serving.records import label_record
-from tasks.host.signals import StopRequest
 from tasks.operations import compact
 from tasks.operations.compact import Compactor, run, specs
 from tasks.prefect import events
@@ -111,36 +110,38 @@ def test_a_project_that_lies_elsewhere_has_the_spec_of_its_newest_version(worksp
 
 
 def test_events_that_wait_are_delivered_and_trouble_does_not_end_it(workspace, monkeypatch):
-    stop, calls = StopRequest(), []
+    calls = []
 
     def deliver(where):
         calls.append(where)
-        if len(calls) == 1:
-            raise OSError("the disk is gone")
-        stop.set()
-        return 1
+        raise OSError("the disk is gone") if len(calls) == 1 else SystemExit
 
     monkeypatch.setattr(events, "deliver", deliver)
-    run(workspace, stop, pause_s=0.0)
+    with pytest.raises(SystemExit):
+        run(workspace, pause_s=0.0)
     assert calls == [workspace, workspace]
 
 
 @pytest.mark.parametrize("platform", [None, {"pid": 1}])
 def test_beside_a_server_it_leaves_all_to_a_platform_and_events_always(workspace, monkeypatch, platform):
-    stop = StopRequest()
+    asked = []
     serve(workspace.state / "projects" / "a", "one")
 
     def supervisor(_):
-        stop.set()
+        asked.append(platform)
+        if len(asked) == 2:
+            raise SystemExit
         return platform
 
     monkeypatch.setattr(compact, "supervisor", supervisor)
     monkeypatch.setattr(events, "deliver", lambda _: pytest.fail("events are the platform's"))
-    run(workspace, stop, pause_s=0.0, as_sidecar=True)
+    with pytest.raises(SystemExit):
+        run(workspace, pause_s=0.0, as_sidecar=True)
     assert prediction_log(workspace.state / "projects" / "a").cursor() == (0 if platform else 1)
 
 
-def test_it_is_a_program_that_ends_when_asked(workspace):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_is_a_program_that_ends_at_once_and_silently(workspace, number):
     state = workspace.state / "projects" / "a"
     fill(state)
     serve(state, "one")
@@ -148,8 +149,9 @@ def test_it_is_a_program_that_ends_when_asked(workspace):
     with started(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "2 rows moved, " in process.stderr.readline()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        process.send_signal(number)
+        assert process.wait(30) == -number
+        assert "Traceback" not in process.stderr.read()
     assert prediction_log(state).summary()["rows"] == FEWEST_PARTS + 1
 
 

@@ -81,13 +81,24 @@ def test_how_often_one_looks_does_not_matter(world: World, make_project, monkeyp
     assert told == [window.model_copy(update={"id": ""}) for window in other.windows()]
 
 
+def test_late_labels_of_a_window_count_in_the_pool_of_the_next(world: World) -> None:
+    table = world.predict(1000)
+    truth = ["true" if each else "false" for each in made.truth(table, 7, right=False)]
+    when = [datetime.fromtimestamp(0, UTC)] * 500
+    for half, pools in ((slice(500, 1000), [0, 1]), (slice(0, 500), [1, 2])):
+        ids = [f"7-{place}" for place in range(1000)][half]
+        label_store(world.state).append(pa.table({"id": ids, "label": truth[half], "at": when}))
+        assert [window.num_pooled for window in world.windows()] == pools
+
+
 def test_a_decayed_champion_is_told_once_as_an_event(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[events.Event] = []
     monkeypatch.setattr(events, "send", lambda workspace, event: sent.append(event) or True)
     world.label(world.predict(1000), right=False)
     found = world.look()
     assert found.state == "red"
-    assert found.reason.startswith("2 of the last 2 windows: roc_auc 0.5")
+    assert found.reason.startswith("roc_auc 0.5")
+    assert "over the last 2 windows, promoted with 0.82" in found.reason
     world.look()
     assert [event.name for event in sent] == ["loopline.model.decayed"]
     world.label(world.predict(500, seed=8), seed=8, right=False)

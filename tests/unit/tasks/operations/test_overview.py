@@ -14,10 +14,11 @@ import pytest
 from models.pipeline.records import StepRecord
 from models.report.facts import ProjectFacts
 from models.triggers.signal import Decision, PastLoop, Signal
-from tasks.host import processes
+from tasks.host import database, processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions, history
 from tasks.loop.history import LoopRecord, save_loop
+from tasks.mlflow import embedded_store
 from tasks.operations.overview import known_projects, name_of, overview, project_facts, project_named
 from tasks.prefect import events
 from tasks.state.step_records import StepRecords
@@ -250,3 +251,21 @@ def test_the_registry_is_only_read(workspace: Workspace, project: Project, empty
     before = path.read_bytes()
     assert told(project).champion is None
     assert path.read_bytes() == before
+
+
+def test_all_projects_are_read_in_one_transaction_and_by_one_connection(
+    project: Project, state: Path, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("second", "third"):
+        make_project(name)
+    loop_state(state, project)
+    embedded_store.initialise(project.workspace)
+    begun, connections = [], []
+    connect = sqlite3.connect
+    monkeypatch.setattr(database, "_begun", lambda path, _begun=database._begun: begun.append(path) or _begun(path))
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda path, *args, **named: connections.append(str(path)) or connect(path, *args, **named)
+    )
+    assert [one.name for one in overview(project.workspace).projects] == ["second", "third", "tiny"]
+    assert sum("mlflow.db" in path for path in connections) == 1
+    assert len(begun) == 2, "the projects, and the sizes of the stores"

@@ -1,4 +1,4 @@
-"""The lease and the owner's watch, without a server; the server itself is tests/integration's."""
+"""The lease and the server's watch, without a server; the server itself is tests/integration's."""
 
 import json
 import os
@@ -43,13 +43,10 @@ def test_a_lease_goes_when_the_block_fails(workspace: Workspace, leases: Path) -
 
 
 class FakeServer:
-    """A server process that runs until told."""
+    """A server that runs until it should end."""
 
     def __init__(self, ended: bool = False) -> None:
-        self.ended = ended
-
-    def poll(self) -> int | None:
-        return 0 if self.ended else None
+        self.should_exit = ended
 
 
 class Clock:
@@ -120,6 +117,15 @@ def test_the_watch_ends_with_the_server(leases: Path, clock: Clock) -> None:
     assert clock.now == 0
 
 
+def test_a_server_whose_end_hangs_is_ended(leases: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    server = FakeServer()
+    prefect_server._end_in_time(leases, server)  # type: ignore[arg-type]
+    assert (server.should_exit, ended) == (True, [1])
+    assert clock.now >= 10 + prefect_server.END_S
+
+
 @pytest.mark.parametrize("content", [None, "", "{"])
 def test_no_state_is_no_server(workspace: Workspace, content: str | None) -> None:
     if content is not None:
@@ -135,7 +141,7 @@ def test_a_dead_owners_state_is_no_server(workspace: Workspace) -> None:
     owner = processes.identity()
     for living, url in ((True, "http://127.0.0.1:4200/api"), (False, None)):
         told = owner if living else {**owner, "started": 1.0}
-        (folder / "server.json").write_text(json.dumps({"port": 4200, "owner": told, "server": told}))
+        (folder / "server.json").write_text(json.dumps({"port": 4200, "owner": told}))
         assert PrefectServer(workspace).url() == url
 
 
@@ -148,7 +154,7 @@ def test_a_owner_noted_under_another_host_lives_while_it_holds_its_lock_and_is_n
     """Else nobody starts a server once the host is renamed, and `loopline down` ends whoever has that pid here."""
     folder, server = workspace.state / "prefect", PrefectServer(workspace)
     monkeypatch.setattr(os, "kill", lambda pid, number: pytest.fail(f"{pid} was sent {number}"))
-    write_json(folder / "server.json", {"port": 4200, "owner": ELSEWHERE, "server": ELSEWHERE})
+    write_json(folder / "server.json", {"port": 4200, "owner": ELSEWHERE})
     assert server.url() is None
     assert server.stop() is False
     with tried(folder / OWNER_LOCK):

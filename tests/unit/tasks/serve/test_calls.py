@@ -2,7 +2,7 @@
 
 from starlette.datastructures import Headers
 
-from tasks.serve.calls import HttpRequest, HttpResponse, named, wire_endpoints
+from tasks.serve.calls import HttpRequest, HttpResponse, exact_endpoints, named
 
 
 async def say(_: HttpRequest) -> HttpResponse:
@@ -15,11 +15,7 @@ def test_of_headers_that_are_sent_twice_the_first_counts() -> None:
 
 
 def test_addresses_have_the_names_of_models_put_in() -> None:
-    found = wire_endpoints(
+    found = exact_endpoints(
         {"/say": say, "/models/{name}/say": say, "/models/{name}/versions/{version}/say": say}, ["a", "b"]
     )
-    assert {path: (endpoint.params, endpoint.address) for path, endpoint in found.items()} == {
-        b"/say": ({}, "POST /say"),
-        b"/models/a/say": ({"name": "a"}, "POST /models/a/say"),
-        b"/models/b/say": ({"name": "b"}, "POST /models/b/say"),
-    }
+    assert found == {"/say": (say, {}), "/models/a/say": (say, {"name": "a"}), "/models/b/say": (say, {"name": "b"})}

@@ -32,6 +32,18 @@ class Met:
     counted: list[tuple[str, str, int]] = field(default_factory=list)
 
 
+class IdleConnection:
+    """What the middleware asks of a connection, and tells it."""
+
+    is_in_head, is_working, is_for_probes, is_last = True, False, False, False
+
+    def whole(self) -> None:
+        self.is_working = True
+
+    def answered(self) -> None:
+        self.is_working = False
+
+
 def ask(
     chunks: list[bytes] | None = None,
     answering: Callable[[Request], Any] | None = None,
@@ -52,7 +64,7 @@ def ask(
         if message["type"] == "http.response.start":
             met.status = message["status"]
             met.headers = {name.decode(): value.decode() for name, value in message["headers"]}
-        else:
+        elif message["body"]:
             met.body = json.loads(message["body"])
 
     left = list([b""] if chunks is None else chunks)
@@ -71,7 +83,8 @@ def ask(
     raw = [(name.encode(), value.encode()) for name, value in given.items()]
     scope = {
         "type": "http", "method": method, "path": path, "headers": raw, "client": ("192.0.2.7", 1),
-        "http_version": without_host or "1.1",
+        "http_version": without_host or "1.1", "query_string": b"",
+        "state": {"connection": IdleConnection()},
     }  # fmt: skip
     asyncio.run(door(scope, receive, send))
     met.counted = list(state.metrics._passed)

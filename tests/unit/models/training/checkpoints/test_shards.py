@@ -126,6 +126,7 @@ def test_what_is_not_there_is_said(tmp_path):
     folder = tmp_path / "checkpoints"
     write(folder, 2, "ddp")
     stored = StoredCheckpoint(newest(folder, World()))
+    assert stored.read("net/none") == {}
     with pytest.raises(StoreError, match=r"net/none"):
         stored.load({"net/none": torch.ones(1)})
     with pytest.raises(StoreError, match=r"Size mismatch.*net/0.bias"):

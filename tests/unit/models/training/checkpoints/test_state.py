@@ -1,6 +1,7 @@
 import json
 import random
 from collections import OrderedDict
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -128,4 +129,4 @@ def test_what_else_is_kept_comes_back(tmp_path):
 
 def test_progress_is_plain_data():
     progress = Progress(step=3, history=[{"val_loss": 0.5}], best_value=1.0)
-    assert Progress.of_json(json.loads(json.dumps(progress.to_json()))) == progress
+    assert Progress(**json.loads(json.dumps(asdict(progress)))) == progress

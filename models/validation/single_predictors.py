@@ -1,0 +1,78 @@
+"""Detection of leakage: columns that alone predict the target almost perfectly, as one made from the target does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.preparation import SPLITS, Preparation
+from models.data.target import class_indices
+from models.metrics.metrics import METRICS, Array
+from models.project_spec.reserved_columns import SPLIT_COLUMN
+
+LEAST_SCORE = {"roc_auc": 0.995, "r2": 0.99}
+"""A score of one column on validation rows that calls for a look at where the column comes from."""
+FEWEST_ROWS = 100
+MOST_ROWS = 100_000
+ROWS_A_BIN, MOST_BINS = 20, 200
+
+
+def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, float]:
+    """Return the input columns of a table that alone predict the target almost perfectly, with their score.
+
+    Each column is cut into bins or categories; the shares of classes, or the mean rank, in the training rows
+    of a bin predict its validation rows. The score is ROC AUC (mean over classes) or R2 of the ranks. Empty for other
+    kinds of data and for fewer than `FEWEST_ROWS` training or validation rows.
+
+    Args:
+        rows: The prepared rows; of more than `MOST_ROWS` every n-th counts.
+        preparation: Their preparation.
+
+    Cost: a sort of each column.
+    """
+    step = -(-rows.num_rows // MOST_ROWS)
+    rows = rows.take(np.arange(0, rows.num_rows, step)) if step > 1 else rows
+    codes = rows.column(SPLIT_COLUMN).to_numpy()
+    train, validation = (codes == SPLITS.index(split) for split in ("train", "validation"))
+    if preparation.kind != "table" or min(train.sum(), validation.sum()) < FEWEST_ROWS:
+        return {}
+    metric, values, target = _target(rows, preparation, train)
+    telling = {}
+    for name, cells in _cells(rows, preparation, train):
+        num_cells = int(cells.max()) + 1
+        counts = np.bincount(cells[train], minlength=num_cells) + 1.0
+        prior = values[train].mean(axis=0)
+        sums = [np.bincount(cells[train], each[train], num_cells) for each in values.T]
+        predicted = ((np.stack(sums, axis=1) + prior) / counts[:, None])[cells[validation]]
+        prediction = predicted if preparation.task == "multiclass" else predicted[:, -1]
+        score = METRICS[metric].value(target[validation], prediction)
+        if score >= LEAST_SCORE[metric]:
+            telling[name] = float(score)
+    return telling
+
+
+def _target(rows: pa.Table, preparation: Preparation, train: Array) -> tuple[str, Array, Array]:
+    """Return the metric, the values to average in a bin (row, value), and the target for the metric (row,)."""
+    column = rows.column(preparation.target.name)
+    if preparation.task != "regression":
+        classes = class_indices(column, preparation.target)
+        return "roc_auc", np.eye(len(preparation.target.classes or ()))[classes], classes
+    numbers = column.to_numpy()
+    ranks = np.searchsorted(np.sort(numbers[train]), numbers) / max(1, int(train.sum()))
+    return "r2", ranks[:, None], ranks
+
+
+def _cells(rows: pa.Table, preparation: Preparation, train: Array) -> list[tuple[str, Array]]:
+    """Return the bin or the category of each row, by column: int64 (row,)."""
+    num_bins = min(MOST_BINS, int(train.sum()) // ROWS_A_BIN)
+    cells = []
+    for part in preparation.numeric:
+        values = rows.column(part.name).to_numpy()
+        known = np.sort(values[train & ~np.isnan(values)])
+        edges = np.unique(np.quantile(known, np.linspace(0, 1, num_bins + 1)[1:-1])) if len(known) else known
+        cells.append((part.name, np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, "right"))))
+    for text in preparation.categorical:
+        encoded = pc.index_in(rows.column(text.name), pa.array(text.categories, pa.string()))
+        cells.append((text.name, pc.add(pc.fill_null(encoded, -1), 1).to_numpy().astype(np.int64)))
+    return cells

@@ -1,0 +1,167 @@
+"""Trains a job on a place of `places.yaml`: an engine runs it, this process waits for its result.
+
+The job is `models/training/node.py` under torchrun. Everything that passes between it and this process is a file in the
+job's folder, so this process may die: the next one finds the running job by its name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from models.errors import StoreError, TrainingError
+from models.files import read_json, write_text
+from models.nets.catalogue import is_trees
+from models.pipeline.keys import key_of
+from models.training.checkpoints.finished import read_finished
+from models.training.job import ERROR_FILE, JOB_FILE, STOP_FILE, EpochReport, TrainingJob, TrainingResult
+from models.training.node import read_progress
+from tasks.ranks.rank_pool import rebuilt
+
+State = Literal["queued", "running", "ending", "ended", "unknown"]
+"""ending: it is being cancelled or requeued. ended: there is no such job any more. unknown: the engine is away."""
+
+_LOOK_S = 0.5
+# The engine is asked after 1, 2, 4, ... looks into the folder, so every 16 s in the end.
+_MOST_LOOKS = 32
+# How often in a row a job that left no result must be over: a shared folder may show a file late.
+_ENDED = 3
+
+
+class SchedulerAwayError(StoreError):
+    """The engine cannot be reached; what it was asked may or may not have happened."""
+
+
+class Shape(NamedTuple):
+    """What a job needs: the least and the most nodes, ranks on each, threads of a rank, restarts after a rank died."""
+
+    nodes: tuple[int, int]
+    ranks: int
+    threads: int
+    max_restarts: int
+
+
+class Launcher(Protocol):
+    """An engine that runs `models.training.node` on the nodes of a cluster; the job's name is `loopline-<key>`."""
+
+    def submit(self, key: str, job: Path, shape: Shape) -> str:
+        """Submit the job in a folder; return a sentence for the user.
+
+        Raises:
+            UsageError: The engine refuses the job.
+            SchedulerAwayError: The engine cannot be reached.
+        """
+
+    def state(self, key: str) -> State:
+        """Return the state of the job of this name."""
+
+    def cancel(self, key: str) -> None:
+        """End the job of this name, if there is one."""
+
+
+def name_of(key: str) -> str:
+    """Return the name of a job for the engine."""
+    return f"loopline-{key}"
+
+
+def train_at(
+    launcher: Launcher,
+    job: TrainingJob,
+    on_epoch: Callable[[EpochReport], bool] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> TrainingResult:
+    """Train `job` to its end on an engine; the result of a finished job is read from its folder.
+
+    A job that is queued or runs already is not submitted again, and one that ended early goes on from its last
+    checkpoint. If this process is killed the job goes on; Ctrl-C cancels it.
+
+    Args:
+        launcher: The engine.
+        job: The job; all nodes must share its folder, its data and its project under the same paths.
+        on_epoch: Called once per epoch; false stops the job after a later epoch.
+        say: Receives sentences for the user.
+
+    Raises:
+        UsageError: The engine refuses the job.
+        TrainingError: The job ended without a result.
+        LooplineError: The error that a rank raised, with its own traceback as a note.
+    """
+    key, say = key_of({"folder": str(job.folder)})[:16], say or _say_nothing
+    try:
+        return _follow(launcher, key, job, _new_epochs(job.folder, on_epoch), say)
+    except KeyboardInterrupt:
+        launcher.cancel(key)
+        raise
+
+
+def _follow(
+    launcher: Launcher, key: str, job: TrainingJob, epochs: Iterator[None], say: Callable[[str], None]
+) -> TrainingResult:
+    folder, is_ours, before, ended, looks = job.folder, False, "", 0, 1
+    while True:
+        state = launcher.state(key)  # before the look into the folder: a job that is over by then has written its last
+        is_ours = is_ours or state in ("queued", "running")
+        if state != before and (state == "unknown" or before):
+            say(f"{name_of(key)} is {state}" if state != "unknown" else f"{name_of(key)}: the engine is away: waiting")
+        before = state
+        for _ in range(1 if state == "ended" else looks):
+            next(epochs)
+            result = read_finished(job)
+            if result is not None:
+                return result
+            if is_ours:
+                _raise_error(launcher, key, folder)
+            time.sleep(_LOOK_S)
+        looks = min(2 * looks, _MOST_LOOKS)
+        ended = ended + 1 if state == "ended" else 0
+        if ended == 1 and not is_ours:
+            is_ours, ended, before, looks = _submit(launcher, key, job, say), 0, "", 1
+        elif ended == _ENDED:
+            raise TrainingError(
+                f"{folder}: {name_of(key)} ended without a result: see the log there; finished work is kept: run again "
+                "to continue"
+            )
+
+
+def _submit(launcher: Launcher, key: str, job: TrainingJob, say: Callable[[str], None]) -> bool:
+    """Submit a job of which there is none; return false if the engine is away: its state will tell."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    for name in (ERROR_FILE, STOP_FILE):
+        (job.folder / name).unlink(missing_ok=True)
+    write_text(job.folder / JOB_FILE, job.model_dump_json())
+    train = job.train
+    single = is_trees(job.model.net)  # trees train in one process
+    nodes, ranks = ((1, 1), 1) if single else (train.num_nodes, train.ranks)
+    try:
+        say(launcher.submit(key, job.folder, Shape(nodes, ranks, job.threads, train.max_restarts)))
+    except SchedulerAwayError as error:
+        say(str(error))
+        return False
+    return True
+
+
+def _new_epochs(folder: Path, on_epoch: Callable[[EpochReport], bool] | None) -> Iterator[None]:
+    """Report the epochs that have been added, once each, whenever the next item is taken."""
+    reported: set[tuple[str, int]] = set()
+    for _ in itertools.count():
+        for epoch in read_progress(folder) if on_epoch else ():
+            if (epoch.stage, epoch.epoch) not in reported:
+                reported.add((epoch.stage, epoch.epoch))
+                if on_epoch and not on_epoch(epoch):
+                    (folder / STOP_FILE).touch()
+        yield
+
+
+def _raise_error(launcher: Launcher, key: str, folder: Path) -> None:
+    path = folder / ERROR_FILE
+    if path.exists():
+        error = read_json(path)
+        launcher.cancel(key)  # its restarts would end the same way
+        raise rebuilt(error["type"], error["text"], error["traceback"])
+
+
+def _say_nothing(_: str) -> None:
+    """Do nothing, for callers without `say`."""

@@ -1,0 +1,100 @@
+"""`places.yaml` of the workspace: the engines that `train.on` names, such as a partition of a Slurm cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from models.errors import UsageError, did_you_mean
+from models.project_spec.blocks import Spec, Train
+from models.project_spec.reader import place_of, read_document
+from models.training.spec_check import read_checked
+from tasks.host.workspace import Project, Workspace
+from tasks.ranks.slurm import Slurm
+from tasks.ranks.torchrun import Torchrun
+
+HERE = "here"
+PLACES_FILE, PLACES = "places.yaml", "LOOPLINE_PLACES"
+ENGINES: dict[str, type[Slurm] | type[Torchrun]] = {"slurm": Slurm, "torchrun": Torchrun}
+GUIDE = "see docs/how-to/slurm.md"
+
+
+def find_place(workspace: Workspace, train: Train) -> Slurm | Torchrun | None:
+    """Return the engine that `train.on` names, or None for this machine.
+
+    Raises:
+        UsageError: There is no such place, its entry is wrong, or this machine lacks the engine's programs.
+    """
+    if train.on == HERE:
+        if train.num_nodes[0] > 1:
+            raise UsageError(
+                f"train.nodes: got {train.nodes}, expected 1 where train.on is {HERE}: name a place of {PLACES_FILE} "
+                f"with several machines ({GUIDE})"
+            )
+        return None
+    path = Path(os.environ.get(PLACES) or workspace.root / PLACES_FILE)
+    places = read_document(path) if path.is_file() else {}
+    if train.on not in places:
+        known = (*places, HERE)
+        cure = did_you_mean(train.on, known, f"expected one of {', '.join(known)}")
+        raise UsageError(f"train.on: got {train.on!r}, {cure}, or a new entry of {path} ({GUIDE})")
+    return _read(path, train.on, places[train.on])
+
+
+def checked_spec(project: Project, overrides: Sequence[str] = (), *, is_for_here: bool = True) -> Spec:
+    """Return a project's spec, checked together with the place that it names.
+
+    With `is_for_here` false, nothing is to be trained: neither this machine nor the place is checked.
+
+    Raises:
+        UsageError: The file is not a spec, its run would fail, or its place is unknown.
+        DataError: The source has no such column, or its header cannot be read.
+    """
+    path, shown_as = project.spec_path, project.shown_spec
+    spec = read_checked(path, overrides, shown_as, is_for_here=is_for_here)
+    try:
+        if is_for_here:
+            find_place(project.workspace, spec.train)
+    except UsageError as error:
+        where = place_of(str(error).partition(":")[0], path, overrides, shown_as)
+        if not where:
+            raise
+        raise UsageError(f"{where}: {error}") from error
+    return spec
+
+
+def _read(path: Path, name: str, entry: object) -> Slurm | Torchrun:
+    values = entry if isinstance(entry, dict) else {}
+    engine = values.get("engine")
+    if engine not in ENGINES:
+        where = place_of(f"{name}.engine", path)
+        raise UsageError(f"{where}: {name}.engine: got {engine!r}, expected one of {', '.join(ENGINES)} ({GUIDE})")
+    kind = ENGINES[engine]
+    try:
+        place = kind.model_validate(values)
+    except ValidationError as error:
+        detail = error.errors()[0]
+        key = ".".join(map(str, (name, *detail["loc"])))
+        raise UsageError(f"{place_of(key, path)}: {key}: {_complaint(detail, kind)}") from error
+    missing = [program for program in place.programs if not shutil.which(program)]
+    if missing:
+        raise UsageError(
+            f"{place_of(name, path)}: {name}: this machine has no {missing[0]}: run on a machine with the programs of "
+            f"{engine}, such as a login node, or train on another place"
+        )
+    return place
+
+
+def _complaint(detail: ErrorDetails, kind: type[Slurm] | type[Torchrun]) -> str:
+    if detail["type"] == "extra_forbidden":
+        key = str(detail["loc"][-1])
+        expected = f"expected one of {', '.join(kind.model_fields)}"
+        return f"unknown key: {did_you_mean(key, kind.model_fields, expected)}"
+    if detail["type"] == "missing":
+        return "missing; it is required"
+    return f"got {detail['input']!r}, expected {detail['msg'].removeprefix('Input should be ')}"

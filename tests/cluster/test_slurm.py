@@ -1,0 +1,190 @@
+"""Training on two nodes of a real Slurm."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from models.errors import TrainingError, UsageError
+from tasks.ranks.launcher import name_of, train_at
+from tasks.ranks.slurm import LOG, Slurm
+from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract, Stage
+
+pytestmark = pytest.mark.timeout(900)
+
+ROOT = Path(__file__).parents[2]
+PLACE = {"engine": "slurm", "setup": ["export GLOO_SOCKET_IFNAME=e0"]}
+SUBMIT = """
+import sys
+from models.training.job import TrainingJob
+from tasks.ranks.launcher import train_at
+from tasks.ranks.slurm import Slurm
+
+place = Slurm.model_validate_json(sys.argv[2])
+job = TrainingJob.model_validate_json(sys.argv[1], strict=False)
+train_at(place, job, lambda e: print(e.epoch, flush=True) is None)
+"""
+
+
+class OnSlurm(Stage):
+    """Two nodes with a rank each."""
+
+    def __init__(self, cluster, place=None):
+        self.cluster, self.place, self.said = cluster, place or Slurm.model_validate(PLACE), []
+
+    def train(self, job, on_epoch=None, say=None):
+        return train_at(self.place, job, on_epoch, say or self.said.append)
+
+    def submitter(self, job):
+        return subprocess.Popen(
+            [sys.executable, "-c", SUBMIT, job.model_dump_json(), self.place.model_dump_json()],
+            stdout=subprocess.PIPE, text=True, cwd=ROOT,
+        )  # fmt: skip
+
+    def ranks(self, job):
+        ranks = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                if words[-3:] == ["-m", "models.training.node", str(job.folder)] and "-u" in words:
+                    ranks.append(process)
+        return ranks
+
+    def placed(self, **train):
+        return {**train, "nodes": "2", "threads": 1}
+
+    def jobs(self, job):
+        """Number, state and restarts of the jobs that were submitted for a job's folder."""
+        key = re.search(r"--job-name=loopline-(\w+)", (job.folder / "slurm.sh").read_text())[1]
+        return self.cluster.jobs(name_of(key))
+
+
+class TestSlurm(LauncherContract):
+    @pytest.fixture
+    def stage(self, cluster, tmp_path):
+        stage = OnSlurm(cluster)
+        yield stage
+        cluster.run("scancel", "--user=root")
+        for log in tmp_path.rglob(LOG):
+            print(log.read_text()[-5000:])
+
+    def test_a_killed_submitter_is_replaced_by_the_next(self, stage, job, expected):
+        super().test_a_killed_submitter_is_replaced_by_the_next(stage, job, expected)
+        assert len(stage.jobs(job())) == 1, "the second attached to the job of the first"
+
+    def test_two_submitters_at_once_train_once(self, stage, job, expected):
+        with ThreadPoolExecutor(2) as threads:
+            results = list(threads.map(lambda _: stage.train(job()), range(2)))
+        assert results[0] == results[1]
+        assert results[0].weights_sha256 == expected
+        assert results[0].restarts == 0
+
+    def test_a_requeued_job_goes_on_from_its_checkpoint(self, stage, job, expected):
+        result = stage.train(job(), once(4, lambda: stage.cluster.requeue(stage.jobs(job())[0][0])))
+        assert result.weights_sha256 == expected
+        assert result.resumed_from
+        assert [restarts for _, _, restarts in stage.jobs(job())] == ["1"]
+
+    def test_the_signal_before_the_time_limit_puts_the_job_back(self, stage, job, expected):
+        def limit():
+            number = stage.jobs(job())[0][0]
+            stage.cluster.run("scancel", "--batch", "--signal=TERM", number)  # what --signal=B:TERM@60 sends
+            stage.cluster.start_now(number)
+
+        result = stage.train(job(), once(4, limit))
+        assert result.weights_sha256 == expected
+        assert result.resumed_from
+        assert [restarts for _, _, restarts in stage.jobs(job())] == ["1"]
+
+    def test_the_controller_may_be_away_meanwhile(self, stage, job, expected):
+        stage.place = Slurm.model_validate({**PLACE, "setup": [*PLACE["setup"], "sleep 3"]})
+
+        def back(line):
+            stage.said.append(line)
+            if "is away" in line:
+                stage.cluster.start_controller()
+
+        stage.cluster.kill_controller()
+        result = stage.train(job(), once(2, stage.cluster.kill_controller), back)
+        assert result.weights_sha256 == expected
+        if "slurmctld" not in [process.name() for process in psutil.process_iter()]:
+            stage.cluster.start_controller()
+        assert len(stage.jobs(job())) == 1
+        assert any("is away" in line for line in stage.said)
+
+    def test_a_job_that_slurm_ends_is_an_error_that_names_its_log(self, stage, job):
+        with pytest.raises(TrainingError, match="ended without a result: see the log there"):
+            stage.train(job(epochs=5000), once(2, lambda: stage.cluster.run("scancel", stage.jobs(job())[0][0])))
+        stage.place = Slurm(engine="slurm", partition="a100")
+        with pytest.raises(UsageError, match="invalid partition specified: a100"):
+            stage.train(job("other"))
+
+
+def once(epoch, act):
+    """An `on_epoch` that acts at one epoch."""
+    done = []
+
+    def on_epoch(report):
+        if report.epoch >= epoch and not done:
+            done.append(act())
+        return True
+
+    return on_epoch
+
+
+def run_penguins(home, *overrides):
+    """Run the loop of the penguins in a workspace of its own; gives the process."""
+    shutil.copytree(
+        ROOT / "projects" / "penguins", home / "projects" / "penguins", ignore=shutil.ignore_patterns("data")
+    )
+    (home / "places.yaml").write_text(json.dumps({"cluster": PLACE}))
+    settings = [
+        word for text in ("search.trials=1", "train.epochs=600", "train.threads=1", *overrides) for word in ("-s", text)
+    ]
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("loopline"), "run", "penguins", *settings],
+        env={**os.environ, "LOOPLINE_HOME": str(home)},
+    )
+
+
+def trained(home):
+    """The result of the only training in a workspace."""
+    (path,) = (home / ".loopline/projects/penguins/work/train").glob("*/result.json")
+    return json.loads(path.read_text())
+
+
+def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_that_was_not(cluster, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    loop = run_penguins(there, "train.on=cluster", "train.nodes=2")
+    try:
+        end = time.monotonic() + PATIENCE_S + 300
+        while not (jobs := cluster.run("squeue", "-h", "-o", "%i %j").split()) or not list(
+            there.glob(".loopline/projects/penguins/work/train/*/checkpoints/step-*")
+        ):
+            assert time.monotonic() < end
+            assert loop.poll() is None
+            time.sleep(0.2)
+        cluster.requeue(jobs[0])
+        assert loop.wait(300) == 0
+    finally:
+        loop.kill()
+        loop.wait()
+    other = run_penguins(here, "train.ranks=2")
+    try:
+        assert other.wait(300) == 0
+    finally:
+        other.kill()
+        other.wait()
+    assert trained(there)["resumed_from"]
+    assert trained(there)["weights_sha256"] == trained(here)["weights_sha256"]
+    assert trained(there)["world_size"] == trained(here)["world_size"] == 2
+    assert len(trained(there)["epochs"]) > EPOCHS

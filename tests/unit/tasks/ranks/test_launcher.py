@@ -1,0 +1,128 @@
+import json
+import threading
+
+import pytest
+
+from models.errors import TrainingError, UserCodeError
+from models.training.job import ERROR_FILE, JOB_FILE, STOP_FILE, EpochReport
+from models.training.node import append_progress
+from models.training.rank import run_job
+from tasks.ranks import launcher
+from tasks.ranks.launcher import SchedulerAwayError, train_at
+
+
+class Engine:
+    """A launcher whose states are a script; a job is over when the script calls `at`."""
+
+    def __init__(self, *states, refuses=()):
+        self.states, self.submitted, self.cancelled = list(states), [], []
+        self.refuses = list(refuses)
+
+    def submit(self, key, job, shape):
+        if self.refuses:
+            raise self.refuses.pop(0)
+        self.submitted.append((key, job, shape))
+        return f"submitted {key}"
+
+    def state(self, key):
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if callable(state):
+            return state()
+        return state
+
+    def cancel(self, key):
+        self.cancelled.append(key)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(launcher, "_LOOK_S", 0)
+
+
+def finishing(job):
+    def finish():
+        run_job(job, lambda epoch: append_progress(job.folder, epoch) is None)
+        return "ended"
+
+    return finish
+
+
+def test_a_job_is_submitted_once_and_its_epochs_are_reported_once(make_job):
+    job, said, epochs = make_job(arguments={"hidden": 8}, ranks=2, nodes="2:3"), [], []
+    engine = Engine("ended", "queued", "running", finishing(job.model_copy(update={"train": job.train})))
+    result = train_at(engine, job, lambda epoch: epochs.append(epoch.epoch) is None, said.append)
+    ((key, folder, shape),) = engine.submitted
+    assert (folder, shape.nodes, shape.ranks) == (job.folder, (2, 3), 2)
+    assert json.loads((folder / JOB_FILE).read_text())["folder"] == str(folder)
+    assert epochs == [1, 2, 3]
+    assert said == [f"submitted {key}", f"loopline-{key} is running", f"loopline-{key} is ended"][: len(said)]
+    assert train_at(engine, job) == result
+    assert len(engine.submitted) == 1
+
+
+def test_a_running_job_is_attached_to(make_job):
+    job = make_job(arguments={"hidden": 8})
+    engine = Engine("running", finishing(job))
+    assert train_at(engine, job).epochs
+    assert engine.submitted == []
+
+
+def test_a_job_that_is_being_cancelled_is_not_attached_to(make_job):
+    job = make_job(arguments={"hidden": 8})
+    engine = Engine("ending", "ending", "ended", "ending", "queued", "running", finishing(job))
+    assert train_at(engine, job).epochs
+    assert len(engine.submitted) == 1
+
+
+def test_nothing_is_submitted_while_the_scheduler_is_away(make_job):
+    job, said = make_job(arguments={"hidden": 8}), []
+    engine = Engine("unknown", "unknown", "ended", "unknown", "running", "unknown", finishing(job),
+                    refuses=[SchedulerAwayError("no answer")])  # fmt: skip
+    assert train_at(engine, job, say=said.append).epochs
+    assert engine.submitted == []
+    assert "no answer" in said
+    assert any("the engine is away" in line for line in said)
+
+
+def test_an_error_in_a_rank_is_raised_here_and_ends_the_job(make_job):
+    job = make_job()
+
+    def fail():
+        (job.folder / ERROR_FILE).write_text(json.dumps({"type": "UserCodeError", "text": "oh", "traceback": "line 3"}))
+        return "running"
+
+    engine = Engine("ended", fail)
+    with pytest.raises(UserCodeError, match="oh") as caught:
+        train_at(engine, job)
+    assert "line 3" in "".join(caught.value.__notes__)
+    assert engine.cancelled == [engine.submitted[0][0]]
+    engine = Engine("ended", "running", "ended")
+    with pytest.raises(TrainingError, match="ended without a result"):
+        train_at(engine, job)  # the error of the job before is not this one's
+
+
+def test_false_stops_the_job_and_ctrl_c_cancels_it(make_job):
+    job = make_job(arguments={"hidden": 8})
+    job.folder.mkdir()
+
+    def one_epoch():
+        append_progress(job.folder, EpochReport(epoch=1, epochs=3, values={}))
+        return "running"
+
+    def stopped():
+        assert (job.folder / STOP_FILE).exists()
+        return finishing(job)()
+
+    assert train_at(Engine("running", one_epoch, stopped), job, lambda epoch: False).epochs
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    other = make_job(arguments={"hidden": 8}, folder="other")
+    other.folder.mkdir()
+    append_progress(other.folder, EpochReport(epoch=1, epochs=3, values={}))
+    engine = Engine("running")
+    with pytest.raises(KeyboardInterrupt):
+        train_at(engine, other, interrupt)
+    assert len(engine.cancelled) == 1
+    assert threading.active_count() >= 1

@@ -1,0 +1,86 @@
+import pytest
+
+from models.errors import UsageError
+from models.project_spec.blocks import Train
+from tasks.ranks.places import PLACES, checked_spec, find_place
+from tasks.ranks.slurm import Slurm
+from tasks.ranks.torchrun import Torchrun
+
+TEXT = """\
+gpu:
+  engine: slurm
+  partition: a100
+  time: 12:00:00
+  options: [--gres=gpu:8]
+hand: {engine: torchrun, head: "10.0.0.1:29400"}
+"""
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in Slurm.programs:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def written(workspace, text=TEXT):
+    (workspace.root / "places.yaml").write_text(text)
+    return workspace
+
+
+def test_a_place_is_read_by_its_engine(workspace, programs):
+    place = find_place(written(workspace), Train(on="gpu", nodes="2"))
+    assert isinstance(place, Slurm)
+    assert (place.partition, place.time, place.options) == ("a100", "12:00:00", ["--gres=gpu:8"])
+    assert isinstance(find_place(workspace, Train(on="hand")), Torchrun)
+    assert find_place(workspace, Train()) is None
+    assert find_place(workspace, Train(nodes="1:4")) is None
+
+
+def test_another_file_may_be_named(workspace, tmp_path, monkeypatch):
+    (tmp_path / "other.yaml").write_text(TEXT.replace("hand", "foot"))
+    monkeypatch.setenv(PLACES, str(tmp_path / "other.yaml"))
+    assert isinstance(find_place(workspace, Train(on="foot")), Torchrun)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpu:\n  engine: slrm\n", r"places.yaml:2: gpu.engine: got 'slrm', expected one of slurm, torchrun"),
+        ("gpu: 3\n", r"places.yaml:1: gpu.engine: got None, expected one of slurm"),
+        (
+            "gpu:\n  engine: slurm\n  partion: a\n",
+            r"places.yaml:3: gpu.partion: unknown key: did you mean 'parti",
+        ),
+        ("gpu:\n  engine: slurm\n  cpus: 0\n", r"places.yaml:3: gpu.cpus: got 0, expected greater than or equal to 1"),
+        ("gpu:\n  engine: slurm\n  options: [gpu]\n", r"places.yaml:3: gpu.options.0: got 'gpu', expected .*\^--"),
+        ("gpu:\n  engine: torchrun\n", r"places.yaml:1: gpu.head: missing; it is required"),
+        ("gup: {engine: slurm}\n", r"train.on: got 'gpu', did you mean 'gup'\?, or a new entry of .*places.yaml"),
+        ("gpu: [\n", r"places.yaml:2: not valid YAML"),
+    ],
+)
+def test_a_wrong_place_is_refused(workspace, programs, text, message):
+    with pytest.raises(UsageError, match=message):
+        find_place(written(workspace, text), Train(on="gpu"))
+
+
+def test_without_the_programs_of_slurm_nothing_can_be_submitted(workspace, programs):
+    (programs / "sbatch").unlink()
+    with pytest.raises(UsageError, match=r"places.yaml:1: gpu: this machine has no sbatch: .* login node"):
+        find_place(written(workspace), Train(on="gpu"))
+
+
+def test_the_spec_is_refused_at_its_line(make_project, workspace):
+    project = make_project("tiny", "train:\n  on: gpu\n")
+    with pytest.raises(UsageError, match=r"project.yaml:\d+: train.on: got 'gpu', expected one of here, or a new"):
+        checked_spec(project)
+    with pytest.raises(UsageError, match=r"command line: train.nodes: got 2, expected 1 where train.on is here"):
+        checked_spec(project, ["train.on=here", "train.nodes=2"])
+    assert checked_spec(project, is_for_here=False).train.on == "gpu"
+    (workspace.root / "places.yaml").write_text("gpu: {engine: slurp}\n")
+    with pytest.raises(UsageError, match=r"places.yaml:1: gpu.engine: got 'slurp'"):
+        checked_spec(project)

@@ -1,0 +1,94 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from models.errors import UsageError
+from tasks.ranks.launcher import SchedulerAwayError, Shape
+from tasks.ranks.slurm import LOG, SCRIPT, Slurm
+
+ROOT = Path(__file__).parents[4]
+SHAPE = Shape((2, 2), 4, 1, 3)
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """Programs of Slurm that answer with what a test says, and write down how they were called."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+    def program(name, answer="", error="", code=0):
+        path = folder / name
+        path.write_text(
+            f"#!/bin/sh\necho {name} \"$@\" >> {folder}/calls\necho '{answer}'\necho '{error}' >&2\nexit {code}\n"
+        )
+        path.chmod(0o755)
+        return folder / "calls"
+
+    return program
+
+
+def test_the_script_is_as_the_template_in_infra():
+    place = Slurm(
+        engine="slurm", partition="a100", account="ml", time="12:00:00", cpus=32, options=["--gres=gpu:8"],
+        setup=["module load cuda", "export NCCL_SOCKET_IFNAME=ib0"],
+    )  # fmt: skip
+    written = place.script("0123456789abcdef", Path("/shared/job"), Shape((2, 2), 8, 4, 3))
+    template = (ROOT / "infra" / "slurm" / "job.sbatch").read_text()
+    assert template == written.replace(sys.executable, "/shared/loopline/.venv/bin/python")
+
+
+def test_a_job_is_submitted_by_its_script(fake, tmp_path):
+    calls = fake("sbatch", "17;cluster")
+    said = Slurm(engine="slurm").submit("0123", tmp_path, SHAPE)
+    assert "job 17, loopline-0123" in said
+    assert str(tmp_path / LOG) in said
+    assert calls.read_text() == f"sbatch --parsable {tmp_path / SCRIPT}\n"
+    script = (tmp_path / SCRIPT).read_text()
+    assert '--nnodes="$SLURM_NNODES" --nproc-per-node=4 --max-restarts=3' in script
+    assert "#SBATCH --cpus-per-task=4\n" in script
+    assert "#SBATCH --dependency=singleton\n" in script
+
+
+def test_more_nodes_when_there_are_more_and_odd_folders(tmp_path):
+    folder = tmp_path / "100% mine"
+    script = Slurm(engine="slurm", cpus=6).script("0123", folder, Shape((1, 4), 2, 1, 0))
+    assert "#SBATCH --nodes=1-4\n" in script
+    assert "#SBATCH --cpus-per-task=6\n" in script
+    assert f'#SBATCH --output="{tmp_path}/100%% mine/slurm.log"\n' in script
+    assert f"-m models.training.node '{folder}' &" in script
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ("", "ended"), ("PENDING", "queued"), ("RUNNING", "running"), ("COMPLETING", "ending"), ("TIMEOUT", "ended"),
+        ("COMPLETED\nPENDING", "queued"), ("CANCELLED\nFAILED", "ended"), ("PENDING\nRUNNING", "running"),
+    ],
+)  # fmt: skip
+def test_states(fake, answer, state):
+    calls = fake("squeue", answer)
+    assert Slurm(engine="slurm").state("0123") == state
+    assert "--name=loopline-0123" in calls.read_text()
+
+
+def test_a_controller_that_is_away_is_no_answer(fake, tmp_path):
+    away = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    fake("squeue", error=away, code=1)
+    fake("sbatch", error=away, code=1)
+    assert Slurm(engine="slurm").state("0123") == "unknown"
+    with pytest.raises(SchedulerAwayError, match="Unable to contact"):
+        Slurm(engine="slurm").submit("0123", tmp_path, SHAPE)
+
+
+def test_what_slurm_refuses_and_missing_programs_are_errors_with_a_cure(fake, tmp_path, monkeypatch):
+    fake("sbatch", error="sbatch: error: invalid partition specified: a100", code=1)
+    with pytest.raises(UsageError, match=r"invalid partition specified: a100: correct places\.yaml"):
+        Slurm(engine="slurm").submit("0123", tmp_path, SHAPE)
+    calls = fake("scancel")
+    Slurm(engine="slurm").cancel("0123")
+    assert calls.read_text().endswith("scancel --name=loopline-0123\n")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UsageError, match="scancel: no such program"):
+        Slurm(engine="slurm").cancel("0123")
