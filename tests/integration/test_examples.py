@@ -1,13 +1,11 @@
-"""The examples: their specs and sources agree, the database gets each prediction once, the client speaks to a server.
+"""The examples: their specs and sources agree, and the database gets each prediction once.
 
-`tests/e2e/test_tutorials.py` runs their loops.
+`tests/e2e/test_tutorials.py` runs their loops, `test_served_log.py` the client.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -16,11 +14,8 @@ import pytest
 
 from models.project_spec.reader import read_spec
 from models.training.spec_check import check_spec
-from tasks.host.workspace import Workspace
 from tasks.operations.scaffold import examples
 from tasks.tools.sources import ingest
-from tests.conftest import Serve
-from tests.serving import crown
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LEAST_ROWS = 400
@@ -57,15 +52,3 @@ def test_a_prediction_is_in_the_database_once(tmp_path: Path) -> None:
     assert store(predictions, tmp_path / "p.sqlite") == 2
     assert store(predictions, tmp_path / "p.sqlite") == 0
     assert store(predictions.assign(version="2"), tmp_path / "p.sqlite") == 2
-
-
-def test_the_client_predicts_and_reports_labels(workspace: Workspace, serve: Serve) -> None:
-    crown(workspace, "tiny")
-    server = serve("tiny")
-    client = load(EXAMPLES / "client" / "client.py").Client(server.url)
-    answer = client.predict([{"x": 1, "c": "u"}], ids=["q-1"])
-    assert (answer["ids"], answer["version"]) == (["q-1"], "1")
-    assert client.label({"q-1": "yes"}) == 1
-    script = [sys.executable, str(EXAMPLES / "client" / "client.py"), server.url, '{"x": 1, "c": "u"}']
-    done = subprocess.run(script, capture_output=True, text=True, check=True)
-    assert '"label": "yes"' in done.stdout

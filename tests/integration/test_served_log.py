@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+from tasks.host.workspace import Workspace
 from tasks.state.ingest_segments import move
 from tasks.state.predictions import joined, label_store, prediction_log
+from tests.conftest import Serve
 from tests.serving import crown
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 ROW = {"x": 1.0, "c": "u"}
 
 
@@ -80,3 +86,15 @@ def labels(state: Path) -> dict[str, str]:
 def mapped(pid: int) -> str:
     """The libraries that a process has loaded."""
     return Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_the_client_of_the_examples_predicts_and_reports_labels(workspace: Workspace, serve: Serve) -> None:
+    crown(workspace, "tiny")
+    server = serve("tiny")
+    client = runpy.run_path(str(EXAMPLES / "client" / "client.py"))["Client"](server.url)
+    answer = client.predict([{"x": 1, "c": "u"}], ids=["q-1"])
+    assert (answer["ids"], answer["version"]) == (["q-1"], "1")
+    assert client.label({"q-1": "yes"}) == 1
+    script = [sys.executable, str(EXAMPLES / "client" / "client.py"), server.url, '{"x": 1, "c": "u"}']
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert '"label": "yes"' in done.stdout
