@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from models.errors import StoreError, TrainingError
+from models.errors import LooplineError, StoreError, TrainingError
 from models.files import read_json, write_text
 from models.nets.catalogue import is_trees
 from models.pipeline.keys import key_of
@@ -93,7 +93,7 @@ def train_at(
     try:
         return _follow(launcher, key, job, _new_epochs(job.folder, on_epoch), say)
     except KeyboardInterrupt:
-        launcher.cancel(key)
+        _cancel(launcher, key, say)
         raise
 
 
@@ -113,7 +113,7 @@ def _follow(
             if result is not None:
                 return result
             if is_ours:
-                _raise_error(launcher, key, folder)
+                _raise_error(launcher, key, folder, say)
             time.sleep(_LOOK_S)
         looks = min(2 * looks, _MOST_LOOKS)
         ended = ended + 1 if state == "ended" else 0
@@ -121,8 +121,8 @@ def _follow(
             is_ours, ended, before, looks = _submit(launcher, key, job, say), 0, "", 1
         elif ended == _ENDED:
             raise TrainingError(
-                f"{folder}: {name_of(key)} ended without a result: see the log there; finished work is kept: run again "
-                "to continue"
+                f"{folder}: {name_of(key)} ended without a result: see the log there (without a log, its nodes do not "
+                "share the folder); finished work is kept: run again to continue"
             )
 
 
@@ -155,12 +155,20 @@ def _new_epochs(folder: Path, on_epoch: Callable[[EpochReport], bool] | None) ->
         yield
 
 
-def _raise_error(launcher: Launcher, key: str, folder: Path) -> None:
+def _raise_error(launcher: Launcher, key: str, folder: Path, say: Callable[[str], None]) -> None:
     path = folder / ERROR_FILE
     if path.exists():
         error = read_json(path)
-        launcher.cancel(key)  # its restarts would end the same way
+        _cancel(launcher, key, say)  # its restarts would end the same way
         raise rebuilt(error["type"], error["text"], error["traceback"])
+
+
+def _cancel(launcher: Launcher, key: str, say: Callable[[str], None]) -> None:
+    """Cancel a job; an engine that cannot must not hide why the job is cancelled."""
+    try:
+        launcher.cancel(key)
+    except LooplineError as error:
+        say(f"{name_of(key)} is not cancelled: {error}")
 
 
 def _say_nothing(_: str) -> None:

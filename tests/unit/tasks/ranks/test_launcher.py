@@ -115,6 +115,27 @@ def test_an_error_in_a_rank_is_raised_here_and_ends_the_job(make_job):
         train_at(engine, job)  # the error of the job before is not this one's
 
 
+def test_an_engine_that_is_away_does_not_hide_why_a_job_is_cancelled(make_job):
+    job, said = make_job(), []
+
+    class Away(Engine):
+        def cancel(self, key):
+            raise SchedulerAwayError("Slurm is away")
+
+    def fail():
+        (job.folder / ERROR_FILE).write_text(json.dumps({"type": "UserCodeError", "text": "oh", "traceback": ""}))
+        return "running"
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(UserCodeError, match="oh"):
+        train_at(Away("ended", fail), job, say=said.append)
+    assert "is not cancelled: Slurm is away" in said[-1]
+    with pytest.raises(KeyboardInterrupt):
+        train_at(Away("running", interrupt), make_job(folder="other"), say=said.append)
+
+
 def test_false_stops_the_job_and_ctrl_c_cancels_it(make_job):
     job = make_job(arguments={"hidden": 8})
     job.folder.mkdir()
