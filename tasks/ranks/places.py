@@ -88,6 +88,11 @@ def _read(path: Path, name: str, entry: object) -> Slurm | Torchrun:
             f"{place_of(name, path)}: {name}: this machine has no {missing[0]}: run on a machine with the programs of "
             f"{engine}, such as a login node, or train on another place"
         )
+    if isinstance(place, Slurm):
+        try:
+            place.check()
+        except UsageError as error:
+            raise UsageError(f"{place_of(name, path)}: {name}: {error}") from error
     return place
 
 

@@ -76,6 +76,21 @@ class Slurm(SpecBlock):
                 raise ValueError(f"another option than {option}: Loopline sets --{name} itself")
         return options
 
+    def check(self) -> None:
+        """Let Slurm judge the partition, the account and the options; nothing is submitted, and it may be away.
+
+        Raises:
+            UsageError: There is no such partition, account or option, or they are not for this user.
+        """
+        script = self.script("check", Path("/"), Shape((1, 1), 1, 1, 0))
+        try:
+            _run("sbatch", "--test-only", text=script)
+        except SchedulerAwayError:
+            return
+        except UsageError as error:
+            if re.search("nvalid|ermi|unrecognized", str(error)):  # others may hold today only: "... is not available"
+                raise
+
     def submit(self, key: str, job: Path, shape: Shape) -> str:
         """Submit the job in a folder; see `Launcher`.
 
@@ -136,8 +151,8 @@ class Slurm(SpecBlock):
         return self.cpus or shape.ranks * shape.threads
 
 
-def _run(*command: str) -> str:
-    """Run a program of Slurm and return what it prints.
+def _run(*command: str, text: str = "") -> str:
+    """Run a program of Slurm with `text` as its input and return what it prints.
 
     Raises:
         SchedulerAwayError: slurmctld does not answer.
@@ -145,7 +160,9 @@ def _run(*command: str) -> str:
     """
     try:
         clean = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=clean)
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=clean
+        )
     except FileNotFoundError as error:
         raise UsageError(f"{command[0]}: no such program: run on a machine with Slurm's programs") from error
     except subprocess.TimeoutExpired as error:

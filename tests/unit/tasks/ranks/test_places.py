@@ -88,6 +88,24 @@ def test_without_the_programs_of_slurm_nothing_can_be_submitted(workspace, progr
         find_place(written(workspace), Train(on="gpu"))
 
 
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("invalid partition specified: a100", r"places.yaml:1: gpu: .*Slurm refuses it: invalid partition .*: a100"),
+        ("sbatch: unrecognized option --nonsense", r"places.yaml:1: gpu: .*unrecognized option"),
+        ("Requested node configuration is not available", ""),  # the same words if its nodes are down today
+        ("Unable to contact slurm controller (connect failure)", ""),
+    ],
+)
+def test_slurm_refuses_a_place_before_anything_ran(workspace, programs, answer, message):
+    (programs / "sbatch").write_text(f"#!/bin/sh\necho '{answer}' >&2\nexit 1\n")
+    if not message:
+        assert find_place(written(workspace), Train(on="gpu"))
+        return
+    with pytest.raises(UsageError, match=message):
+        find_place(written(workspace), Train(on="gpu"))
+
+
 def test_the_spec_is_refused_at_its_line(make_project, workspace):
     project = make_project("tiny", "train:\n  on: gpu\n")
     with pytest.raises(UsageError, match=r"project.yaml:\d+: train.on: got 'gpu', expected one of here, or a new"):
