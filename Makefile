@@ -18,8 +18,8 @@ test: setup  ## set up and pass the tests; those of tests/contract are of `make 
 test-fast: setup  ## what needs no other process: unit and contract tests
 	$(PYTEST) tests/unit tests/contract
 
-cluster-slurm: setup  ## training on two nodes of a real Slurm, in network namespaces; needs root and Slurm's programs
-	$(BIN)/python -m pytest -rs tests/cluster/test_slurm.py
+cluster-slurm: setup  ## training on two nodes: a real Slurm in network namespaces (needs root and its programs), and bare torchrun
+	$(BIN)/python -m pytest -rs tests/cluster
 
 soak: SEED := $(SEED)
 soak: setup  ## what draws at random, with another seed each time; SEED=N draws the same again

@@ -72,15 +72,16 @@ def _column(prepared: Path, split: str, name: str) -> np.ndarray:
 def with_clusters(evidence: Evidence, prepared: Path, preparation: Preparation, spec: Spec) -> Evidence:
     """Return the evidence with the clusters of test examples that depend on each other; the judge resamples clusters.
 
-    A split by group: its groups. A split by time: calendar units. A series or a text: stretches. Units of time are
+    A split by group: its groups. By time: calendar units. By position, a series or a text: stretches. Units of time are
     joined into blocks if the differences between the models' losses depend on their neighbours.
     """
     num, by = len(evidence.target), spec.data.split.by
     if preparation.window is not None or preparation.characters is not None:
         horizon = preparation.window.horizon if preparation.window else 1
         units, least = np.arange(num), max(horizon, round(num ** (1 / 3)))
-    elif by == "time":
-        units, least = time_units(_column(prepared, "test", KEY_COLUMN), spec.judge.unit), 1
+    elif by in ("time", "position"):
+        times = _column(prepared, "test", KEY_COLUMN) if by == "time" else np.arange(num)
+        units, least = time_units(times, spec.judge.unit), 1
     elif by == "group":
         return replace(evidence, clusters=np.unique(feeds.groups(prepared, "test"), return_inverse=True)[1])
     else:
@@ -117,8 +118,7 @@ def time_units(times: Array, unit: TimeUnit | None = None) -> Array:
             return units
     moments = np.unique(times, return_inverse=True)[1]
     num_moments = int(moments.max()) + 1
-    stretches: Array = moments * min(num_moments, MOST_STRETCHES) // num_moments
-    return stretches
+    return np.asarray(moments * min(num_moments, MOST_STRETCHES) // num_moments)
 
 
 def _loss(task: Task, target: Array, prediction: Array) -> Array:
@@ -126,5 +126,5 @@ def _loss(task: Task, target: Array, prediction: Array) -> Array:
     if task == "language":
         return np.asarray(prediction.mean(axis=1))
     if task in ("regression", "binary"):
-        return np.abs(target - prediction)
+        return np.asarray(np.abs(target - prediction))
     return np.asarray(1 - prediction[np.arange(len(target)), target])

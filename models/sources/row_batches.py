@@ -115,11 +115,11 @@ def _as_text(table: pa.Table, tables: Sequence[pa.Table]) -> pa.Table:
     for position, field in enumerate(table.schema):
         kinds = {other.schema.field(field.name).type for other in tables if field.name in other.column_names}
         if len(kinds - {pa.null()}) > 1:
-            table = table.set_column(position, field.name, _texts(table.column(position)))
+            table = table.set_column(position, field.name, texts_of(table.column(position)))
     return table
 
 
-def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+def texts_of(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     """Return a column's values as text: bytes in base64, because they may be no text; lists and structs as JSON."""
     kind = column.type
     if not (pa.types.is_binary(kind) or pa.types.is_nested(kind)):

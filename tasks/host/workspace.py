@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HOME = "LOOPLINE_HOME"
 STATE = ".loopline"
 LAYOUT_FILE = "layout"
-LAYOUT = "4"
+LAYOUT = "5"
 """The version of the state folder; it increases when files change their names or meaning. There is no migration."""
 IGNORE_FILE = ".gitignore"
 CLONE = Path(__file__).resolve().parents[2]

@@ -26,8 +26,9 @@ from tasks.host.workspace import Workspace
 from tasks.platform import open_signals
 from tasks.platform.services import supervisor
 from tasks.prefect import events
-from tasks.state.ingest_segments import growing, move_held, moving, waits
-from tasks.state.part_log import FEWEST_PARTS
+from tasks.state.delta_commits import commits_since_checkpoint
+from tasks.state.delta_log import FEWEST_PARTS
+from tasks.state.ingest_segments import move_held, moving, waits
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.retention import cut_us, forget_old
 
@@ -79,16 +80,16 @@ class Compactor:
         return done
 
     def _tidy(self, state: Path, done: CompactionResult) -> None:
-        many = [name for name in ("predictions", "labels") if not _few(state / name)]
+        logs = ("predictions", "labels")
+        many = [name for name in logs if commits_since_checkpoint(state / name) >= FEWEST_PARTS]
         if not many and not waits(state):
             return
         with moving(state):
             done.moved += move_held(state)
-            read_on = growing(state)
             for name in many:
                 log = prediction_log(state) if name == "predictions" else label_store(state)
                 try:
-                    done.merged += log.compact(read_on)
+                    done.merged += log.compact()
                 except TROUBLE as error:
                     self._say(f"{state.name}/{name}", error)
 
@@ -135,13 +136,6 @@ def _served_spec(workspace: Workspace, name: str) -> Spec | None:
         with contextlib.suppress(OSError, ValidationError):
             return Spec.model_validate_json(path.read_bytes())
     return None
-
-
-def _few(folder: Path) -> bool:
-    """Return whether a log has too few parts to merge; does not import Arrow, so that an idle platform stays cheap."""
-    if not folder.is_dir():
-        return True
-    return sum(1 for path in folder.iterdir() if not path.name.startswith(".")) < FEWEST_PARTS
 
 
 def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = False) -> NoReturn:

@@ -25,7 +25,7 @@ from tasks.platform.services import ports, services_of, supervisor
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.ranks.places import checked_spec
 from tasks.state import segments
-from tasks.state.part_log import DAMAGED
+from tasks.state.delta_log import DAMAGED
 
 SHOWN = 3
 

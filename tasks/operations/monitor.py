@@ -33,9 +33,9 @@ from tasks.mlflow import delivery, registry_reader
 from tasks.mlflow.model_cache import VERDICT_FILE, cached_version, local_copy
 from tasks.prefect import events
 from tasks.state import predictions
+from tasks.state.delta_log import DeltaLog
 from tasks.state.ingest_segments import move
 from tasks.state.monitoring_store import MonitorStore, opened
-from tasks.state.part_log import PartLog
 
 FOLDER = "monitoring"
 FINDINGS_FILE = "monitoring.json"
@@ -355,7 +355,7 @@ def _first(window: WindowReport) -> int:
     return int(window.id.rpartition("/")[2])
 
 
-def _withdrawn(log: PartLog, since: int, upto: int) -> Keys:
+def _withdrawn(log: DeltaLog, since: int, upto: int) -> Keys:
     """Return the keys of ids whose label was withdrawn between the two cursors and not added again."""
     tables = log.scan(since, upto, ["id", predictions.LABEL], batch=1 << 18)
     columns = [table.column("id").filter(table.column(predictions.LABEL).is_null()) for table in tables]

@@ -37,11 +37,12 @@ from tasks.prefect.crashed_runs import crash_runs
 from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
+from tasks.state.delta_commits import COMMITS
 from tasks.state.outbox import Outbox, undelivered
 from tasks.state.segments import KINDS, segments_folder
 from tasks.tools.optuna_study import fail_open_trials
 
-WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # how `models.files` and the part logs name unfinished files
+WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # how `models.files` and Delta logs name unfinished files
 
 
 def reap(workspace: Workspace, only: str | None = None) -> list[str]:
@@ -150,15 +151,16 @@ def _half_written(state: Path) -> Iterator[str]:
     """Remove half-written files of a project whose lock this process holds.
 
     Files of loops go at once. Other files, such as reports and labels, may be in use: they go when their writer is
-    gone. A part log may be written from another host, whose pids mean nothing here: there only age counts, as in
-    `PartLog`.
+    gone. A log may be written from another host, whose pids mean nothing here: there only age counts, as in
+    `DeltaLog`.
     """
     last = last_loop(state)
     of_loops = [
         state / "work",
         *([Path(last.folder) / "data"] if last else []),
     ]
-    logs = [state / "predictions", state / "labels", *(segments_folder(state, kind) for kind in KINDS)]
+    logs = [state / kind / place for kind in KINDS for place in ("", COMMITS)]
+    logs += [segments_folder(state, kind) for kind in KINDS]
     files = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
     files |= {path for path in state.rglob(".*.tmp") if _is_left(path, path.parent not in logs)}
     for path in sorted(files):

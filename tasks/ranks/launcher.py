@@ -108,8 +108,8 @@ def _follow(
             say(f"{name_of(key)} is {state}" if state != "unknown" else f"{name_of(key)}: the engine is away: waiting")
         before = state
         for _ in range(1 if state == "ended" else looks):
-            next(epochs)
             result = read_finished(job)
+            next(epochs)  # after the result: all epochs were written before it
             if result is not None:
                 return result
             if is_ours:

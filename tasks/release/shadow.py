@@ -23,7 +23,7 @@ from models.inference.names import scores_of
 from models.inference.predict import Feed
 from tasks.host import logs as json_lines
 from tasks.host.workspace import Workspace
-from tasks.state.part_log import PartLog
+from tasks.state.delta_log import DeltaLog
 from tasks.state.predictions import prediction_log
 from tasks.state.shadows import MOST_COMPARED, PREDICTIONS, place_of, set_place, shadow_log, tidy
 
@@ -43,7 +43,7 @@ def answer_new(state: Path, served: LoadedModel) -> int:
     """
     log, version = prediction_log(state), served.version
     shadow_answers, place = shadow_log(state, version), place_of(state, version)
-    place = max(_beginning(log) if place is None else place, shadow_answers.offsets().get(PREDICTIONS, 0))
+    place = max(_beginning(log) if place is None else place, shadow_answers.offsets([PREDICTIONS])[PREDICTIONS])
     upto = min(log.cursor(), place + APPENDS_AT_ONCE)
     if upto <= place:
         return 0
@@ -64,7 +64,7 @@ def answer_new(state: Path, served: LoadedModel) -> int:
     return sum(table.num_rows for table in tables)
 
 
-def _beginning(log: PartLog) -> int:
+def _beginning(log: DeltaLog) -> int:
     """Return the cursor before the last rows, at least MOST_COMPARED of them if the log has so many."""
     rows, place = 0, log.cursor()
     for part in reversed(log.parts()):

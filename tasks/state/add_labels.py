@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.feedback.columns import LABEL
-from tasks.state.part_log import PartLog
+from tasks.state.delta_log import DeltaLog
 from tasks.state.predicted_ids import id_hashes
 from tasks.state.predictions import LABELLED_AT, count_known, label_store, latest_labels
 
@@ -57,7 +57,7 @@ def add_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, dict[str, int]]
     return new, counts
 
 
-def _new(labels: pa.Table, store: PartLog) -> tuple[np.ndarray, int]:
+def _new(labels: pa.Table, store: DeltaLog) -> tuple[np.ndarray, int]:
     """Return the positions of the new labels, and how many of them replace another label."""
     import numpy as np
     import pyarrow as pa

@@ -1,6 +1,6 @@
 """WAL ingest: moves segments into the prediction log and the label store, each row exactly once.
 
-The log stores how far each segment was moved, in the same file as the moved rows: after a kill between any two steps,
+The log stores how far each segment was moved, in the same commit as the moved rows: after a kill between any two steps,
 the next move continues from there. Labels need no such offset: repeated labels add nothing.
 """
 
@@ -63,11 +63,6 @@ def moving(state: Path, patience_s: float = 0.0) -> Iterator[None]:
         yield
 
 
-def growing(state: Path) -> set[str]:
-    """Return the names of the segments whose offsets in the prediction log are still needed."""
-    return {segment.name for segment in segments(segments_folder(state, "predictions"))}
-
-
 @dataclass
 class _SegmentBatch:
     """Records of some segments that are moved together; how far each was read, and which were read to their end."""
@@ -94,7 +89,8 @@ def _move_predictions(state: Path) -> int:
         log.append(table, offsets=offsets)
         return int(table.num_rows)
 
-    return _move(segments_folder(state, "predictions"), log.offsets, add)
+    folder = segments_folder(state, "predictions")
+    return _move(folder, log.offsets([segment.name for segment in segments(folder)]), add)
 
 
 def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bool:
@@ -117,18 +113,16 @@ def _move_labels(state: Path) -> int:
     def add(records: list[Any], _: Mapping[str, int]) -> int:
         return add_labels(state, label_rows(records))[1]["taken"]
 
-    return _move(segments_folder(state, "labels"), dict, add)
+    return _move(segments_folder(state, "labels"), {}, add)
 
 
-def _move(
-    folder: Path, known: Callable[[], Mapping[str, int]], add: Callable[[list[Any], Mapping[str, int]], int]
-) -> int:
+def _move(folder: Path, known: Mapping[str, int], add: Callable[[list[Any], Mapping[str, int]], int]) -> int:
     """Read each segment on, add its records, store the offset, and delete segments that are finished."""
     import orjson
 
     moved = 0
     sweep(folder)
-    for piece in _pieces(folder, known()):
+    for piece in _pieces(folder, known):
         if piece.payloads:
             offsets = {segment.name: offset for segment, offset in piece.offsets.items()}
             moved += add([orjson.loads(payload) for payload in piece.payloads], offsets)

@@ -1,4 +1,4 @@
-"""An index of the label store by id: one SQLite file beside the parts, built from them and rebuilt if it is missing.
+"""An index of the label store by id: one SQLite file beside the table, built from them and rebuilt if it is missing.
 
 Each look-up first adds the appends that came since the last one; rows and cursor are committed together. So a kill
 after an append to the log leaves an index that is behind, and the next look-up catches up. The index contains nothing
@@ -19,11 +19,11 @@ from typing import NamedTuple
 from models.errors import StoreError
 from models.feedback.columns import LABEL
 from models.files import write_text
-from tasks.state.part_files import SEQUENCE
-from tasks.state.part_log import PartLog
+from tasks.state.delta_files import APPEND
+from tasks.state.delta_log import DeltaLog
 
-FILE = "by-id.sqlite"
-GENERATION_FILE = "generation"
+FILE = "_by-id.sqlite"
+GENERATION_FILE = "_generation"
 SCAN_FACTOR = 4
 """If the look-up has more ids than a quarter of the log's rows, reading the whole log is cheaper."""
 _SCHEMA = """
@@ -50,7 +50,7 @@ class Label(NamedTuple):
     by: str | None
 
 
-def latest(store: PartLog, ids: Sequence[str | None], upto: int) -> list[Label | None] | None:
+def latest(store: DeltaLog, ids: Sequence[str | None], upto: int) -> list[Label | None] | None:
     """Return the last label of each id among the appends up to `upto`.
 
     Returns:
@@ -114,7 +114,7 @@ def _look_up(index: sqlite3.Connection, ids: Sequence[str | None], upto: int) ->
     return labels
 
 
-def _catch_up(index: sqlite3.Connection, store: PartLog, upto: int) -> int:
+def _catch_up(index: sqlite3.Connection, store: DeltaLog, upto: int) -> int:
     """Add the log's new rows to the index, part by part; return the index's number of rows."""
     generation = _generation(store.folder)
     cursor, num_rows, made_in = index.execute("select cursor, num_rows, generation from state").fetchone()
@@ -133,7 +133,7 @@ def _catch_up(index: sqlite3.Connection, store: PartLog, upto: int) -> int:
                 num_rows += _add(index, store, cursor, part.last)
             index.execute(
                 "update state set cursor = ?, num_rows = ?, generation = ?",
-                (max(cursor, part.last if part else 0), num_rows, generation),
+                (part.last if part else max(cursor, newest), num_rows, generation),
             )
         except BaseException:
             index.execute("rollback")
@@ -143,13 +143,13 @@ def _catch_up(index: sqlite3.Connection, store: PartLog, upto: int) -> int:
             return int(num_rows)
 
 
-def _add(index: sqlite3.Connection, store: PartLog, since: int, upto: int) -> int:
+def _add(index: sqlite3.Connection, store: DeltaLog, since: int, upto: int) -> int:
     import pyarrow as pa
 
     places = itertools.count()
     total = 0
     for table in store.scan(since, upto, ["id", LABEL, "at", "by"], numbered=True):
-        columns = [table.column(name).to_pylist() for name in ("id", SEQUENCE, LABEL, "by")]
+        columns = [table.column(name).to_pylist() for name in ("id", APPEND, LABEL, "by")]
         times = table.column("at").cast(pa.int64()).to_pylist()
         ids, appends, labels, givers = columns
         rows = zip(ids, appends, itertools.islice(places, table.num_rows), labels, times, givers, strict=True)

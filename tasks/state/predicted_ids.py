@@ -1,16 +1,16 @@
-"""The ids of a prediction log as sorted hashes: one file per large part, built from it and rebuilt if it is missing.
+"""The ids of a prediction log as sorted hashes: one file per large file, built from it and rebuilt if it is missing.
 
 With these files, a look-up of ten ids among 4,200,000 predictions takes milliseconds; reading every id takes 2 s. The
-files contain nothing that the log does not contain; a part that is compacted or loses rows gets new hashes.
+files contain nothing that the log does not contain; a part that is compacted or loses rows is another file.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.state.delta_files import MOST_ROWS, LogPart
+from tasks.state.delta_log import DeltaLog
 from tasks.state.keyed_cache import KeyedCache, mapped_array
-from tasks.state.part_files import MOST_ROWS, LogPart
-from tasks.state.part_log import PartLog
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ def id_hashes(ids: pa.ChunkedArray) -> np.ndarray:
     return hashes
 
 
-def are_known(log: PartLog, hashes: np.ndarray) -> np.ndarray:
+def are_known(log: DeltaLog, hashes: np.ndarray) -> np.ndarray:
     """Return which of some ids have a prediction, bool (ids,).
 
     Args:
@@ -55,34 +55,24 @@ def are_known(log: PartLog, hashes: np.ndarray) -> np.ndarray:
     return there
 
 
-def _hashes_of(log: PartLog, part: LogPart) -> np.ndarray:
+def _hashes_of(log: DeltaLog, part: LogPart) -> np.ndarray:
     """Return the sorted hashes of the ids in a part, uint64 (rows,)."""
-    key = _key(part) if part.rows >= LEAST_ROWS else ""
-    if not key:
+    if part.rows < LEAST_ROWS:
         return _read(log, part)
     cache = KeyedCache(log.folder / FOLDER)
 
     def read() -> np.ndarray:
         for current in log.parts():
-            cache.path(f"{_key(current)}.npy")
+            cache.path(f"{current.path.stem}.npy")
         cache.prune(0)  # hash files of parts that no longer exist
         return _read(log, part)
 
-    hashes: np.ndarray = cache.get(key, mapped_array(), read)
+    hashes: np.ndarray = cache.get(part.path.stem, mapped_array(), read)
     return hashes
 
 
-def _read(log: PartLog, part: LogPart) -> np.ndarray:
+def _read(log: DeltaLog, part: LogPart) -> np.ndarray:
     import numpy as np
 
     tables = log.scan(part.first - 1, part.last, ["id"], MOST_ROWS)
     return np.sort(np.concatenate([np.zeros(0, np.uint64), *(id_hashes(table.column("id")) for table in tables)]))
-
-
-def _key(part: LogPart) -> str:
-    """Return the name and the current state of a part's file; empty if it was compacted meanwhile."""
-    try:
-        stat = part.path.stat()
-    except FileNotFoundError:
-        return ""
-    return f"{part.path.stem}-{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"

@@ -1,6 +1,6 @@
 """The prediction log, the label store, and their join.
 
-Both are `PartLog`s in a project's state, `project.state(spec.name)`: `predictions/` and `labels/`.
+Both are Delta tables (`DeltaLog`) in a project's state, `project.state(spec.name)`: `predictions/` and `labels/`.
 
 | `predictions/` | type | is |
 |---|---|---|
@@ -21,8 +21,8 @@ Both are `PartLog`s in a project's state, `project.state(spec.name)`: `predictio
 | `at` | timestamp[us, UTC] | time of arrival |
 | `by` | text | source of the label |
 
-Of several labels of an id, the last one to arrive counts. Versions may have different inputs: when parts are read
-together, a column that a part lacks is null, and a column whose type changed is text.
+Of several labels of an id, the last one to arrive counts. Versions may have different inputs: a column that
+a version lacks is null, and a column whose type changed is text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from models.feedback.columns import LABEL as LABEL
 from models.feedback.columns import LABELLED_AT as LABELLED_AT
 from models.feedback.columns import RAW as RAW
 from tasks.state import label_index
-from tasks.state.part_log import PartLog
+from tasks.state.delta_log import DeltaLog
 from tasks.state.predicted_ids import are_known, id_hashes
 
 if TYPE_CHECKING:
@@ -47,21 +47,21 @@ _BLOCK_ROWS = 1 << 18
 """Predictions that are joined in one step."""
 
 
-def prediction_log(state: Path) -> PartLog:
+def prediction_log(state: Path) -> DeltaLog:
     """Return the prediction log of the project whose state folder is `state`."""
     import pyarrow as pa
 
     fields = {**_common(), "version": pa.string(), "origin": pa.string()}
-    return PartLog(
+    return DeltaLog(
         state / "predictions", pa.schema({**fields, "score": pa.float64(), "scores": pa.list_(pa.float64())})
     )
 
 
-def label_store(state: Path) -> PartLog:
+def label_store(state: Path) -> DeltaLog:
     """Return the label store of the project whose state folder is `state`."""
     import pyarrow as pa
 
-    return PartLog(state / "labels", pa.schema({**_common(), LABEL: pa.string(), "by": pa.string()}))
+    return DeltaLog(state / "labels", pa.schema({**_common(), LABEL: pa.string(), "by": pa.string()}))
 
 
 def joined(
@@ -97,7 +97,7 @@ def joined(
     yield from (table for table in tables if table.num_rows)
 
 
-def latest_labels(labels: PartLog, ids: pa.ChunkedArray, upto: int | None = None) -> pa.Table:
+def latest_labels(labels: DeltaLog, ids: pa.ChunkedArray, upto: int | None = None) -> pa.Table:
     """Return for each id its last `label`, the time of arrival (`labelled_at`), and the source (`by`); null for none.
 
     Cost: one look-up in the index per id; if the store has few labels per requested id, all labels are read.
@@ -168,7 +168,7 @@ def labelled_ids(labels: Iterable[pa.Table]) -> np.ndarray:
     return unique
 
 
-def _labelled(block: pa.Table, labels: PartLog, upto: int, only: bool) -> pa.Table:
+def _labelled(block: pa.Table, labels: DeltaLog, upto: int, only: bool) -> pa.Table:
     matches = latest_labels(labels, block.column("id"), upto)
     table = block.append_column(LABEL, matches.column(LABEL)).append_column(LABELLED_AT, matches.column(LABELLED_AT))
     return table.filter(matches.column(LABEL).is_valid()) if only else table

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.state import label_index
-from tasks.state.part_log import PartLog
+from tasks.state.delta_log import DeltaLog
 from tasks.state.predicted_ids import are_known, id_hashes
 from tasks.state.predictions import label_store, latest_labels, prediction_log
 
@@ -44,7 +44,7 @@ def forget_old(state: Path, before_us: int, *, spare_labelled: bool) -> int:
     return dropped
 
 
-def _reaches_back(labels: PartLog, before_us: int) -> bool:
+def _reaches_back(labels: DeltaLog, before_us: int) -> bool:
     return any(part.times[0] < before_us for part in labels.parts())
 
 

@@ -2,7 +2,7 @@
 
 <state>/serving/predictions/, labels/
     <time>-<pid>.seg          has one writer, which holds its lock until the file is large or the writer ends
-    <time>-<pid>.seg.moved    how far it was moved, in bytes; a hint: `PartLog.offsets` has the valid offset
+    <time>-<pid>.seg.moved    how far it was moved, in bytes; a hint: `DeltaLog.offsets` has the valid offset
 """
 
 from __future__ import annotations
@@ -159,9 +159,9 @@ class Segment:
             return file.read()
 
     def remove(self) -> None:
-        """Delete the file and its note, once all records are moved."""
+        """Delete the note and the file, once all records are moved."""
+        self._note.unlink(missing_ok=True)  # first: nothing looks for a note without its file
         self.path.unlink(missing_ok=True)
-        self._note.unlink(missing_ok=True)
 
     def set_aside(self) -> Path:
         """Rename a damaged file so that it is not read again, and keep it for a person to check."""

@@ -1,4 +1,4 @@
-"""Predictions of shadows: in a project's state, `shadows/VERSION/`, one `PartLog` each.
+"""Predictions of shadows: in a project's state, `shadows/VERSION/`, one `DeltaLog` each.
 
 | column | type | is |
 |---|---|---|
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.files import read_json, write_json
-from tasks.state.part_files import times_of
-from tasks.state.part_log import PartLog
+from tasks.state.delta_files import times_of
+from tasks.state.delta_log import DeltaLog
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,16 +29,16 @@ PREDICTIONS = "predictions"
 """The source name in a shadow's log; its offset is a cursor of the prediction log."""
 
 
-def shadow_log(state: Path, version: str) -> PartLog:
+def shadow_log(state: Path, version: str) -> DeltaLog:
     """Return the log of a version's predictions as a shadow."""
     import pyarrow as pa
 
     fields = {"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "version": pa.string()}
     kinds = (pa.float64(), pa.list_(pa.float64()), pa.float64(), pa.list_(pa.float64()))
-    return PartLog(_folder(state, version), pa.schema({**fields, **dict(zip(SCORES, kinds, strict=True))}))
+    return DeltaLog(_folder(state, version), pa.schema({**fields, **dict(zip(SCORES, kinds, strict=True))}))
 
 
-def tidy(log: PartLog) -> None:
+def tidy(log: DeltaLog) -> None:
     """Merge a shadow's small parts; once it has more than twice the compared rows, delete the older ones."""
     import numpy as np
 

@@ -94,7 +94,7 @@ def test_killed_it_goes_on_and_each_row_is_there_once(home: Loopline, penguins, 
     path = tmp_path / "many.csv"
     path.write_text("\n".join([f"tag,{header}", *rows]) + "\n")
     log = prediction_log(home.state("penguins"))
-    before = log.summary()["rows"]
+    before = sum(part.rows for part in log.parts())
     out = tmp_path / "out.parquet"
     parts = 0
     for _ in range(3):  # each time one part further
@@ -106,7 +106,7 @@ def test_killed_it_goes_on_and_each_row_is_there_once(home: Loopline, penguins, 
     home("predict", "penguins", str(path), "--id", "tag", "--out", str(out)).ok()
     table = pq.read_table(out)
     assert table.column("id").to_pylist() == [f"k{number}" for number in range(MANY)]
-    assert log.summary()["rows"] == before + MANY
+    assert sum(part.rows for part in log.parts()) == before + MANY
     by_row = table.column("label").to_pylist()
     assert by_row[: len(lines)] == by_row[len(lines) : 2 * len(lines)]
     assert list(home.state("penguins").glob("batch/*/*.parquet")) == []
@@ -172,24 +172,24 @@ def test_the_compactor_killed_at_any_moment_loses_no_row(home: Loopline, predict
     for number in range(9):
         part = tmp_path / f"{number}.csv"
         part.write_text("\n".join([lines[0], lines[1 + number].replace("t", f"c{number}-", 1)]) + "\n")
-    before = prediction_log(state).summary()
+    before = prediction_log(state).parts()
     home("predict", "penguins", str(tmp_path), "--id", "tag", "--out", str(predicted.with_name("small.parquet"))).ok()
-    assert prediction_log(state).summary()["parts"] == before["parts"] + 9
+    assert len(prediction_log(state).parts()) == len(before) + 9
     environ = {**os.environ, "LOOPLINE_HOME": str(home.home)}
     program = ("-m", "tasks.operations.compact", str(home.home))
     for delay in (0.0, 0.4, 0.8, 1.2):
         with started([sys.executable, *program], env=environ, stderr=subprocess.DEVNULL) as process:
             time.sleep(delay)
             process.send_signal(signal.SIGKILL)
-        assert prediction_log(state).summary()["rows"] == before["rows"] + 9
+        assert sum(part.rows for part in prediction_log(state).parts()) == sum(part.rows for part in before) + 9
     with started([sys.executable, *program], env=environ, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
-        while prediction_log(state).summary()["parts"] > before["parts"] + 1 and time.monotonic() < deadline:
+        while len(prediction_log(state).parts()) > len(before) + 1 and time.monotonic() < deadline:
             time.sleep(0.05)
         process.terminate()
         process.wait(60)
-    assert prediction_log(state).summary()["rows"] == before["rows"] + 9
-    assert prediction_log(state).summary()["parts"] <= before["parts"] + 1
+    assert sum(part.rows for part in prediction_log(state).parts()) == sum(part.rows for part in before) + 9
+    assert len(prediction_log(state).parts()) <= len(before) + 1
 
 
 def test_served_answers_and_their_labels_show_up_in_what_monitoring_reads(home: Loopline, penguins):

@@ -86,6 +86,14 @@ def test_a_table_split_by_time_has_days_or_the_unit_that_the_spec_names(tmp_path
     assert clusters.max() + 1 == 3
 
 
+def test_a_split_by_position_has_stretches(tmp_path: Path):
+    table = pa.table({"x": np.arange(2000.0), "y": np.arange(2000.0)})
+    spec, preparation = prepared(table, tmp_path, split={"by": "position", "test": 0.2})
+    clusters = clusters_of(tmp_path / "prepared", preparation, spec, 400)
+    assert clusters is not None
+    assert 30 < clusters.max() + 1 <= 100
+
+
 def test_units_of_time_are_hours_where_there_are_few_days_and_stretches_where_there_are_no_dates():
     minutes = (np.datetime64("2024-01-01T00:00", "m") + np.arange(0, 2 * 24 * 60, 7)).astype("datetime64[us]")
     assert time_units(minutes.astype(np.int64)).max() + 1 == 48

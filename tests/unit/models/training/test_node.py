@@ -41,6 +41,13 @@ def test_a_rank_writes_progress_and_the_same_result_as_here(make_job, as_rank):
     assert not (folder / ERROR_FILE).exists()
 
 
+def test_trees_train_in_one_process(make_job, as_rank):
+    folder = submitted(make_job("table", "binary", "trees", {"rounds": 20, "min_data_in_leaf": 5}, epochs=2))
+    assert main(folder) == 0
+    assert [epoch.epoch for epoch in read_progress(folder)] == [1, 2]
+    assert (folder / "trees.txt").exists()
+
+
 def test_the_file_stop_ends_the_training_after_an_epoch(make_job, as_rank):
     folder = submitted(make_job(arguments={"hidden": 8}))
     (folder / STOP_FILE).touch()

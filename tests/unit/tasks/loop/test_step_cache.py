@@ -90,7 +90,7 @@ def test_a_recorded_loop_owes_nothing_and_another_process_agrees(project: Projec
         ("train.lr=0.5", "search", "train.lr: 0.001 -> 0.5"),
         ("data.split.seed=3", "validate-raw", "data.split.seed: 0 -> 3"),
         ("goal.good_enough=0.5", "judge", "goal.good_enough: null -> 0.5"),
-        ("judge.margin=0.1", "judge", "judge.margin: 0.0 -> 0.1"),
+        ("judge.margin=0.1", "judge", "judge.margin: null -> 0.1"),
         ("train.max_restarts=9", "", ""),
         ("search.workers=2", "", ""),
         ("monitor.alpha=0.5", "", ""),

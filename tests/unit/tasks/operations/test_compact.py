@@ -18,8 +18,8 @@ from models.serving.records import label_record
 from tasks.operations import compact
 from tasks.operations.compact import Compactor, run, specs
 from tasks.prefect import events
+from tasks.state.delta_log import FEWEST_PARTS
 from tasks.state.ingest_segments import moving
-from tasks.state.part_log import FEWEST_PARTS
 from tasks.state.predictions import joined, label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
 from tests.children import started
@@ -47,11 +47,11 @@ def test_the_logs_of_every_project_are_compacted(workspace):
     states = [workspace.state / "projects" / name for name in ("a", "b", "c")]
     for state in states:
         fill(state)
-    (states[1] / "predictions" / "000000000003-000000000003.parquet").write_bytes(b"damaged")
+    prediction_log(states[1]).parts(2)[0].path.write_bytes(b"damaged")
     done = Compactor(workspace).once()
     assert (done.moved, done.merged, str(done)) == (0, 6 * FEWEST_PARTS, f"{6 * FEWEST_PARTS} parts merged")
     assert [len(prediction_log(state).parts()) for state in states] == [1, 1, 1]
-    assert [path.read_bytes() for path in (states[1] / "predictions" / "damaged").iterdir()] == [b"damaged"]
+    assert [path.read_bytes() for path in (states[1] / "predictions" / "_damaged").iterdir()] == [b"damaged"]
     assert len(label_store(states[1]).parts()) == 1
     assert Compactor(workspace).once().merged == 0
 
@@ -86,14 +86,16 @@ def test_what_is_old_goes_as_the_spec_says(workspace, make_project, monkeypatch)
     compactor = Compactor(workspace)
     assert compactor.once(long_ago).forgotten == 0
     assert compactor.once(long_ago).forgotten == 0
-    assert prediction_log(project.state("kept")).summary()["rows"] == 1
+    assert sum(part.rows for part in prediction_log(project.state("kept")).parts()) == 1
     spared = compactor.once(now)
-    assert (spared.forgotten, prediction_log(project.state("kept")).summary()["rows"]) == (0, 1), "it has a label"
+    assert (spared.forgotten, sum(part.rows for part in prediction_log(project.state("kept")).parts())) == (0, 1), (
+        "it has a label"
+    )
     prediction_log(project.state("kept")).append(
         pa.table({"id": ["z"], "at": pa.array([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))})
     )
     assert Compactor(workspace).once(now).forgotten == 1
-    assert prediction_log(project.state("other")).summary()["rows"] == 1
+    assert sum(part.rows for part in prediction_log(project.state("other")).parts()) == 1
 
 
 def test_a_project_that_lies_elsewhere_has_the_spec_of_its_newest_version(workspace, make_project, tmp_path):
@@ -152,7 +154,7 @@ def test_it_is_a_program_that_ends_at_once_and_silently(workspace, number):
         process.send_signal(number)
         assert process.wait(30) == -number
         assert "Traceback" not in process.stderr.read()
-    assert prediction_log(state).summary()["rows"] == FEWEST_PARTS + 1
+    assert sum(part.rows for part in prediction_log(state).parts()) == FEWEST_PARTS + 1
 
 
 def test_the_same_trouble_is_said_once_in_a_while(workspace, caplog):

@@ -72,7 +72,7 @@ def test_damaged_files_that_were_set_aside_are_told(workspace: Workspace) -> Non
     list(label_store(workspace.state / "projects" / "tiny").scan())
     found = findings(workspace)["logs"]
     assert found.state == "warn"
-    assert f"1 damaged files were set aside: {log.folder}/damaged/{part.name}" in found.detail
+    assert f"1 damaged files were set aside: {log.folder}/_damaged/000000000001-000000000001.parquet" in found.detail
 
 
 def test_packages_named_like_ours_are_told(

@@ -101,8 +101,9 @@ def test_what_a_living_process_writes_without_the_loops_lock_stays(workspace: Wo
     """A prediction, a label or a monitoring run may be under way as the next loop begins."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    for folder in ("predictions", "labels", "serving/predictions", "serving/labels"):
-        (state / folder).mkdir(parents=True)
+    logs = ("predictions", "labels", "predictions/_delta_log", "labels/_delta_log")
+    for folder in (*logs, "serving/predictions", "serving/labels"):
+        (state / folder).mkdir(parents=True, exist_ok=True)
         (state / folder / f".{dead.pid}-0123456789ab.tmp").write_text("of another host, perhaps")
     (state / "monitoring").mkdir()
     for writer, age in (("1-abcdefgh", 0), (f"{dead.pid}-abcdefgh", 0), ("1-stuvwxyz", 7200), ("unnamed", 0)):
@@ -112,7 +113,7 @@ def test_what_a_living_process_writes_without_the_loops_lock_stays(workspace: Wo
     reap(workspace)
     kept = {".monitoring.json.1-abcdefgh.tmp", ".monitoring.json.unnamed.tmp"}
     assert {path.name for path in (state / "monitoring").iterdir()} == kept
-    assert len(list(state.rglob(".*.tmp"))) == 6
+    assert len(list(state.rglob(".*.tmp"))) == 8
 
 
 def test_what_a_killed_process_was_writing_goes_at_once(workspace: Workspace, state: Path) -> None:

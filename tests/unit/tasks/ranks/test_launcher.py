@@ -60,6 +60,20 @@ def test_a_job_is_submitted_once_and_its_epochs_are_reported_once(make_job):
     assert len(engine.submitted) == 1
 
 
+def test_epochs_that_come_with_the_result_are_reported(make_job, monkeypatch):
+    job, epochs = make_job(arguments={"hidden": 8}), []
+    look = launcher.read_finished
+
+    def finish_at_the_look(which):
+        if job.folder.exists():
+            run_job(job, lambda epoch: append_progress(job.folder, epoch) is None)
+        return look(which)
+
+    monkeypatch.setattr(launcher, "read_finished", finish_at_the_look)
+    train_at(Engine("ended", "running"), job, lambda epoch: epochs.append(epoch.epoch) is None)
+    assert epochs == [1, 2, 3]
+
+
 def test_a_running_job_is_attached_to(make_job):
     job = make_job(arguments={"hidden": 8})
     engine = Engine("running", finishing(job))

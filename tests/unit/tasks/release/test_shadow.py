@@ -13,7 +13,7 @@ from models.project_spec.blocks import Window
 from models.serving.records import PredictionRecorder
 from tasks.release.shadow import answer_new
 from tasks.state import shadows
-from tasks.state.part_log import FEWEST_PARTS
+from tasks.state.delta_log import FEWEST_PARTS
 from tasks.state.predictions import prediction_log
 from tests.served_models import write_served
 
@@ -77,9 +77,9 @@ def test_its_log_holds_few_files_and_the_rows_that_are_compared(tmp_path, monkey
     for number in range(24):
         log(state, [f"r{number:02d}"], at=pa.array([NOON + timedelta(seconds=number)]))
         assert answer_new(state, shadow) == 1
-        found = shadows.shadow_log(state, "2").summary()
-        assert found["parts"] < 2 * FEWEST_PARTS
-        assert found["rows"] <= 2 * shadows.MOST_COMPARED
+        found = shadows.shadow_log(state, "2").parts()
+        assert len(found) < 2 * FEWEST_PARTS
+        assert sum(part.rows for part in found) <= 2 * shadows.MOST_COMPARED
     assert shadows.answers(state, "2")[0] == [f"r{number:02d}" for number in range(16, 24)]
 
 

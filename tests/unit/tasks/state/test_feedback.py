@@ -1,6 +1,8 @@
 """Which labelled predictions there are: told from a note while nothing changed, and by what is said, not how often."""
 
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -121,3 +123,12 @@ def test_what_is_told_step_by_step_is_what_counting_all_again_tells(tmp_path_fac
     again = feedback_of(state)
     assert (found.rows, found.digest) == (again.rows, again.digest)
     assert found.waiting or not again.waiting
+
+
+def test_while_nothing_came_delta_is_not_imported(tmp_path):
+    predicted(tmp_path, ["a"])
+    labelled(tmp_path, ["a"], ["x"])
+    assert feedback_of(tmp_path).rows == 1
+    again = "import pathlib, sys; from tasks.state.feedback import feedback_of; feedback_of(pathlib.Path(sys.argv[1]));"
+    command = [sys.executable, "-c", f"{again} sys.exit('deltalake' in sys.modules)", str(tmp_path)]
+    assert subprocess.run(command, check=False).returncode == 0

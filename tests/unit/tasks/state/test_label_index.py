@@ -9,7 +9,7 @@ import pytest
 
 from tasks.state import label_index
 from tasks.state.add_labels import add_labels
-from tasks.state.part_log import PartLog
+from tasks.state.delta_log import DeltaLog
 from tasks.state.predictions import label_store, latest_labels
 from tasks.state.retention import forget_old
 
@@ -76,8 +76,8 @@ def test_it_is_made_anew_from_the_log(state: Path, spoil: str) -> None:
         label_index.remove(state / "labels")
         path.write_bytes(b"no database" * 1000)
     else:
-        (last,) = (state / "labels").glob("*-000000000004.parquet")
-        last.unlink()
+        commits = sorted((state / "labels" / "_delta_log").glob("*.json"))
+        commits[-1].unlink()
         before = ["3", "2", "5", None]
     assert texts(state) == before
     assert texts(state) == before
@@ -95,15 +95,15 @@ def test_taking_in_reads_only_what_came_since(state: Path, monkeypatch: pytest.M
     label_store(state).append(labels(*((f"old {place}", "x", place) for place in range(3000))))
     add_labels(state, labels(("d", "1", 30)))
     num_read = 0
-    scan = PartLog.scan
+    scan = DeltaLog.scan
 
-    def counted(self: PartLog, *args: Any, **options: Any) -> Iterator[pa.Table]:
+    def counted(self: DeltaLog, *args: Any, **options: Any) -> Iterator[pa.Table]:
         nonlocal num_read
         for table in scan(self, *args, **options):
             num_read += table.num_rows
             yield table
 
-    monkeypatch.setattr(PartLog, "scan", counted)
+    monkeypatch.setattr(DeltaLog, "scan", counted)
     for turn in range(3):
         add_labels(state, labels(*((f"new {turn} {place}", "x", 31) for place in range(10))))
     assert num_read == 1 + 10 + 10

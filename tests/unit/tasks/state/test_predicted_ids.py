@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.state import predicted_ids
-from tasks.state.part_log import PartLog
+from tasks.state.delta_log import DeltaLog
 from tasks.state.predicted_ids import FOLDER, are_known, id_hashes
 from tasks.state.predictions import prediction_log
 
@@ -18,7 +18,7 @@ def _used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> PartLog:
+def log(tmp_path: Path) -> DeltaLog:
     """Parts of 4 rows and of 1 row."""
     made = prediction_log(tmp_path)
     append(made, "a", "b", "c", "d")
@@ -26,23 +26,23 @@ def log(tmp_path: Path) -> PartLog:
     return made
 
 
-def append(log: PartLog, *ids: str, at: int = 1) -> None:
+def append(log: DeltaLog, *ids: str, at: int = 1) -> None:
     times = pa.array(range(at, at + len(ids)), pa.timestamp("us", tz="UTC"))
     log.append(pa.table({"id": list(ids), "at": times}))
 
 
-def known(log: PartLog, *ids: str) -> list[str]:
+def known(log: DeltaLog, *ids: str) -> list[str]:
     hashes = id_hashes(pa.chunked_array([list(ids)]))
     order = np.argsort(hashes)
     return sorted(np.array(ids)[order[are_known(log, hashes[order])]].tolist())
 
 
-def files(log: PartLog) -> list[Path]:
+def files(log: DeltaLog) -> list[Path]:
     return sorted((log.folder / FOLDER).glob("*"))
 
 
 def test_few_ids_and_many_are_looked_up_and_large_parts_are_read_once(
-    log: PartLog, monkeypatch: pytest.MonkeyPatch
+    log: DeltaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert known(log, "a", "nobody") == ["a"]
     assert len(files(log)) == 1, "the small part has none"
@@ -52,7 +52,7 @@ def test_few_ids_and_many_are_looked_up_and_large_parts_are_read_once(
     assert known(log) == []
 
 
-def test_rows_that_were_forgotten_are_not_known_and_their_file_goes(log: PartLog) -> None:
+def test_rows_that_were_forgotten_are_not_known_and_their_file_goes(log: DeltaLog) -> None:
     assert known(log, "a", "d") == ["a", "d"]
     (before,) = files(log)
     assert log.forget(2) == 2, "the first row of each part"
@@ -61,7 +61,7 @@ def test_rows_that_were_forgotten_are_not_known_and_their_file_goes(log: PartLog
     assert len(files(log)) == 1
 
 
-def test_a_file_that_is_damaged_or_gone_is_made_anew(log: PartLog) -> None:
+def test_a_file_that_is_damaged_or_gone_is_made_anew(log: DeltaLog) -> None:
     known(log, "nobody")
     (path,) = files(log)
     for content in (b"", b"no array", path.read_bytes()[:-3]):
@@ -71,12 +71,12 @@ def test_a_file_that_is_damaged_or_gone_is_made_anew(log: PartLog) -> None:
     assert known(log, "c") == ["c"]
 
 
-def test_a_folder_that_cannot_be_written_is_read_each_time(log: PartLog) -> None:
+def test_a_folder_that_cannot_be_written_is_read_each_time(log: DeltaLog) -> None:
     (log.folder / FOLDER).write_text("in the way")
     assert known(log, "a", "e", "nobody") == ["a", "e"]
 
 
-def test_compacted_parts_are_known_by_their_new_file(log: PartLog) -> None:
+def test_compacted_parts_are_known_by_their_new_file(log: DeltaLog) -> None:
     known(log, "nobody")
     for number in range(9):
         append(log, f"n{number}", at=10 + number)

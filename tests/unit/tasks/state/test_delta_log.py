@@ -1,23 +1,27 @@
 """The log that many processes write, read and compact: no row lost, none twice, whatever happens in between."""
 
-import multiprocessing
 import os
 import shutil
 import signal
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from datetime import time as time_of_day
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import StoreError
 from models.sources.row_batches import concatenated
-from tasks.state import part_log
-from tasks.state.part_log import PartLog
+from tasks.state import delta_log
+from tasks.state.delta_commits import commits_since_checkpoint
+from tasks.state.delta_log import DeltaLog
+from tests.killing import CLEAN
 
 FIELDS = pa.schema({"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "value": pa.float64()})
 
@@ -32,8 +36,8 @@ def ids(tables) -> list[str]:
     return [one for table in tables for one in table.column("id").to_pylist()]
 
 
-def log_in(folder: Path) -> PartLog:
-    return PartLog(folder / "log", FIELDS)
+def log_in(folder: Path) -> DeltaLog:
+    return DeltaLog(folder / "log", FIELDS)
 
 
 def test_what_is_appended_is_read_back_by_any_instance(tmp_path):
@@ -43,7 +47,8 @@ def test_what_is_appended_is_read_back_by_any_instance(tmp_path):
     assert log.append(rows(3, 2)) == 2
     assert ids(log_in(tmp_path).scan()) == ["0", "1", "2", "3", "4"]
     assert next(log.scan()).schema.field("value").type == pa.float64()
-    assert log.summary() | {"bytes": 0} == {"rows": 5, "parts": 2, "bytes": 0, "since": 0.0, "until": 2.0}
+    assert [(part.first, part.last, part.rows) for part in log.parts()] == [(1, 1, 3), (2, 2, 2)]
+    assert [part.times for part in log.parts()] == [(0, 2_000_000), (0, 1_000_000)]
 
 
 def test_a_cursor_of_before_all_was_removed_ends_where_the_log_ends(tmp_path):
@@ -65,11 +70,11 @@ def test_an_empty_append_adds_nothing(tmp_path):
 
 def test_the_same_key_adds_nothing_again_after_compaction_too(tmp_path):
     log = log_in(tmp_path)
-    for number in range(part_log.FEWEST_PARTS):
+    for number in range(delta_log.FEWEST_PARTS):
         log.append(rows(number, 1), key=f"k{number}")
-    assert log.append(rows(99, 1), key="k3") == part_log.FEWEST_PARTS
-    assert log.compact() == part_log.FEWEST_PARTS
-    assert log_in(tmp_path).append(rows(99, 1), key="k3") == part_log.FEWEST_PARTS
+    assert log.append(rows(99, 1), key="k3") == delta_log.FEWEST_PARTS
+    assert log.compact() == delta_log.FEWEST_PARTS
+    assert log_in(tmp_path).append(rows(99, 1), key="k3") == delta_log.FEWEST_PARTS
     assert "99" not in ids(log.scan())
 
 
@@ -108,7 +113,7 @@ def test_a_cursor_goes_on_where_it_was_within_a_compacted_part(tmp_path):
 
 def test_a_reader_under_way_sees_each_row_once_while_parts_are_compacted(tmp_path):
     log = log_in(tmp_path)
-    for number in range(part_log.FEWEST_PARTS * 2):
+    for number in range(delta_log.FEWEST_PARTS * 2):
         log.append(rows(number * 2, 2, start=number * 10))
     for read in (log.scan, log.in_time_order):
         seen = []
@@ -122,6 +127,20 @@ def test_a_reader_under_way_sees_each_row_once_while_parts_are_compacted(tmp_pat
         assert len(seen) == len(set(seen))
 
 
+@pytest.mark.parametrize("in_time", [False, True])
+def test_a_reader_under_way_goes_on_while_old_rows_are_forgotten(tmp_path, in_time):
+    log = log_in(tmp_path)
+    for number in range(4):
+        log.append(rows(number * 10, 10, start=number * 10))
+    reading = log.in_time_order() if in_time else log.scan()
+    seen = ids([next(reading)])
+    assert log_in(tmp_path).forget(25 * 10**6) == 25
+    assert len(list(log.folder.glob("*.parquet"))) == 2, "what was forgotten is not on the disk any more"
+    seen += ids(reading)
+    assert set(map(str, range(25, 40))) <= set(seen)
+    assert len(seen) == len(set(seen))
+
+
 def test_versions_may_differ_in_their_columns(tmp_path):
     log = log_in(tmp_path)
     log.append(rows(0, 1).append_column("input.a", pa.array([1.5])))
@@ -130,7 +149,7 @@ def test_versions_may_differ_in_their_columns(tmp_path):
     found = concatenated(list(log.in_time_order()))
     assert found.column("input.a").to_pylist() == ["1.5", None, "high"]
     assert found.column("input.b").to_pylist() == [None, "x", None]
-    for number in range(part_log.FEWEST_PARTS):
+    for number in range(delta_log.FEWEST_PARTS):
         log.append(rows(3 + number, 1, start=20 + number))
     log.compact()
     assert concatenated(list(log.in_time_order())).column("input.a").to_pylist()[:3] == ["1.5", None, "high"]
@@ -150,14 +169,44 @@ def test_a_full_disk_adds_nothing_and_says_so(tmp_path, monkeypatch):
     assert [path.name for path in log.folder.glob(".*.tmp")] == []
 
 
-def test_a_lost_part_is_told_not_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(part_log, "_TRIES", 2)
+def middle_of(log: DeltaLog) -> Path:
+    return log.parts(1)[0].path
+
+
+def test_a_commit_is_on_the_disk_before_it_has_its_name_and_after_its_files(tmp_path, monkeypatch):
+    log, events = log_in(tmp_path), []
+    log.append(rows(0, 1))
+    sync, link = os.fsync, os.link
+
+    def noted(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        events.append(path.suffix or path.name)
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "link", lambda old, new: (events.append("commit"), link(old, new)))
+    log.append(rows(1, 1))
+    assert events[: events.index("commit") + 2] == [".parquet", "log", ".tmp", "commit", "_delta_log"]
+
+
+def test_a_missing_file_is_an_error_that_names_the_cure(tmp_path):
     log = log_in(tmp_path)
     for number in range(3):
         log.append(rows(number, 1))
-    middle = log.folder / "000000000002-000000000002.parquet"
-    middle.unlink()
-    with pytest.raises(StoreError, match="the appends 2 to 2 are in no file"):
+    middle_of(log).unlink()
+    with pytest.raises(StoreError, match=r"0002-\w+.parquet: a file of the table was deleted: .*repair"):
+        list(log_in(tmp_path).scan())
+    DeltaTable(log.folder).repair()
+    assert ids(log_in(tmp_path).scan()) == ["0", "2"]
+    assert log_in(tmp_path).append(rows(3, 1)) == 4, "the cursor survives commits of other programs"
+
+
+def test_a_table_whose_log_is_damaged_is_an_error_that_names_the_cure(tmp_path):
+    log = log_in(tmp_path)
+    log.append(rows(0, 1))
+    log.append(rows(1, 1))
+    (log.folder / "_delta_log" / f"{0:020d}.json").write_text('{"add": {"pa')
+    with pytest.raises(StoreError, match=r"the Delta table cannot be read .* from a backup, or remove"):
         list(log_in(tmp_path).scan())
 
 
@@ -166,13 +215,13 @@ def test_a_part_without_a_whole_footer_is_set_aside_and_the_rest_is_read(tmp_pat
     log = log_in(tmp_path)
     for number in range(3):
         log.append(rows(number, 1), key=f"k{number}")
-    middle = log.folder / "000000000002-000000000002.parquet"
+    middle = middle_of(log)
     content = middle.read_bytes()[:keep]
     middle.write_bytes(content)
     log = log_in(tmp_path)
     assert ids(log.scan()) == ids(log.in_time_order()) == ["0", "2"]
     assert "the rows of the append 2 are gone; the file was moved to" in caplog.text
-    assert (log.folder / "damaged" / middle.name).read_bytes() == content
+    assert (log.folder / "_damaged" / "000000000002-000000000002.parquet").read_bytes() == content
     assert (log.cursor(), log.has("k1"), log.append(rows(1, 1), key="k1")) == (3, False, 4)
     assert ids(log_in(tmp_path).scan()) == ["0", "2", "1"]
 
@@ -181,26 +230,101 @@ def test_a_part_whose_rows_cannot_be_decoded_is_set_aside_once(tmp_path):
     log = log_in(tmp_path)
     for number in range(3):
         log.append(rows(number, 100))
-    path = log.folder / "000000000002-000000000002.parquet"
+    path = middle_of(log)
     content = bytearray(path.read_bytes())
     content[4:400] = bytes(396)  # pages, not the footer
     path.write_bytes(content)
     with pytest.raises(StoreError, match=r"the rows of the append 2 are gone; the file was moved to .*: run again"):
         list(log.scan())
     assert len(ids(log.scan())) == len(ids(log_in(tmp_path).in_time_order())) == 200
-    assert (log.folder / "damaged" / path.name).read_bytes() == content
+    assert (log.folder / "_damaged" / "000000000002-000000000002.parquet").read_bytes() == content
 
 
 def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path):
     log = log_in(tmp_path)
-    log.append(rows(0, 1))
-    new, old = log.folder / ".1-a.tmp", log.folder / ".2-b.tmp"
-    for path in (new, old):
+    new, old = "000000000001-000000000001-aa.parquet", "000000000001-000000000001-bb.parquet"
+    for number in range(delta_log.FEWEST_PARTS):
+        log.append(rows(number, 1))
+    left = [log.folder / new, log.folder / old, log.folder / "_delta_log" / ".1-aa.tmp", log.folder / "_kept"]
+    for path in left:
         path.write_bytes(b"half")
-    os.utime(old, (time.time() - 2 * part_log.STALE_S,) * 2)
+        os.utime(path, (time.time() - (0 if path.name == new else 7200),) * 2)
     log.compact()
-    assert new.exists()
-    assert not old.exists()
+    assert [path.exists() for path in left] == [True, False, False, True]
+    assert len(list(log.folder.glob("*.parquet"))) == 2 + delta_log.FEWEST_PARTS, "readers may need what was merged"
+    assert commits_since_checkpoint(log.folder) == 0
+    assert ids(log.scan()) == [str(number) for number in range(delta_log.FEWEST_PARTS)]
+
+
+def test_pandas_reads_it(tmp_path):
+    log = log_in(tmp_path / "a #1 100% ü")
+    for number in range(delta_log.FEWEST_PARTS + 1):
+        log.append(rows(number, 1).append_column("raw.width (mm)", pa.array([number])))
+    log.compact()
+    log.append(rows(10, 1))
+    frame = DeltaTable(log.folder).to_pandas().sort_values("append")
+    assert frame["id"].tolist() == [*map(str, range(delta_log.FEWEST_PARTS + 1)), "10"]
+    assert frame["append"].tolist() == list(range(1, delta_log.FEWEST_PARTS + 3))
+    assert frame["raw.width (mm)"].sum() == sum(range(delta_log.FEWEST_PARTS + 1))
+
+
+def test_duckdb_reads_it(tmp_path):
+    """Through Arrow; DuckDB's own `delta_scan` is an extension that it downloads."""
+    import duckdb
+
+    log = log_in(tmp_path)
+    for number in range(3):
+        log.append(rows(number * 10, 10))
+    predictions = DeltaTable(log.folder).to_pyarrow_dataset()
+    query = "select count(*), min(id), count(value), max(append) from predictions where append > 1"
+    assert duckdb.from_arrow(predictions).query("predictions", query).fetchall() == [(20, "10", 0, 3)]
+
+
+def test_every_type_of_arrow_is_stored(tmp_path):
+    log = log_in(tmp_path)
+    columns = {
+        "uint64": pa.array([2**64 - 1], pa.uint64()),
+        "uint8": pa.array([200], pa.uint8()),
+        "half": pa.array([0.5], pa.float16()),
+        "kind": pa.array(["a"]).dictionary_encode(),
+        "naive": pa.array([datetime(2026, 1, 2)], pa.timestamp("ns")),
+        "zoned": pa.array([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("s", tz="Europe/Berlin")),
+        "hour": pa.array([time_of_day(12, 30)], pa.time32("s")),
+        "span": pa.array([timedelta(hours=1)], pa.duration("us")),
+        "nested": pa.array([{"a": 1}]),
+        "pair": pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2)),
+        "bytes": pa.array([b"\xff"], pa.large_binary()),
+        "nothing": pa.nulls(1),
+    }
+    table = rows(0, 1)
+    for name, column in columns.items():
+        table = table.append_column(f"raw.{name}", column)
+    log.append(table)
+    (row,) = next(log.scan()).to_pylist()
+    assert row == DeltaTable(log.folder).to_pyarrow_table().drop_columns(["append"]).to_pylist()[0]
+    assert {name: row.get(f"raw.{name}") for name in columns} == {
+        "uint64": Decimal(2**64 - 1),
+        "uint8": 200,
+        "half": 0.5,
+        "kind": "a",
+        "naive": datetime(2026, 1, 2),
+        "zoned": datetime(2026, 1, 2, tzinfo=UTC),
+        "hour": "12:30:00",
+        "span": "3600000000",
+        "nested": '{"a": 1}',
+        "pair": [1.0, 2.0],
+        "bytes": b"\xff",
+        "nothing": None,
+    }
+
+
+def test_offsets_and_rows_are_one_commit(tmp_path):
+    log = log_in(tmp_path)
+    assert log.offsets(["a"]) == {"a": 0}
+    log.append(rows(0, 1), offsets={"a": 5, "b": 1})
+    log.append(rows(1, 1), offsets={"a": 7})
+    assert log_in(tmp_path).offsets(["a", "b", "c"]) == {"a": 7, "b": 1, "c": 0}
+    assert DeltaTable(log.folder).transaction_version("a") == 7
 
 
 def _write(folder: Path, first: int) -> None:
@@ -219,12 +343,11 @@ def _compact(folder: Path) -> None:
 def test_kill_9_of_writers_and_compactors_loses_nothing_and_doubles_nothing(tmp_path):
     """What was acknowledged is there once; at most the one append under way is there beside it."""
     log_in(tmp_path).append(rows(999_999_999, 1))
-    context = multiprocessing.get_context("fork")
     begun = []
     for turn in range(3):
         begun += [turn * 1_000_000, turn * 1_000_000 + 500_000]
-        workers = [context.Process(target=_write, args=(tmp_path, first)) for first in begun[-2:]]
-        workers += [context.Process(target=_compact, args=(tmp_path,))]
+        workers = [CLEAN.Process(target=_write, args=(tmp_path, first)) for first in begun[-2:]]
+        workers += [CLEAN.Process(target=_compact, args=(tmp_path,))]
         for worker in workers:
             worker.start()
         stop = time.monotonic() + 0.8
