@@ -31,7 +31,7 @@ VARIABLES = {
     "LOOPLINE_SIGNING_KEY": "Key that signs registered versions, and by which servers verify them.",
     "LOOPLINE_SERVE_TOKEN": "Token of the server of models; default: the one in `.loopline/serving/token`.",
     "LOOPLINE_DASHBOARD_TOKEN": "Token of the overview page; default: the one in `.loopline/overview/token`.",
-    "LOOPLINE_PLACES": "File of the places of training (Slurm, torchrun); default: `places.yaml` of the workspace.",
+    "LOOPLINE_PLACES": "File of the places where training runs; default: `places.yaml` in the workspace.",
     "LOOPLINE_OVERVIEW_HOST": "Address at which the overview page listens; default 127.0.0.1.",
     "LOOPLINE_OVERVIEW_NAMES": "Further host names of the overview page, separated by commas.",
     "LOOPLINE_WEBHOOK_SECRET": "Secret of MLflow's webhook, which tells a server of a promotion at once.",
