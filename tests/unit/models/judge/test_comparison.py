@@ -35,9 +35,12 @@ def test_loss_is_significant_only_beyond_what_is_allowed():
     assert compared(0.5, 1.0).loss_p_value("champion", 0.0) == 1.0
 
 
-@pytest.mark.parametrize("num_clusters", [5, pytest.param(8, marks=pytest.mark.soak), 12])
-def test_few_clusters_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(num_clusters):
-    rng, reached, repeats = np.random.default_rng(1), 0, 500
+@pytest.mark.parametrize(
+    ("num_clusters", "repeats"),
+    [(5, 300), (12, 300), *(pytest.param(number, 3000, marks=pytest.mark.soak) for number in (5, 8, 10, 12))],
+)
+def test_few_clusters_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(num_clusters, repeats):
+    rng, reached = np.random.default_rng(1), 0
     for repeat in range(repeats):
         day = np.repeat(np.arange(num_clusters), rng.integers(5, 40, num_clusters))
         champion = 5 + np.abs(rng.normal(size=len(day)))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from models.errors import LooplineError
+from models.errors import LooplineError, UsageError
 from models.nets.catalogue import CATALOGUE
 from models.project_spec.blocks import Spec
 from models.training import spec_check
@@ -170,3 +170,16 @@ def test_fp16_is_refused_where_training_would_find_no_gpu(
 
 def test_a_cluster_elsewhere_is_not_held_to_this_machines_cores(base: Path) -> None:
     check_spec(spec_of({"train": {"ranks": 4096}}), base, is_for_here=False)
+
+
+def test_an_error_without_a_place_is_not_its_own_cause(tmp_path, monkeypatch):
+    """Who follows the causes of such an error never comes to an end."""
+
+    def refuse(*_, **__):
+        raise UsageError("nowhere: got nothing")
+
+    monkeypatch.setattr(spec_check, "check_spec", refuse)
+    (tmp_path / "project.yaml").write_text("data: {source: data.csv, target: y}\n")
+    with pytest.raises(UsageError, match="nowhere: got nothing") as caught:
+        spec_check.read_checked(tmp_path / "project.yaml")
+    assert caught.value.__cause__ is None
