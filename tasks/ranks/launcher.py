@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from models.errors import LooplineError, StoreError, TrainingError
+from models.errors import LooplineError, StoreError, TrainingError, UsageError
 from models.files import read_json, write_text
 from models.nets.catalogue import is_trees
 from models.pipeline.keys import key_of
@@ -56,7 +56,11 @@ class Launcher(Protocol):
         """
 
     def state(self, key: str) -> State:
-        """Return the state of the job of this name."""
+        """Return the state of the job of this name.
+
+        Raises:
+            UsageError: The engine refuses to say.
+        """
 
     def cancel(self, key: str) -> None:
         """End the job of this name, if there is one."""
@@ -102,7 +106,8 @@ def _follow(
 ) -> TrainingResult:
     folder, is_ours, before, ended, looks = job.folder, False, "", 0, 1
     while True:
-        state = launcher.state(key)  # before the look into the folder: a job that is over by then has written its last
+        # Before the look into the folder: a job that is over by then has written its last.
+        state = _state(launcher, key, is_ours)
         is_ours = is_ours or state in ("queued", "running")
         if state != before and (state == "unknown" or before):
             say(f"{name_of(key)} is {state}" if state != "unknown" else f"{name_of(key)}: the engine is away: waiting")
@@ -124,6 +129,15 @@ def _follow(
                 f"{folder}: {name_of(key)} ended without a result: see the log there (without a log, its nodes do not "
                 "share the folder); finished work is kept: run again to continue"
             )
+
+
+def _state(launcher: Launcher, key: str, is_ours: bool) -> State:
+    try:
+        return launcher.state(key)
+    except UsageError:
+        if is_ours:  # it was submitted and goes on, and its folder says how it ends
+            return "unknown"
+        raise
 
 
 def _submit(launcher: Launcher, key: str, job: TrainingJob, say: Callable[[str], None]) -> bool:

@@ -80,7 +80,8 @@ class Slurm(SpecBlock):
         """Let Slurm judge the partition, the account and the options; nothing is submitted, and it may be away.
 
         Raises:
-            UsageError: There is no such partition, account or option, or they are not for this user.
+            UsageError: There is no such partition, account or option, they are not for this user, or this machine knows
+                no cluster.
         """
         script = self.script("check", Path("/"), Shape((1, 1), 1, 1, 0))
         try:
@@ -88,7 +89,8 @@ class Slurm(SpecBlock):
         except SchedulerAwayError:
             return
         except UsageError as error:
-            if re.search("nvalid|ermi|unrecognized", str(error)):  # others may hold today only: "... is not available"
+            # These may hold today only: "node configuration is not available" if its nodes are drained.
+            if not re.search("not available|busy|violates", str(error)):
                 raise
 
     def submit(self, key: str, job: Path, shape: Shape) -> str:

@@ -93,6 +93,7 @@ def test_without_the_programs_of_slurm_nothing_can_be_submitted(workspace, progr
     [
         ("invalid partition specified: a100", r"places.yaml:1: gpu: .*Slurm refuses it: invalid partition .*: a100"),
         ("sbatch: unrecognized option --nonsense", r"places.yaml:1: gpu: .*unrecognized option"),
+        ("sbatch: fatal: Could not establish a configuration source", r"places.yaml:1: gpu: .*configuration source"),
         ("Requested node configuration is not available", ""),  # the same words if its nodes are down today
         ("Unable to contact slurm controller (connect failure)", ""),
     ],
