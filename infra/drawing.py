@@ -240,7 +240,8 @@ def _curve(is_across: bool, first: Node, last: Node) -> str:
             )
         return (
             f"M{x1:.0f} {first.y:.0f}L{from_x:.0f} {first.y:.0f}"
-            f"C{middle:.0f} {first.y:.0f} {middle:.0f} {last.y:.0f} {to_x:.0f} {last.y:.0f}L{x2:.0f} {last.y:.0f}"
+            f"C{middle:.0f} {first.y:.0f} {middle:.0f} {last.y:.0f} {to_x:.0f} {last.y:.0f}"
+            + (f"L{x2:.0f} {last.y:.0f}" if round(to_x) != round(x2) else "")  # no line, no direction of the arrow
         )
     sign = 1 if last.y > first.y else -1
     y1, y2 = first.y + sign * first.height / 2, last.y - sign * last.height / 2
@@ -248,7 +249,8 @@ def _curve(is_across: bool, first: Node, last: Node) -> str:
     middle = (from_y + to_y) / 2
     return (
         f"M{first.x:.0f} {y1:.0f}L{first.x:.0f} {from_y:.0f}"
-        f"C{first.x:.0f} {middle:.0f} {last.x:.0f} {middle:.0f} {last.x:.0f} {to_y:.0f}L{last.x:.0f} {y2:.0f}"
+        f"C{first.x:.0f} {middle:.0f} {last.x:.0f} {middle:.0f} {last.x:.0f} {to_y:.0f}"
+        + (f"L{last.x:.0f} {y2:.0f}" if round(to_y) != round(y2) else "")
     )
 
 

@@ -130,6 +130,8 @@ def test_no_edge_of_a_drawing_passes_a_box_of_others(docs: Path) -> None:
             others = [node for name, node in chart.nodes.items() if node.lines and name not in (begin, end)]
             path = re.search(r'd="([^"]+)"', edge_of(chart, begin, end, text, is_dashed))
             assert path
+            *_, before, last = re.findall(r"[-\d.]+ [-\d.]+", path[1])
+            assert before != last, f"{begin} to {end}: its last line has no length, so its arrow has no direction"
             for x, y in points_of(path[1]):
                 for box in others:
                     is_inside = abs(x - box.x) < box.width / 2 - 1 and abs(y - box.y) < box.height / 2 - 1
