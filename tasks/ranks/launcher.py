@@ -27,7 +27,7 @@ State = Literal["queued", "running", "ending", "ended", "unknown"]
 _LOOK_S = 0.5
 # The engine is asked after 1, 2, 4, ... looks into the folder, so every 16 s in the end.
 _MOST_LOOKS = 32
-# How often in a row a job that left no result must be over: a shared folder may show a file late.
+# How often in a row a job that left no result must be over, so for 48 s if it ran long: NFS may show a file that late.
 _ENDED = 3
 
 
@@ -112,7 +112,7 @@ def _follow(
         if state != before and (state == "unknown" or before):
             say(f"{name_of(key)} is {state}" if state != "unknown" else f"{name_of(key)}: the engine is away: waiting")
         before = state
-        for _ in range(1 if state == "ended" else looks):
+        for _ in range(looks):
             result = read_finished(job)
             next(epochs)  # after the result: all epochs were written before it
             if result is not None:

@@ -115,6 +115,19 @@ def test_an_error_in_a_rank_is_raised_here_and_ends_the_job(make_job):
         train_at(engine, job)  # the error of the job before is not this one's
 
 
+def test_a_result_that_a_shared_folder_shows_late_is_read(make_job, monkeypatch):
+    job, hidden = make_job(arguments={"hidden": 8}), iter(range(60))
+    look = launcher.read_finished
+
+    def late(which):
+        return None if (which.folder / "result.json").exists() and next(hidden, None) is not None else look(which)
+
+    monkeypatch.setattr(launcher, "read_finished", late)
+    engine = Engine("ended", *["running"] * 6, finishing(job), "ended")
+    assert train_at(engine, job).epochs
+    assert len(engine.submitted) == 1
+
+
 def test_a_refusal_to_say_the_state_does_not_leave_a_submitted_job(make_job):
     job = make_job(arguments={"hidden": 8})
 
