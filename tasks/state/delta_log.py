@@ -16,7 +16,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from models.errors import StoreError
 from models.files import storing
@@ -26,6 +26,7 @@ from tasks.state.delta_commits import (
     commit,
     commits_since_checkpoint,
     declaration,
+    drop_damaged_checkpoint,
     newest_commit,
     newest_cursor,
     now_ms,
@@ -61,7 +62,10 @@ FEWEST_PARTS = 8
 """Fewest neighbouring files that are merged; each row is then written about log8(rows) times in all."""
 DAMAGED = "_damaged"
 """The folder within a log to which unreadable files are moved; Delta ignores names that begin with `_`."""
+_TRIES = 5
 _log = logging.getLogger("loopline.log")
+
+T = TypeVar("T")
 
 
 class DeltaLog:
@@ -110,8 +114,7 @@ class DeltaLog:
 
     def has(self, key: str) -> bool:
         """Return whether the log has an append with this key whose rows were not lost with a damaged file."""
-        table = self._table()
-        number = None if table is None else table.transaction_version(key)
+        number = self._read(lambda table: table.transaction_version(key))
         lost = [path.stem.split("-") for path in (self.folder / DAMAGED).glob("*.parquet")]
         return number is not None and not any(int(first) <= number <= int(last) for first, last in lost)
 
@@ -120,11 +123,12 @@ class DeltaLog:
 
         What the offsets rest on is on disk, even if the process that added the rows was killed meanwhile.
         """
-        table = self._table()
-        if table is None:
-            return dict.fromkeys(sources, 0)
+        names = list(sources)
+        known = self._read(lambda table: {name: table.transaction_version(name) or 0 for name in names})
+        if known is None:
+            return dict.fromkeys(names, 0)
         sync(self.folder / COMMITS)
-        return {source: table.transaction_version(source) or 0 for source in sources}
+        return known
 
     def cursor(self) -> int:
         """Return the number of the last append; 0 for an empty log. Reads a listing and the newest commit."""
@@ -139,10 +143,9 @@ class DeltaLog:
         """
         import pyarrow as pa
 
-        table = self._table()
-        if table is None:
+        actions = self._read(lambda table: pa.table(table.get_add_actions(flatten=True)))
+        if actions is None:
             return []
-        actions = pa.table(table.get_add_actions(flatten=True))
         spans = [actions.column(f"{side}.{APPEND}").to_pylist() for side in ("min", "max")]
         times = [
             actions.column(f"{side}.at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
@@ -219,9 +222,8 @@ class DeltaLog:
                     merged += len(run)
         if commits_since_checkpoint(self.folder) >= FEWEST_PARTS:
             with storing(self.folder), self._locked():
-                table = self._table()
-                if table is not None:
-                    tidy(table, self.folder)
+                self._read(lambda table: tidy(table, self.folder))
+                self._snapshot = -1, None  # it may refer to files that were deleted
         return merged
 
     def forget(self, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None = None) -> int:
@@ -256,23 +258,42 @@ class DeltaLog:
                     dropped += part.rows - num_left
         return dropped
 
-    def _table(self) -> DeltaTable | None:
-        """Return the table as it is now; None if there is none yet."""
-        newest = newest_commit(self.folder)
-        known, table = self._snapshot
-        if newest < 0 or known == newest:
-            return table if newest >= 0 else None
-        from deltalake import DeltaTable
+    def _read(self, read: Callable[[DeltaTable], T]) -> T | None:
+        """Return what `read` returns for the table as it is now; None if there is no table yet.
+
+        delta-rs reads commits and checkpoints when it needs them; another process may have deleted them by then.
+
+        Raises:
+            StoreError: The table cannot be read.
+        """
+        if newest_commit(self.folder) < 0:
+            return None
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        try:
+        for attempt in range(_TRIES):
+            try:
+                return read(self._newest_table())
+            except TableNotFoundError:  # it was removed meanwhile
+                return None
+            except (DeltaError, OSError) as error:
+                self._snapshot, problem = (-1, None), error
+            if attempt:
+                with contextlib.suppress(StoreError, OSError), self._locked():
+                    drop_damaged_checkpoint(self.folder)
+        reason, cure = str(problem).partition("\n")[0], f"put {COMMITS} back from a backup, or remove the folder"
+        raise StoreError(f"{self.folder}: the Delta table cannot be read ({reason}): {cure}") from problem
+
+    def _table(self) -> DeltaTable | None:
+        return self._read(lambda table: table)
+
+    def _newest_table(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        newest = newest_commit(self.folder)
+        known, table = self._snapshot
+        if table is None or known != newest:
             table = DeltaTable(self.folder)
-        except TableNotFoundError:  # it was removed meanwhile
-            return None
-        except (DeltaError, OSError) as error:
-            reason, cure = str(error).partition("\n")[0], f"put {COMMITS} back from a backup, or remove the folder"
-            raise StoreError(f"{self.folder}: the Delta table cannot be read ({reason}): {cure}") from error
-        self._snapshot = newest, table
+            self._snapshot = newest, table
         return table
 
     def _rows(
