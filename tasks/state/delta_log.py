@@ -41,9 +41,11 @@ from tasks.state.delta_files import (
     DamagedFileError,
     LogPart,
     by_append,
+    distinct,
     in_order,
     opened,
     overlapping,
+    own_names,
     rows_of,
     storable,
     sync,
@@ -102,6 +104,7 @@ class DeltaLog:
         with storing(self.folder), self._locked():
             if key is not None and self.has(key):
                 return self.cursor()
+            rows = self._renamed(rows)
             (schema, actions), number = self._widened(rows), self.cursor() + 1
             rows = rows.append_column(APPEND, pa.array([number] * rows.num_rows, pa.int64()))
             for field in self._fields:
@@ -203,7 +206,7 @@ class DeltaLog:
             at = times_of(table)
             begin, end = at.searchsorted(low), at.searchsorted(high)
             if end > begin:
-                yield table.slice(begin, end - begin).drop_columns([APPEND])
+                yield own_names(table.slice(begin, end - begin).drop_columns([APPEND]))
 
     def compact(self) -> int:
         """Merge small neighbouring files; after some commits write a checkpoint and delete what is no longer needed.
@@ -331,6 +334,13 @@ class DeltaLog:
         message = f"{error}; the rows of {what} are gone; the file was moved to {aside}"
         _log.warning("%s", message)
         return message
+
+    def _renamed(self, rows: pa.Table) -> pa.Table:
+        """Return the rows with the names under which the table stores their columns."""
+        known = self._read(lambda table: schema_of(table).names)
+        names = distinct(rows.column_names, known or [APPEND, *self._fields.names])
+        rows = rows.rename_columns(names)
+        return rows.select([at for at, name in enumerate(names) if name not in names[:at]])
 
     def _widened(self, rows: pa.Table) -> tuple[pa.Schema, list[Action]]:
         """Return the schema that can hold the table's rows and these, and the actions that declare it if it is new.

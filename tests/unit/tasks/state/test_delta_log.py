@@ -420,3 +420,25 @@ def test_a_checkpoint_damaged_by_a_loss_of_power_loses_nothing(tmp_path, keep):
     log.append(rows(16, 1))
     log.compact()
     assert len(ids(log_in(tmp_path).scan())) == 17
+
+
+def test_columns_whose_names_differ_only_in_case_stay_apart(tmp_path):
+    """Delta refuses them; a client that sent `City` and `city` ended the compactor, at every start again."""
+    log = log_in(tmp_path)
+    both = {"raw.City": pa.array(["A"]), "raw.city": pa.array([1.0]), "raw.city~case2": pa.array(["no"])}
+    for number, more in enumerate([{"raw.City": pa.array(["A"])}, both, {"raw.CITY": pa.array([True])}, {}] * 3):
+        table = rows(number, 1)
+        for name, column in more.items():
+            table = table.append_column(name, column)
+        log.append(table)
+    columns = ["id", "raw.City", "raw.city", "raw.CITY"]
+    first = [{"raw.City": "A"}, {"raw.City": "A", "raw.city": 1.0}, {"raw.CITY": True}, {}]
+    before = concatenated([*log.scan(columns=columns)]).to_pylist()
+    assert [{name: row[name] for name in columns[1:] if row[name] is not None} for row in before] == first * 3
+    assert log.compact()
+    again = log_in(tmp_path)
+    assert concatenated([*again.scan(columns=columns)]).select(columns).to_pylist() == [
+        {name: row[name] for name in columns} for row in before
+    ]
+    assert {*columns, "at", "value"} == set(next(again.in_time_order()).column_names)
+    assert DeltaTable(log.folder).schema().to_arrow() is not None
