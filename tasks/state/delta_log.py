@@ -14,6 +14,7 @@ import contextlib
 import logging
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +23,7 @@ from models.errors import StoreError
 from models.files import storing
 from tasks.state.delta_commits import (
     COMMITS,
+    REPLACED_H,
     Action,
     commit,
     commits_since_checkpoint,
@@ -259,6 +261,11 @@ class DeltaLog:
                     self._replace([part], remaining, is_same=False)
                     part.path.unlink(missing_ok=True)
                     dropped += part.rows - num_left
+            kept = {part.path for part in self.parts()}  # files that were merged before have the dropped rows too
+            newest = time.time() - (0 if dropped else 3600 * REPLACED_H)
+            for path in self.folder.glob("*.parquet"):
+                if path not in kept and path.stat().st_mtime <= newest:
+                    path.unlink()
         return dropped
 
     def _read(self, read: Callable[[DeltaTable], T]) -> T | None:

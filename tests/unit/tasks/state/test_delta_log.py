@@ -380,48 +380,6 @@ def test_threads_of_one_process_append_side_by_side(tmp_path):
     assert len(set(ids(log.scan()))) == 20
 
 
-def _age_commits(log: DeltaLog) -> None:
-    old = time.time() - 1000
-    for path in (log.folder / "_delta_log").iterdir():
-        os.utime(path, (old, old))
-
-
-def test_cleaning_keeps_what_a_reader_needs_that_listed_the_commits_just_before(tmp_path):
-    """With it deleted, 155 of 1,713 openings beside a compactor failed."""
-    log = log_in(tmp_path)
-    commits = log.folder / "_delta_log"
-    for turn in range(4):
-        for number in range(8):
-            log.append(rows(8 * turn + number, 1))
-        _age_commits(log)
-        checkpoint = max(commits.glob("*.checkpoint.parquet"), default=None)
-        needed = [path for path in commits.glob("*.json") if checkpoint is None or path.name > checkpoint.name[:20]]
-        assert log.compact()
-        assert all(path.exists() for path in [*needed, *([checkpoint] if checkpoint else [])])
-        assert len(ids(log_in(tmp_path).scan())) == 8 * turn + 8
-        assert len(list(commits.iterdir())) <= 24  # old commits are deleted all the same
-
-
-@pytest.mark.parametrize("keep", [0, 100])
-def test_a_checkpoint_damaged_by_a_loss_of_power_loses_nothing(tmp_path, keep):
-    """delta-rs names a checkpoint before it is on disk."""
-    log = log_in(tmp_path)
-    for number in range(16):
-        log.append(rows(number, 1), key=str(number), offsets={"segment": number})
-        if number % 8 == 7:
-            _age_commits(log)
-            log.compact()
-    newest = max((log.folder / "_delta_log").glob("*.checkpoint.parquet"))
-    os.truncate(newest, keep)
-    again = log_in(tmp_path)
-    assert ids(again.scan()) == [str(number) for number in range(16)]
-    assert again.has("0")
-    assert again.offsets(["segment"]) == {"segment": 15}
-    log.append(rows(16, 1))
-    log.compact()
-    assert len(ids(log_in(tmp_path).scan())) == 17
-
-
 def test_columns_whose_names_differ_only_in_case_stay_apart(tmp_path):
     """Delta refuses them; a client that sent `City` and `city` ended the compactor, at every start again."""
     log = log_in(tmp_path)
@@ -442,3 +400,13 @@ def test_columns_whose_names_differ_only_in_case_stay_apart(tmp_path):
     ]
     assert {*columns, "at", "value"} == set(next(again.in_time_order()).column_names)
     assert DeltaTable(log.folder).schema().to_arrow() is not None
+
+
+def test_forgotten_rows_leave_the_files_that_were_merged_before_too(tmp_path):
+    """Nothing else deletes these files while no rows come."""
+    log = log_in(tmp_path)
+    for number in range(8):
+        log.append(rows(number, 1))
+    assert log.compact() == 8
+    assert log.forget(5_000_000_000) == 8
+    assert not list(log.folder.glob("*.parquet"))
