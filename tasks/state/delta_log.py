@@ -106,15 +106,15 @@ class DeltaLog:
         with storing(self.folder), self._locked():
             if key is not None and self.has(key):
                 return self.cursor()
-            rows = self._renamed(rows)
-            (schema, actions), number = self._widened(rows), self.cursor() + 1
+            rows, number = self._renamed(rows), self.cursor() + 1
             rows = rows.append_column(APPEND, pa.array([number] * rows.num_rows, pa.int64()))
             for field in self._fields:
                 if field.name not in rows.column_names:
                     rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+            part, actions = self._fitted(rows)
             actions += [transaction(key, number)] if key is not None else []
             actions += [transaction(source, at, updated_ms=now_ms()) for source, at in (offsets or {}).items()]
-            commit(self.folder, number, [], [written(self.folder, [rows], schema)], actions)
+            commit(self.folder, number, [], [part], actions)
         return number
 
     def has(self, key: str) -> bool:
@@ -349,7 +349,18 @@ class DeltaLog:
         rows = rows.rename_columns(names)
         return rows.select([at for at, name in enumerate(names) if name not in names[:at]])
 
-    def _widened(self, rows: pa.Table) -> tuple[pa.Schema, list[Action]]:
+    def _fitted(self, rows: pa.Table) -> tuple[LogPart, list[Action]]:
+        """Write the rows in a schema that can hold the table's rows too; return the file, and the schema's actions."""
+        import pyarrow as pa
+
+        try:
+            schema, actions = self._widened(rows)
+            return written(self.folder, [rows], schema), actions
+        except pa.ArrowInvalid:  # the wider type cannot hold a value, such as an integer above 2**53 among floats
+            schema, actions = self._widened(rows, as_text=True)
+            return written(self.folder, [rows], schema), actions
+
+    def _widened(self, rows: pa.Table, *, as_text: bool = False) -> tuple[pa.Schema, list[Action]]:
         """Return the schema that can hold the table's rows and these, and the actions that declare it if it is new.
 
         A column with another type than before is text from now on, or the wider type of numbers: files are rewritten.
@@ -361,8 +372,11 @@ class DeltaLog:
         table = self._table()
         own = pa.schema([pa.field(APPEND, pa.int64()), *self._fields])
         known = own if table is None else schema_of(table)
-        others = rows.select([name for name in rows.column_names if name not in own.names])
-        schema = concatenated([known.empty_table(), others.schema.empty_table()]).schema
+        others = pa.schema([field for field in rows.schema if field.name not in own.names])
+        for place, field in enumerate(others):
+            if as_text and field.name in known.names and field.type != known.field(field.name).type:
+                others = others.set(place, field.with_type(pa.string()))
+        schema = concatenated([known.empty_table(), others.empty_table()]).schema
         if table is not None and schema.equals(known):
             return known, []
         declared = declaration(schema, table)

@@ -410,3 +410,14 @@ def test_forgotten_rows_leave_the_files_that_were_merged_before_too(tmp_path):
     assert log.compact() == 8
     assert log.forget(5_000_000_000) == 8
     assert not list(log.folder.glob("*.parquet"))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_integer_that_no_float_is_equal_to_makes_its_column_text(tmp_path, first):
+    """Without it, the append failed at every repetition: a single value of a client stopped the log."""
+    log = log_in(tmp_path)
+    values = [[1.5], [2**53 + 1]]
+    for number, value in enumerate([values[first], values[1 - first], [2]]):
+        log.append(rows(number, 1).append_column("raw.x", pa.array(value)))
+    expected = [*(str(value[0]) for value in (values[first], values[1 - first])), "2"]
+    assert concatenated([*log_in(tmp_path).scan()]).column("raw.x").to_pylist() == expected
