@@ -191,6 +191,8 @@ def _engine(url: str, pid: int) -> Engine:
             connection.exec_driver_sql("begin immediate" if options.get("writes") else "begin")
         elif options.get("writes"):
             connection.exec_driver_sql(f"select pg_advisory_xact_lock({_WRITER})")
+        else:  # else each statement reads what was committed before it
+            connection.exec_driver_sql("set transaction isolation level repeatable read")
 
     return engine
 

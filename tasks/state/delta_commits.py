@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
 import uuid
@@ -17,7 +18,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.state.delta_files import APPEND, LogPart, sync
+from models.errors import StoreError
+from models.files import DISK_IS_FULL
+from tasks.state.delta_files import APPEND, DamagedFileError, LogPart, opened, sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 COMMITS = "_delta_log"
 REPLACED_H = 1
 """Hours for which replaced files stay, for readers that began before."""
+_CHECKPOINT = ".checkpoint.parquet"
+_HINT = "_last_checkpoint"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NTZ = ["timestampNtz"]
 _PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": _NTZ, "writerFeatures": _NTZ}
@@ -34,6 +39,8 @@ _CONFIGURATION = {
     "delta.deletedFileRetentionDuration": f"interval {REPLACED_H} hours",
     "delta.setTransactionRetentionDuration": "interval 365 days",
 }
+
+_log = logging.getLogger("loopline.log")
 
 Action = dict[str, Any]
 """A line of a commit. Source: https://github.com/delta-io/delta/blob/master/PROTOCOL.md"""
@@ -86,7 +93,7 @@ def newest_commit(folder: Path) -> int:
 
 def commits_since_checkpoint(folder: Path) -> int:
     """Return how many commits a table has since its last checkpoint; imports neither Arrow nor delta-rs."""
-    checkpoints = (int(name[:20]) for name in _names(folder) if name.endswith(".checkpoint.parquet"))
+    checkpoints = (int(name[:20]) for name in _names(folder) if name.endswith(_CHECKPOINT))
     return newest_commit(folder) - max(checkpoints, default=-1)
 
 
@@ -121,18 +128,52 @@ def declaration(schema: pa.Schema, table: DeltaTable | None) -> list[Action]:
 
 
 def tidy(table: DeltaTable, folder: Path) -> None:
-    """Write a checkpoint; delete older commits after minutes, and unused files after an hour."""
+    """Write a checkpoint; delete older commits after minutes, and unused files after an hour.
+
+    Raises:
+        StoreError: delta-rs cannot write or delete, such as on a full disk. The table stays as it was.
+    """
+    from deltalake.exceptions import DeltaError
+
     commits = folder / COMMITS
-    table.create_checkpoint()
-    for name in ("_last_checkpoint", f"{table.version():020d}.checkpoint.parquet"):
-        sync(commits / name)
-    sync(commits)
-    table.cleanup_metadata()  # only now: what the deleted commits say is in the checkpoint alone
-    unused = table.vacuum(retention_hours=REPLACED_H, enforce_retention_duration=False, full=True)
+    try:
+        # First: so what was there before the new checkpoint stays, for readers that are opening the table, and in case
+        # a loss of power damages the new checkpoint.
+        table.cleanup_metadata()
+        table.create_checkpoint()
+        for name in (f"{table.version():020d}.checkpoint.parquet", _HINT):
+            sync(commits / name)
+        sync(commits)
+        unused = table.vacuum(retention_hours=REPLACED_H, enforce_retention_duration=False, full=True)
+    except DeltaError as error:
+        text = str(error).partition("\n")[0]
+        cure = (
+            DISK_IS_FULL if "No space left" in text else "look whether the disk is full and the folder can be written"
+        )
+        raise StoreError(f"{folder}: no checkpoint was made ({text}): {cure}") from error
     old = time.time() - 3600 * REPLACED_H
     stale = [path for path in commits.glob(".*.tmp") if path.stat().st_mtime < old]
     for path in (*(folder / name for name in unused), *stale):
         path.unlink(missing_ok=True)
+
+
+def drop_damaged_checkpoint(folder: Path) -> bool:
+    """Delete the newest checkpoint if it is damaged; return whether it was. The one before it and the commits say all.
+
+    A loss of power can damage it, because delta-rs gives it its name before it is on disk.
+    """
+    newest = max((name for name in _names(folder) if name.endswith(_CHECKPOINT)), default=None)
+    if newest is None:
+        return False
+    path = folder / COMMITS / newest
+    try:
+        opened(path).close()
+    except DamagedFileError as error:
+        _log.warning("%s; it was deleted: the commits before it say the same", error)
+        (folder / COMMITS / _HINT).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        return True
+    return False
 
 
 def schema_of(table: DeltaTable) -> pa.Schema:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +21,7 @@ APPEND = "append"
 MOST_ROWS = 1 << 18
 """Maximum rows of a compacted file; compacting holds them in memory."""
 BATCH_ROWS = 1 << 16
+_CASE = re.compile(r"(~case\d+)+$")
 
 
 class DamagedFileError(StoreError):
@@ -62,7 +65,8 @@ def rows_of(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    names = [name for name in file.schema_arrow.names if columns is None or name in columns or name == APPEND]
+    wanted = None if columns is None else {*columns, APPEND}
+    names = [name for name in file.schema_arrow.names if wanted is None or own_name(name) in wanted]
     try:
         with file:
             for record in file.iter_batches(batch, columns=names, use_threads=False):
@@ -84,7 +88,7 @@ def by_append(table: pa.Table, batch: int, *, numbered: bool) -> Iterator[pa.Tab
 
     numbers = table.column(APPEND).to_numpy()
     rows = table if (np.diff(numbers) >= 0).all() else table.take(numbers.argsort(kind="stable"))
-    rows = rows if numbered else rows.drop_columns([APPEND])
+    rows = own_names(rows if numbered else rows.drop_columns([APPEND]))
     for start in range(0, rows.num_rows, batch):
         yield rows.slice(start, batch)
 
@@ -133,6 +137,35 @@ def storable(table: pa.Table) -> pa.Table:
     for place, field in enumerate(table.schema):
         table = table.set_column(place, field.name, _cast(table.column(place), _stored_type(field.type)))
     return table
+
+
+def distinct(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return names of columns as a table stores them: Delta knows no names that differ only in case.
+
+    Args:
+        names: The names of new rows. Of a name that occurs twice, the second is no column of its own.
+        known: The names that the table has.
+    """
+    taken, stored = {name.lower() for name in known}, {own_name(name): name for name in known}
+    for name in map(own_name, names):
+        if name not in stored:
+            numbers = itertools.count(2)
+            one = name
+            while one.lower() in taken:
+                one = f"{name}~case{next(numbers)}"
+            stored[name] = one
+            taken.add(one.lower())
+    return [stored[own_name(name)] for name in names]
+
+
+def own_name(name: str) -> str:
+    """Return the name of a column that is stored under a name of `distinct`."""
+    return _CASE.sub("", name)
+
+
+def own_names(table: pa.Table) -> pa.Table:
+    """Return the table with its columns' own names."""
+    return table.rename_columns([own_name(name) for name in table.column_names])
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:

@@ -14,18 +14,21 @@ import contextlib
 import logging
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from models.errors import StoreError
 from models.files import storing
 from tasks.state.delta_commits import (
     COMMITS,
+    REPLACED_H,
     Action,
     commit,
     commits_since_checkpoint,
     declaration,
+    drop_damaged_checkpoint,
     newest_commit,
     newest_cursor,
     now_ms,
@@ -40,9 +43,11 @@ from tasks.state.delta_files import (
     DamagedFileError,
     LogPart,
     by_append,
+    distinct,
     in_order,
     opened,
     overlapping,
+    own_names,
     rows_of,
     storable,
     sync,
@@ -61,7 +66,10 @@ FEWEST_PARTS = 8
 """Fewest neighbouring files that are merged; each row is then written about log8(rows) times in all."""
 DAMAGED = "_damaged"
 """The folder within a log to which unreadable files are moved; Delta ignores names that begin with `_`."""
+_TRIES = 5
 _log = logging.getLogger("loopline.log")
+
+T = TypeVar("T")
 
 
 class DeltaLog:
@@ -98,20 +106,20 @@ class DeltaLog:
         with storing(self.folder), self._locked():
             if key is not None and self.has(key):
                 return self.cursor()
-            (schema, actions), number = self._widened(rows), self.cursor() + 1
+            rows, number = self._renamed(rows), self.cursor() + 1
             rows = rows.append_column(APPEND, pa.array([number] * rows.num_rows, pa.int64()))
             for field in self._fields:
                 if field.name not in rows.column_names:
                     rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+            part, actions = self._fitted(rows)
             actions += [transaction(key, number)] if key is not None else []
             actions += [transaction(source, at, updated_ms=now_ms()) for source, at in (offsets or {}).items()]
-            commit(self.folder, number, [], [written(self.folder, [rows], schema)], actions)
+            commit(self.folder, number, [], [part], actions)
         return number
 
     def has(self, key: str) -> bool:
         """Return whether the log has an append with this key whose rows were not lost with a damaged file."""
-        table = self._table()
-        number = None if table is None else table.transaction_version(key)
+        number = self._read(lambda table: table.transaction_version(key))
         lost = [path.stem.split("-") for path in (self.folder / DAMAGED).glob("*.parquet")]
         return number is not None and not any(int(first) <= number <= int(last) for first, last in lost)
 
@@ -120,11 +128,12 @@ class DeltaLog:
 
         What the offsets rest on is on disk, even if the process that added the rows was killed meanwhile.
         """
-        table = self._table()
-        if table is None:
-            return dict.fromkeys(sources, 0)
+        names = list(sources)
+        known = self._read(lambda table: {name: table.transaction_version(name) or 0 for name in names})
+        if known is None:
+            return dict.fromkeys(names, 0)
         sync(self.folder / COMMITS)
-        return {source: table.transaction_version(source) or 0 for source in sources}
+        return known
 
     def cursor(self) -> int:
         """Return the number of the last append; 0 for an empty log. Reads a listing and the newest commit."""
@@ -139,10 +148,9 @@ class DeltaLog:
         """
         import pyarrow as pa
 
-        table = self._table()
-        if table is None:
+        actions = self._read(lambda table: pa.table(table.get_add_actions(flatten=True)))
+        if actions is None:
             return []
-        actions = pa.table(table.get_add_actions(flatten=True))
         spans = [actions.column(f"{side}.{APPEND}").to_pylist() for side in ("min", "max")]
         times = [
             actions.column(f"{side}.at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
@@ -200,7 +208,7 @@ class DeltaLog:
             at = times_of(table)
             begin, end = at.searchsorted(low), at.searchsorted(high)
             if end > begin:
-                yield table.slice(begin, end - begin).drop_columns([APPEND])
+                yield own_names(table.slice(begin, end - begin).drop_columns([APPEND]))
 
     def compact(self) -> int:
         """Merge small neighbouring files; after some commits write a checkpoint and delete what is no longer needed.
@@ -219,9 +227,8 @@ class DeltaLog:
                     merged += len(run)
         if commits_since_checkpoint(self.folder) >= FEWEST_PARTS:
             with storing(self.folder), self._locked():
-                table = self._table()
-                if table is not None:
-                    tidy(table, self.folder)
+                self._read(lambda table: tidy(table, self.folder))
+                self._snapshot = -1, None  # it may refer to files that were deleted
         return merged
 
     def forget(self, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None = None) -> int:
@@ -254,25 +261,49 @@ class DeltaLog:
                     self._replace([part], remaining, is_same=False)
                     part.path.unlink(missing_ok=True)
                     dropped += part.rows - num_left
+            kept = {part.path for part in self.parts()}  # files that were merged before have the dropped rows too
+            newest = time.time() - (0 if dropped else 3600 * REPLACED_H)
+            for path in self.folder.glob("*.parquet"):
+                if path not in kept and path.stat().st_mtime <= newest:
+                    path.unlink()
         return dropped
 
-    def _table(self) -> DeltaTable | None:
-        """Return the table as it is now; None if there is none yet."""
-        newest = newest_commit(self.folder)
-        known, table = self._snapshot
-        if newest < 0 or known == newest:
-            return table if newest >= 0 else None
-        from deltalake import DeltaTable
+    def _read(self, read: Callable[[DeltaTable], T]) -> T | None:
+        """Return what `read` returns for the table as it is now; None if there is no table yet.
+
+        delta-rs reads commits and checkpoints when it needs them; another process may have deleted them by then.
+
+        Raises:
+            StoreError: The table cannot be read.
+        """
+        if newest_commit(self.folder) < 0:
+            return None
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        try:
+        for attempt in range(_TRIES):
+            try:
+                return read(self._newest_table())
+            except TableNotFoundError:  # it was removed meanwhile
+                return None
+            except (DeltaError, OSError) as error:
+                self._snapshot, problem = (-1, None), error
+            if attempt:
+                with contextlib.suppress(StoreError, OSError), self._locked():
+                    drop_damaged_checkpoint(self.folder)
+        reason, cure = str(problem).partition("\n")[0], f"put {COMMITS} back from a backup, or remove the folder"
+        raise StoreError(f"{self.folder}: the Delta table cannot be read ({reason}): {cure}") from problem
+
+    def _table(self) -> DeltaTable | None:
+        return self._read(lambda table: table)
+
+    def _newest_table(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        newest = newest_commit(self.folder)
+        known, table = self._snapshot
+        if table is None or known != newest:
             table = DeltaTable(self.folder)
-        except TableNotFoundError:  # it was removed meanwhile
-            return None
-        except (DeltaError, OSError) as error:
-            reason, cure = str(error).partition("\n")[0], f"put {COMMITS} back from a backup, or remove the folder"
-            raise StoreError(f"{self.folder}: the Delta table cannot be read ({reason}): {cure}") from error
-        self._snapshot = newest, table
+            self._snapshot = newest, table
         return table
 
     def _rows(
@@ -311,7 +342,25 @@ class DeltaLog:
         _log.warning("%s", message)
         return message
 
-    def _widened(self, rows: pa.Table) -> tuple[pa.Schema, list[Action]]:
+    def _renamed(self, rows: pa.Table) -> pa.Table:
+        """Return the rows with the names under which the table stores their columns."""
+        known = self._read(lambda table: schema_of(table).names)
+        names = distinct(rows.column_names, known or [APPEND, *self._fields.names])
+        rows = rows.rename_columns(names)
+        return rows.select([at for at, name in enumerate(names) if name not in names[:at]])
+
+    def _fitted(self, rows: pa.Table) -> tuple[LogPart, list[Action]]:
+        """Write the rows in a schema that can hold the table's rows too; return the file, and the schema's actions."""
+        import pyarrow as pa
+
+        try:
+            schema, actions = self._widened(rows)
+            return written(self.folder, [rows], schema), actions
+        except pa.ArrowInvalid:  # the wider type cannot hold a value, such as an integer above 2**53 among floats
+            schema, actions = self._widened(rows, as_text=True)
+            return written(self.folder, [rows], schema), actions
+
+    def _widened(self, rows: pa.Table, *, as_text: bool = False) -> tuple[pa.Schema, list[Action]]:
         """Return the schema that can hold the table's rows and these, and the actions that declare it if it is new.
 
         A column with another type than before is text from now on, or the wider type of numbers: files are rewritten.
@@ -323,8 +372,11 @@ class DeltaLog:
         table = self._table()
         own = pa.schema([pa.field(APPEND, pa.int64()), *self._fields])
         known = own if table is None else schema_of(table)
-        others = rows.select([name for name in rows.column_names if name not in own.names])
-        schema = concatenated([known.empty_table(), others.schema.empty_table()]).schema
+        others = pa.schema([field for field in rows.schema if field.name not in own.names])
+        for place, field in enumerate(others):
+            if as_text and field.name in known.names and field.type != known.field(field.name).type:
+                others = others.set(place, field.with_type(pa.string()))
+        schema = concatenated([known.empty_table(), others.empty_table()]).schema
         if table is not None and schema.equals(known):
             return known, []
         declared = declaration(schema, table)

@@ -15,7 +15,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/dashboard/api.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/app.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/buttons.py": "tests/integration/test_page.py: a real server",
-    "tasks/state/delta_commits.py": "tests/unit/tasks/state/test_delta_log.py: the commits of that log",
     "tasks/state/delta_files.py": "tests/unit/tasks/state/test_delta_log.py: the files of that log",
     "tasks/mlflow/registry.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/host/tables.py": "tests/unit/tasks/host/test_database.py: the migrations make these tables",

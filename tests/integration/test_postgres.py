@@ -122,6 +122,18 @@ def test_a_row_that_exists_is_updated_and_becomes_the_newest(
             assert lease.epoch == epoch
 
 
+def test_what_a_block_reads_is_of_one_moment(place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The overview reads all projects in one block; loops end meanwhile, in this thread too."""
+    monkeypatch.setenv(STATE_URL, new_database(databases, "moment"))
+    state = place.state / "projects" / "grown"
+    record_loop(state, PastLoop(loop_id="l1", began=1.0, ended=2.0, outcome="kept"))
+    with database.reading(place.state):
+        assert len(read_loops(state)) == 1
+        record_loop(state, PastLoop(loop_id="l2", began=1.0, ended=2.0, outcome="kept"))
+        assert len(read_loops(state)) == 1
+    assert len(read_loops(state)) == 2
+
+
 def test_writers_of_one_state_database_take_turns(
     place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

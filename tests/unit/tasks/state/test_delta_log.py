@@ -378,3 +378,46 @@ def test_threads_of_one_process_append_side_by_side(tmp_path):
         thread.join()
     assert log.cursor() == 20
     assert len(set(ids(log.scan()))) == 20
+
+
+def test_columns_whose_names_differ_only_in_case_stay_apart(tmp_path):
+    """Delta refuses them; a client that sent `City` and `city` ended the compactor, at every start again."""
+    log = log_in(tmp_path)
+    both = {"raw.City": pa.array(["A"]), "raw.city": pa.array([1.0]), "raw.city~case2": pa.array(["no"])}
+    for number, more in enumerate([{"raw.City": pa.array(["A"])}, both, {"raw.CITY": pa.array([True])}, {}] * 3):
+        table = rows(number, 1)
+        for name, column in more.items():
+            table = table.append_column(name, column)
+        log.append(table)
+    columns = ["id", "raw.City", "raw.city", "raw.CITY"]
+    first = [{"raw.City": "A"}, {"raw.City": "A", "raw.city": 1.0}, {"raw.CITY": True}, {}]
+    before = concatenated([*log.scan(columns=columns)]).to_pylist()
+    assert [{name: row[name] for name in columns[1:] if row[name] is not None} for row in before] == first * 3
+    assert log.compact()
+    again = log_in(tmp_path)
+    assert concatenated([*again.scan(columns=columns)]).select(columns).to_pylist() == [
+        {name: row[name] for name in columns} for row in before
+    ]
+    assert {*columns, "at", "value"} == set(next(again.in_time_order()).column_names)
+    assert DeltaTable(log.folder).schema().to_arrow() is not None
+
+
+def test_forgotten_rows_leave_the_files_that_were_merged_before_too(tmp_path):
+    """Nothing else deletes these files while no rows come."""
+    log = log_in(tmp_path)
+    for number in range(8):
+        log.append(rows(number, 1))
+    assert log.compact() == 8
+    assert log.forget(5_000_000_000) == 8
+    assert not list(log.folder.glob("*.parquet"))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_integer_that_no_float_is_equal_to_makes_its_column_text(tmp_path, first):
+    """Without it, the append failed at every repetition: a single value of a client stopped the log."""
+    log = log_in(tmp_path)
+    values = [[1.5], [2**53 + 1]]
+    for number, value in enumerate([values[first], values[1 - first], [2]]):
+        log.append(rows(number, 1).append_column("raw.x", pa.array(value)))
+    expected = [*(str(value[0]) for value in (values[first], values[1 - first])), "2"]
+    assert concatenated([*log_in(tmp_path).scan()]).column("raw.x").to_pylist() == expected
