@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Difference, Estimate
 from models.metrics import classification, mcnemar
 from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
@@ -32,7 +33,8 @@ class ResampledMetrics:
     metric: Metric
     values: dict[str, float]
     resampled: dict[str, Array]
-    num_units: int
+    num_units: float
+    """Effective number of the independent units; less than their number if they are of unequal size."""
 
     def estimate(self, model: str, confidence: float) -> Estimate:
         """Return a model's value with its percentile interval."""
@@ -106,8 +108,20 @@ def resample_models(
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
-    num_units = len(target) if clusters is None else int(clusters.max()) + 1
+    num_units = len(target) if clusters is None else effective_units(clusters)
     return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)}, num_units)
+
+
+def effective_units(clusters: Array) -> float:
+    """Return how many clusters of equal size are as informative, if a cluster's examples share an effect.
+
+    At least `LEAST_CLUSTERS`, or all if there are fewer: one cluster that holds nearly everything must not make the
+    default margin unlimited.
+
+    Source: Kish (1965), Survey Sampling, 8.2: the effective number (sum n)^2 / (sum n^2).
+    """
+    sizes = np.bincount(clusters).astype(np.float64)
+    return max(float(min(LEAST_CLUSTERS, len(sizes))), float(sizes.sum() ** 2 / (sizes**2).sum()))
 
 
 def mcnemar_resolvable_loss(target: Array, challenger: Array, champion: Array, confidence: float) -> float:

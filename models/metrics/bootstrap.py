@@ -89,7 +89,7 @@ def p_value(gains: Array, threshold: float, at_threshold: bool) -> float | None:
     return float(min(1.0, 2 * (1 + missed.sum()) / (1 + len(defined))))
 
 
-def few_units_factor(num_units: int, confidence: float) -> float:
+def few_units_factor(num_units: float, confidence: float) -> float:
     """Return the factor that widens resampled differences when few independent units were resampled.
 
     The bootstrap's standard error is too small by sqrt((n - 1) / n), and its quantiles are those of the normal and not

@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from models.judge.comparison import Threshold, mcnemar_difference, mcnemar_resolvable_loss, resample_models
+from models.judge.comparison import (
+    Threshold,
+    effective_units,
+    mcnemar_difference,
+    mcnemar_resolvable_loss,
+    resample_models,
+)
 from models.metrics.metrics import METRICS
 
 
@@ -49,6 +55,37 @@ def test_few_clusters_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(num_
         result = resample_models(METRICS["mae"], np.zeros(len(day)), models, 200, repeat, day)
         reached += result.difference("champion", Threshold(0.0, strict=True), 0.95).reached
     assert reached / repeats <= 0.04
+
+
+def one_giant_group(rng):
+    return np.r_[np.full(200, 0), 1 + np.arange(200)]
+
+
+def days_of_very_unequal_size(rng):
+    return np.repeat(np.arange(10), np.maximum(1, (40 * np.exp(rng.normal(0, 2, 10))).astype(int)))
+
+
+@pytest.mark.parametrize("repeats", [250, pytest.param(1500, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("clusters", [one_giant_group, days_of_very_unequal_size])
+def test_units_of_very_unequal_size_hold_both_rates(clusters, repeats):
+    rng, better, passed = np.random.default_rng(55), 0, 0
+    for repeat in range(repeats):
+        unit = clusters(rng)
+        champion = 5 + 0.1 * np.abs(rng.normal(size=len(unit)))
+        challenger = champion + rng.normal(0, 0.5, len(unit)) + rng.normal(0, 0.3, unit.max() + 1)[unit]
+        models = {"challenger": challenger, "champion": champion}
+        result = resample_models(METRICS["mae"], np.zeros(len(unit)), models, 200, repeat, unit)
+        better += result.difference("champion", Threshold(0.0, strict=True), 0.95).reached
+        margin = result.resolvable_loss("champion", 0.95)
+        passed += result.difference("champion", Threshold(-margin, strict=False), 0.95).reached
+    assert better / repeats <= 0.04
+    assert passed / repeats >= 0.8
+
+
+def test_units_count_by_their_size():
+    assert effective_units(np.repeat(np.arange(12), 7)) == pytest.approx(12)
+    assert effective_units(one_giant_group(None)) == 5
+    assert effective_units(np.array([0, 0, 0, 1])) == 2
 
 
 def accuracy_case(rng, loss):

@@ -104,6 +104,30 @@ def test_a_version_that_does_not_change_alarms_within_fifty_windows_in_at_most_1
     assert share_found(0.75, 50, share, repeats) <= 0.1
 
 
+def early_labels(measurement: tuple[Estimate, int], random: np.random.Generator, share: float) -> list:
+    """The same window at earlier looks, when it had 100 and 250 labels, and when it has all."""
+    return [measured(random, 0.75, num, share) for num in (100, 250)] + [measurement]
+
+
+def test_windows_whose_labels_come_late_alarm_no_more_often() -> None:
+    random, repeats, found = np.random.default_rng(3), 60, 0
+    for _ in range(repeats):
+        promoted, past, alarms = measured(random, 0.75, 5000, 0.05)[0], [], False
+        for _ in range(25):
+            looks = early_labels(measured(random, 0.75, 1000, 0.05), random, 0.05)
+            tests = [pooled(AUC, [*past[1 - POOLED :], look], promoted, Monitor()) for look in looks]
+            alarms |= any(test is not None and test.decayed for test in tests)
+            past.append(looks[-1])
+        found += alarms
+    assert found / repeats <= 0.1
+
+
+def test_few_labels_are_tested_only_over_six_windows() -> None:
+    now, then = Estimate(value=0.5, low=0.45, high=0.55), Estimate(value=0.75, low=0.73, high=0.77)
+    assert pooled(AUC, [(now, 90)] * (POOLED - 1), then, Monitor()) is None
+    assert pooled(AUC, [(now, 90)] * POOLED, then, Monitor()).decayed
+
+
 def test_the_interval_of_resamples_is_that_of_delong() -> None:
     random = np.random.default_rng(0)
     target = (random.random(1000) < 0.2).astype(np.int64)
