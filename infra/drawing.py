@@ -32,6 +32,8 @@ class Node:
     layer: int = 0
     x: float = 0.0
     y: float = 0.0
+    depth: float = 0.0
+    """Extent of its layer in the direction of the edges."""
 
     @property
     def width(self) -> float:
@@ -113,6 +115,7 @@ def place(chart: Chart) -> tuple[float, float]:
             breadth = node.height if chart.is_across else node.width
             centre, middle = offset + breadth / 2, along + depth / 2
             node.x, node.y = (middle, centre) if chart.is_across else (centre, middle)
+            node.depth = depth
             offset += breadth + GAP
         spans.append(offset - GAP)
         along += depth + _room_for_texts(chart, number)
@@ -171,7 +174,7 @@ def draw(source: str) -> str:
     chart = read(source)
     width, height = place(chart)
     boxes = [_box(node) for node in chart.nodes.values() if node.lines]
-    shapes = [_edge(chart, *edge) for edge in chart.edges] + boxes
+    shapes = [edge_of(chart, *edge) for edge in chart.edges] + boxes
     words = "; ".join(
         f"{' '.join(chart.nodes[begin].lines)} to {' '.join(chart.nodes[end].lines)}{f' ({text})' if text else ''}"
         for begin, end, text, _ in chart.edges
@@ -200,7 +203,8 @@ def _box(node: Node) -> str:
     )
 
 
-def _edge(chart: Chart, begin: str, end: str, text: str, is_dashed: bool) -> str:
+def edge_of(chart: Chart, begin: str, end: str, text: str, is_dashed: bool) -> str:
+    """Return the path of an edge between nodes that have their places, and its text."""
     first, last = chart.nodes[begin], chart.nodes[end]
     style = ' stroke-dasharray="5 4"' if is_dashed else ""
     if first is last:
@@ -212,7 +216,7 @@ def _edge(chart: Chart, begin: str, end: str, text: str, is_dashed: bool) -> str
         last = stops[1]
     middle = (first.x + last.x) / 2, (first.y + last.y) / 2 + 4
     if chart.is_across and last.x > first.x:
-        middle = first.x + first.width / 2 + 12 + len(text) * LETTER / 2, middle[1]
+        middle = first.x + first.depth / 2 + 12 + len(text) * LETTER / 2, middle[1]
     elif chart.is_across:
         middle = middle[0], max(first.y + first.height / 2, last.y + last.height / 2) + ROUND * 0.75 + 4
     label = _text(text, *middle, halo=True) if text else ""
@@ -220,21 +224,34 @@ def _edge(chart: Chart, begin: str, end: str, text: str, is_dashed: bool) -> str
 
 
 def _curve(is_across: bool, first: Node, last: Node) -> str:
-    """Return a curve between the facing sides; an edge that leads back goes round by the far sides."""
+    """Return a curve between the facing sides; an edge that leads back goes round by the far sides.
+
+    It bends between the layers only, and is straight beside the wider boxes of its own ones.
+    """
     if is_across:
         sign = 1 if last.x > first.x else -1
         x1, x2 = first.x + sign * first.width / 2, last.x - sign * last.width / 2
-        middle = (x1 + x2) / 2
+        from_x, to_x = first.x + sign * first.depth / 2, last.x - sign * last.depth / 2
+        middle = (from_x + to_x) / 2
         if sign < 0:
             y1, y2 = first.y + first.height / 2, last.y + last.height / 2
             return (
                 f"M{first.x:.0f} {y1:.0f}C{first.x:.0f} {y1 + 40:.0f} {last.x:.0f} {y2 + 40:.0f} {last.x:.0f} {y2:.0f}"
             )
-        return f"M{x1:.0f} {first.y:.0f}C{middle:.0f} {first.y:.0f} {middle:.0f} {last.y:.0f} {x2:.0f} {last.y:.0f}"
+        return (
+            f"M{x1:.0f} {first.y:.0f}L{from_x:.0f} {first.y:.0f}"
+            f"C{middle:.0f} {first.y:.0f} {middle:.0f} {last.y:.0f} {to_x:.0f} {last.y:.0f}"
+            + (f"L{x2:.0f} {last.y:.0f}" if round(to_x) != round(x2) else "")  # no line, no direction of the arrow
+        )
     sign = 1 if last.y > first.y else -1
     y1, y2 = first.y + sign * first.height / 2, last.y - sign * last.height / 2
-    middle = (y1 + y2) / 2
-    return f"M{first.x:.0f} {y1:.0f}C{first.x:.0f} {middle:.0f} {last.x:.0f} {middle:.0f} {last.x:.0f} {y2:.0f}"
+    from_y, to_y = first.y + sign * first.depth / 2, last.y - sign * last.depth / 2
+    middle = (from_y + to_y) / 2
+    return (
+        f"M{first.x:.0f} {y1:.0f}L{first.x:.0f} {from_y:.0f}"
+        f"C{first.x:.0f} {middle:.0f} {last.x:.0f} {middle:.0f} {last.x:.0f} {to_y:.0f}"
+        + (f"L{last.x:.0f} {y2:.0f}" if round(to_y) != round(y2) else "")
+    )
 
 
 def _text(text: str, x: float, y: float, halo: bool = False) -> str:

@@ -19,7 +19,7 @@ from tasks.prefect.prefect_server import PrefectServer
 def command() -> None:
     """Print `export` lines by which mlflow, prefect, dvc, and loopline in any folder, use this workspace.
 
-    Example: eval "$(loopline env)" && mlflow models list
+    Example: eval "$(loopline env)" && mlflow experiments search
 
     Example: eval "$(loopline env)" && dvc status
     """

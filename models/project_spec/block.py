@@ -10,11 +10,12 @@ Reference = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
-def _number_as_text(value: object) -> object:
+def number_as_text(value: object) -> object:
+    """Return an integer as text, for text that YAML may read as a number; anything else as it is."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-NumberText = Annotated[str, BeforeValidator(_number_as_text)]
+NumberText = Annotated[str, BeforeValidator(number_as_text)]
 """Text that YAML may read as a number."""
 
 

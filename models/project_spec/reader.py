@@ -123,8 +123,8 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
     except (YAMLError, UnicodeDecodeError, IndexError) as error:  # IndexError: `!!int` without a number
         raise UsageError(f"{name}: not valid YAML in UTF-8: {error}") from error
     if not isinstance(loaded, Mapping):
-        got = "an empty file" if loaded is None else type(loaded).__name__
-        raise UsageError(f"{name}:1: got {got}, expected keys such as `data:`")
+        got = "an empty file" if loaded is None else "a list" if isinstance(loaded, list) else repr(loaded)
+        raise UsageError(f"{name}:1: got {got}, expected keys, such as `key: value`")
     return _plain(loaded), loaded
 
 

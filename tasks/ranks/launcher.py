@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from models.errors import StoreError, TrainingError
+from models.errors import LooplineError, StoreError, TrainingError, UsageError
 from models.files import read_json, write_text
 from models.nets.catalogue import is_trees
 from models.pipeline.keys import key_of
@@ -27,7 +27,7 @@ State = Literal["queued", "running", "ending", "ended", "unknown"]
 _LOOK_S = 0.5
 # The engine is asked after 1, 2, 4, ... looks into the folder, so every 16 s in the end.
 _MOST_LOOKS = 32
-# How often in a row a job that left no result must be over: a shared folder may show a file late.
+# How often in a row a job that left no result must be over, so for 48 s if it ran long: NFS may show a file that late.
 _ENDED = 3
 
 
@@ -56,7 +56,11 @@ class Launcher(Protocol):
         """
 
     def state(self, key: str) -> State:
-        """Return the state of the job of this name."""
+        """Return the state of the job of this name.
+
+        Raises:
+            UsageError: The engine refuses to say.
+        """
 
     def cancel(self, key: str) -> None:
         """End the job of this name, if there is one."""
@@ -93,7 +97,7 @@ def train_at(
     try:
         return _follow(launcher, key, job, _new_epochs(job.folder, on_epoch), say)
     except KeyboardInterrupt:
-        launcher.cancel(key)
+        _cancel(launcher, key, say)
         raise
 
 
@@ -102,18 +106,19 @@ def _follow(
 ) -> TrainingResult:
     folder, is_ours, before, ended, looks = job.folder, False, "", 0, 1
     while True:
-        state = launcher.state(key)  # before the look into the folder: a job that is over by then has written its last
+        # Before the look into the folder: a job that is over by then has written its last.
+        state = _state(launcher, key, is_ours)
         is_ours = is_ours or state in ("queued", "running")
         if state != before and (state == "unknown" or before):
             say(f"{name_of(key)} is {state}" if state != "unknown" else f"{name_of(key)}: the engine is away: waiting")
         before = state
-        for _ in range(1 if state == "ended" else looks):
+        for _ in range(looks):
             result = read_finished(job)
             next(epochs)  # after the result: all epochs were written before it
             if result is not None:
                 return result
             if is_ours:
-                _raise_error(launcher, key, folder)
+                _raise_error(launcher, key, folder, say)
             time.sleep(_LOOK_S)
         looks = min(2 * looks, _MOST_LOOKS)
         ended = ended + 1 if state == "ended" else 0
@@ -121,9 +126,18 @@ def _follow(
             is_ours, ended, before, looks = _submit(launcher, key, job, say), 0, "", 1
         elif ended == _ENDED:
             raise TrainingError(
-                f"{folder}: {name_of(key)} ended without a result: see the log there; finished work is kept: run again "
-                "to continue"
+                f"{folder}: {name_of(key)} ended without a result: see the log there (without a log, its nodes do not "
+                "share the folder); finished work is kept: run again to continue"
             )
+
+
+def _state(launcher: Launcher, key: str, is_ours: bool) -> State:
+    try:
+        return launcher.state(key)
+    except UsageError:
+        if is_ours:  # it was submitted and goes on, and its folder says how it ends
+            return "unknown"
+        raise
 
 
 def _submit(launcher: Launcher, key: str, job: TrainingJob, say: Callable[[str], None]) -> bool:
@@ -155,12 +169,20 @@ def _new_epochs(folder: Path, on_epoch: Callable[[EpochReport], bool] | None) ->
         yield
 
 
-def _raise_error(launcher: Launcher, key: str, folder: Path) -> None:
+def _raise_error(launcher: Launcher, key: str, folder: Path, say: Callable[[str], None]) -> None:
     path = folder / ERROR_FILE
     if path.exists():
         error = read_json(path)
-        launcher.cancel(key)  # its restarts would end the same way
+        _cancel(launcher, key, say)  # its restarts would end the same way
         raise rebuilt(error["type"], error["text"], error["traceback"])
+
+
+def _cancel(launcher: Launcher, key: str, say: Callable[[str], None]) -> None:
+    """Cancel a job; an engine that cannot must not hide why the job is cancelled."""
+    try:
+        launcher.cancel(key)
+    except LooplineError as error:
+        say(f"{name_of(key)} is not cancelled: {error}")
 
 
 def _say_nothing(_: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ def checked_spec(project: Project, overrides: Sequence[str] = (), *, is_for_here
 def _read(path: Path, name: str, entry: object) -> Slurm | Torchrun:
     values = entry if isinstance(entry, dict) else {}
     engine = values.get("engine")
-    if engine not in ENGINES:
+    if not isinstance(engine, str) or engine not in ENGINES:
         where = place_of(f"{name}.engine", path)
         raise UsageError(f"{where}: {name}.engine: got {engine!r}, expected one of {', '.join(ENGINES)} ({GUIDE})")
     kind = ENGINES[engine]
@@ -87,6 +88,11 @@ def _read(path: Path, name: str, entry: object) -> Slurm | Torchrun:
             f"{place_of(name, path)}: {name}: this machine has no {missing[0]}: run on a machine with the programs of "
             f"{engine}, such as a login node, or train on another place"
         )
+    if isinstance(place, Slurm):
+        try:
+            place.check()
+        except UsageError as error:
+            raise UsageError(f"{place_of(name, path)}: {name}: {error}") from error
     return place
 
 
@@ -97,4 +103,5 @@ def _complaint(detail: ErrorDetails, kind: type[Slurm] | type[Torchrun]) -> str:
         return f"unknown key: {did_you_mean(key, kind.model_fields, expected)}"
     if detail["type"] == "missing":
         return "missing; it is required"
-    return f"got {detail['input']!r}, expected {detail['msg'].removeprefix('Input should be ')}"
+    expected = re.sub("^(Input should be|Value error,) ", "", detail["msg"])
+    return f"got {detail['input']!r}, expected {expected}"

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 
 from models.errors import UsageError
 from models.files import write_text
-from models.project_spec.block import NumberText, SpecBlock
+from models.project_spec.block import NumberText, SpecBlock, number_as_text
 from tasks.ranks.launcher import SchedulerAwayError, Shape, State, name_of
 from tasks.ranks.torchrun import torchrun
 
 SCRIPT, LOG = "slurm.sh", "slurm.log"
-Word = Annotated[str, StringConstraints(pattern=r"^[\w.,-]+$")]
+Word = Annotated[str, StringConstraints(pattern=r"^[\w.,-]+$"), BeforeValidator(number_as_text)]
 Line = Annotated[str, StringConstraints(pattern=r"^[^\n]+$")]
 
 _COMMAND_S = 120
@@ -24,7 +26,18 @@ _OVER = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
 }  # fmt: skip
-_AWAY = ("Unable to contact", "timed out", "Connection refused", "Zero Bytes", "Transport endpoint", "communication")
+_OURS = (
+    "job-name", "output", "open-mode", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "requeue", "no-requeue",
+    "signal", "dependency", "array", "clusters", "wait", "wrap", "test-only",
+)  # fmt: skip
+"""Options of sbatch by which Loopline could no longer find its job, or would be waiting for ever."""
+# squeue takes SQUEUE_USERS as an option, and would not show the job. SLURM_MEM_PER_NODE and others describe the
+# allocation that Loopline runs in; they would go on to the job, where srun rejects them.
+_FOREIGN = re.compile(r"(SQUEUE|SCANCEL|SLURM(?!_(CONF|CLUSTERS|JWT)))_|SBATCH_(ARRAY_INX|CLUSTERS|WAIT)$")
+_AWAY = (
+    "Unable to contact", "timed out", "Connection refused", "Zero Bytes", "Transport endpoint", "communication",
+    "standby mode", "temporarily un", "authentication", "Munge",
+)  # fmt: skip
 
 _BODY = """
 {setup}# SIGTERM comes a minute before the time limit: back into the queue, and on from the last checkpoint. It comes at
@@ -54,6 +67,32 @@ class Slurm(SpecBlock):
 
     programs: ClassVar[tuple[str, ...]] = ("sbatch", "squeue", "scancel")
 
+    @field_validator("options")
+    @classmethod
+    def _options_of_others(cls, options: list[str]) -> list[str]:
+        for option in options:
+            name = re.split("[= ]", option.removeprefix("--"), maxsplit=1)[0]
+            if any(ours.startswith(name) for ours in _OURS):  # sbatch takes the beginning of a name too
+                raise ValueError(f"another option than {option}: Loopline sets --{name} itself")
+        return options
+
+    def check(self) -> None:
+        """Let Slurm judge the partition, the account and the options; nothing is submitted, and it may be away.
+
+        Raises:
+            UsageError: There is no such partition, account or option, they are not for this user, or this machine knows
+                no cluster.
+        """
+        script = self.script("check", Path("/"), Shape((1, 1), 1, 1, 0))
+        try:
+            _run("sbatch", "--test-only", text=script)
+        except SchedulerAwayError:
+            return
+        except UsageError as error:
+            # These may hold today only: "node configuration is not available" if its nodes are drained.
+            if not re.search("not available|busy|violates", str(error)):
+                raise
+
     def submit(self, key: str, job: Path, shape: Shape) -> str:
         """Submit the job in a folder; see `Launcher`.
 
@@ -61,7 +100,8 @@ class Slurm(SpecBlock):
         """
         script = job / SCRIPT
         write_text(script, self.script(key, job, shape))
-        number = _run("sbatch", "--parsable", str(script))
+        # As arguments too: SBATCH_JOB_NAME and its like go before the script's lines.
+        number = _run("sbatch", "--parsable", *self._options(key, job, shape), str(script))
         return f"submitted to Slurm as job {number.partition(';')[0]}, {name_of(key)}: its log is {job / LOG}"
 
     def state(self, key: str) -> State:
@@ -83,16 +123,23 @@ class Slurm(SpecBlock):
 
     def script(self, key: str, job: Path, shape: Shape) -> str:
         """Return the batch script of a job."""
+        command = torchrun(job, shape, '"$SLURM_NNODES"', '"$HEAD:$PORT"', '"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"')
+        setup = "".join(f"{line}\n" for line in self.setup)
+        # The log's name is an argument only: a line of the script cannot hold every name.
+        lines = [line for line in self._options(key, job, shape) if not line.startswith("--output=")]
+        head = "".join(f"#SBATCH {line}\n" for line in [*lines, *self.options])
+        return f"#!/bin/bash\n{head}{_BODY.format(setup=setup, cpus=self._cpus(shape), command=command)}"
+
+    def _options(self, key: str, job: Path, shape: Shape) -> list[str]:
+        """Return the options of sbatch that Loopline sets."""
         least, most = shape.nodes
-        cpus = self.cpus or shape.ranks * shape.threads
-        output = str(job / LOG).replace("%", "%%")
         options = {
             "job-name": name_of(key),
-            "output": f'"{output}"',
+            "output": str(job / LOG).replace("%", "%%"),
             "open-mode": "append",
             "nodes": f"{least}-{most}" if most > least else str(least),
             "ntasks-per-node": "1",
-            "cpus-per-task": str(cpus),
+            "cpus-per-task": str(self._cpus(shape)),
             "requeue": "",
             "signal": "B:TERM@60",
             "dependency": "singleton",
@@ -100,22 +147,24 @@ class Slurm(SpecBlock):
             "account": self.account,
             "time": self.time,
         }
-        lines = [f"--{name}={value}".rstrip("=") for name, value in options.items() if value is not None]
-        command = torchrun(job, shape, '"$SLURM_NNODES"', '"$HEAD:$PORT"', '"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"')
-        setup = "".join(f"{line}\n" for line in self.setup)
-        head = "".join(f"#SBATCH {line}\n" for line in [*lines, *self.options])
-        return f"#!/bin/bash\n{head}{_BODY.format(setup=setup, cpus=cpus, command=command)}"
+        return [f"--{name}={value}".rstrip("=") for name, value in options.items() if value is not None]
+
+    def _cpus(self, shape: Shape) -> int:
+        return self.cpus or shape.ranks * shape.threads
 
 
-def _run(*command: str) -> str:
-    """Run a program of Slurm and return what it prints.
+def _run(*command: str, text: str = "") -> str:
+    """Run a program of Slurm with `text` as its input and return what it prints.
 
     Raises:
         SchedulerAwayError: slurmctld does not answer.
         UsageError: Slurm refuses the command.
     """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
+        clean = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=clean
+        )
     except FileNotFoundError as error:
         raise UsageError(f"{command[0]}: no such program: run on a machine with Slurm's programs") from error
     except subprocess.TimeoutExpired as error:
@@ -124,5 +173,6 @@ def _run(*command: str) -> str:
         refusal = " ".join(done.stderr.split())
         if any(word in refusal for word in _AWAY):
             raise SchedulerAwayError(f"Slurm is away ({refusal}): waiting")
-        raise UsageError(f"{shlex.join(command)}: Slurm refuses it: {refusal}: correct places.yaml or `train`")
+        what = shlex.join((command[0], command[-1]))
+        raise UsageError(f"{what}: Slurm refuses it: {refusal}: correct places.yaml or `train`")
     return done.stdout.strip()

@@ -37,7 +37,9 @@ class Torchrun(SpecBlock):
     """A place of the engine `torchrun`: machines that share a folder, without a scheduler."""
 
     engine: Literal["torchrun"]
-    head: str = Field(pattern=r"^[\w.-]+:\d+$", description="HOST:PORT of one of the machines, free for this training.")
+    head: str = Field(
+        pattern=r"^[\w.-]+:[1-9]\d{0,4}$", description="HOST:PORT of one of the machines, free for this training."
+    )
     cpus: int | None = Field(None, ge=1, description="CPUs of each node, shared by its ranks. Default: one a rank.")
     programs: ClassVar[tuple[str, ...]] = ()
     _shown: set[str] = PrivateAttr(default_factory=set)

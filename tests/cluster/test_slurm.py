@@ -124,7 +124,10 @@ class TestSlurm(LauncherContract):
     def test_a_job_that_slurm_ends_is_an_error_that_names_its_log(self, stage, job):
         with pytest.raises(TrainingError, match="ended without a result: see the log there"):
             stage.train(job(epochs=5000), once(2, lambda: stage.cluster.run("scancel", stage.jobs(job())[0][0])))
+        stage.place.check()
         stage.place = Slurm(engine="slurm", partition="a100")
+        with pytest.raises(UsageError, match="invalid partition specified: a100"):
+            stage.place.check()
         with pytest.raises(UsageError, match="invalid partition specified: a100"):
             stage.train(job("other"))
 

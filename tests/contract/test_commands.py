@@ -1,5 +1,6 @@
 """Every command of the program can be found: it has help with examples, and the docs name it."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -41,6 +42,17 @@ def test_help_ends_with_two_examples_that_can_be_called(name: str) -> None:
         environment = dict(word.split("=", 1) for word in words[:start] if "=" in word)
         with mock.patch.dict("os.environ", environment):
             command.make_context(name, words[start + 2 : end])
+
+
+def test_commands_of_mlflow_in_help_and_pages_exist(root: Path) -> None:
+    """The help of `loopline env` showed `mlflow models list`, which there is not."""
+    from mlflow.cli import cli
+
+    pages = [path.read_text() for place in ("start", "how-to") for path in (root / "docs" / place).glob("*.md")]
+    calls = re.findall(r"\bmlflow ([a-z]+) ([a-z-]+)", "\n".join([*map(help_of, COMMANDS), *pages]))
+    assert calls
+    for group, name in calls:
+        assert name in cli.commands[group].commands, f"mlflow {group} {name}"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from flows.cli import COMMANDS, loopline
-from infra.drawing import draw, place, read
+from infra.drawing import draw, edge_of, place, read
 from models.pipeline.steps import STEPS
 from tests.contract.test_names import PRIVATE_WORDS
 
@@ -103,6 +103,39 @@ def test_boxes_of_a_drawing_stand_apart_and_inside(docs: Path) -> None:
         for one, other in itertools.combinations(boxes, 2):
             is_apart = abs(one.x - other.x) >= (one.width + other.width) / 2
             assert is_apart or abs(one.y - other.y) >= (one.height + other.height) / 2, (source, one, other)
+
+
+def points_of(path: str) -> Iterator[tuple[float, float]]:
+    """Points of a drawn path."""
+    at: list[float] = []
+    for kind, numbers in re.findall(r"([MLC])([-\d. ]+)", path):
+        values = [float(number) for number in numbers.split()]
+        controls = [at, at, values, values] if kind == "L" else [at, values[:2], values[2:4], values[4:]]
+        for step in range(0 if kind == "M" else 50):
+            t = step / 50
+            shares = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+            x, y = (sum(share * point[axis] for share, point in zip(shares, controls, strict=True)) for axis in (0, 1))
+            yield x, y
+        at = values[-2:]
+
+
+def test_no_edge_of_a_drawing_passes_a_box_of_others(docs: Path) -> None:
+    """The edge from policy to loop passed behind a box, and seemed to begin there."""
+    for source in drawings(docs):
+        chart = read(source)
+        place(chart)
+        for begin, end, text, is_dashed in chart.edges:
+            if chart.nodes[begin].layer >= chart.nodes[end].layer:
+                continue
+            others = [node for name, node in chart.nodes.items() if node.lines and name not in (begin, end)]
+            path = re.search(r'd="([^"]+)"', edge_of(chart, begin, end, text, is_dashed))
+            assert path
+            *_, before, last = re.findall(r"[-\d.]+ [-\d.]+", path[1])
+            assert before != last, f"{begin} to {end}: its last line has no length, so its arrow has no direction"
+            for x, y in points_of(path[1]):
+                for box in others:
+                    is_inside = abs(x - box.x) < box.width / 2 - 1 and abs(y - box.y) < box.height / 2 - 1
+                    assert not is_inside, f"{begin} to {end} passes {' '.join(box.lines)}"
 
 
 def test_the_drawing_of_the_loop_is_the_table_of_the_steps(docs: Path) -> None:

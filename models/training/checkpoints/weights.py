@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.data.tensor_file import read_header
 from models.errors import StoreError
 from models.files import storing, whole_file
 
@@ -30,6 +29,8 @@ def weights_sha256(path: Path) -> str:
     Raises:
         StoreError: The file is missing, truncated or no safetensors file.
     """
+    from models.data.tensor_file import read_header
+
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:

@@ -256,6 +256,10 @@ BETWEEN_KEYS = (
     "no step",
     "`resamples: 1999` or more",
     "`resamples: 199` or more",
+    "judge.unit is for tables split by time, but table is split by random",
+    "but series is split by time: drop it",
+    "counts every row as independent",
+    "say `bootstrap`",
 )
 
 

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from models.errors import TrainingError, UserCodeError
+from models.errors import TrainingError, UsageError, UserCodeError
 from models.training.job import ERROR_FILE, JOB_FILE, STOP_FILE, EpochReport
 from models.training.node import append_progress
 from models.training.rank import run_job
@@ -113,6 +113,53 @@ def test_an_error_in_a_rank_is_raised_here_and_ends_the_job(make_job):
     engine = Engine("ended", "running", "ended")
     with pytest.raises(TrainingError, match="ended without a result"):
         train_at(engine, job)  # the error of the job before is not this one's
+
+
+def test_a_result_that_a_shared_folder_shows_late_is_read(make_job, monkeypatch):
+    job, hidden = make_job(arguments={"hidden": 8}), iter(range(60))
+    look = launcher.read_finished
+
+    def late(which):
+        return None if (which.folder / "result.json").exists() and next(hidden, None) is not None else look(which)
+
+    monkeypatch.setattr(launcher, "read_finished", late)
+    engine = Engine("ended", *["running"] * 6, finishing(job), "ended")
+    assert train_at(engine, job).epochs
+    assert len(engine.submitted) == 1
+
+
+def test_a_refusal_to_say_the_state_does_not_leave_a_submitted_job(make_job):
+    job = make_job(arguments={"hidden": 8})
+
+    def refuse():
+        raise UsageError("no such host")
+
+    engine = Engine("ended", "queued", refuse, "running", finishing(job))
+    assert train_at(engine, job).epochs
+    assert len(engine.submitted) == 1
+    with pytest.raises(UsageError, match="no such host"):
+        train_at(Engine(refuse), make_job(folder="other"))
+
+
+def test_an_engine_that_is_away_does_not_hide_why_a_job_is_cancelled(make_job):
+    job, said = make_job(), []
+
+    class Away(Engine):
+        def cancel(self, key):
+            raise SchedulerAwayError("Slurm is away")
+
+    def fail():
+        (job.folder / ERROR_FILE).write_text(json.dumps({"type": "UserCodeError", "text": "oh", "traceback": ""}))
+        return "running"
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(UserCodeError, match="oh"):
+        train_at(Away("ended", fail), job, say=said.append)
+    assert "is not cancelled: Slurm is away" in said[-1]
+    with pytest.raises(KeyboardInterrupt):
+        train_at(Away("running", interrupt), make_job(folder="other"), say=said.append)
 
 
 def test_false_stops_the_job_and_ctrl_c_cancels_it(make_job):

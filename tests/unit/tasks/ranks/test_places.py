@@ -41,6 +41,11 @@ def test_a_place_is_read_by_its_engine(workspace, programs):
     assert find_place(workspace, Train(nodes="1:4")) is None
 
 
+def test_numbers_are_names_of_partitions_and_accounts(workspace, programs):
+    place = find_place(written(workspace, "gpu: {engine: slurm, partition: 5, account: 123456}\n"), Train(on="gpu"))
+    assert (place.partition, place.account) == ("5", "123456")
+
+
 def test_another_file_may_be_named(workspace, tmp_path, monkeypatch):
     (tmp_path / "other.yaml").write_text(TEXT.replace("hand", "foot"))
     monkeypatch.setenv(PLACES, str(tmp_path / "other.yaml"))
@@ -61,6 +66,15 @@ def test_another_file_may_be_named(workspace, tmp_path, monkeypatch):
         ("gpu:\n  engine: torchrun\n", r"places.yaml:1: gpu.head: missing; it is required"),
         ("gup: {engine: slurm}\n", r"train.on: got 'gpu', did you mean 'gup'\?, or a new entry of .*places.yaml"),
         ("gpu: [\n", r"places.yaml:2: not valid YAML"),
+        ("gpu: {engine: [slurm]}\n", r"places.yaml:1: gpu.engine: got \['slurm'\], expected one of slurm, torchrun"),
+        ("gpu: {engine: {a: 1}}\n", r"places.yaml:1: gpu.engine: got \{'a': 1\}, expected one of slurm, torchrun"),
+        ("- gpu\n", r"places.yaml:1: got a list, expected keys, such as `key: value`$"),
+        ("", r"places.yaml:1: got an empty file, expected keys, such as `key: value`$"),
+        ("gpu: {engine: torchrun, head: 'a:0'}\n", r"places.yaml:1: gpu.head: got 'a:0', expected"),
+        (
+            "gpu:\n  engine: slurm\n  options: [--job-name=mine]\n",
+            r"places.yaml:3: gpu.options: got .*, expected another option than --job-name=mine: Loopline sets",
+        ),
     ],
 )
 def test_a_wrong_place_is_refused(workspace, programs, text, message):
@@ -71,6 +85,25 @@ def test_a_wrong_place_is_refused(workspace, programs, text, message):
 def test_without_the_programs_of_slurm_nothing_can_be_submitted(workspace, programs):
     (programs / "sbatch").unlink()
     with pytest.raises(UsageError, match=r"places.yaml:1: gpu: this machine has no sbatch: .* login node"):
+        find_place(written(workspace), Train(on="gpu"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("invalid partition specified: a100", r"places.yaml:1: gpu: .*Slurm refuses it: invalid partition .*: a100"),
+        ("sbatch: unrecognized option --nonsense", r"places.yaml:1: gpu: .*unrecognized option"),
+        ("sbatch: fatal: Could not establish a configuration source", r"places.yaml:1: gpu: .*configuration source"),
+        ("Requested node configuration is not available", ""),  # the same words if its nodes are down today
+        ("Unable to contact slurm controller (connect failure)", ""),
+    ],
+)
+def test_slurm_refuses_a_place_before_anything_ran(workspace, programs, answer, message):
+    (programs / "sbatch").write_text(f"#!/bin/sh\necho '{answer}' >&2\nexit 1\n")
+    if not message:
+        assert find_place(written(workspace), Train(on="gpu"))
+        return
+    with pytest.raises(UsageError, match=message):
         find_place(written(workspace), Train(on="gpu"))
 
 

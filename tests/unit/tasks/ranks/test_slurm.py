@@ -2,6 +2,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from models.errors import UsageError
 from tasks.ranks.launcher import SchedulerAwayError, Shape
@@ -44,7 +45,9 @@ def test_a_job_is_submitted_by_its_script(fake, tmp_path):
     said = Slurm(engine="slurm").submit("0123", tmp_path, SHAPE)
     assert "job 17, loopline-0123" in said
     assert str(tmp_path / LOG) in said
-    assert calls.read_text() == f"sbatch --parsable {tmp_path / SCRIPT}\n"
+    first, *options, last = calls.read_text().split()[1:]
+    assert (first, last) == ("--parsable", str(tmp_path / SCRIPT))
+    assert {"--job-name=loopline-0123", "--dependency=singleton", "--requeue"} <= set(options)
     script = (tmp_path / SCRIPT).read_text()
     assert '--nnodes="$SLURM_NNODES" --nproc-per-node=4 --max-restarts=3' in script
     assert "#SBATCH --cpus-per-task=4\n" in script
@@ -56,8 +59,43 @@ def test_more_nodes_when_there_are_more_and_odd_folders(tmp_path):
     script = Slurm(engine="slurm", cpus=6).script("0123", folder, Shape((1, 4), 2, 1, 0))
     assert "#SBATCH --nodes=1-4\n" in script
     assert "#SBATCH --cpus-per-task=6\n" in script
-    assert f'#SBATCH --output="{tmp_path}/100%% mine/slurm.log"\n' in script
     assert f"-m models.training.node '{folder}' &" in script
+
+
+def test_the_log_is_in_the_folder_whatever_its_name(fake, tmp_path):
+    folder = tmp_path / '100% "mine"'
+    folder.mkdir()
+    calls = fake("sbatch", "17")
+    Slurm(engine="slurm").submit("0123", folder, SHAPE)
+    assert f'--output={tmp_path}/100%% "mine"/slurm.log' in calls.read_text()
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--job-name=mine", "--job=mine", "--dependency=afterok:3", "--array=0-3", "--wait", "--nodes=5", "--clusters all"],
+)
+def test_options_that_lose_the_job_are_refused(option):
+    with pytest.raises(ValidationError, match=f"another option than {option}: Loopline sets"):
+        Slurm(engine="slurm", options=["--gres=gpu:8", option])
+
+
+def test_options_of_the_site_are_taken():
+    options = ["--gres=gpu:8", "--exclusive", "--mem=10G", "--nodelist=n1", "--wait-all-nodes=1", "--time-min=5"]
+    assert Slurm(engine="slurm", options=options).options == options
+
+
+def test_variables_of_an_allocation_and_of_squeue_stay_here(fake, tmp_path, monkeypatch):
+    """With SLURM_MEM_PER_CPU of an allocation srun ended at once; with SQUEUE_USERS a running job was not seen."""
+    names = {"SQUEUE_USERS", "SLURM_MEM_PER_CPU", "SLURM_NTASKS", "SBATCH_WAIT", "SBATCH_CLUSTERS"}
+    stay = {"SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_QOS"}
+    for name in names | stay:
+        monkeypatch.setenv(name, "1")
+    fake("sbatch", "17")
+    (tmp_path / "bin" / "sbatch").write_text(f"#!/bin/sh\nenv > {tmp_path}/env\necho 17\n")
+    Slurm(engine="slurm").submit("0123", tmp_path, SHAPE)
+    inherited = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
+    assert stay <= inherited
+    assert not names & inherited
 
 
 @pytest.mark.parametrize(
@@ -73,12 +111,22 @@ def test_states(fake, answer, state):
     assert "--name=loopline-0123" in calls.read_text()
 
 
-def test_a_controller_that_is_away_is_no_answer(fake, tmp_path):
-    away = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+@pytest.mark.parametrize(
+    "away",
+    [
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "slurm_load_jobs error: Slurm backup controller in standby mode",
+        "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying",
+        "Batch job submission failed: Resource temporarily unavailable",
+        "squeue: error: Munge encode failed: Failed to access munge.socket.2",
+        "slurm_load_jobs error: Protocol authentication error",
+    ],
+)
+def test_a_controller_that_is_away_is_no_answer(fake, tmp_path, away):
     fake("squeue", error=away, code=1)
     fake("sbatch", error=away, code=1)
     assert Slurm(engine="slurm").state("0123") == "unknown"
-    with pytest.raises(SchedulerAwayError, match="Unable to contact"):
+    with pytest.raises(SchedulerAwayError, match="Slurm is away"):
         Slurm(engine="slurm").submit("0123", tmp_path, SHAPE)
 
 
