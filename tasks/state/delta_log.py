@@ -261,10 +261,10 @@ class DeltaLog:
                     self._replace([part], remaining, is_same=False)
                     part.path.unlink(missing_ok=True)
                     dropped += part.rows - num_left
-            kept = {part.path for part in self.parts()}  # files that were merged before have the dropped rows too
+            current = {part.path for part in self.parts()}  # files that were merged before have the dropped rows too
             newest = time.time() - (0 if dropped else 3600 * REPLACED_H)
             for path in self.folder.glob("*.parquet"):
-                if path not in kept and path.stat().st_mtime <= newest:
+                if path not in current and path.stat().st_mtime <= newest:
                     path.unlink()
         return dropped
 
