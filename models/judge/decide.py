@@ -156,7 +156,9 @@ def _reasons(draft: Verdict, gates: list[Gate]) -> list[str]:
     if draft.champion is None:
         summary = f"First model, {now}: judged against the goal and the baseline alone"
     else:
-        summary = f"Challenger {now} against champion {number(draft.champion.value)}"
+        origin = "judge.margin" if draft.rules.margin is not None else "from the test set"
+        margin = f" (margin {number(draft.margin)}, {origin})" if draft.margin else ""
+        summary = f"Challenger {now} against champion {number(draft.champion.value)}{margin}"
     if failed:
         return [
             f"Not promoted. {summary}. Refused by: {', '.join(gate.name for gate in failed)}.",

@@ -23,7 +23,9 @@ def sample_gate(verdict: Verdict) -> Gate:
         return _gate("sample", False, f"too few test examples: {num}, judge.min_samples asks for {least}")
     if verdict.num_clusters is not None and verdict.num_clusters < LEAST_CLUSTERS:
         clusters = f"{verdict.num_clusters} clusters, at least {LEAST_CLUSTERS} are needed"
-        return _gate("sample", False, f"too few independent test examples: they fall into {clusters}")
+        cure = f"; judge.unit is {verdict.rules.unit}: name a shorter one (none if the times are no dates)"
+        cure = cure if verdict.rules.unit else "; take a larger test split"
+        return _gate("sample", False, f"too few independent test examples: they fall into {clusters}{cure}")
     return _gate("sample", True, f"{num} test examples, {least} are enough")
 
 

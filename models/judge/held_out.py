@@ -28,6 +28,8 @@ MOST_STRETCHES = 100
 
 Source: Schmeiser (1982), Operations Research 30(3): more than about 30 batches hardly make a test more powerful."""
 _CALENDAR: dict[TimeUnit, str] = {"hour": "h", "day": "D", "week": "W", "month": "M"}
+_MONDAY = np.timedelta64(3, "D")
+"""From the Monday of its week to 1 January 1970, a Thursday, on which numpy's weeks begin."""
 
 
 def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, metric: str) -> Baseline:
@@ -113,7 +115,8 @@ def time_units(times: Array, unit: TimeUnit | None = None) -> Array:
     """
     stamps = times.astype("datetime64[us]")
     for code in [_CALENDAR[unit]] if unit else ["D", "h", "m"]:
-        units: Array = np.unique(stamps.astype(f"datetime64[{code}]"), return_inverse=True)[1]
+        moved = stamps + _MONDAY if code == "W" else stamps
+        units: Array = np.unique(moved.astype(f"datetime64[{code}]"), return_inverse=True)[1]
         if unit or units.max() + 1 >= LEAST_CLUSTERS:
             return units
     moments = np.unique(times, return_inverse=True)[1]

@@ -104,6 +104,13 @@ def test_without_a_margin_the_test_set_gives_one_and_the_verdict_says_so():
     assert judge(evidence(0.61, 0.6), rules(mode="superiority"), AUC).margin == 0
 
 
+def test_the_summary_names_the_margin_and_where_it_came_from():
+    assert "(margin 0.02, judge.margin)." in judge(evidence(0.6, 0.6), rules(margin=0.02), AUC).summary
+    unnamed = judge(evidence(0.6, 0.61), rules(), AUC)
+    assert f"(margin {unnamed.margin:.4g}, from the test set)." in unnamed.summary
+    assert "margin" not in judge(evidence(0.6, 0.61), rules(mode="superiority"), AUC).summary
+
+
 def test_for_a_metric_to_minimise_less_is_better():
     target = np.random.default_rng(0).normal(size=400)
     close, far = target + 0.1, target + np.random.default_rng(1).normal(0.5, 0.1, 400)

@@ -61,3 +61,11 @@ def test_numbers_in_words(value, text):
 
 def test_signs_in_words():
     assert [signed(each) for each in (0.0, 0.01234, -2.0)] == ["0", "+0.0123", "−2"]
+
+
+def test_too_few_units_name_the_cure():
+    difference = Difference(value=0.0)
+    few = verdict(difference, unit="month").model_copy(update={"num_clusters": 2})
+    assert "judge.unit is month: name a shorter one" in sample_gate(few).reason
+    few = verdict(difference).model_copy(update={"num_clusters": 2})
+    assert sample_gate(few).reason.endswith("2 clusters, at least 5 are needed; take a larger test split")

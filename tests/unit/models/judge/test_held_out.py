@@ -101,6 +101,11 @@ def test_units_of_time_are_hours_where_there_are_few_days_and_stretches_where_th
     assert time_units(np.array([3, 3, 1, 2])).tolist() == [2, 2, 0, 1]
 
 
+def test_a_week_begins_on_monday():
+    days = (np.datetime64("2024-01-01", "D") + np.arange(14)).astype("datetime64[us]").astype(np.int64)
+    assert time_units(days, "week").tolist() == [0] * 7 + [1] * 7
+
+
 def shown_to_be_better(units: np.ndarray, gains: Callable[[], np.ndarray], repeats: int) -> float:
     """Return the share of verdicts that show a gain although there is none on average."""
     random, reached = np.random.default_rng(7), 0
