@@ -24,6 +24,7 @@ from models.training.checkpoints.finished import read_finished
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 
 OnEpoch = Callable[[EpochReport], bool]
+_CALLS = 2
 _NURSERIES = 3
 _ENDING_S = 2.0
 
@@ -145,21 +146,25 @@ class RankPool:
     def call(self, reference: str, **keywords: Any) -> Any:
         """Call `package.module:function` with plain data in a child of the fork server and return its plain result.
 
+        A child that is killed is replaced once: its end is no fault of the trial that asked.
+
         Raises:
             LooplineError: The error that it raised, with its traceback as a note; a foreign error as TrainingError.
         """
-        child = self._start("models.distributed.forkserver:call_reference", (reference, keywords), 1)
-        try:
-            message = child.connections[0].recv()
-        except EOFError:
-            message = None
-        finally:
-            code = self._end(child)
-        match message:
-            case ("value", value):
-                return value
-            case ("error", name, text, trace):
-                raise rebuilt(name, text, trace)
+        code: int | None = None
+        for _ in range(_CALLS):
+            child = self._start("models.distributed.forkserver:call_reference", (reference, keywords), 1)
+            try:
+                message = child.connections[0].recv()
+            except (EOFError, ConnectionResetError):
+                message = None
+            finally:
+                code = self._end(child)
+            match message:
+                case ("value", value):
+                    return value
+                case ("error", name, text, trace):
+                    raise rebuilt(name, text, trace)
         raise TrainingError(f"{reference}: its process was ended by {_ended_by(code)}: run again")
 
     def close(self) -> None:

@@ -354,12 +354,19 @@ def test_a_main_module_of_any_kind_is_not_imported_again(make_job, tmp_path):
         assert done.stdout.count("main") == 1
 
 
-def test_a_call_whose_fork_server_is_killed_fails_and_the_next_gets_a_new_one():
-    """The child died with it: nobody else is waited for or killed in its name, and the next call begins a new one."""
+def test_a_call_whose_fork_server_is_killed_is_made_again_by_a_new_one(tmp_path):
+    """The child died with it: nobody else is waited for or killed in its name."""
+    marker = tmp_path / "called"
     with RankPool() as pool:
         fork_server = pool.call("os:getppid")
         threading.Timer(0.5, lambda: os.kill(fork_server, signal.SIGKILL)).start()
-        with pytest.raises(TrainingError, match="its process was ended"):
-            pool.call("signal:pause")
-        assert pool._fork_server is None
-        assert pool.call("os:getppid") != fork_server
+        assert pool.call("tests.interrupted_calls:pause_once", marker=str(marker)) != fork_server
+        assert marker.exists()
+
+
+def test_a_call_whose_process_is_killed_is_made_again_once(pool, tmp_path):
+    """A trial that asked for it must not count as failed: the search would choose another one."""
+    fork_server = pool.call("os:getppid")
+    assert pool.call("tests.interrupted_calls:killed_once", marker=str(tmp_path / "called")) == fork_server
+    with pytest.raises(TrainingError, match="ended by SIGABRT"):
+        pool.call("os:abort")
