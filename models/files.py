@@ -67,6 +67,15 @@ def read_json(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
+def sync(path: Path) -> None:
+    """Force a file's content, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 @contextlib.contextmanager
 def storing(path: Path) -> Iterator[None]:
     """Convert the operating system's write errors to a StoreError that names the fix."""

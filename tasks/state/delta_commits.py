@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
-from models.files import DISK_IS_FULL
-from tasks.state.delta_files import APPEND, DamagedFileError, LogPart, opened, sync
+from models.files import DISK_IS_FULL, sync
+from tasks.state.delta_files import APPEND, DamagedFileError, LogPart, opened
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from models.errors import StoreError
+from models.files import sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,15 +119,6 @@ def written(folder: Path, tables: Sequence[pa.Table], schema: pa.Schema) -> LogP
         path.unlink(missing_ok=True)
         raise
     return LogPart(first, last, path, table.num_rows, (int(at.min()), int(at.max())))
-
-
-def sync(path: Path) -> None:
-    """Force a file's content, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def storable(table: pa.Table) -> pa.Table:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from models.errors import StoreError
-from models.files import storing
+from models.files import storing, sync
 from tasks.state.delta_commits import (
     COMMITS,
     REPLACED_H,
@@ -50,7 +50,6 @@ from tasks.state.delta_files import (
     own_names,
     rows_of,
     storable,
-    sync,
     times_of,
     written,
 )

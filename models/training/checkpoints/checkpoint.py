@@ -20,7 +20,7 @@ import torch
 
 from models.distributed.world import World
 from models.errors import StoreError
-from models.files import sha256, storing, write_json
+from models.files import sha256, storing, sync, write_json
 from models.training.checkpoints.weights import write_tensors
 
 # Number of checkpoints for trees, which have no setting for it: if one is incomplete, the one before is loaded.
@@ -99,10 +99,10 @@ class CheckpointDraft:
             for leftover in {path.name for path in temporary.iterdir()} - digests.keys():
                 (temporary / leftover).unlink()  # left by a writer that was killed
             write_json(temporary / _MANIFEST, digests)
-            _flush(temporary)
+            sync(temporary)
             shutil.rmtree(self.final, ignore_errors=True)
             temporary.rename(self.final)
-            _flush(self.folder)
+            sync(self.folder)
         for old in _folders(self.folder)[self.keep :]:
             shutil.rmtree(old, ignore_errors=True)
         return self.final
@@ -181,11 +181,3 @@ def _sharding(tensors: Mapping[str, torch.Tensor], offsets: dict[str, list[int]]
     """Return the metadata with which torch's reader of sharded safetensors locates the parts of tensors in a file."""
     places = {name: {"saved_offsets": offsets[name]} for name in tensors}
     return {"DCP_SHARDING_INFO": json.dumps(places), "DCP_VERSION": "1.0", "format": "pt"}
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
