@@ -16,6 +16,7 @@ from models.data.hashing import hash_rows, missing
 from models.data.header import no_such_column
 from models.errors import DataError, UsageError
 from models.project_spec.blocks import Data
+from models.project_spec.schedule import unix_time
 
 DAY_S = 86_400.0
 _US = 1e6
@@ -178,10 +179,9 @@ def parse_date(text: str) -> float:
         UsageError: The text is no date.
     """
     try:
-        moment = datetime.fromisoformat(text)
+        return unix_time(text)
     except ValueError as error:
         raise UsageError(f"--from: got {text!r}, expected a date such as 2013-03-01") from error
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def positions_as_times(num_rows: int, cut: PeriodRule) -> np.ndarray:

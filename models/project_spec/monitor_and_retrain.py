@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from models.project_spec.block import Fraction, SpecBlock
-from models.project_spec.schedule import check_timezone, parse
+from models.project_spec.schedule import check_timezone, parse, unix_time
 
 Trigger = Literal["schedule", "new_data", "decay", "broken_data", "drift"]
 
@@ -22,15 +22,10 @@ def _date_as_text(value: object) -> object:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _unix(text: str) -> float:
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
 def _is_time(text: str | None) -> str | None:
     if text is not None:
         try:
-            _unix(text)
+            unix_time(text)
         except ValueError:
             raise ValueError(
                 f"got {text!r}, expected an ISO date or time such as 2026-11-20 or 2026-11-20T14:00Z"
@@ -98,7 +93,7 @@ class Monitor(SpecBlock):
     @property
     def accepted_at(self) -> float | None:
         """`accepted` in Unix seconds."""
-        return None if self.accepted is None else _unix(self.accepted)
+        return None if self.accepted is None else unix_time(self.accepted)
 
 
 class QuietHours(SpecBlock):

@@ -108,6 +108,16 @@ def parse(text: str, timezone: str = "UTC") -> Schedule:
     return _cron(text, NAMED.get(rule.lower(), rule), timezone)
 
 
+def unix_time(text: str) -> float:
+    """Parse an ISO date or time into Unix seconds; without a time zone it is UTC.
+
+    Raises:
+        ValueError: The text is no date.
+    """
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
 def check_timezone(name: str) -> str:
     """Return the name of a time zone if it exists.
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.project_spec.schedule import Schedule, check_timezone, parse
+from models.project_spec.schedule import Schedule, check_timezone, parse, unix_time
 
 VIENNA = "Europe/Vienna"
 TEXTS = (
@@ -133,3 +133,8 @@ def test_a_time_zone_is_one_of_the_database() -> None:
     for hopeless in ("", "../etc/passwd", "Europe"):
         with pytest.raises(ValueError, match="IANA"):
             check_timezone(hopeless)
+
+
+@pytest.mark.parametrize("text", ["1970-01-02", "1970-01-02T00:00Z", "1970-01-02T01:00+01:00"])
+def test_a_time_without_a_zone_is_utc(text: str) -> None:
+    assert unix_time(text) == 86400
