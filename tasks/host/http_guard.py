@@ -22,7 +22,7 @@ from models.files import storing
 from tasks.host.workspace import Workspace
 
 DASHBOARD_TOKEN, SERVE_TOKEN = "LOOPLINE_DASHBOARD_TOKEN", "LOOPLINE_SERVE_TOKEN"
-"""Environment variables of three separate tokens: to promote, to predict, and to join a training with a machine."""
+"""Environment variables of two separate tokens: to promote, and to predict."""
 LEAST_TOKEN = 16
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
