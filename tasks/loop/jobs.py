@@ -19,8 +19,9 @@ from models.training.job import InitialWeights, TrainingJob
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
-from tasks.ranks.places import find_place
 from tasks.ranks.rank_pool import RankPool, default_threads
+from tasks.ranks.slurm import Slurm
+from tasks.ranks.torchrun import Torchrun
 from tasks.state.keyed_cache import JSON, KeyedCache
 
 _measuring = threading.Lock()
@@ -58,12 +59,15 @@ def job(
     workers: int = 1,
     slot: int = 0,
     start: InitialWeights | None = None,
+    place: Slurm | Torchrun | None = None,
 ) -> TrainingJob:
-    """Return a training job on `prepared` that writes into `folder`; `workers` jobs share cores and GPUs, by `slot`."""
+    """Return a training job on `prepared` that writes into `folder`, for `place` or for this machine (None).
+
+    On this machine `workers` jobs share cores and GPUs, by `slot`.
+    """
     preparation = Preparation.load(prepared.folder)
     goal = loop.spec.goal
     metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
-    place = find_place(loop.workspace, train)
     threads = train.threads or (
         default_threads(train.ranks, workers) if place is None else max(1, (place.cpus or 0) // train.ranks)
     )

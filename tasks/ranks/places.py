@@ -28,6 +28,8 @@ GUIDE = "see docs/how-to/slurm.md"
 def find_place(workspace: Workspace, train: Train) -> Slurm | Torchrun | None:
     """Return the engine that `train.on` names, or None for this machine.
 
+    The engine itself is not asked; see `check_place`.
+
     Raises:
         UsageError: There is no such place, its entry is wrong, or this machine lacks the engine's programs.
     """
@@ -38,7 +40,7 @@ def find_place(workspace: Workspace, train: Train) -> Slurm | Torchrun | None:
                 f"with several machines ({GUIDE})"
             )
         return None
-    path = Path(os.environ.get(PLACES) or workspace.root / PLACES_FILE)
+    path = _file(workspace)
     places = read_document(path) if path.is_file() else {}
     if train.on not in places:
         known = (*places, HERE)
@@ -47,26 +49,44 @@ def find_place(workspace: Workspace, train: Train) -> Slurm | Torchrun | None:
     return _read(path, train.on, places[train.on])
 
 
+def check_place(workspace: Workspace, train: Train) -> None:
+    """Let the engine of the place that `train.on` names judge it; an engine that is away makes this take seconds.
+
+    Raises:
+        UsageError: As of `find_place`, or the engine refuses the place.
+    """
+    place = find_place(workspace, train)
+    if place is not None:
+        try:
+            place.check()
+        except UsageError as error:
+            raise UsageError(f"{place_of(train.on, _file(workspace))}: {train.on}: {error}") from error
+
+
 def checked_spec(project: Project, overrides: Sequence[str] = (), *, is_for_here: bool = True) -> Spec:
     """Return a project's spec, checked together with the place that it names.
 
     With `is_for_here` false, nothing is to be trained: neither this machine nor the place is checked.
 
     Raises:
-        UsageError: The file is not a spec, its run would fail, or its place is unknown.
+        UsageError: The file is not a spec, its run would fail, or its place is unknown or refused by its engine.
         DataError: The source has no such column, or its header cannot be read.
     """
     path, shown_as = project.spec_path, project.shown_spec
     spec = read_checked(path, overrides, shown_as, is_for_here=is_for_here)
     try:
         if is_for_here:
-            find_place(project.workspace, spec.train)
+            check_place(project.workspace, spec.train)
     except UsageError as error:
         where = place_of(str(error).partition(":")[0], path, overrides, shown_as)
         if not where:
             raise
         raise UsageError(f"{where}: {error}") from error
     return spec
+
+
+def _file(workspace: Workspace) -> Path:
+    return Path(os.environ.get(PLACES) or workspace.root / PLACES_FILE)
 
 
 def _read(path: Path, name: str, entry: object) -> Slurm | Torchrun:
@@ -88,11 +108,6 @@ def _read(path: Path, name: str, entry: object) -> Slurm | Torchrun:
             f"{place_of(name, path)}: {name}: this machine has no {missing[0]}: run on a machine with the programs of "
             f"{engine}, such as a login node, or train on another place"
         )
-    if isinstance(place, Slurm):
-        try:
-            place.check()
-        except UsageError as error:
-            raise UsageError(f"{place_of(name, path)}: {name}: {error}") from error
     return place
 
 

@@ -44,6 +44,9 @@ class Torchrun(SpecBlock):
     programs: ClassVar[tuple[str, ...]] = ()
     _shown: set[str] = PrivateAttr(default_factory=set)
 
+    def check(self) -> None:
+        """Do nothing: there is no scheduler that could judge the place."""
+
     def submit(self, key: str, job: Path, shape: Shape) -> str:
         """Return the command for a person to run; see `Launcher`."""
         self._shown.add(key)

@@ -35,7 +35,8 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         params = json.loads(inputs["search"].file("best.json").read_text())
         start = begin(loop, inputs)
         model, train = with_params(start.arguments(loop.spec.model), loop.spec.train, params)
-        task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=start.origin)
+        place = find_place(loop.workspace, train)
+        task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=start.origin, place=place)
         (folder / JOB_FILE).write_text(task.model_dump_json())
         write_json(folder / MODEL_FILE, model.model_dump(mode="json"))
         waited_for = _waited_for(metric_name(task.metric))
@@ -49,7 +50,6 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
 
         for name in unused(net_name(model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
             loop.report.note(f"train.{name} has no effect for {model.net}")
-        place = find_place(loop.workspace, train)
         if place is None:
             result = loop.rank_pool.run(task, on_epoch)
         else:

@@ -2,7 +2,7 @@ import pytest
 
 from models.errors import UsageError
 from models.project_spec.blocks import Train
-from tasks.ranks.places import PLACES, checked_spec, find_place
+from tasks.ranks.places import PLACES, check_place, checked_spec, find_place
 from tasks.ranks.slurm import Slurm
 from tasks.ranks.torchrun import Torchrun
 
@@ -100,11 +100,13 @@ def test_without_the_programs_of_slurm_nothing_can_be_submitted(workspace, progr
 )
 def test_slurm_refuses_a_place_before_anything_ran(workspace, programs, answer, message):
     (programs / "sbatch").write_text(f"#!/bin/sh\necho '{answer}' >&2\nexit 1\n")
+    train = Train(on="gpu")
+    assert find_place(written(workspace), train), "Slurm is asked once, when the spec is read"
     if not message:
-        assert find_place(written(workspace), Train(on="gpu"))
+        check_place(workspace, train)
         return
     with pytest.raises(UsageError, match=message):
-        find_place(written(workspace), Train(on="gpu"))
+        check_place(workspace, train)
 
 
 def test_the_spec_is_refused_at_its_line(make_project, workspace):
