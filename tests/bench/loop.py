@@ -6,7 +6,6 @@ sides train on one thread and never stop early: the same compute always, and no 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from ruamel.yaml import YAML
 from tasks.tools import sources
 from tests.bench.bare_flights import SETTINGS
 from tests.bench.measure import Measured, end_servers, measure, num_servers
+from tests.loaded import load
 
 ROOT = Path(__file__).parents[2]
 LOOPLINE = str(Path(sys.executable).parent / "loopline")
@@ -101,11 +101,7 @@ def search_wall_s(place: Path, workers: int) -> float:
 def _packages() -> Path:
     """The packages that flights needs, kept in the clone's own cache."""
     cache = ROOT / ".loopline" / "cache" / "sources"
-    spec = importlib.util.spec_from_file_location("flights_source", FLIGHTS / "source.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(FLIGHTS / "source.py")
     for reference in (module.FLIGHTS, module.WEATHER, module.PLANES):
         sources.fetch(reference, cache)
     return cache

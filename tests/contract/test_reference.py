@@ -1,10 +1,11 @@
 """The pages of the site that follow from the code are fresh."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.loaded import load
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "write_reference.py"
 PAGES = (
@@ -22,12 +23,7 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("write_reference", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(SCRIPT)
 
 
 def test_the_script_writes_these_pages(reference: ModuleType) -> None:

@@ -1,6 +1,5 @@
 """The script that makes `.venv`: what it takes for a sound environment, and where it refuses to make one."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,18 +10,14 @@ from types import ModuleType
 import pytest
 
 from models.parent_death import ends_with_parent
+from tests.loaded import load
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "setup_env.py"
 
 
 @pytest.fixture
 def setup_env() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("setup_env", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(SCRIPT)
 
 
 def test_an_environment_that_was_moved_is_made_anew(

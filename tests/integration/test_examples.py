@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pandas as pd
 import pytest
@@ -16,18 +14,10 @@ from models.project_spec.reader import read_spec
 from models.training.spec_check import check_spec
 from tasks.operations.scaffold import examples
 from tasks.tools.sources import ingest
+from tests.loaded import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LEAST_ROWS = 400
-
-
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("name", sorted(examples()))
