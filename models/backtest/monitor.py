@@ -93,7 +93,7 @@ def inputs_of(
         stop: Number of rows that had arrived.
         base: The folder of the spec.
     """
-    names = [part.name for part in preparation.numeric] + [part.name for part in preparation.categorical]
+    names = preparation.columns
     if preparation.kind != "table" or not names:
         return None
     table = table.slice(0, stop)

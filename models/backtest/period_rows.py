@@ -12,6 +12,7 @@ from models.backtest.periods import RowRange
 from models.data.clean import made_features
 from models.data.columns import as_float64, as_text
 from models.data.encode import rows_of
+from models.data.feeds import as_input
 from models.data.hashing import missing
 from models.data.header import no_such_column
 from models.data.preparation import SPLITS, Preparation
@@ -89,9 +90,7 @@ def rows_predicted(folder: Path) -> np.ndarray:
 
 def _names(preparation: Preparation) -> list[str]:
     pixels = [preparation.pixels.image.column] if preparation.pixels else []
-    numeric = [part.name for part in preparation.numeric]
-    categorical = [part.name for part in preparation.categorical]
-    return list(dict.fromkeys([*numeric, *categorical, *pixels, preparation.target.name]))
+    return list(dict.fromkeys([*preparation.columns, *pixels, preparation.target.name]))
 
 
 def _check_columns(table: pa.Table, preparation: Preparation) -> None:
@@ -116,8 +115,9 @@ def _usable(part: pa.Table, preparation: Preparation, first: int) -> np.ndarray:
 
 def _column(part: pa.Table, name: str, preparation: Preparation) -> pa.Array | pa.ChunkedArray:
     column = part.column(name)
-    numbers = {each.name for each in preparation.numeric}
-    if name in numbers or (name == preparation.target.name and preparation.task == "regression"):
+    if name in preparation.columns:
+        return as_input(column, name, preparation)
+    if name == preparation.target.name and preparation.task == "regression":
         return pa.array(as_float64(column, name))
     if preparation.pixels is not None and name == preparation.pixels.image.column:
         return column.cast(pa.binary())

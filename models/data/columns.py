@@ -14,7 +14,7 @@ from models.errors import DataError
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import SLICE_PREFIX
 
-ColumnType = Literal["numeric", "categorical"]
+ColumnType = Literal["numeric", "categorical", "datetime"]
 Dtype = Literal["string", "integer", "boolean"]
 
 
@@ -24,16 +24,21 @@ class Columns:
 
     numeric: list[str] = field(default_factory=list)
     categorical: list[str] = field(default_factory=list)
+    datetime: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> list[str]:
+        """All input columns."""
+        return [*self.numeric, *self.categorical, *self.datetime]
 
 
 def choose(schema: pa.Schema, data: Data) -> Columns:
     """Divide the columns of a table into inputs and the rest, by the spec and by type alone.
 
     The order is that of `features.columns`, else of the table. Numbers are numeric; text and booleans are
-    categorical; dates are left out (a graph takes numbers and text: derive their parts with `data.features.make`). The
-    split's own column is left out unless `features.columns` or `features.kinds` names it. For a series the past of the
-    target is an input.
+    categorical; dates and timestamps are datetimes. The split's own column is left out unless `features.columns` or
+    `features.kinds` names it. For a series the past of the target is an input.
 
     Raises:
         DataError: The spec names a column that no net can take, or no input column is left.
@@ -49,8 +54,8 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
             columns.left_out[name] = reason
         elif name != data.target or data.kind == "series":
             kind = _kind(name, types[name], data)
-            (columns.numeric if kind == "numeric" else columns.categorical).append(name)
-    if not columns.numeric and not columns.categorical:
+            getattr(columns, kind).append(name)
+    if not columns.inputs:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
         raise DataError(f"data.features leaves no input column ({reasons}): name some in data.features.columns")
     return columns
@@ -164,7 +169,7 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
         return f"it is what the split is by ({data.split.by})"
     if pa.types.is_null(kind):
         raise DataError(all_missing(name))
-    unfit = _unfit(kind, data)
+    unfit = _unfit(kind, data) or _misfit(name, kind, data)
     if unfit and is_named:
         raise DataError(f"data.features: column {name!r} is named, but {unfit}")
     return unfit
@@ -175,15 +180,27 @@ def _unfit(kind: pa.DataType, data: Data) -> str | None:
         return f"its type is {kind}, and a series takes numbers: encode it in your source function"
     if is_number(kind) or is_text(kind) or pa.types.is_boolean(kind):
         return None
-    if pa.types.is_temporal(kind):
-        return f"it is a date or time ({kind}): give its parts (month, weekday, hour) with data.features.make"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return None
     return f"its type is {kind}: turn it into numbers or text with data.features.make"
+
+
+def _misfit(name: str, kind: pa.DataType, data: Data) -> str | None:
+    """Return why the kind that the spec gives a column cannot be made of its type."""
+    declared = data.features.kinds.get(name)
+    if declared == "numeric" and pa.types.is_temporal(kind):
+        return f"its type is {kind}, no number: say `{name}: datetime` in data.features.kinds"
+    if declared == "datetime" and pa.types.is_boolean(kind):
+        return f"its type is {kind}, no time: say another kind in data.features.kinds"
+    return None
 
 
 def _kind(name: str, kind: pa.DataType, data: Data) -> ColumnType:
     if data.kind == "series":
         return "numeric"
     guess: ColumnType = "numeric" if is_number(kind) else "categorical"
+    if pa.types.is_temporal(kind):
+        guess = "datetime"
     return data.features.kinds.get(name, guess)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from models.data.datetimes import datetime_features
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, CategoricalInput, NumericInput, Preparation, TextInput
 from models.data.series import first_target
@@ -121,7 +122,9 @@ def _encode_inputs(rows: pa.Table, preparation: Preparation) -> Tensors:
         images = pixels_of(rows.column(preparation.pixels.image.column), preparation.pixels.image)
         tensors["image"] = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         return tensors
-    tensors["numeric"] = _numeric_matrix(rows, preparation.numeric)
+    numbers = _numeric_matrix(rows, preparation.numeric)
+    times = datetime_features(_seconds_matrix(rows, preparation), preparation.datetimes)
+    tensors["numeric"] = np.hstack([numbers, times]) if preparation.datetimes else numbers
     tensors["categorical"] = np.empty((rows.num_rows, len(preparation.categorical)), dtype=np.int32)
     for position, part in enumerate(preparation.categorical):
         tensors["categorical"][:, position] = category_indices(rows.column(part.name), part)
@@ -160,6 +163,11 @@ def _numeric_matrix(rows: pa.Table, parts: list[NumericInput]) -> np.ndarray:
     for position, part in enumerate(parts):
         matrix[:, position] = encode_numeric(rows.column(part.name).to_numpy(), part)
     return matrix
+
+
+def _seconds_matrix(rows: pa.Table, preparation: Preparation) -> np.ndarray:
+    columns = [rows.column(part.name).to_numpy() for part in preparation.datetimes]
+    return np.stack(columns, axis=1) if columns else np.empty((rows.num_rows, 0))
 
 
 def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensors:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from models.data.columns import as_float64, as_text, is_number
+from models.data.datetimes import as_seconds
 from models.data.encode import rows_of
 from models.data.header import no_such_column
 from models.data.pixels import pixels_of
@@ -163,7 +164,7 @@ def _text(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 def _input_names(preparation: Preparation) -> list[str]:
     if preparation.pixels is not None:
         return [preparation.pixels.image.column]
-    return [*(part.name for part in preparation.numeric), *(part.name for part in preparation.categorical)]
+    return preparation.columns
 
 
 def _inputs(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> pa.Table:
@@ -174,22 +175,35 @@ def _inputs(prepared: Path, split: str, preparation: Preparation, raw: Path | No
     if raw is None or not absent:
         return rows_of(prepared, split, names)
     rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
-    numeric = {part.name for part in preparation.numeric}
     for name, column in zip(absent, read_table(raw, absent).take(rows.column(ROW_COLUMN)).columns, strict=True):
-        rows = rows.append_column(name, pa.array(as_float64(column, name)) if name in numeric else as_text(column))
+        rows = rows.append_column(name, as_input(column, name, preparation))
     return rows
+
+
+def as_input(column: pa.ChunkedArray, name: str, preparation: Preparation) -> pa.ChunkedArray:
+    """Return a raw column as the prepared rows hold it: float64 with NaN (times in seconds), or texts with null.
+
+    Raises:
+        DataError: The column's values are not of the kind that the model takes.
+    """
+    if name in preparation.text_columns:
+        return as_text(column)
+    is_time = any(part.name == name for part in preparation.datetimes)
+    return pa.chunked_array([as_seconds(column, name) if is_time else as_float64(column, name)])
 
 
 def _check_inputs(schema: pa.Schema, names: list[str], preparation: Preparation) -> None:
     for name in names:
         if name not in schema.names:
             raise DataError(f"the model takes a column that these rows lack: {no_such_column(name, schema.names)}")
-    for part in preparation.numeric:
-        kind = schema.field(part.name).type
-        if not is_number(kind):
+    times = {part.name for part in preparation.datetimes}
+    for name in preparation.number_columns:
+        kind = schema.field(name).type
+        if not is_number(kind) and not (name in times and pa.types.is_temporal(kind)):
+            expected = "a time" if name in times else "a number"
             raise DataError(
-                f"the model takes {part.name!r} as a number, but these rows hold {kind}: give the column its former "
-                "kind in data.features.kinds, or another name"
+                f"the model takes {name!r} as {expected}, but these rows hold {kind}: give the column its former kind "
+                "in data.features.kinds, or another name"
             )
 
 
@@ -197,8 +211,8 @@ def _feed(rows: pa.Table, preparation: Preparation) -> Feed:
     if preparation.pixels is not None:
         image = preparation.pixels.image
         return {"image": pixels_of(rows.column(image.column), image)}
-    feed: Feed = {part.name: rows.column(part.name).to_numpy() for part in preparation.numeric}
-    feed.update({part.name: _text_input(rows.column(part.name)) for part in preparation.categorical})
+    feed: Feed = {name: rows.column(name).to_numpy() for name in preparation.number_columns}
+    feed.update({name: _text_input(rows.column(name)) for name in preparation.text_columns})
     return feed
 
 

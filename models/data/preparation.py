@@ -45,6 +45,31 @@ class CategoricalInput(FrozenModel):
         return len(self.categories) + 1
 
 
+Cycle = Literal["day", "week", "year"]
+CYCLE_S: dict[Cycle, float] = {"day": 86_400.0, "week": 604_800.0, "year": 31_556_952.0}
+"""Seconds of each cycle; a year is 365.2425 days, so the phase of a date differs by a day at most from year to year."""
+
+
+class DatetimeInput(FrozenModel):
+    """A date or time, in seconds since 1970 in UTC: the sine and cosine of each cycle, and the standardised time.
+
+    A missing time gives zeros. The standardised time is cut to the training range first, so that no model extrapolates.
+    """
+
+    name: str
+    cycles: list[Cycle]
+    trend: bool
+    low: float = Field(description="The earliest training value.")
+    high: float = Field(description="The latest training value.")
+    shift: float
+    scale: float
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns of the tensor `numeric` that it becomes."""
+        return 2 * len(self.cycles) + self.trend
+
+
 class TargetEncoding(FrozenModel):
     """The target of the prediction.
 
@@ -93,12 +118,33 @@ class Preparation(FrozenModel):
     target: TargetEncoding
     numeric: list[NumericInput] = Field(default_factory=list)
     categorical: list[CategoricalInput] = Field(default_factory=list)
+    datetimes: list[DatetimeInput] = Field(default_factory=list)
     pixels: ImageInput | None = None
     window: Window | None = None
     characters: TextInput | None = None
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")
+
+    @property
+    def number_columns(self) -> list[str]:
+        """The columns that the graph takes as float64: numbers, then times in seconds."""
+        return [*(part.name for part in self.numeric), *(part.name for part in self.datetimes)]
+
+    @property
+    def text_columns(self) -> list[str]:
+        """The columns that the graph takes as texts."""
+        return [part.name for part in self.categorical]
+
+    @property
+    def columns(self) -> list[str]:
+        """The input columns of a table or a series, in the order of the graph's inputs."""
+        return [*self.number_columns, *self.text_columns]
+
+    @property
+    def num_numeric(self) -> int:
+        """Width of the tensor `numeric`: the numbers, then what the times become."""
+        return len(self.numeric) + sum(part.num_features for part in self.datetimes)
 
     @property
     def num_outputs(self) -> int:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from models.data.check import check_columns, check_id
 from models.data.clean import dropped_rows, made_features, usable_rows
 from models.data.columns import Columns, all_missing, as_float64, as_text, choose, dtype_of, with_slices
+from models.data.datetimes import as_seconds, fit_datetime
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.data.hashing import row_identities
 from models.data.pixels import pixels_of
@@ -19,6 +20,7 @@ from models.data.preparation import (
     ROWS_FILE,
     SPLITS,
     CategoricalInput,
+    DatetimeInput,
     ImageInput,
     NumericInput,
     Preparation,
@@ -103,7 +105,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
 def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """Return the columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
-    inputs = [*columns.numeric, *columns.categorical, data.image and data.image.column]
+    inputs = [*columns.inputs, data.image and data.image.column]
     named = {*inputs, data.target, data.split.column, *spec.judge.slices}
     return [name for name in table.column_names if name in named]
 
@@ -129,8 +131,9 @@ def _fit(table: pa.Table, data: Data, rows: _Rows, columns: Columns) -> tuple[pa
     numeric = [_numeric(table, name, data, rows, made) for name in columns.numeric]
     categorical = [_categorical(table, name, data, rows, made, columns.left_out) for name in columns.categorical]
     pixels = _pixels(table, data, rows, made)
+    datetimes = _datetimes(table, data, rows, made, columns)
     encoded = [part for part in categorical if part is not None]
-    if not numeric and not encoded and pixels is None:
+    if not numeric and not encoded and not datetimes and pixels is None:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
         raise DataError(f"data.features leaves no input column ({reasons}): name some in data.features.columns")
     task, target = _target(table, data, rows, made)
@@ -140,6 +143,7 @@ def _fit(table: pa.Table, data: Data, rows: _Rows, columns: Columns) -> tuple[pa
         target=target,
         numeric=numeric,
         categorical=encoded,
+        datetimes=datetimes,
         pixels=pixels,
         window=data.window,
         rows=rows.counts(),
@@ -187,6 +191,22 @@ def _categorical(
     part = fit_categorical(name, training, dtype_of(table.column(name).type), data.features)
     made[name] = texts
     return part
+
+
+def _datetimes(
+    table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array], columns: Columns
+) -> list[DatetimeInput]:
+    parts = []
+    for name in columns.datetime:
+        seconds = as_seconds(table.column(name), name)
+        split_times = rows.key[rows.train] if data.split.by == "time" and rows.key is not None else None
+        part = fit_datetime(name, seconds[rows.train], split_times)
+        if part.num_features:
+            made[name] = pa.array(seconds)
+            parts.append(part)
+        else:
+            columns.left_out[name] = "a time without any cycle or trend in the training rows"
+    return parts
 
 
 def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]) -> ImageInput | None:

@@ -6,6 +6,7 @@ import base64
 import inspect
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from models.data.preparation import Preparation
@@ -76,8 +77,13 @@ def example(preparation: Preparation) -> list[dict[str, Any]]:
         blank = bytes(image.height * image.width * image.channels)
         return [{image.column: base64.b64encode(blank).decode()}]
     row: dict[str, Any] = {part.name: part.fill for part in preparation.numeric}
+    row |= {part.name: _iso_day(part.high) for part in preparation.datetimes}
     row |= {part.name: part.categories[0] if part.categories else "" for part in preparation.categorical}
     return [row] * (preparation.window.length if preparation.window else 1)
+
+
+def _iso_day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
 def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:

@@ -5,11 +5,21 @@ The arithmetic is that of `models/data/encode.py`, operator by operator: float64
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 from onnx import helper
 
-from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TextInput
+from models.data.preparation import (
+    CYCLE_S,
+    CategoricalInput,
+    DatetimeInput,
+    ImageInput,
+    NumericInput,
+    Preparation,
+    TextInput,
+)
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 
 CORE_PREFIX = "core/"
@@ -27,8 +37,8 @@ def graph_inputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
         return [helper.make_tensor_value_info("series", types.DOUBLE, shape)]
     if preparation.kind == "text":
         return [helper.make_tensor_value_info("text", types.INT64, ["batch", "length"])]
-    columns = [(part.name, types.DOUBLE) for part in preparation.numeric]
-    columns += [(part.name, types.STRING) for part in preparation.categorical]
+    columns = [(name, types.DOUBLE) for name in preparation.number_columns]
+    columns += [(name, types.STRING) for name in preparation.text_columns]
     return [helper.make_tensor_value_info(name, kind, ["batch"]) for name, kind in columns]
 
 
@@ -55,15 +65,54 @@ def preparation_part(preparation: Preparation, wanted: set[str]) -> GraphBuilder
 
 
 def _numeric(builder: GraphBuilder, preparation: Preparation) -> None:
-    if not preparation.numeric:
-        _nothing(builder, preparation.categorical[0].name, "numeric", onnx.TensorProto.FLOAT)
+    parts = []
+    if preparation.numeric:
+        stacked = _columns(builder, [part.name for part in preparation.numeric], "numeric/stacked")
+        parts.append(_normalise(builder, stacked, preparation.numeric))
+    if preparation.datetimes:
+        parts.append(_datetimes(builder, preparation.datetimes))
+    if not parts:
+        _nothing(builder, preparation.columns[0], "numeric", onnx.TensorProto.FLOAT)
         return
-    names = [part.name for part in preparation.numeric]
-    stacked = _columns(builder, names, "numeric/stacked")
-    _normalise(builder, stacked, preparation.numeric, CORE_PREFIX + "numeric")
+    builder.node("Concat", parts, "numeric", output=CORE_PREFIX + "numeric", axis=1)
 
 
-def _normalise(builder: GraphBuilder, raw: str, parts: list[NumericInput], output: str) -> None:
+def _datetimes(builder: GraphBuilder, parts: list[DatetimeInput]) -> str:
+    """Return the features of times in seconds, as `models.data.datetimes.datetime_features` computes them."""
+
+    def constant(name: str, values: list[Any], dtype: type = np.float64) -> str:
+        return builder.constant(f"datetime/{name}", np.array(values, dtype))
+
+    def chosen(name: str, columns: list[int]) -> str:
+        return builder.node(
+            "Gather", [seconds, constant(f"{name}/columns", columns, np.int64)], f"datetime/{name}", axis=1
+        )
+
+    seconds = _columns(builder, [part.name for part in parts], "datetime/seconds")
+    cycles = [(at, CYCLE_S[cycle]) for at, part in enumerate(parts) for cycle in part.cycles]
+    features = []
+    if cycles:
+        periods = constant("periods", [period for _, period in cycles])
+        turned = builder.node("Mod", [chosen("cycles", [at for at, _ in cycles]), periods], "datetime/turned", fmod=1)
+        radians = constant("radians", [period / (2 * np.pi) for _, period in cycles])
+        angle = builder.node("Div", [turned, radians], "datetime/angle")
+        features += [builder.node(op, [angle], f"datetime/{op.lower()}") for op in ("Sin", "Cos")]
+    trends = [at for at, part in enumerate(parts) if part.trend]
+    if trends:
+        low, high, shift, scale = (
+            constant(field, [getattr(parts[at], field) for at in trends]) for field in ("low", "high", "shift", "scale")
+        )
+        late = builder.node("Max", [chosen("trends", trends), low], "datetime/late")
+        within = builder.node("Min", [late, high], "datetime/within")
+        centred = builder.node("Sub", [within, shift], "datetime/centred")
+        features.append(builder.node("Div", [centred, scale], "datetime/scaled"))
+    joined = builder.node("Concat", features, "datetime/joined", axis=1)
+    missing = builder.node("IsNaN", [joined], "datetime/missing")
+    filled = builder.node("Where", [missing, constant("zero", [0.0]), joined], "datetime/filled")
+    return builder.node("Cast", [filled], "datetime/float", to=onnx.TensorProto.FLOAT)
+
+
+def _normalise(builder: GraphBuilder, raw: str, parts: list[NumericInput], output: str = "") -> str:
     def constant(name: str, values: list[float]) -> str:
         return builder.constant(f"numeric/{name}", np.array(values, np.float64))
 
@@ -74,13 +123,13 @@ def _normalise(builder: GraphBuilder, raw: str, parts: list[NumericInput], outpu
     scale = constant("scale", [part.scale for part in parts])
     centred = builder.node("Sub", [filled, shift], "numeric/centred")
     scaled = builder.node("Div", [centred, scale], "numeric/scaled")
-    builder.node("Cast", [scaled], "numeric/float", output=output, to=onnx.TensorProto.FLOAT)
+    return builder.node("Cast", [scaled], "numeric/float", output=output, to=onnx.TensorProto.FLOAT)
 
 
 def _categorical(builder: GraphBuilder, preparation: Preparation) -> None:
     parts = preparation.categorical
     if not parts:
-        _nothing(builder, preparation.numeric[0].name, "categorical", onnx.TensorProto.INT64)
+        _nothing(builder, preparation.columns[0], "categorical", onnx.TensorProto.INT64)
         return
     indices = [_index(builder, part) for part in parts]
     _columns(builder, indices, "categorical/stacked", CORE_PREFIX + "categorical")

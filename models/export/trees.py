@@ -49,11 +49,11 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
 
 
 def _features(builder: GraphBuilder, preparation: Preparation) -> str:
-    names = [("numeric", preparation.numeric), ("categorical", preparation.categorical)]
+    names = [("numeric", preparation.num_numeric), ("categorical", len(preparation.categorical))]
     doubles = [
         builder.node("Cast", [CORE_PREFIX + name], f"{name}_double", to=onnx.TensorProto.DOUBLE)
-        for name, parts in names
-        if parts
+        for name, width in names
+        if width
     ]
     return builder.node("Concat", doubles, "features", axis=1)
 

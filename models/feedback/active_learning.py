@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from models.data.columns import as_text
+from models.data.datetimes import datetime_features
 from models.data.encode import category_indices, encode_numeric
 from models.data.preparation import Preparation
 
@@ -39,6 +40,9 @@ def positions(rows: pa.Table, preparation: Preparation, prefix: str = "") -> np.
     The distance of two rows with different categories equals that of two numbers one standard deviation apart.
     """
     parts = [encode_numeric(_float(rows, prefix + part.name), part)[:, None] for part in preparation.numeric]
+    if preparation.datetimes:
+        seconds = np.stack([_float(rows, prefix + part.name) for part in preparation.datetimes], axis=1)
+        parts.append(datetime_features(seconds, preparation.datetimes))
     for one in preparation.categorical:
         texts = as_text(rows.column(prefix + one.name))
         indices = category_indices(texts, one)

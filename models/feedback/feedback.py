@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_text
+from models.data.columns import as_text, is_number, is_text
 from models.data.hashing import missing
 from models.errors import DataError
 from models.feedback.columns import INPUT, LABEL, RAW
@@ -123,6 +123,8 @@ def _as_source(
     """Return the rows with the source's columns and types, and which of them do not fit (rows,)."""
     unfit = np.zeros(labelled.num_rows, dtype=bool)
     columns = {}
+    times = {field.name for field in schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)}
+    times |= {name for name, kind in data.features.kinds.items() if kind == "datetime"}
     for field in schema:
         column = pa.chunked_array([pa.nulls(labelled.num_rows, field.type)])
         names = [f"{prefix}{field.name}" for prefix in (INPUT, RAW)] if field.name in carried else []
@@ -131,10 +133,22 @@ def _as_source(
             column = _cast(labelled.column("id"), field.type)[0]
         for name in [LABEL] if field.name == data.target else names:  # raw values override the graph's inputs
             if name in labelled.column_names:
-                cast, bad = _cast(labelled.column(name), field.type)
+                values = labelled.column(name)
+                if field.name in times and pa.types.is_floating(values.type):
+                    values = _as_times(values, field.type)
+                cast, bad = _cast(values, field.type)
                 column, unfit = pc.coalesce(cast, column), unfit | bad
         columns[field.name] = column
     return pa.table(columns, schema=schema), unfit
+
+
+def _as_times(seconds: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return seconds since 1970 as times of the source's type: numbers stay, texts become ISO 8601."""
+    if is_number(kind):
+        return seconds
+    micros = pc.multiply(pc.if_else(pc.is_nan(seconds), None, seconds), 1e6).cast(pa.int64(), safe=False)
+    times = micros.cast(pa.timestamp("us", getattr(kind, "tz", None)))
+    return pc.strftime(times, "%Y-%m-%dT%H:%M:%S") if is_text(kind) else times
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, np.ndarray]:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.columns import is_number, is_text
-from models.data.preparation import CategoricalInput
+from models.data.datetimes import as_seconds
+from models.data.preparation import CategoricalInput, Preparation
 from models.errors import DataError
 from models.inference import portable
 from models.inference.portable import RowError
 
 
-def columns(
-    rows: pa.Table, numbers: Sequence[str], categories: Sequence[CategoricalInput], first_row: int, display_name: str
-) -> dict[str, np.ndarray]:
-    """Return columns as inputs of a graph: numbers as float64 with NaN, categories as texts with "" for missing.
+def columns(rows: pa.Table, preparation: Preparation, first_row: int, display_name: str) -> dict[str, np.ndarray]:
+    """Return columns as inputs of a graph: numbers and times as float64 with NaN, texts with "" for missing.
 
     Args:
-        rows: The rows, with all of these columns.
-        numbers: The numeric columns.
-        categories: The categorical columns.
+        rows: The rows, with all input columns of the model.
+        preparation: The model's.
         first_row: Number of the first row, for messages.
         display_name: Name of the rows in messages.
 
@@ -31,8 +27,10 @@ def columns(
         DataError: The model does not accept a value; names row, column, value and cure.
     """
     try:
-        feed = {name: _numbers(rows.column(name), name, first_row) for name in numbers}
-        return feed | {part.name: _categories(rows.column(part.name), part, first_row) for part in categories}
+        feed = {part.name: _numbers(rows.column(part.name), part.name, first_row) for part in preparation.numeric}
+        feed |= {part.name: _times(rows.column(part.name), part.name, first_row) for part in preparation.datetimes}
+        parts = preparation.categorical
+        return feed | {part.name: _categories(rows.column(part.name), part, first_row) for part in parts}
     except RowError as error:
         raise DataError(f"{display_name}, {error}") from error
 
@@ -61,6 +59,19 @@ def _numbers(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
         raise RowError(f"column {name!r} is {kind}, expected numbers: convert it")
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
     return portable.in_range(values, name, first=first_row)
+
+
+def _times(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
+    column = _decoded(column)
+    kind = column.type
+    if is_text(kind) or pa.types.is_null(kind):
+        return portable.moments(column.to_pylist(), name, first=first_row)
+    if not (is_number(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        raise RowError(f"column {name!r} is {kind}, expected times: convert it")
+    try:
+        return as_seconds(column, name)
+    except DataError as error:
+        raise RowError(str(error)) from error
 
 
 def _categories(column: pa.ChunkedArray, part: CategoricalInput, first_row: int) -> np.ndarray:

@@ -92,6 +92,8 @@ def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool 
     types.update({part.name: dtypes[part.dtype] if is_made else pa.string() for part in preparation.categorical})
     flags = {name for name, kind in types.items() if pa.types.is_boolean(kind)}
     types.update({part.name: pa.float64() for part in preparation.numeric if part.name not in flags})
+    if not is_made:
+        types.update({part.name: pa.string() for part in preparation.datetimes})
     return types
 
 

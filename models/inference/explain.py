@@ -54,8 +54,7 @@ class Explainer:
     """
 
     def __init__(self, preparation: Preparation, background: Feed) -> None:
-        self.columns = [part.name for part in preparation.numeric]
-        self.columns += [part.name for part in preparation.categorical]
+        self.columns = preparation.columns
         self._classes = preparation.target.classes
         self._is_series = preparation.kind == "series"
         self._background = background
@@ -75,7 +74,7 @@ class Explainer:
         if preparation.kind not in ("table", "series") or not path.exists():
             return None
         document = orjson.loads(path.read_bytes())
-        texts = {part.name for part in preparation.categorical}
+        texts = preparation.text_columns
         rows = {name: np.array(each, object if name in texts else float) for name, each in document.items()}
         return cls(preparation, rows)
 

@@ -47,8 +47,7 @@ def refuse_taken_names(preparation: Preparation) -> None:
     """
     if preparation.kind != "table":
         return
-    columns = {part.name for part in preparation.numeric} | {part.name for part in preparation.categorical}
-    taken = sorted(columns & set(output_names(preparation)))
+    taken = sorted({*preparation.columns} & {*output_names(preparation)})
     if taken:
         raise UsageError(
             f"data.features: column {taken[0]!r} has the name of an output of the served model: rename it in "

@@ -8,6 +8,8 @@ there is one rule for the values that a model takes and one for the columns that
 * A category is text, a whole number (of any type: 3.0 is 3) or a boolean; None, NaN and "" are missing. In a column of
   numbers a category may also be a fraction, and a text that is a number is that number: "3.0" is 3. In a column of
   booleans 1, 0 and "TRUE" are booleans.
+* A time is ISO 8601 text, a number of seconds since 1970 (as text too), or a datetime or date of Python; without a zone
+  it is in UTC. None, NaN and "" are missing. It is of the years 1 to 9999: larger numbers are milliseconds.
 * A cell of a CSV is missing if it is in `MISSING`. In a column of numbers it is a number, or true or false in any case.
 
 MLflow's own loader of the ONNX flavour passes pandas' text columns to ONNX Runtime unchanged, which refuses them, and
@@ -17,11 +19,13 @@ cannot put probabilities, one column for each class, into its data frame (mlflow
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +43,8 @@ NUMBERS = frozenset((float, int, bool, type(None)))
 """Types of the values of a numeric column."""
 MOST_NUMBER = 1e30
 """Models compute in float32, which ends at 3e38: with larger inputs a prediction may be no number."""
+EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_800.0
+"""The years 1 to 9999, as seconds since 1970."""
 MISSING = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
     "NaN", "n/a", "nan", "null",
@@ -112,6 +118,41 @@ def categories(values: Sequence[Any], name: str, dtype: str = "string", first: i
         wrong = f"row {first + at}, column {name!r}: got {shown(values[at])}"
         raise RowError(f"{wrong}, expected text, or null for missing")
     return np.array(texts, object)
+
+
+def moments(values: Sequence[Any], name: str, first: int = 0) -> np.ndarray:
+    """Return a column of times as float64 (rows,) seconds since 1970 in UTC, NaN for missing.
+
+    Raises:
+        RowError: A value is no time; names row, column, value and what is expected.
+    """
+    seconds = [_seconds(value) for value in values]
+    if None in seconds:
+        at = seconds.index(None)
+        expected = "a time: ISO 8601 text such as 2024-05-31T14:30:00Z, seconds since 1970, or null for missing"
+        raise RowError(f"row {first + at}, column {name!r}: got {shown(values[at])}, expected {expected}")
+    return np.array(seconds, np.float64)
+
+
+def _seconds(value: Any) -> float | None:
+    """Return a time as seconds since 1970, NaN for missing; None if the value is no time."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = value.isoformat()
+    if isinstance(value, str):
+        parsed = _parsed(value.strip())
+        value = _iso_time(parsed) if isinstance(parsed, str) else parsed
+    if value is None or value != value:
+        return math.nan
+    if isinstance(value, datetime):
+        value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    is_time = isinstance(value, float | int) and not isinstance(value, bool) and EARLIEST_S <= value < LATEST_S
+    return float(value) if is_time else None
+
+
+def _iso_time(text: str) -> datetime | str:
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(text)
+    return text
 
 
 def texts(values: Sequence[Any], name: str) -> np.ndarray:
@@ -250,8 +291,9 @@ def columns_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[
 def records_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the columns that callers see as rows of plain values; for one row in half the time of `columns_of`."""
     if PROBABILITIES not in outputs:
-        rows = zip(*(values.tolist() for values in outputs.values()), strict=True)
-        return [dict(zip(outputs, row, strict=True)) for row in rows]
+        return [
+            dict(zip(outputs, row, strict=True)) for row in zip(*map(np.ndarray.tolist, outputs.values()), strict=True)
+        ]
     chances = outputs[PROBABILITIES].astype(np.float64).tolist()
     labelled = zip(outputs[LABEL].tolist(), chances, strict=True)
     return [dict(zip(names, (label, *row), strict=True)) for label, row in labelled]
@@ -266,6 +308,7 @@ class Predictor:
         self._kind = self._preparation["kind"]
         self._names = column_names(self._preparation["target"]["classes"] or ())
         self._numeric = [part["name"] for part in self._preparation["numeric"]]
+        self._times = [part["name"] for part in self._preparation.get("datetimes", ())]
 
     def predict(
         self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
@@ -333,6 +376,7 @@ class Predictor:
 
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         feed = {name: numbers(_column(columns, name), name) for name in self._numeric}
+        feed |= {name: moments(_column(columns, name), name) for name in self._times}
         for part in self._preparation["categorical"]:
             feed[part["name"]] = categories(_column(columns, part["name"]), part["name"], part["dtype"])
         return feed
@@ -393,7 +437,10 @@ def _plain(column: Any) -> list[Any]:
     """Return a column of a data frame, or an array, as plain values."""
     if hasattr(column, "isna"):  # pandas has several marks for missing
         column = column.astype(object).where(column.notna(), None)
-    return [value.item() if isinstance(value, np.generic) else value for value in np.asarray(column, object).tolist()]
+    values = np.asarray(column)
+    if values.dtype.kind == "M":  # nanoseconds would become plain numbers
+        values = values.astype("datetime64[us]")
+    return [value.item() if isinstance(value, np.generic) else value for value in values.astype(object).tolist()]
 
 
 def _load_pyfunc(path: str) -> Predictor:

@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 
 
 _TEXT = frozenset((str,))
+TIME: Schema = {
+    "type": ["string", "number", "null"],
+    "pattern": r"^([0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?Z?)?)?$",
+    "minimum": portable.EARLIEST_S,
+    "exclusiveMaximum": portable.LATEST_S,
+    "description": "A time: ISO 8601, UTC without a zone, or seconds since 1970.",
+}
+"""JSON Schema of the plainest forms of a time; the other forms of ISO 8601 are accepted too."""
 
 
 class TableSchema(InputSchema):
@@ -45,10 +53,11 @@ class TableSchema(InputSchema):
     """
 
     def __init__(self, preparation: Preparation) -> None:
-        self.inputs = [TensorSpec(part.name, "FP64", (-1,)) for part in preparation.numeric]
-        self.inputs += [TensorSpec(part.name, "BYTES", (-1,)) for part in preparation.categorical]
-        self.numbers = [part.name for part in preparation.numeric]
-        self._categorical = preparation.categorical
+        self.inputs = [TensorSpec(name, "FP64", (-1,)) for name in preparation.number_columns]
+        self.inputs += [TensorSpec(name, "BYTES", (-1,)) for name in preparation.text_columns]
+        self.numbers = preparation.number_columns
+        self._times = {part.name for part in preparation.datetimes}
+        self._preparation = preparation
         self._texts = [(part.name, part.dtype) for part in preparation.categorical]
         self.columns = names = [port.name for port in self.inputs]
         self._values = itemgetter(*names) if len(names) > 1 else lambda record: (record[names[0]],)
@@ -98,7 +107,7 @@ class TableSchema(InputSchema):
         """Return numbers as float64 with NaN, categories as texts with ""."""
         from models.inference.arrow_columns import columns
 
-        return columns(rows, self.numbers, self._categorical, first_row, display_name)
+        return columns(rows, self._preparation, first_row, display_name)
 
     def item_schema(self) -> Schema | None:
         """Return None, because a table's columns have names."""
@@ -106,7 +115,10 @@ class TableSchema(InputSchema):
 
     def record_schema(self) -> Schema:
         """Return the JSON Schema of an object with each column."""
-        kinds: dict[str, Schema] = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
+        kinds: dict[str, Schema] = {
+            name: TIME if name in self._times else {"type": ["number", "boolean", "null"], **FINITE}
+            for name in self.numbers
+        }
         texts = {
             name: {"type": ["string", "number" if dtype == "integer" else "integer", "boolean", "null"]}
             for name, dtype in self._texts
@@ -118,6 +130,9 @@ class TableSchema(InputSchema):
         """Return all numbers in one array (column, row), so that one call checks them."""
         numbers = np.empty((len(self.numbers), num_rows))
         for at, name in enumerate(self.numbers):
+            if name in self._times:
+                numbers[at] = portable.moments(columns[name].tolist(), name)
+                continue
             if columns[name].dtype == object:
                 raise DataError(f"input {name!r}: got BYTES, expected FP64, or another type of numbers")
             numbers[at] = columns[name]
@@ -129,6 +144,8 @@ class TableSchema(InputSchema):
     def _rows(self, columns: Sequence[Sequence[Any]], extra: Columns) -> InputRows:
         """Return rows from the values of each of `self.columns`; one call converts all numbers together."""
         count = len(self.numbers)
+        if self._times:
+            columns = [*self._with_seconds(columns[:count]), *columns[count:]]
         values = list(chain.from_iterable(columns[:count]))
         are_numbers = portable.NUMBERS.issuperset(map(type, values))
         numbers = np.array(values if are_numbers else [], np.float64)
@@ -144,6 +161,14 @@ class TableSchema(InputSchema):
         except RowError as error:
             raise DataError(str(error)) from error
         return InputRows(feed, extra, numbers)
+
+    @refusing
+    def _with_seconds(self, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+        """Return the columns of `self.numbers` with times as seconds."""
+        return [
+            portable.moments(column, name).tolist() if name in self._times else column
+            for name, column in zip(self.numbers, columns, strict=True)
+        ]
 
 
 def _flat(values: np.ndarray, name: str) -> np.ndarray:

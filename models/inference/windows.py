@@ -43,6 +43,7 @@ class SeriesSchema(InputSchema):
 
     def __init__(self, preparation: Preparation) -> None:
         assert preparation.window is not None
+        self._preparation = preparation
         self._length = preparation.window.length
         self.columns = self.numbers = [part.name for part in preparation.numeric]
         self.inputs = [TensorSpec(INPUT, "FP64", (-1, self._length, len(self.numbers)))]
@@ -87,7 +88,7 @@ class SeriesSchema(InputSchema):
         """Return every window of the steps."""
         from models.inference.arrow_columns import columns
 
-        steps = np.stack(list(columns(rows, self.numbers, (), first_row, display_name).values()), axis=1)
+        steps = np.stack(list(columns(rows, self._preparation, first_row, display_name).values()), axis=1)
         try:
             return {INPUT: self._windows(steps)}
         except DataError as error:

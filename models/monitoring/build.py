@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from models.data.feeds import feeds, targets
-from models.data.preparation import ROWS_FILE, SPLITS, Preparation
+from models.data.preparation import ROWS_FILE, SPLITS, DatetimeInput, Preparation
 from models.inference.predict import predict
 from models.monitoring.calibration import fit_calibration
-from models.monitoring.histogram import Bins, CategoricalBins, as_numbers, numeric_bins
+from models.monitoring.histogram import Bins, CategoricalBins, Measure, NumericBins, measured, numeric_bins
 from models.monitoring.reference import Reference, ReferenceColumn
 from models.monitoring.tally import INPUT, PredictionCounts, scores_of, tally
 from models.project_spec.reserved_columns import SPLIT_COLUMN
@@ -64,7 +64,8 @@ def reference_of(
 
 
 def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Reference:
-    bins: list[Bins] = [numeric_bins(part.name, _values(rows, part.name)) for part in preparation.numeric]
+    bins: list[Bins] = [_numeric_bins(rows, part.name) for part in preparation.numeric]
+    bins += [_numeric_bins(rows, part.name, _measure(part)) for part in preparation.datetimes]
     bins += [CategoricalBins(name=part.name, categories=part.categories) for part in preparation.categorical]
     blank = [ReferenceColumn(bins=each, counts=np.zeros(each.num_cells, dtype=np.int64)) for each in bins]
     unfilled = empty.model_copy(update={"columns": blank, "scores": []})
@@ -83,8 +84,14 @@ def _tally(rows: Rows, split: str, reference: Reference) -> PredictionCounts:
     return sum((tally(table, reference) for table in renamed), PredictionCounts())
 
 
-def _values(rows: Rows, name: str) -> NDArray[np.float64]:
-    return np.concatenate([np.zeros(0), *(as_numbers(table.column(0)) for table in rows("train", [name]))])
+def _numeric_bins(rows: Rows, name: str, of: Measure = "value") -> NumericBins:
+    values = (measured(table.column(0), of) for table in rows("train", [name]))
+    return numeric_bins(name, np.concatenate([np.zeros(0), *values]), of)
+
+
+def _measure(part: DatetimeInput) -> Measure:
+    """Return what of a time is monitored: its place in the week or the day, for the time itself always moves on."""
+    return "second of the week" if "week" in part.cycles else "second of the day" if "day" in part.cycles else "value"
 
 
 def _batches(file: pq.ParquetFile, split: str, names: list[str]) -> Iterator[pa.Table]:

@@ -25,6 +25,8 @@ def bounds_of(columns: Sequence[ReferenceColumn], data: Data, seasonal: Sequence
     bounds: dict[str, tuple[float | None, float | None]] = {}
     for column in columns:
         bins = column.bins
+        if isinstance(bins, NumericBins) and bins.of != "value":
+            continue  # each place in a cycle is in its range
         if bins.name in declared:
             bounds[bins.name] = declared[bins.name]
         elif isinstance(bins, NumericBins) and bins.high > bins.low and bins.name not in seasonal:

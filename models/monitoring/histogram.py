@@ -26,11 +26,17 @@ MOST_QUANTILE_VALUES = 1_000_000
 Counts = NDArray[np.int64]
 
 
+Measure = Literal["value", "second of the day", "second of the week"]
+"""What of a value is counted: of times, which only grow, the place in their cycle. The week begins on Monday."""
+_DAY_S, _WEEK_S, _MONDAY_S = 86_400.0, 604_800.0, 345_600.0
+
+
 class NumericBins(FrozenModel):
     """The bins of a numeric column: bin i holds `edges[i - 1] <= value < edges[i]`."""
 
     kind: Literal["numeric"] = "numeric"
     name: str
+    of: Measure = Field("value", description="What of each value is counted.")
     edges: list[float] = Field(description="Ascending, all different; one less than there are bins.")
     ranks: list[float] = Field(description="Mean place (bin,) of a bin's values among the training values, -.5 to .5.")
     low: float = Field(description="Smallest training value.")
@@ -53,7 +59,7 @@ class NumericBins(FrozenModel):
 
     def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
         """Return the counts of numbers; null and NaN are missing."""
-        values = as_numbers(column)
+        values = measured(column, self.of)
         return self.count_placed(values, self.place(values))
 
     def count_placed(self, values: NDArray[np.float64], places: NDArray[np.int64]) -> Counts:
@@ -123,8 +129,8 @@ class CategoricalBins(FrozenModel):
 Bins = Annotated[NumericBins | CategoricalBins, Field(discriminator="kind")]
 
 
-def numeric_bins(name: str, values: NDArray[np.float64]) -> NumericBins:
-    """Return bins between the quantiles of training values (row,), NaN for missing.
+def numeric_bins(name: str, values: NDArray[np.float64], of: Measure = "value") -> NumericBins:
+    """Return bins between the quantiles of training values (row,), `measured` already, NaN for missing.
 
     A column with fewer than 256 different values gets one bin for each value. The quantiles of a column longer than a
     million are those of a million of its values, evenly spaced.
@@ -134,7 +140,7 @@ def numeric_bins(name: str, values: NDArray[np.float64]) -> NumericBins:
     """
     present = values[~np.isnan(values)]
     if not len(present):
-        return NumericBins(name=name, edges=[], ranks=[0.0], low=0.0, high=0.0, spread=0.0)
+        return NumericBins(name=name, of=of, edges=[], ranks=[0.0], low=0.0, high=0.0, spread=0.0)
     step = -(-len(present) // MOST_QUANTILE_VALUES)
     shares = np.arange(1, NUM_BINS) / NUM_BINS
     edges = np.unique(np.quantile(present[::step], shares, method="inverted_cdf"))
@@ -144,12 +150,24 @@ def numeric_bins(name: str, values: NDArray[np.float64]) -> NumericBins:
     ranks = (np.cumsum(counts) - counts / 2) / counts.sum() - 0.5
     return NumericBins(
         name=name,
+        of=of,
         edges=edges.tolist(),
         ranks=ranks.tolist(),
         low=float(present.min()),
         high=float(present.max()),
         spread=float(present.std()),
     )
+
+
+def measured(column: pa.ChunkedArray | pa.Array, of: Measure) -> NDArray[np.float64]:
+    """Return what is counted of a logged column, float64 (row,), NaN for missing. Times are seconds since 1970."""
+    values = as_numbers(column)
+    if of == "value":
+        return values
+    placed: NDArray[np.float64] = (
+        np.mod(values, _DAY_S) if of == "second of the day" else np.mod(values - _MONDAY_S, _WEEK_S)
+    )
+    return placed
 
 
 def as_numbers(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.monitoring.histogram import Counts, NumericBins, as_numbers
+from models.monitoring.histogram import Counts, NumericBins, as_numbers, measured
 from models.monitoring.reference import Reference
 from models.project_spec.blocks import Task
 
@@ -94,7 +94,7 @@ def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -
         if not isinstance(bins, NumericBins):
             counts[name] = bins.count(values)
             continue
-        numbers = as_numbers(values)
+        numbers = measured(values, bins.of)
         places = bins.place(numbers)
         counts[name] = bins.count_placed(numbers, places)
         if column.name in ranked:

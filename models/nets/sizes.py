@@ -16,7 +16,8 @@ class Sizes:
     """Widths of a net's inputs and output.
 
     Attributes:
-        num_numeric: Numeric columns of a table; for a series, features of a step.
+        num_numeric: Numbers of a table's row: its numeric columns, and what its times become. For a series, features of
+            a step.
         cardinalities: Number of indices of each categorical column.
         image: (channels, height, width), for images.
         window: (length, features), for series.
@@ -37,7 +38,7 @@ class Sizes:
     def of(cls, preparation: Preparation) -> Sizes:
         """Return the sizes of prepared data."""
         pixels, window = preparation.pixels, preparation.window
-        num_numeric = len(preparation.numeric)
+        num_numeric = preparation.num_numeric
         return cls(
             kind=preparation.kind,
             task=preparation.task,

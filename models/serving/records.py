@@ -39,8 +39,8 @@ class PredictionRecorder:
         self._redacted = frozenset(redacted)
         self._left_out = {*redacted, preparation.target.name}
         of_table = preparation.kind == "table"
-        numbers = [part.name for part in preparation.numeric] if of_table else []
-        texts = [part.name for part in preparation.categorical] if of_table else []
+        numbers = preparation.number_columns if of_table else []
+        texts = preparation.text_columns if of_table else []
         self._places = [place for place, name in enumerate(numbers) if name not in redacted]
         self._numbers = [numbers[place] for place in self._places]
         self._takes_all = len(self._numbers) == len(numbers)

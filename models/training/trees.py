@@ -146,7 +146,7 @@ def _open(job: TrainingJob) -> _Boosting:
     train, validation = open_examples(job, preparation)
     targets = train.targets()
     weights = class_weights(preparation, targets) if job.train.class_weights == "balanced" else None
-    numeric, categorical = len(preparation.numeric), len(preparation.categorical)
+    numeric, categorical = preparation.num_numeric, len(preparation.categorical)
     boosting = _Boosting(
         job=job,
         preparation=preparation,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from models.data.check import least_rows
+from models.data.hashing import missing
 from models.data.preparation import ROWS_FILE, Preparation
 from models.frozen_model import FrozenModel
 from models.project_spec.blocks import Data
@@ -100,11 +101,10 @@ def prepared_checks(
 def reference(prepared: Path) -> dict[str, Any]:
     """Return the row count of prepared rows, and each input column's missing share and distribution, as plain data."""
     preparation = Preparation.load(prepared)
-    numeric = [part.name for part in preparation.numeric]
-    categorical = [part.name for part in preparation.categorical]
-    table = read_table(prepared / ROWS_FILE, [*numeric, *categorical, ROW_COLUMN])
-    columns = {name: _numeric_shape(table.column(name)) for name in numeric}
-    columns.update({name: _categorical_shape(table.column(name)) for name in categorical})
+    table = read_table(prepared / ROWS_FILE, [*preparation.columns, ROW_COLUMN])
+    columns = {part.name: _numeric_shape(table.column(part.name)) for part in preparation.numeric}
+    columns.update({part.name: _categorical_shape(table.column(part.name)) for part in preparation.categorical})
+    columns.update({part.name: _missing_alone(table.column(part.name)) for part in preparation.datetimes})
     return {"rows": table.num_rows, "columns": columns}
 
 
@@ -140,6 +140,7 @@ def _against(
     )
     kinds = {part.name: "bins" for part in preparation.numeric}
     kinds.update({part.name: "values" for part in preparation.categorical})
+    kinds.update({part.name: "" for part in preparation.datetimes})
     for name, kind in kinds.items():
         shape = reference["columns"].get(name)
         if shape is None:
@@ -177,6 +178,11 @@ def _numeric_shape(column: pa.ChunkedArray) -> dict[str, Any]:
         weights = counts / counts.sum() * (1 - 2 * _TAIL)
         partition = {"bins": edges.tolist(), "weights": weights.tolist(), "tail_weights": [_TAIL, _TAIL]}
     return {"missing": 1 - len(present) / max(len(values), 1), "partition": partition}
+
+
+def _missing_alone(column: pa.ChunkedArray) -> dict[str, Any]:
+    """Return the share of missing times: newer data has later times, so their distribution is not compared."""
+    return {"missing": int(missing(column).sum()) / max(len(column), 1), "partition": None}
 
 
 def _categorical_shape(column: pa.ChunkedArray) -> dict[str, Any]:

@@ -67,11 +67,11 @@ def _cells(rows: pa.Table, preparation: Preparation, train: Array) -> list[tuple
     """Return the bin or the category of each row, by column: int64 (row,)."""
     num_bins = min(MOST_BINS, int(train.sum()) // ROWS_A_BIN)
     cells = []
-    for part in preparation.numeric:
-        values = rows.column(part.name).to_numpy()
+    for name in preparation.number_columns:
+        values = rows.column(name).to_numpy()
         known = np.sort(values[train & ~np.isnan(values)])
         edges = np.unique(np.quantile(known, np.linspace(0, 1, num_bins + 1)[1:-1])) if len(known) else known
-        cells.append((part.name, np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, "right"))))
+        cells.append((name, np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, "right"))))
     for text in preparation.categorical:
         encoded = pc.index_in(rows.column(text.name), pa.array(text.categories, pa.string()))
         cells.append((text.name, pc.add(pc.fill_null(encoded, -1), 1).to_numpy().astype(np.int64)))

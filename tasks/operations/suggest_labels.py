@@ -124,7 +124,7 @@ def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparatio
     from models.data.preparation import ROWS_FILE
     from models.sources.row_batches import concatenated
 
-    names = [*(part.name for part in preparation.numeric), *(part.name for part in preparation.categorical)]
+    names = preparation.columns
     inputs = [f"{INPUT}{name}" for name in names]
     tables, values = [], [np.zeros(0)]
     path = project.prepared / ROWS_FILE
@@ -141,8 +141,8 @@ def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparatio
             values.append(rows.column(LABEL).cast(pa.float64()).to_numpy())
             left -= rows.num_rows
     if not tables:
-        schema = {**{f"{INPUT}{part.name}": pa.float64() for part in preparation.numeric}}
-        schema |= {f"{INPUT}{part.name}": pa.string() for part in preparation.categorical}
+        schema = {f"{INPUT}{name}": pa.float64() for name in preparation.number_columns}
+        schema |= {f"{INPUT}{name}": pa.string() for name in preparation.text_columns}
         return pa.table({name: pa.array([], kind) for name, kind in schema.items()}), values[0]
     return concatenated(tables).select(inputs), np.concatenate(values)
 

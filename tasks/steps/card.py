@@ -168,6 +168,10 @@ def _schema(preparation: Preparation) -> list[dict[str, Any]]:
         {"input": part.name, "kind": "numeric", "values": f"centre {part.shift:.4g}, scale {part.scale:.4g}"}
         for part in preparation.numeric
     ]
+    datetimes = [
+        {"input": part.name, "kind": "datetime", "values": ", ".join([*part.cycles, *["trend"] * part.trend])}
+        for part in preparation.datetimes
+    ]
     categorical = [
         {"input": part.name, "kind": "categorical", "values": f"{len(part.categories)} categories"}
         for part in preparation.categorical
@@ -179,7 +183,7 @@ def _schema(preparation: Preparation) -> list[dict[str, Any]]:
     if preparation.characters:
         inputs = f"{len(preparation.characters.alphabet)} characters, windows of {preparation.characters.length}"
         return [{"input": preparation.characters.column, "kind": "text", "values": inputs}]
-    return [*numeric, *categorical]
+    return [*numeric, *datetimes, *categorical]
 
 
 def _samples(exported: dict[str, Any]) -> list[Any]:

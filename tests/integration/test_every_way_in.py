@@ -22,14 +22,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.columns import as_text
-from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
+from models.data.datetimes import as_seconds
+from models.data.preparation import CategoricalInput, DatetimeInput, NumericInput, Preparation, TargetEncoding
 from models.errors import DataError
 from models.export.bundle import bundle
 from models.export.graph import assemble
 from models.export.graph_builder import GraphBuilder
 from models.inference.batch import ReadOptions, csv_types, examples
 from models.inference.loaded_model import LoadedModel
-from models.inference.portable import _load_pyfunc
+from models.inference.portable import _load_pyfunc, moments
 from models.project_spec.blocks import Data
 from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json
 from models.serving.open_inference import inference_of
@@ -38,7 +39,8 @@ Columns = dict[str, list[Any]]
 Records = list[dict[str, Any]]
 Way = Callable[["Ways", Columns], Records]
 REFUSED = "refused"
-NUMBERS, CATEGORIES = ("x", "n"), ("word", "month", "late")
+NUMBERS, TIMES, CATEGORIES = ("x", "n"), ("when",), ("word", "month", "late")
+NOON_S = 1_717_243_200.0
 PREPARATION = Preparation(
     kind="table",
     task="binary",
@@ -51,6 +53,7 @@ PREPARATION = Preparation(
         ),
         CategoricalInput(name="late", categories=["false", "true"], dtype="boolean"),
     ],
+    datetimes=[DatetimeInput(name="when", cycles=["day"], trend=True, low=0, high=2e9, shift=1e9, scale=1e9)],
 )
 
 
@@ -62,7 +65,7 @@ class Ways:
         net = GraphBuilder("net/")
         as_floats = net.node("Cast", ["core/categorical"], "floats", to=onnx.TensorProto.FLOAT)
         both = net.node("Concat", ["core/numeric", as_floats], "both", axis=1)
-        factors = np.array([[0.02], [0.03], [0.1], [0.2], [0.4]], np.float32)
+        factors = np.array([[0.02], [0.03], [0.5], [0.3], [0.7], [0.1], [0.2], [0.4]], np.float32)
         raw = net.node("MatMul", [both, net.constant("factors", factors)], "raw")
         onnx.save(assemble(PREPARATION, net, raw, {}), folder / "model.onnx")
         PREPARATION.save(folder)
@@ -141,6 +144,8 @@ def _pandas_type(values: list[Any]) -> str | None:
 def _tensor(name: str, values: list[Any]) -> dict[str, Any]:
     kinds = {type(value) for value in values} - {type(None)}
     dtype = "FP64"
+    if name in TIMES and (None in values or kinds == {str}):
+        return {"name": name, "datatype": "BYTES", "shape": [len(values)], "data": [_text(value) for value in values]}
     if name in CATEGORIES and kinds != {float} and (None in values or kinds == {str}):
         dtype, values = "BYTES", [_text(value) for value in values]
     elif None not in values:
@@ -210,8 +215,31 @@ WORDS = st.sampled_from(
         "nan",
     ]
 )
-CELL = WORDS | st.sampled_from(
-    ["1_0", "inf", "-Infinity", "9007199254740993", "1e31", "null", "٣", "x y", "3e0", "0x10", ".5", "1.", "-nan"]
+SECONDS = st.sampled_from([0, NOON_S, 0.5, -1.0, 253_402_300_799])
+TOO_LATE = st.sampled_from([1_717_243_200_000, 9e29])
+INSTANTS = st.sampled_from(
+    [
+        "",
+        "2024-06-01",
+        "2024-06-01T12:00:00Z",
+        "2024-06-01 14:00:00+02:00",
+        "2024-06-01T12:00",
+        " 2024-06-01T12:00:00.000000",
+        "1717243200",
+        "1.7172432e9",
+        "1969-12-31T23:59:59",
+        "0001-01-01",
+        "9999-12-31T23:59:59",
+    ]
+)
+NO_INSTANTS = st.sampled_from(["2024-13-01", "yesterday", "12:00", "2024-06-01T25:00", "nan", "inf", "1717243200000"])
+CELL = (
+    INSTANTS
+    | NO_INSTANTS
+    | WORDS
+    | st.sampled_from(
+        ["1_0", "inf", "-Infinity", "9007199254740993", "1e31", "null", "٣", "x y", "3e0", "0x10", ".5", "1.", "-nan"]
+    )
 )
 
 
@@ -224,21 +252,24 @@ def _column(*kinds: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
     st.fixed_dictionaries(
         {name: _column(st.booleans(), WHOLE, FLOATS, FLOATS | TOO_LARGE) for name in NUMBERS}
         | {name: _column(st.booleans(), WHOLE, FLOATS, WORDS) for name in CATEGORIES}
+        | {"when": _column(st.booleans(), SECONDS, SECONDS | TOO_LATE, INSTANTS, INSTANTS | NO_INSTANTS)}
     )
 )
 def test_values_mean_the_same_in_every_way_in(ways: Ways, columns: Columns) -> None:
     _assert_same(ways, TYPED, columns)
 
 
-@given(st.fixed_dictionaries({name: st.lists(CELL, min_size=2, max_size=2) for name in (*NUMBERS, *CATEGORIES)}))
+@given(
+    st.fixed_dictionaries({name: st.lists(CELL, min_size=2, max_size=2) for name in (*NUMBERS, *TIMES, *CATEGORIES)})
+)
 def test_cells_mean_the_same_in_every_way_in(ways: Ways, columns: Columns) -> None:
     _assert_same(ways, CELLS, columns)
 
 
-@pytest.mark.parametrize("name", [*NUMBERS, *CATEGORIES])
+@pytest.mark.parametrize("name", [*NUMBERS, *TIMES, *CATEGORIES])
 @given(st.data())
 def test_a_cell_means_the_same_in_every_way_in(ways: Ways, name: str, data: st.DataObject) -> None:
-    columns: Columns = {other: ["1"] for other in (*NUMBERS, *CATEGORIES)}
+    columns: Columns = {other: ["1"] for other in (*NUMBERS, *TIMES, *CATEGORIES)}
     _assert_same(ways, CELLS, {**columns, name: [data.draw(CELL)]})
 
 
@@ -248,6 +279,7 @@ def test_a_cell_means_the_same_in_every_way_in(ways: Ways, name: str, data: st.D
         | {"word": st.lists(st.just("a") | st.none(), min_size=2, max_size=2)}
         | {"month": st.lists(WHOLE | FLOATS | st.none(), min_size=2, max_size=2)}
         | {"late": st.lists(st.booleans() | st.none(), min_size=2, max_size=2)}
+        | {"when": st.lists(SECONDS | INSTANTS | st.none(), min_size=2, max_size=2)}
     )
 )
 def test_a_value_means_the_same_as_its_cell(ways: Ways, columns: Columns) -> None:
@@ -259,7 +291,7 @@ def test_a_value_means_the_same_as_its_cell(ways: Ways, columns: Columns) -> Non
 
 @pytest.mark.parametrize("way", [*TYPED, *CELLS])
 def test_a_row_that_lacks_a_column_is_refused(ways: Ways, way: Way) -> None:
-    columns: Columns = {"x": [1.0], "n": [2.0], "word": ["a"], "month": [3]}
+    columns: Columns = {"x": [1.0], "n": [2.0], "when": [0], "word": ["a"], "month": [3]}
     with pytest.raises((DataError, ValueError, KeyError, SystemExit)):
         way(ways, columns)
 
@@ -269,5 +301,15 @@ def test_a_category_is_the_text_of_the_training_data(ways: Ways, values: list[An
     column = pa.chunked_array([pa.array(values)])
     texts = [text or "" for text in as_text(column).to_pylist()]
     name = "late" if pa.types.is_boolean(column.type) else "word" if pa.types.is_string(column.type) else "month"
-    rows = {other: [None] * 3 for other in (*NUMBERS, *CATEGORIES)} | {name: values}
+    rows = {other: [None] * 3 for other in (*NUMBERS, *TIMES, *CATEGORIES)} | {name: values}
     assert ways.served.schema.from_columns(rows).feed[name].tolist() == texts
+
+
+@given(_column(SECONDS, INSTANTS.filter(lambda text: text[-6:] != "+02:00" and not text.endswith("Z"))))
+def test_a_time_is_the_seconds_of_the_training_data(values: list[Any]) -> None:
+    column = pa.chunked_array([pa.array(values)])
+    if pa.types.is_string(column.type):
+        seconds = np.concatenate([as_seconds(column.slice(at, 1), "when") for at in range(len(values))])
+    else:
+        seconds = as_seconds(column, "when")
+    np.testing.assert_array_equal(moments(values, "when"), seconds)

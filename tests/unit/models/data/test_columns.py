@@ -19,12 +19,12 @@ SCHEMA = pa.schema(
 )
 
 
-def test_numbers_are_numeric_text_and_flags_categorical_and_the_rest_is_left_out_with_the_reason(make_spec):
+def test_numbers_are_numeric_text_and_flags_categorical_dates_datetimes_and_the_rest_is_left_out(make_spec):
     chosen = choose(SCHEMA, make_spec().data)
     assert chosen.numeric == ["i", "f"]
     assert chosen.categorical == ["s", "b", "d"]
-    assert set(chosen.left_out) == {"when", "l"}
-    assert "month, weekday" in chosen.left_out["when"]
+    assert chosen.datetime == ["when"]
+    assert set(chosen.left_out) == {"l"}
 
 
 def test_the_spec_chooses_columns_and_kinds(make_spec):
@@ -46,9 +46,13 @@ def test_the_split_column_is_an_input_only_when_asked_for(make_spec):
     assert "i" in choose(SCHEMA, make_spec(split=split, features={"columns": ["i"]}).data).numeric
 
 
-def test_asking_for_a_date_is_refused_with_the_cure(make_spec):
-    with pytest.raises(DataError, match=r"'when' is named.*data\.features\.make"):
-        choose(SCHEMA, make_spec(features={"columns": ["when"]}).data)
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [({"when": "numeric"}, "'when' is named, but.*when: datetime"), ({"b": "datetime"}, "'b' is named, but.*no time")],
+)
+def test_a_kind_that_the_type_cannot_have_is_refused_with_the_cure(make_spec, kinds, message):
+    with pytest.raises(DataError, match=message):
+        choose(SCHEMA, make_spec(features={"kinds": kinds}).data)
 
 
 def test_a_column_of_nothing_is_refused_unless_it_is_dropped(make_spec):

@@ -118,6 +118,21 @@ def test_a_row_without_its_time_has_that_of_its_prediction():
     assert with_feedback(source, own, data(split=split)).table.column("when").to_pylist()[2].month == 3
 
 
+def test_times_that_the_log_has_in_seconds_are_of_the_sources_type_again():
+    seconds, noon = labelled({"input.when": [WHEN.timestamp(), float("nan")]}, ["yes", "no"]), WHEN.replace(tzinfo=None)
+    kinds = {"features": {"kinds": {"when": "datetime"}}}
+    for kind, expected in (
+        (pa.timestamp("ns"), noon),
+        (pa.timestamp("s", "UTC"), WHEN),
+        (pa.date32(), noon.date()),
+        (pa.string(), "2026-05-01T12:30:00.000000"),
+        (pa.int64(), int(WHEN.timestamp())),
+    ):
+        source = SOURCE.append_column("when", pa.nulls(2, kind))
+        joined = with_feedback(source, seconds, data(**kinds))
+        assert joined.table.column("when").to_pylist()[2:] == [expected, None]
+
+
 def test_a_row_that_the_split_cannot_place_is_left_out():
     found = with_feedback(SOURCE, labelled({"input.x": [9.0]}, ["yes"]), data(split={"by": "group", "column": "tag"}))
     assert (found.table.num_rows, found.unfit) == (2, 1)

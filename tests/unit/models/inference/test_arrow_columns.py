@@ -1,5 +1,6 @@
 """Rows as people give them: what a graph takes of them, and what is told of those that it cannot."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,12 @@ def test_every_type_of_column_is_read_alike_by_batch_and_server(tmp_path: Path) 
     raw = read_source(tmp_path / "typed.parquet")
     text = guess_spec(tmp_path / "typed.parquet", "typed", "y")
     _, preparation = prepare_table(raw, Spec.model_validate(YAML(typ="safe").load(text)), tmp_path)
-    names = [part.name for part in (*preparation.numeric, *preparation.categorical)]
-    assert {"int8", "uint64", "float16", "decimal", "bool", "large_string", "dictionary"} <= set(names)
+    names = preparation.columns
+    assert {"int8", "uint64", "float16", "decimal", "bool", "large_string", "dictionary", "timestamp"} <= set(names)
 
     def plain(value: Any) -> Any:
+        if isinstance(value, date):
+            return value.isoformat()
         number = value if value is None or isinstance(value, str | bool | int) else float(value)
         return None if number != number else number
 

@@ -1,8 +1,13 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from models.data.datetimes import fit_datetime
 from models.data.preparation import TargetEncoding
 from models.monitoring.build import reference_of
+from models.monitoring.contract import bounds_of
+from models.monitoring.tally import tally
+from models.project_spec.blocks import Data
 from tests.unit.models.monitoring.conftest import chance, preparation, reference, rows, truth
 
 
@@ -27,6 +32,18 @@ def test_a_regression_has_no_calibration() -> None:
     made = reference_of(numbers, np.arange(500.0), np.arange(500.0), lambda split, names: [table.select(names)])
     assert made.calibration is None
     assert made.scores[0].bins.kind == "numeric"
+
+
+def test_of_a_time_the_place_in_the_week_is_monitored_and_later_weeks_are_no_drift() -> None:
+    hours = pa.table({"when": np.arange(0, 140 * 86_400.0, 3600.0)})
+    part = fit_datetime("when", hours.column("when").to_numpy())
+    timed = preparation().model_copy(update={"numeric": [], "categorical": [], "datetimes": [part]})
+    truths, chances = np.arange(100) % 2, np.full(100, 0.5)
+    made = reference_of(timed, truths, chances, lambda split, names: [hours.select(names)])
+    later = pa.table({"input.when": hours.column("when").to_numpy() + 70 * 86_400})
+    counted = tally(later, made.model_copy(update={"scores": []}))
+    assert counted.counts["input.when"].tolist() == made.columns[0].counts.tolist()
+    assert bounds_of(made.columns, Data(source="a.csv", target="y")) == {}
 
 
 def test_many_classes_are_watched_by_the_likeliest_and_its_chance() -> None:
