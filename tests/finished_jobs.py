@@ -22,7 +22,8 @@ from models.files import read_json, write_json
 from models.nets.build import build_net
 from models.nets.catalogue import is_trees
 from models.nets.sizes import Sizes
-from models.project_spec.blocks import Image, Model, Spec, Train, Window
+from models.project_spec.blocks import Image, Model, Spec, Train
+from models.project_spec.window import Window
 from models.training.checkpoints.weights import save_weights
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 from tests.conftest import MakeOnce

@@ -12,7 +12,8 @@ from models.export.graph import assemble
 from models.export.graph_builder import GraphBuilder
 from models.files import sha256, write_json
 from models.inference.names import BACKGROUND_FILE
-from models.project_spec.blocks import Image, Window
+from models.project_spec.blocks import Image
+from models.project_spec.window import Window
 from tasks.host.workspace import Project
 
 CLASSES = {"binary": ["no", "yes"], "multiclass": ["no", "perhaps", "yes"], "image": ["no", "yes"]}

@@ -8,7 +8,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding, TextInput
-from models.project_spec.blocks import Image, Model, Train, Window
+from models.project_spec.blocks import Image, Model, Train
+from models.project_spec.window import Window
 from models.training.job import TrainingJob
 
 MakeJob = Callable[..., TrainingJob]

@@ -17,11 +17,11 @@ from models.data.hashing import missing
 from models.data.header import no_such_column
 from models.data.preparation import SPLITS, Preparation
 from models.data.prepare import prepare_table, write_rows
-from models.data.series import NO_SPLIT, first_target
+from models.data.series import NO_SPLIT, first_target, series_rows
 from models.errors import DataError
 from models.files import replacing_folder
 from models.project_spec.blocks import Data, Spec
-from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
+from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN, STEP_COLUMN
 
 _TEST = SPLITS.index("test")
 
@@ -69,7 +69,8 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
     first = max(0, rows.first - context)
     part = known.slice(first)
     codes = np.where(np.arange(first, rows.stop) >= rows.first, _TEST, NO_SPLIT).astype(np.int8)
-    usable = _usable(part, preparation, first)
+    steps = _steps(known, preparation)[first:]
+    usable = _usable(part, preparation, steps)
     codes[~usable] = NO_SPLIT
     left_out = int((~usable[rows.first - first :]).sum())
     if not (codes == _TEST).any():
@@ -77,6 +78,7 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
     made = {name: _column(part, name, preparation) for name in _names(preparation)}
     made[ROW_COLUMN] = pa.array(np.arange(first, rows.stop), pa.int64())
     made[SPLIT_COLUMN] = pa.array(codes, pa.int8())
+    made[STEP_COLUMN] = pa.array(steps)
     with replacing_folder(out) as folder:
         write_rows(pa.table(made), preparation, folder)
     return left_out
@@ -100,7 +102,15 @@ def _check_columns(table: pa.Table, preparation: Preparation) -> None:
             raise DataError(f"the model takes a column that these rows lack: {nearest}")
 
 
-def _usable(part: pa.Table, preparation: Preparation, first: int) -> np.ndarray:
+def _steps(known: pa.Table, preparation: Preparation) -> np.ndarray:
+    """Return how many steps of a series lie directly before each row, without a gap; 0 for other data."""
+    if preparation.window is None or preparation.series is None:
+        return np.zeros(known.num_rows, dtype=np.int64)
+    window = preparation.window.model_copy(update={"frequency": preparation.series.frequency})
+    return series_rows(known, window, preparation.series.time).steps
+
+
+def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.ndarray:
     """Return True for rows that can be examples: with a known target and, for a series, a complete window before."""
     column = part.column(preparation.target.name)
     usable = ~missing(column)
@@ -108,7 +118,7 @@ def _usable(part: pa.Table, preparation: Preparation, first: int) -> np.ndarray:
         known = pc.is_in(as_text(column), pa.array(preparation.target.classes, pa.string()))
         usable &= known.to_numpy().astype(bool)
     if preparation.window is not None:
-        step = np.arange(first, first + part.num_rows) - first_target(preparation.window)
+        step = steps - first_target(preparation.window)
         usable &= (step >= 0) & (step % preparation.window.stride == 0)
     return np.asarray(usable)
 

@@ -113,6 +113,9 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
     """
     if data.kind == "text":
         raise UsageError("backtest: replays tables, images and series; a text has no rows that are labelled later")
+    if data.window is not None and (data.window.series_key or data.window.gaps == "fill"):
+        key = "series_key" if data.window.series_key else "gaps: fill"
+        raise UsageError(f"backtest: replays one series as it is, but the spec has data.window.{key}: drop it for this")
     notes = []
     if data.kind != "series":
         never = missing(_column(table, data.target, "data.target"))

@@ -165,6 +165,13 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
         return None
     if name == data.id and not is_named:
         return "it names the row (data.id)"
+    if data.window is not None and name == data.window.series_key:
+        if is_named:
+            raise DataError(
+                f"data.features: column {name!r} is named, but it names the series (data.window.series_key), which is "
+                "never an input: give facts of a series in columns of their own"
+            )
+        return "it names the series (data.window.series_key)"
     if name == data.split.column and not is_named:
         return f"it is what the split is by ({data.split.by})"
     if pa.types.is_null(kind):

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from models.data.datetimes import datetime_features
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, CategoricalInput, NumericInput, Preparation, TextInput
-from models.data.series import first_target
 from models.data.target import class_indices
 from models.data.tensor_file import RowWriter
 from models.data.text import indices_of, text_of, window_starts
@@ -34,7 +33,7 @@ def encode(folder: Path, split: str) -> Tensors:
     """Return the tensors of one split of a prepared folder.
 
     Table: `numeric` float32 (rows, num_numeric), `categorical` int32 (rows, num_categorical). Image: `image`
-    uint8 (rows, channel, height, width). Series: `series` float32 (time, feature), the whole series, and
+    uint8 (rows, channel, height, width). Series: `series` float32 (time, feature), all steps with NaN for missing, and
     `end` int64 (examples,), the last input row of each example. Text: `tokens` (character,), indices of the alphabet in
     the smallest type that holds them, and `start` int64 (examples,), the first token of each example. All kinds except
     text: `target`, int64 classes or float32 standardised; regression also `value`, the raw target in float64, which the
@@ -97,8 +96,12 @@ def rows_of(folder: Path, split: str, columns: list[str] | None = None) -> pa.Ta
 
 def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:
     """`(value or fill - shift) / scale` in float64, then float32 (rows,)."""
-    filled = np.where(np.isnan(values), part.fill, values)
-    encoded: np.ndarray = ((filled - part.shift) / part.scale).astype(np.float32)
+    return standardised(np.where(np.isnan(values), part.fill, values), part)
+
+
+def standardised(values: np.ndarray, part: NumericInput) -> np.ndarray:
+    """`(value - shift) / scale` in float64, then float32 (rows,); missing values stay missing."""
+    encoded: np.ndarray = ((values - part.shift) / part.scale).astype(np.float32)
     return encoded
 
 
@@ -176,10 +179,10 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
         raise DataError(f"{folder}: a series without window: remove the folder and run again")
     rows = pq.read_table(folder / ROWS_FILE)
     targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
-    targets = targets[targets >= first_target(window)]
     chosen = rows.column(preparation.target.name).take(pa.array(targets))
+    steps = [standardised(rows.column(part.name).to_numpy(), part) for part in preparation.numeric]
     return {
-        "series": _numeric_matrix(rows, preparation.numeric),
+        "series": np.stack(steps, axis=1),
         "end": (targets - window.horizon).astype(np.int64),
         **_targets(chosen, preparation),
     }

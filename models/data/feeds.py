@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from models.data.series import first_target
 from models.data.target import class_indices
 from models.data.text import text_of, window_starts, windows_of
 from models.errors import DataError
-from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
+from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table
 
@@ -93,12 +94,26 @@ def targets(prepared: Path, split: str) -> np.ndarray:
     return values
 
 
-def series_targets(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the target over all steps of a series (step,), and the steps (example,) that a split predicts."""
+class SeriesTargets(NamedTuple):
+    """The target over the steps of all series, and the steps that a split predicts.
+
+    Attributes:
+        values: In its own unit (step,); NaN where it is missing.
+        steps: How many steps of the same series lie directly before each, without a gap (step,).
+        rows: The step that each example predicts (example,).
+    """
+
+    values: np.ndarray
+    steps: np.ndarray
+    rows: np.ndarray
+
+
+def series_targets(prepared: Path, split: str) -> SeriesTargets:
+    """Return the target of series, and what a split predicts of it."""
     preparation = Preparation.load(prepared)
-    table = read_table(prepared / ROWS_FILE, [preparation.target.name, SPLIT_COLUMN])
-    codes = table.column(SPLIT_COLUMN).to_numpy()
-    return table.column(preparation.target.name).to_numpy(), np.flatnonzero(codes == SPLITS.index(split))
+    table = read_table(prepared / ROWS_FILE, [preparation.target.name, SPLIT_COLUMN, STEP_COLUMN])
+    rows = np.flatnonzero(table.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
+    return SeriesTargets(table.column(preparation.target.name).to_numpy(), table.column(STEP_COLUMN).to_numpy(), rows)
 
 
 def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np.ndarray]:
@@ -248,9 +263,11 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
         )
     names = _input_names(preparation)
     _check_inputs(pq.read_schema(prepared / ROWS_FILE), names, preparation)
-    rows = read_table(prepared / ROWS_FILE, [*names, SPLIT_COLUMN])
+    rows = read_table(prepared / ROWS_FILE, [*names, SPLIT_COLUMN, STEP_COLUMN])
     values = np.stack([rows.column(name).to_numpy() for name in names], axis=1)
-    ends = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split)) - window.horizon
-    if len(ends) and ends[0] < first_target(window) - window.horizon:
-        raise DataError(f"data.window: the model's window of {window.length} steps starts before the series does")
-    return values, ends
+    targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
+    if (rows.column(STEP_COLUMN).to_numpy()[targets] < first_target(window)).any():
+        raise DataError(
+            f"data.window: the model's window of {window.length} steps starts before the series does, or before a gap"
+        )
+    return values, targets - window.horizon

@@ -12,7 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
-from models.project_spec.blocks import Image, Kind, Task, Window
+from models.project_spec.blocks import Image, Kind, Task
+from models.project_spec.window import Window
 
 ROWS_FILE = "rows.parquet"
 PREPARATION_FILE = "preparation.json"
@@ -109,6 +110,17 @@ class TextInput(FrozenModel):
         return len(self.alphabet) + 1
 
 
+class SeriesInput(FrozenModel):
+    """The steps of one or many series, as they were in training."""
+
+    time: str = Field(description="The column that gives the order.")
+    key: str | None = Field(None, description="The column that names the series of a row; None: one series.")
+    frequency: str = Field(description="Distance between two steps (`models/project_spec/frequency.py`).")
+    num_series: int = 1
+    num_gaps: int = Field(0, description="Gaps that no window spans.")
+    num_inserted: int = Field(0, description="Missing steps that were inserted without values.")
+
+
 class Preparation(FrozenModel):
     """All steps between a raw record and the tensors of a net."""
 
@@ -121,6 +133,7 @@ class Preparation(FrozenModel):
     datetimes: list[DatetimeInput] = Field(default_factory=list)
     pixels: ImageInput | None = None
     window: Window | None = None
+    series: SeriesInput | None = None
     characters: TextInput | None = None
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")

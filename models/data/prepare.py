@@ -24,10 +24,11 @@ from models.data.preparation import (
     ImageInput,
     NumericInput,
     Preparation,
+    SeriesInput,
     TargetEncoding,
 )
 from models.data.row_wise import check_feature_function
-from models.data.series import example_splits, time_order
+from models.data.series import SeriesRows, example_splits, series_rows
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
 from models.data.target import class_indices, fit_target, infer_task
 from models.data.text import prepare_text
@@ -35,7 +36,14 @@ from models.data.unlabelled import write_unlabelled
 from models.errors import DataError
 from models.files import replacing_folder
 from models.project_spec.blocks import Data, Spec, Task
-from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SPLIT_COLUMN
+from models.project_spec.reserved_columns import (
+    IDENTITY_COLUMN,
+    KEY_COLUMN,
+    ROW_COLUMN,
+    SERIES_COLUMN,
+    SPLIT_COLUMN,
+    STEP_COLUMN,
+)
 from models.sources.read import ROW_GROUP, read_table
 
 
@@ -86,27 +94,69 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     raw = table
     table, positions = usable_rows(raw, data, _needed(raw, spec, columns))
     dropped = dropped_rows(raw, data, positions)
-    if data.kind == "series":
-        order = time_order(table, data)
-        table, positions = table.take(order), positions[order]
+    if data.window is not None:
+        return _prepare_series(table, positions, identities, spec, columns)
     codes = assign(table, data.split, data.target, identities[positions])
     is_newest = newest(codes, split_key(table, data.split), data.newest)
+    dropped |= _older(is_newest, data)
     if not is_newest.all():
-        dropped[f"older than the newest {data.newest:,} training rows"] = int((~is_newest).sum())
         table, positions, codes = table.filter(pa.array(is_newest)), positions[is_newest], codes[is_newest]
-    if data.kind == "series":
-        codes = example_splits(codes, table, data)
-        check_not_empty(codes, data.split)
     fitted = _Rows(codes, positions, identities[positions], split_key(table, data.split))
     rows, preparation = _fit(table, data, fitted, columns)
     return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update={"dropped": dropped})
+
+
+def _prepare_series(
+    table: pa.Table, positions: np.ndarray, identities: np.ndarray, spec: Spec, columns: Columns
+) -> tuple[pa.Table, Preparation]:
+    """Prepare the rows of one or many series; all series are cut at the same times."""
+    data, window = spec.data, spec.data.window
+    assert window is not None
+    table, order, series, steps, *_ = ordered = series_rows(table, window, str(data.split.column))
+    positions = np.where(order < 0, order, positions[order])
+    codes = assign(table, data.split, data.target)
+    is_newest = newest(codes, split_key(table, data.split), data.newest)
+    if not is_newest.all():
+        table, positions, codes = table.filter(pa.array(is_newest)), positions[is_newest], codes[is_newest]
+        series, steps = series[is_newest], _remaining_steps(steps[is_newest], series[is_newest])
+    codes = example_splits(codes, steps, table, data)
+    check_not_empty(codes, data.split)
+    own = np.where(positions < 0, 0, identities[positions])
+    rows = _Rows(codes, positions, own, split_key(table, data.split))
+    made, preparation = _fit(table, data, rows, columns)
+    made = made.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
+    update = {"series": _series_input(ordered, data), "dropped": _older(is_newest, data)}
+    return with_slices(made, table, spec.judge.slices), preparation.model_copy(update=update)
+
+
+def _older(is_newest: np.ndarray, data: Data) -> dict[str, int]:
+    num_older = int((~is_newest).sum())
+    return {f"older than the newest {data.newest:,} training rows": num_older} if num_older else {}
+
+
+def _remaining_steps(steps: np.ndarray, series: np.ndarray) -> np.ndarray:
+    """Return the steps before each row, if rows at the beginning of its series were dropped."""
+    remaining: np.ndarray = np.minimum(steps, np.arange(len(series)) - np.searchsorted(series, series))
+    return remaining
+
+
+def _series_input(rows: SeriesRows, data: Data) -> SeriesInput:
+    assert data.window is not None
+    return SeriesInput(
+        time=str(data.split.column),
+        key=data.window.series_key,
+        frequency=rows.frequency.text,
+        num_series=int(rows.series.max()) + 1,
+        num_gaps=rows.num_gaps,
+        num_inserted=rows.num_inserted,
+    )
 
 
 def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """Return the columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
     inputs = [*columns.inputs, data.image and data.image.column]
-    named = {*inputs, data.target, data.split.column, *spec.judge.slices}
+    named = {*inputs, data.target, data.split.column, data.window and data.window.series_key, *spec.judge.slices}
     return [name for name in table.column_names if name in named]
 
 
@@ -165,14 +215,14 @@ def _numeric(
         raise DataError(all_missing(name))
     values = as_float64(column, name)
     made[name] = pa.array(values)
-    seen = rows.train if data.kind != "series" else _seen_in_training(rows.codes)
+    seen = rows.train if data.kind != "series" else _seen_in_training(rows)
     return fit_numeric(name, values[seen], data.features)
 
 
-def _seen_in_training(codes: np.ndarray) -> np.ndarray:
-    """Return True for the rows of a series up to its last training target; its first steps are inputs only."""
-    last = int(np.flatnonzero(codes == TRAIN)[-1])
-    return np.arange(len(codes)) <= last
+def _seen_in_training(rows: _Rows) -> np.ndarray:
+    """Return True for the rows of series up to the last training target; the first steps are inputs only."""
+    assert rows.key is not None  # series are split by time
+    return np.asarray(rows.key <= rows.key[rows.train].max())
 
 
 def _categorical(

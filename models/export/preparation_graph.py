@@ -53,7 +53,8 @@ def preparation_part(preparation: Preparation, wanted: set[str]) -> GraphBuilder
     if preparation.kind == "image" and preparation.pixels:
         _image(builder, preparation.pixels)
     elif preparation.kind == "series":
-        _normalise(builder, "series", preparation.numeric, CORE_PREFIX + "series")
+        raw = _carried_forward(builder, "series", preparation)
+        _normalise(builder, raw, preparation.numeric, CORE_PREFIX + "series")
     elif preparation.characters is not None:
         _characters(builder, preparation.characters)
     else:
@@ -124,6 +125,29 @@ def _normalise(builder: GraphBuilder, raw: str, parts: list[NumericInput], outpu
     centred = builder.node("Sub", [filled, shift], "numeric/centred")
     scaled = builder.node("Div", [centred, scale], "numeric/scaled")
     return builder.node("Cast", [scaled], "numeric/float", output=output, to=onnx.TensorProto.FLOAT)
+
+
+def _carried_forward(builder: GraphBuilder, raw: str, preparation: Preparation) -> str:
+    """Replace a missing value by the last known one of its window, if there is one.
+
+    The last known step is a running maximum, which takes log2(length) steps: each looks twice as far back as the one
+    before.
+    """
+    length = preparation.window.length if preparation.window else 1
+    axis = builder.constant("carry/axis", np.array([1], np.int64))
+    start, stop = (builder.constant(f"carry/{at}", np.array([at], np.int64)) for at in (0, length))
+    none = builder.constant("carry/none", np.array(-1, np.int64))
+    steps = builder.constant("carry/steps", np.arange(length).reshape(1, -1, 1))
+    missing = builder.node("IsNaN", [raw], "carry/missing")
+    last = builder.node("Where", [missing, none, steps], "carry/known")
+    for back in (1 << power for power in range((length - 1).bit_length())):
+        pads = builder.constant(f"carry/pads/{back}", np.array([back, 0], np.int64))
+        padded = builder.node("Pad", [last, pads, none, axis], f"carry/padded/{back}")
+        earlier = builder.node("Slice", [padded, start, stop, axis], f"carry/earlier/{back}")
+        last = builder.node("Max", [last, earlier], f"carry/last/{back}")
+    zero = builder.constant("carry/zero", np.array(0, np.int64))
+    known = builder.node("Max", [last, zero], "carry/place")
+    return builder.node("GatherElements", [raw, known], "carry/carried", axis=1)
 
 
 def _categorical(builder: GraphBuilder, preparation: Preparation) -> None:

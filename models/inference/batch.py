@@ -16,12 +16,13 @@ from models.data.clean import made_features
 from models.data.columns import is_number
 from models.data.preparation import Preparation
 from models.data.row_wise import is_row_wise
-from models.data.series import time_order
+from models.data.series import series_rows, window_ends
 from models.errors import DataError, TrainingError
 from models.feedback.columns import INPUT, RAW
 from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.names import scores_of
 from models.inference.predict import Feed
+from models.inference.windows import known_window
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
 
@@ -191,13 +192,30 @@ def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
     tables = list(row_batches(files, reading.types, PART_ROWS))
     if not tables:
         return
-    whole = concatenated(tables)
-    whole = whole.take(time_order(whole, reading.data))
-    feed = input_schema(reading.preparation).from_arrow(whole, 1, display_name)
-    windows = feed["series"]
-    for start in range(0, len(windows), SERIES_BATCH):
-        piece = np.ascontiguousarray(windows[start : start + SERIES_BATCH])
-        yield whole.slice(whole.num_rows - len(windows) + start, len(piece)), {"series": piece}
+    whole, ends = _ordered(concatenated(tables), reading, display_name)
+    schema = input_schema(reading.preparation)
+    steps = schema.from_arrow(whole, 1, display_name)["series"]
+    for start in range(0, len(ends), SERIES_BATCH):
+        piece = ends[start : start + SERIES_BATCH]
+        windows = steps[piece - steps.shape[1] + 1]
+        yield whole.take(pa.array(piece)), {"series": np.ascontiguousarray(windows)}
+
+
+def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[pa.Table, np.ndarray]:
+    """Return the steps of all series in order, and the last step of each window that spans no gap (window,)."""
+    preparation = reading.preparation
+    assert preparation.window is not None
+    column = preparation.series.time if preparation.series else str(reading.data.split.column)
+    try:
+        ordered = series_rows(rows, known_window(preparation), column)
+        ends = window_ends(ordered, preparation.window.length)
+    except DataError as error:
+        raise DataError(f"{display_name}: {error}") from error
+    if ordered.num_gaps:
+        reading.note(f"{ordered.num_gaps:,} gaps in the steps: no window spans one")
+    if ordered.num_inserted:
+        reading.note(f"{ordered.num_inserted:,} missing steps were inserted without values")
+    return ordered.table, ends
 
 
 def _logged(

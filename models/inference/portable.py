@@ -339,7 +339,7 @@ class Predictor:
         return pd.DataFrame(columns_of(self._outputs(feed), self._names))
 
     def records(self, path: Path) -> list[dict[str, Any]]:
-        """Predict the rows of a CSV or JSON file; of a series the last step alone.
+        """Predict the rows of a CSV or JSON file; of series, whose steps come oldest first, the last step of each.
 
         Raises:
             RowError: The file is neither, or the model does not accept a value.
@@ -368,11 +368,20 @@ class Predictor:
             shape = self._session.get_inputs()[0].shape[1:]
             images = [base64.b64decode(image) for image in _column(columns, preparation["pixels"]["image"]["column"])]
             return {"image": np.stack([np.frombuffer(image, np.uint8).reshape(shape) for image in images])}
+        return {"series": self._last_windows(columns)}
+
+    def _last_windows(self, columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
+        """Return the last window (series, step, feature) of each series, in the order in which the series appear."""
         steps = np.stack([numbers(_column(columns, name), name, "step") for name in self._numeric], axis=1)
-        length = preparation["window"]["length"]
-        if len(steps) < length:
-            raise RowError(f"got {len(steps)} steps, expected {length} or more")
-        return {"series": steps[None, -length:]}
+        length, key = self._preparation["window"]["length"], self._preparation["window"].get("series_key")
+        keys = _column(columns, key) if key else [None] * len(steps)
+        places: dict[Any, list[int]] = {}
+        for place, name in enumerate(keys):
+            places.setdefault(name, []).append(place)
+        for name, own in places.items():
+            if len(own) < length:
+                raise RowError(f"got {len(own)} steps{f' of {key} {name!r}' if key else ''}, expected {length} or more")
+        return np.stack([steps[own[-length:]] for own in places.values()])
 
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         feed = {name: numbers(_column(columns, name), name) for name in self._numeric}

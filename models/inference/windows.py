@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.data.preparation import Preparation
+from models.data.series import series_rows, window_ends
 from models.errors import DataError
 from models.inference import portable
 from models.inference.input_schema import (
@@ -24,6 +25,8 @@ from models.inference.input_schema import (
 from models.inference.portable import shown
 from models.inference.predict import Feed
 from models.inference.tensors import TensorSpec
+from models.project_spec.frequency import ROWS
+from models.project_spec.window import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,21 +34,32 @@ if TYPE_CHECKING:
 INPUT = "series"
 
 
+def known_window(preparation: Preparation) -> Window:
+    """Return a model's window with its frequency; of a version from before there were any, every row is a step."""
+    assert preparation.window is not None
+    frequency = preparation.series.frequency if preparation.series else ROWS
+    return preparation.window.model_copy(update={"frequency": frequency})
+
+
 class SeriesSchema(InputSchema):
     """Takes windows, float64 (rows, length, feature) with NaN for missing.
 
-    Records and columns are the steps of one series. There is one prediction for each window, so the first `length - 1`
-    steps have none. Arrays and tensors are windows.
+    Records and columns are steps, oldest first; with the column of the times in any order, and of many series with the
+    column that names the series. There is one prediction for each window, in the order of the steps that end them, so
+    the first `length - 1` steps of a series have none. Arrays and tensors are windows.
 
     Args:
         preparation: The model's schema, with a window.
     """
 
     def __init__(self, preparation: Preparation) -> None:
-        assert preparation.window is not None
         self._preparation = preparation
-        self._length = preparation.window.length
-        self.columns = self.numbers = [part.name for part in preparation.numeric]
+        self._window = known_window(preparation)
+        self._length = self._window.length
+        self._time = preparation.series.time if preparation.series else None
+        self.numbers = [part.name for part in preparation.numeric]
+        key = self._window.series_key
+        self.columns = [*self.numbers, *([key] if key else [])]
         self.inputs = [TensorSpec(INPUT, "FP64", (-1, self._length, len(self.numbers)))]
 
     @refusing
@@ -56,8 +70,9 @@ class SeriesSchema(InputSchema):
             return self.from_array(columns[INPUT])
         features = {name: column_of(columns, name, self.numbers) for name in self.numbers}
         steps = np.stack([portable.numbers(values, name, "step") for name, values in features.items()], axis=1)
-        extra = {name: values[self._length - 1 :] for name, values in columns.items()}
-        return InputRows({INPUT: np.ascontiguousarray(self._windows(steps))}, extra)
+        windows, last = self._cut(columns, steps)
+        extra = {name: [values[row] for row in last] for name, values in columns.items()}
+        return InputRows({INPUT: np.ascontiguousarray(windows)}, extra)
 
     def from_array(self, values: Any) -> InputRows:
         """Return rows from windows as nested lists."""
@@ -101,8 +116,27 @@ class SeriesSchema(InputSchema):
 
     def record_schema(self) -> Schema:
         """Return the JSON Schema of one step: an object with each feature."""
-        properties = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
+        properties: Schema = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
+        if self._window.series_key:
+            properties[self._window.series_key] = {"type": ["string", "number"]}
         return {"type": "object", "properties": properties, "required": list(properties)}
+
+    def _cut(self, columns: Columns, steps: np.ndarray) -> tuple[np.ndarray, list[int]]:
+        """Return the windows of a request's steps, and the step (window,) with which each of them ends."""
+        key, num_steps = self._window.series_key, len(steps)
+        if key is None and self._time not in columns:
+            return self._windows(steps), list(range(self._length - 1, num_steps))
+        window, time = self._window, self._time or "time"
+        if time not in columns:
+            window = window.model_copy(update={"frequency": ROWS})
+        named: dict[str, Any] = (
+            {key: portable.texts([_text(value) for value in column_of(columns, key)], key)} if key else {}
+        )
+        rows = series_rows(_table({time: columns.get(time, range(num_steps)), **named}), window, time)
+        ends = window_ends(rows, self._length)
+        ends = ends[np.argsort(rows.positions[ends])]
+        ordered = np.where((rows.positions < 0)[:, None], np.nan, steps[rows.positions])
+        return self._windows(ordered)[ends - self._length + 1], rows.positions[ends].tolist()
 
     def _windows(self, steps: np.ndarray) -> np.ndarray:
         """Return every window of steps (step, feature), as a view (window, length, feature)."""
@@ -112,6 +146,20 @@ class SeriesSchema(InputSchema):
 
     def _dimensions(self) -> str:
         return f"rows, {self._length}, {len(self.numbers)}"
+
+
+def _table(columns: Columns) -> pa.Table:
+    import pyarrow as pa
+
+    try:
+        return pa.table({name: pa.array(values) for name, values in columns.items()})
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"the times of the steps are not of one kind ({reason}): send dates, or numbers") from error
+
+
+def _text(value: Any) -> Any:
+    return portable.number_text(value) if isinstance(value, float) else str(value) if isinstance(value, int) else value
 
 
 def _list_of(item: Schema, count: int) -> Schema:

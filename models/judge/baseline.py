@@ -58,21 +58,24 @@ def unigram(training: Array, target: Array) -> Baseline:
     return Baseline("characters by their shares in the training text", unigram_bits(training, target))
 
 
-def naive_forecast(series: Array, target_rows: Array, lag: int, middle: float = math.nan) -> Baseline:
+def naive_forecast(series: Array, steps: Array, target_rows: Array, lag: int, middle: float = math.nan) -> Baseline:
     """Predict the target's own value `lag` steps earlier, or the last known one before it if that is missing.
 
     Args:
-        series: The target over all time steps (step,), in its own unit; NaN where it is missing.
+        series: The target over the steps of all series (step,), in its own unit; NaN where it is missing.
+        steps: How many steps of the same series lie directly before each, without a gap (step,).
         target_rows: The step (example,) whose value each example predicts.
         lag: Steps back; at least the horizon, or the forecast would see the future.
         middle: The forecast where no value is known yet.
 
     Raises:
-        DataError: An example lies less than `lag` steps from the start.
+        DataError: An example lies less than `lag` steps from the start of its series.
     """
-    earlier = np.asarray(target_rows, dtype=np.int64) - lag
-    if len(earlier) and earlier.min() < 0:
-        raise DataError(f"naive forecast: an example at step {earlier.min() + lag} has no value {lag} steps before it")
+    rows = np.asarray(target_rows, dtype=np.int64)
+    before = steps[rows] - lag
+    if len(rows) and before.min() < 0:
+        raise DataError(f"naive forecast: an example has {before.min() + lag} steps before it, expected {lag} or more")
     values = np.asarray(series, dtype=np.float64)
-    known = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))[earlier]
-    return Baseline(f"the value {lag} step{'s' if lag > 1 else ''} earlier", np.where(known < 0, middle, values[known]))
+    known = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))[rows - lag]
+    prediction = np.where(known < rows - steps[rows], middle, values[known])
+    return Baseline(f"the value {lag} step{'s' if lag > 1 else ''} earlier", prediction)

@@ -38,9 +38,8 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
         training = code_points(text.text_of(prepared, "train", preparation.characters))
         return unigram(training, feeds.targets(prepared, "test"))
     if preparation.window is not None:
-        series, rows = feeds.series_targets(prepared, "test")
         middle = float(feeds.targets(prepared, "train").mean())
-        return naive_forecast(series, rows, preparation.window.horizon, middle)
+        return naive_forecast(*feeds.series_targets(prepared, "test"), preparation.window.horizon, middle)
     num_classes = len(preparation.target.classes or ()) or 2
     return trivial_baseline(preparation.task, feeds.targets(prepared, "train"), num_examples, num_classes, metric)
 
@@ -74,13 +73,16 @@ def _column(prepared: Path, split: str, name: str) -> np.ndarray:
 def with_clusters(evidence: Evidence, prepared: Path, preparation: Preparation, spec: Spec) -> Evidence:
     """Return the evidence with the clusters of test examples that depend on each other; the judge resamples clusters.
 
-    A split by group: its groups. By time: calendar units. By position, a series or a text: stretches. Units of time are
-    joined into blocks if the differences between the models' losses depend on their neighbours.
+    A split by group: its groups. By time: calendar units. Series: their steps, of all series together, since what
+    moves one moves others. By position or a text: stretches. Units of time are joined into blocks if the differences
+    between the models' losses depend on their neighbours.
     """
     num, by = len(evidence.target), spec.data.split.by
-    if preparation.window is not None or preparation.characters is not None:
-        horizon = preparation.window.horizon if preparation.window else 1
-        units, least = np.arange(num), max(horizon, round(num ** (1 / 3)))
+    if preparation.window is not None:
+        units = np.unique(_column(prepared, "test", KEY_COLUMN), return_inverse=True)[1]
+        least = max(preparation.window.horizon, round((int(units.max()) + 1) ** (1 / 3)))
+    elif preparation.characters is not None:
+        units, least = np.arange(num), round(num ** (1 / 3))
     elif by in ("time", "position"):
         times = _column(prepared, "test", KEY_COLUMN) if by == "time" else np.arange(num)
         units, least = time_units(times, spec.judge.unit), 1

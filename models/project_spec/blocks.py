@@ -25,6 +25,7 @@ from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabe
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
 from models.project_spec.search import Search
 from models.project_spec.serve import Serve
+from models.project_spec.window import Window
 
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
@@ -109,14 +110,6 @@ class Image(SpecBlock):
     height: int = Field(gt=0)
     width: int = Field(gt=0)
     channels: int = Field(1, ge=1)
-
-
-class Window(SpecBlock):
-    """The examples of a series: `length` past steps predict the target `horizon` steps ahead."""
-
-    length: int = Field(gt=0)
-    horizon: int = Field(1, ge=1)
-    stride: int = Field(1, ge=1)
 
 
 class Text(SpecBlock):

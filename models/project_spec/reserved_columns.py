@@ -14,4 +14,13 @@ SPLIT_COLUMN = "__split"
 KEY_COLUMN = "__key"
 
 
+SERIES_COLUMN = "__series"
+
+
+STEP_COLUMN = "__step"
+
+
 SLICE_PREFIX = "__slice:"
+
+
+RESERVED = frozenset({ROW_COLUMN, IDENTITY_COLUMN, SPLIT_COLUMN, KEY_COLUMN, SERIES_COLUMN, STEP_COLUMN})

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from models.errors import DataError
 from models.files import whole_file
-from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
+from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
 from models.sources import r_data
 from models.sources.delimiter import SUFFIXES, delimiter_of, suffix_of
 from models.sources.text_files import is_text_file, read_text, text_files
@@ -213,7 +213,7 @@ def _checked(table: pa.Table, display_name: str) -> pa.Table:
     for position, name in enumerate(table.column_names, start=1):
         if not name.strip():
             raise DataError(f"{display_name}: column {position} has no name: name it, or drop it, in the source")
-        if name in (IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SPLIT_COLUMN) or name.startswith(SLICE_PREFIX):
+        if name in RESERVED or name.startswith(SLICE_PREFIX):
             raise DataError(f"{display_name}: column {name!r} has a name that Loopline uses itself: rename it")
     if not table.num_rows:
         raise DataError(f"{display_name}: the table has {table.num_columns} columns and no rows: expected at least ten")

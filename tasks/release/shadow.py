@@ -89,7 +89,7 @@ def _loggable(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, Feed]:
     """
     preparation, schema = served.preparation, served.schema
     if preparation.window is not None:
-        names = [f"{SENT}{name}" for name in schema.columns]
+        names = [f"{SENT}{name}" for name in schema.numbers]
         table = _whole(table, names)
         return table, schema.from_tensors({"series": _windows(table, names, preparation.window.length)}).feed
     if preparation.kind != "table":

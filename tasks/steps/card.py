@@ -11,6 +11,7 @@ from models.data.preparation import Preparation
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import StepRecord
+from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import provenance
@@ -144,6 +145,7 @@ def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         or "none",
         "rows left out": _counts(prepared["dropped"]) or "none",
         **{f"{split} examples": count for split, count in preparation.rows.items()},
+        **_series(preparation),
         "split": loop.spec.data.split.by,
         "target": preparation.target.name,
         "validation, raw": inputs["validate-raw"].result["status"],
@@ -151,6 +153,25 @@ def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         "columns that alone predict the target": ", ".join(inputs["validate-prepared"].result["single_predictors"])
         or "none",
         "columns left out": ", ".join(prepared["left_out"]) or "none",
+    }
+
+
+def _series(preparation: Preparation) -> dict[str, Any]:
+    series, window = preparation.series, preparation.window
+    if series is None or window is None:
+        return {}
+    missing = (
+        f"{series.num_inserted:,} missing steps inserted without values"
+        if series.num_inserted
+        else f"{series.num_gaps:,} gaps, which no window spans"
+        if series.num_gaps
+        else "none"
+    )
+    return {
+        "steps": f"each {series.frequency}" if series.frequency != ROWS else "every row, whatever its time",
+        "gaps in the steps": missing,
+        "series": f"{series.num_series:,}, named by {series.key!r}" if series.key else "1",
+        "window": f"{window.length} steps, for the step {window.horizon} ahead",
     }
 
 
@@ -236,7 +257,9 @@ def _limits(loop: Loop, preparation: Preparation) -> list[str]:
     if not loop.spec.judge.slices:
         limits.append("No slices were declared: it may do worse for some groups than the totals show.")
     if preparation.kind == "series":
-        limits.append("It expects evenly spaced steps without gaps.")
+        limits.append(
+            "It expects steps as far apart as in training. A missing value is taken to be the last known one."
+        )
     return limits
 
 

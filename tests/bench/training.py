@@ -21,7 +21,8 @@ from models.data.preparation import CategoricalInput, ImageInput, NumericInput, 
 from models.distributed.world import World
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
-from models.project_spec.blocks import Image, Model, Train, Window
+from models.project_spec.blocks import Image, Model, Train
+from models.project_spec.window import Window
 from models.training.job import TrainingJob
 from models.training.loop import train
 from models.training.optimisation.schedules import learning_rate

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from models.data.encode import encode_numeric
 from models.data.preparation import Preparation
 from models.data.tensor_file import places
 from models.distributed.order import SampleOrder, seed_of
@@ -44,6 +45,7 @@ class ExampleSet:
         value: The target of every example in the file in its own unit, on the CPU; None for classes and characters.
         target_type: The type that the loss needs: float32 (binary, regression) or int64 (classes, characters).
         window: Steps in a window of a series, or characters in a window of a text.
+        fill: Stands for a value of a series that is missing since the window began (feature,); None if all are there.
         stream: Reads a file that is too large for memory; None for a file that is mapped whole.
         device: The device of the batches.
     """
@@ -54,6 +56,7 @@ class ExampleSet:
     keep: torch.Tensor | None
     value: torch.Tensor | None = None
     window: int = 0
+    fill: torch.Tensor | None = None
     mean: torch.Tensor | None = None
     std: torch.Tensor | None = None
     target_type: torch.dtype = torch.float32
@@ -110,12 +113,14 @@ class ExampleSet:
         """Return the same examples on another device; for the CPU nothing is copied."""
         if device.type == "cpu":
             return self
-        keep, mean, std = (None if part is None else part.to(device) for part in (self.keep, self.mean, self.std))
+        keep, mean, std, fill = (
+            None if part is None else part.to(device) for part in (self.keep, self.mean, self.std, self.fill)
+        )
         if self.stream is not None:
             return replace(self, mean=mean, std=std, device=device)
         tensors = {name: tensor.to(device) for name, tensor in self.tensors.items()}
         target = self.target.to(device)
-        return replace(self, tensors=tensors, target=target, keep=keep, mean=mean, std=std, device=device)
+        return replace(self, tensors=tensors, target=target, keep=keep, mean=mean, std=std, fill=fill, device=device)
 
     def _at(self, positions: torch.Tensor) -> torch.Tensor:
         if self.stream is not None:
@@ -139,12 +144,23 @@ class ExampleSet:
         ends = self.tensors["end"].index_select(0, at)
         steps = torch.arange(1 - self.window, 1, device=at.device)
         flat = self.tensors["series"].index_select(0, (ends.unsqueeze(1) + steps).flatten())
-        return flat.view(len(at), self.window, -1)
+        windows = flat.view(len(at), self.window, -1)
+        return windows if self.fill is None else carried_forward(windows, self.fill)
 
     def _cut(self, at: torch.Tensor, shift: int) -> torch.Tensor:
         starts = self.target.index_select(0, at)
         places = (starts.unsqueeze(1) + torch.arange(shift, self.window + shift, device=at.device)).flatten()
         return self.tensors["tokens"].index_select(0, places).view(len(at), self.window).long()
+
+
+def carried_forward(windows: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
+    """Return windows (example, step, feature) with the last known value of the window in place of a missing one.
+
+    Where none is known yet, `fill` (feature,) takes its place. The exported graph does the same.
+    """
+    steps = torch.arange(windows.shape[1], device=windows.device).view(1, -1, 1)
+    last = torch.where(windows.isnan(), -1, steps).cummax(dim=1).values
+    return torch.where(last < 0, fill, windows.gather(1, last.clamp(min=0)))
 
 
 def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:
@@ -204,9 +220,14 @@ def _examples(preparation: Preparation, tensors: Inputs, keep: torch.Tensor | No
         keep=keep,
         value=tensors[VALUE] if preparation.task == "regression" else None,
         window=window.length if window else 0,
+        fill=_fill(preparation) if preparation.window and tensors["series"].isnan().any() else None,
         mean=torch.tensor(pixels.mean).view(-1, 1, 1) if pixels else None,
         std=torch.tensor(pixels.std).view(-1, 1, 1) if pixels else None,
     )
+
+
+def _fill(preparation: Preparation) -> torch.Tensor:
+    return torch.from_numpy(np.stack([encode_numeric(np.array(np.nan), part) for part in preparation.numeric]))
 
 
 def _target_name(preparation: Preparation) -> str:

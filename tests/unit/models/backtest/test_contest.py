@@ -16,7 +16,8 @@ from models.data.encode import write_tensors
 from models.data.preparation import PREPARATION_FILE, Preparation, TargetEncoding
 from models.export.export import export
 from models.metrics.metrics import METRICS
-from models.project_spec.blocks import Spec, Window
+from models.project_spec.blocks import Spec
+from models.project_spec.window import Window
 from models.training.job import TrainingJob
 from models.training.rank import run_job
 

@@ -109,6 +109,28 @@ def test_a_series_keeps_the_target_as_an_input_and_starts_after_one_window(run_p
     assert np.array_equal(shuffled.column("t").take(table.column("__row")).to_numpy(), np.arange(120))
 
 
+def test_many_series_are_cut_at_the_same_times_and_gaps_are_counted(run_prepare, make_spec, series):
+    held = np.flatnonzero(np.arange(120) != 40)
+    shops = [series.append_column("shop", pa.array([name] * 120)) for name in ("a", "b")]
+    table = pa.concat_tables([shops[0], shops[1].take(pa.array(held))])
+    window = {"length": 5, "horizon": 2, "series_key": "shop"}
+    for gaps, rows, facts in (("break", 239, (1, 0)), ("fill", 240, (0, 1))):
+        spec = make_spec(kind="series", window={**window, "gaps": gaps}, split={"by": "time", "column": "t"})
+        folder, made = run_prepare(table, spec)
+        assert made.series is not None
+        assert (made.series.num_series, made.series.frequency, made.series.key) == (2, "1", "shop")
+        assert (made.series.num_gaps, made.series.num_inserted) == facts
+        assert made.left_out["shop"] == "it names the series (data.window.series_key)"
+        prepared = pq.read_table(folder / ROWS_FILE)
+        assert prepared.num_rows == rows
+        codes, steps = prepared.column("__split").to_numpy(), prepared.column("__step").to_numpy()
+        assert (steps[codes >= 0] >= 6).all()
+        cuts = [set(prepared.column("__key").to_numpy()[codes == split]) for split in (0, 1, 2)]
+        assert max(cuts[0]) < min(cuts[1]) <= max(cuts[1]) < min(cuts[2])
+        # 120 steps of each series without the first six; b also lacks step 40 and, when it breaks, the six after it.
+        assert sum(made.rows.values()) == 2 * 114 - (1 if gaps == "fill" else 7)
+
+
 def test_an_image_gets_its_mean_and_spread_per_channel(run_prepare, make_spec):
     random = np.random.default_rng(0)
     pixels = random.integers(0, 256, (60, 2, 3, 2), dtype=np.uint8)

@@ -2,13 +2,16 @@ import numpy as np
 import onnxruntime
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.data.columns import as_text
-from models.data.encode import category_indices, encode_numeric
+from models.data.encode import category_indices, encode_numeric, standardised
 from models.data.preparation import CategoricalInput, NumericInput, Preparation
 from models.export.preparation_graph import graph_inputs, preparation_part
+from models.project_spec.window import Window
+from models.training.batches.examples import carried_forward
 from tests.finished_jobs import (
     image_preparation,
     run_stretch,
@@ -114,11 +117,17 @@ def test_images_become_channels_first_and_are_normalised_by_channel() -> None:
     np.testing.assert_allclose(got, ((image / 255 - mean) / std).transpose(0, 3, 1, 2), atol=1e-5)
 
 
-def test_series_are_filled_and_normalised_by_feature() -> None:
-    series = np.full((2, 5, 2), 120.0)
-    series[1, 2] = np.nan
-    stretch = preparation_part(series_preparation(), {"series"})
-    (got,) = run_stretch(stretch, {"series": series}, ["core/series"])
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got[0, 0], [1.0, 110.0])
-    np.testing.assert_allclose(got[1, 2], [-0.5, -2.0])
+def test_a_missing_value_of_a_series_is_the_last_known_one_of_its_window_as_in_training() -> None:
+    random = np.random.default_rng(0)
+    for length in (1, 2, 5, 9):
+        preparation = series_preparation()
+        preparation = preparation.model_copy(update={"window": Window(length=length)})
+        series = np.where(random.random((8, length, 2)) < 0.5, np.nan, random.normal(120, 9, (8, length, 2)))
+        (got,) = run_stretch(preparation_part(preparation, {"series"}), {"series": series}, ["core/series"])
+        parts = enumerate(preparation.numeric)
+        scaled = np.stack([standardised(series[:, :, at], part) for at, part in parts], axis=2)
+        fill = torch.tensor([encode_numeric(np.float64(np.nan), part) for part in preparation.numeric])
+        assert got.dtype == np.float32
+        np.testing.assert_array_equal(got, carried_forward(torch.from_numpy(scaled), fill).numpy())
+    series = np.array([[[np.nan, 1.0], [2.0, np.nan], [np.nan, np.nan]]])
+    assert carried_forward(torch.from_numpy(series), torch.tensor([7.0, 8.0]))[0].tolist() == [[7, 1], [2, 1], [2, 1]]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from models.feedback.log_rows import MOST_RAW, label_rows, prediction_rows
 from models.inference.batch import ReadOptions, examples, logged_columns, part_of
 from models.inference.loaded_model import LoadedModel
-from models.project_spec.blocks import Data, Image, Split, Text, Window
+from models.project_spec.blocks import Data, Image, Split, Text
+from models.project_spec.window import Window
 from models.serving.records import PredictionRecorder
 from tasks.state.predictions import prediction_log
 from tests.served_models import write_served

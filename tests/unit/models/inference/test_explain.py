@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
 from models.errors import DataError
 from models.inference.explain import Explainer, Explanation
-from models.project_spec.blocks import Window
+from models.project_spec.window import Window
 
 Model = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.data.preparation import SeriesInput
 from models.errors import DataError
 from models.inference.windows import SeriesSchema
 from tests.finished_jobs import series_preparation
@@ -32,6 +33,50 @@ def test_windows_come_as_lists_or_tensors() -> None:
     np.testing.assert_array_equal(SCHEMA.from_array([WINDOW]).feed["series"], expected)
     np.testing.assert_array_equal(SCHEMA.from_columns({"series": [WINDOW]}).feed["series"], expected)
     np.testing.assert_array_equal(SCHEMA.from_tensors({"series": expected}).feed["series"], expected)
+
+
+def panel(**window: object) -> SeriesSchema:
+    preparation = preparation_of("series")
+    assert preparation.window is not None
+    return SeriesSchema(
+        preparation.model_copy(
+            update={
+                "window": preparation.window.model_copy(update={"series_key": "shop", **window}),
+                "series": SeriesInput(time="when", key="shop", frequency="day"),
+            }
+        )
+    )
+
+
+def day(number: int, shop: object, x: float) -> dict[str, object]:
+    return {"when": f"2024-01-0{number}", "shop": shop, "x": x, "y": 0}
+
+
+def test_steps_of_many_series_make_windows_of_each_in_the_order_of_their_last_steps() -> None:
+    mixed = [day(3, 7, 13), day(1, 8, 20), day(1, 7, 11), day(3, 8, 22), day(2, 7, 12), day(2, 8, 21), day(4, 8, 23)]
+    rows = panel().from_records(mixed)
+    assert rows.feed["series"][:, :, 0].tolist() == [[11, 12, 13], [20, 21, 22], [21, 22, 23]]
+    assert rows.extra["shop"] == [7, 8, 8]
+    untimed = [{name: step[name] for name in ("shop", "x", "y")} for step in sorted(mixed, key=lambda step: step["x"])]
+    assert panel().from_records(untimed).feed["series"][:, :, 0].tolist() == [[11, 12, 13], [20, 21, 22], [21, 22, 23]]
+
+
+def test_a_request_with_a_gap_is_refused_filled_or_cut_as_in_training() -> None:
+    steps = [day(1, "a", 1), day(2, "a", 2), day(4, "a", 4), day(5, "a", 5), day(6, "a", 6)]
+    with pytest.raises(DataError, match="1 steps are missing in 1 gaps"):
+        panel().from_records(steps)
+    assert panel(gaps="break").from_records(steps).feed["series"][:, :, 0].tolist() == [[4, 5, 6]]
+    filled = panel(gaps="fill").from_records(steps).feed["series"][:, :, 0]
+    np.testing.assert_array_equal(filled, [[2, np.nan, 4], [np.nan, 4, 5], [4, 5, 6]])
+    with pytest.raises(DataError, match="the longest stretch without a gap has 2 steps, expected at least 3"):
+        panel(gaps="break").from_records(steps[:4])
+
+
+def test_steps_that_name_no_series_or_no_time_are_refused() -> None:
+    with pytest.raises(DataError, match="takes 'shop'"):
+        panel().from_records([{"x": 1, "y": 1}] * 3)
+    with pytest.raises(DataError, match="times of the steps are not of one kind"):
+        panel().from_records([{**day(1, "a", 1), "when": when} for when in ("2024-01-01", 2, 3)])
 
 
 @pytest.mark.parametrize(

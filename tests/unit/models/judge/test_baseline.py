@@ -36,14 +36,19 @@ def test_no_training_target_is_an_error():
 
 
 def test_naive_forecast_repeats_the_value_of_a_season_ago():
-    baseline = naive_forecast(np.arange(10.0), np.array([7, 8, 9]), lag=7)
+    baseline = naive_forecast(np.arange(10.0), np.arange(10), np.array([7, 8, 9]), lag=7)
     assert baseline.prediction.tolist() == [0.0, 1.0, 2.0]
     assert baseline.name == "the value 7 steps earlier"
-    with pytest.raises(DataError, match="step 6 has no value 7 steps before"):
-        naive_forecast(np.arange(10.0), np.array([6]), lag=7)
+    with pytest.raises(DataError, match="an example has 6 steps before it, expected 7 or more"):
+        naive_forecast(np.arange(10.0), np.arange(10), np.array([6]), lag=7)
 
 
 def test_naive_forecast_carries_the_last_known_value_over_gaps():
     series = np.array([np.nan, np.nan, 2.0, np.nan, np.nan, 5.0, 6.0, 7.0])
-    baseline = naive_forecast(series, np.arange(2, 8), lag=2, middle=9.0)
+    baseline = naive_forecast(series, np.arange(8), np.arange(2, 8), lag=2, middle=9.0)
     assert baseline.prediction.tolist() == [9.0, 9.0, 2.0, 2.0, 2.0, 5.0]
+
+
+def test_naive_forecast_takes_no_value_of_another_series():
+    series, steps = np.array([1.0, 2.0, 3.0, np.nan, np.nan, 6.0]), np.array([0, 1, 2, 0, 1, 2])
+    assert naive_forecast(series, steps, np.array([2, 4, 5]), lag=1, middle=9.0).prediction.tolist() == [2.0, 9.0, 9.0]

@@ -1,6 +1,7 @@
 from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding
 from models.nets.sizes import Sizes
-from models.project_spec.blocks import Image, Window
+from models.project_spec.blocks import Image
+from models.project_spec.window import Window
 
 
 def test_sizes_of_a_table():

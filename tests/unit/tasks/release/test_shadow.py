@@ -9,7 +9,7 @@ import pytest
 
 from models.feedback.log_rows import prediction_rows
 from models.inference.loaded_model import LoadedModel
-from models.project_spec.blocks import Window
+from models.project_spec.window import Window
 from models.serving.records import PredictionRecorder
 from tasks.release.shadow import answer_new
 from tasks.state import shadows

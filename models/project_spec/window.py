@@ -1,0 +1,40 @@
+"""The `data.window` block of a spec: the examples of series."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from models.project_spec.block import NumberText, SpecBlock
+from models.project_spec.frequency import parse_frequency
+
+
+class Window(SpecBlock):
+    """The examples of a series: `length` past steps predict the target `horizon` steps ahead."""
+
+    length: int = Field(gt=0)
+    horizon: int = Field(1, ge=1)
+    stride: int = Field(1, ge=1)
+    frequency: NumberText | None = Field(
+        None,
+        description="Distance between two steps: `hour`, `30 minutes`, `day`, `weekday`, `week`, `month`, `quarter`, "
+        "`year`, or a number where times are numbers. `rows`: every row is a step, times only give the order. Default: "
+        "inferred from the times.",
+    )
+    gaps: Literal["refuse", "fill", "break"] = Field(
+        "refuse",
+        description="Where steps are missing. refuse: an error. break: no window spans a gap. fill: the missing steps "
+        "are inserted without values; a model reads the last known value there, and never learns to predict them.",
+    )
+    series_key: str | None = Field(
+        None,
+        min_length=1,
+        description="The column that names the series of a row, of many series in one table. No window spans two "
+        "series. Never an input, so that a new series can be predicted.",
+    )
+
+    @field_validator("frequency")
+    @classmethod
+    def _frequency_is_known(cls, text: str | None) -> str | None:
+        return None if text is None else parse_frequency(text).text

@@ -1,0 +1,12 @@
+"""The window of a spec."""
+
+import pytest
+from pydantic import ValidationError
+
+from models.project_spec.window import Window
+
+
+def test_a_frequency_may_be_a_number_and_an_unknown_one_names_its_key() -> None:
+    assert Window.model_validate({"length": 3, "frequency": 5}).frequency == "5"
+    with pytest.raises(ValidationError, match="frequency: got 'often', expected"):
+        Window.model_validate({"length": 3, "frequency": "often"})
