@@ -61,11 +61,7 @@ class RowError(ValueError):
 def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0) -> np.ndarray:
     """Return a column of numbers as float64 (rows,), NaN for missing.
 
-    Args:
-        values: The column.
-        name: Its name, for messages.
-        place: The messages' word for a row.
-        first: Number of the first row in messages.
+    Messages name the column, the row by the word `place`, and its number, counted from `first`.
 
     Raises:
         RowError: A value is no number, or too large; names row, column, value and what is expected.
@@ -103,11 +99,8 @@ def are_in_range(values: np.ndarray) -> bool:
 def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 0) -> np.ndarray:
     """Return a column of categories as an object array of texts (rows,), "" for missing: the text form of training.
 
-    Args:
-        values: The column.
-        name: Its name, for messages.
-        dtype: What the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`.
-        first: Number of the first row in messages.
+    `dtype` is what the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`. Messages count
+    rows from `first`.
 
     Raises:
         RowError: A value is no category; names row, column, value and what is expected.
@@ -374,13 +367,12 @@ class Predictor:
         """Return the last window (series, step, feature) of each series, in the order in which the series appear."""
         steps = np.stack([numbers(_column(columns, name), name, "step") for name in self._numeric], axis=1)
         length, key = self._preparation["window"]["length"], self._preparation["window"].get("series_key")
-        keys = _column(columns, key) if key else [None] * len(steps)
         places: dict[Any, list[int]] = {}
-        for place, name in enumerate(keys):
+        for place, name in enumerate(_column(columns, key) if key else [None] * len(steps)):
             places.setdefault(name, []).append(place)
         for name, own in places.items():
             if len(own) < length:
-                raise RowError(f"got {len(own)} steps{f' of {key} {name!r}' if key else ''}, expected {length} or more")
+                raise RowError(f"got {len(own)} steps{f' of {name!r}' if key else ''}, expected {length} or more")
         return np.stack([steps[own[-length:]] for own in places.values()])
 
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
