@@ -99,8 +99,8 @@ def are_in_range(values: np.ndarray) -> bool:
 def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 0) -> np.ndarray:
     """Return a column of categories as an object array of texts (rows,), "" for missing: the text form of training.
 
-    `dtype` is what the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`. Messages count
-    rows from `first`.
+    `dtype` is what the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`. In messages
+    rows count from `first`.
 
     Raises:
         RowError: A value is no category; names row, column, value and what is expected.

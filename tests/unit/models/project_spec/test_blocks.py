@@ -76,7 +76,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"data": {**DATA, "image": {"height": 0, "width": 1}}}, "greater than 0"),
     ({"data": {**DATA, "window": {"length": 0}}}, "greater than 0"),
     ({"data": {**DATA, "features": {"max_categories": 1}}}, "greater than or equal to 2"),
-    ({"data": {**DATA, "features": {"kinds": {"a": "text"}}}}, "'numeric' or 'categorical'"),
+    ({"data": {**DATA, "features": {"kinds": {"a": "picture"}}}}, "'numeric', 'categorical'"),
     ({"data": {**DATA, "expectations": [{"arguments": {}}]}}, "required"),
     ({"train": {"lr": 0.0}}, "greater than 0"),
     ({"train": {"lr": "fast"}}, "valid number"),
