@@ -46,8 +46,9 @@ def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[s
     from prefect import tags
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    # Joining the heartbeat's thread costs a second per flow; no heartbeat is needed: the reaper checks the process.
-    unwatched = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+    # Joining the heartbeat's thread costs a second per flow; here the reaper checks the process itself.
+    is_own = "prefect" not in server_access.elsewhere(project.workspace)
+    unwatched = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if is_own else {})
     with unwatched, running_flow(project.state(name)) as tag, tags(tag):
         try:
             state = train(str(project.folder), overrides, refresh=refresh, return_state=True)

@@ -17,6 +17,7 @@ from uuid import UUID
 from models.errors import LooplineError, StoreError
 from models.project_spec.blocks import Spec
 from models.project_spec.schedule import Schedule, parse
+from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.prefect.events import TAG
 from tasks.prefect.worker import MOST_RUNS, POOL, pool_environment, pool_of
@@ -215,7 +216,8 @@ def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> No
     template = ProcessWorker.get_default_base_job_template()
     variables = template["variables"]["properties"]
     variables["env"]["default"] = pool_environment(workspace)
-    variables["command"]["default"] = shlex.join([sys.executable, "-m", "prefect.engine"])
+    if not database.is_shared():  # else each machine's worker takes its own Python
+        variables["command"]["default"] = shlex.join([sys.executable, "-m", "prefect.engine"])
     description = f"Loops of {workspace.root}"
     changed: dict[str, Any] = {"description": description, "base_job_template": template}
     limited = {**changed, "concurrency_limit": MOST_RUNS}

@@ -13,7 +13,7 @@ from pathlib import Path
 from models.errors import StoreError, UsageError
 from models.files import write_text
 from tasks.host.http_guard import LOOPBACK_NAMES
-from tasks.host.server_access import credentials
+from tasks.host.server_access import credentials, elsewhere
 from tasks.host.store_addresses import store_addresses, without_password
 from tasks.host.workspace import Project, Workspace
 
@@ -42,10 +42,10 @@ QUIET = {
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "",
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
     "PREFECT_WORKER_QUERY_SECONDS": "0.5",
+    "PREFECT_WORKER_HEARTBEAT_SECONDS": "10",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 86400),
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
@@ -55,6 +55,11 @@ QUIET = {
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "100",
 }
+
+
+HEARTBEAT = "PREFECT_FLOWS_HEARTBEAT_FREQUENCY"
+HEARTBEAT_S = "30"
+"""Seconds between the heartbeats of a flow run, by which a Prefect server elsewhere notices runs of lost machines."""
 
 
 def environment(workspace: Workspace) -> dict[str, str]:
@@ -71,6 +76,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
         "DVC_SYSTEM_CONFIG_DIR": str(state / "dvc" / "system"),
         "DVC_SITE_CACHE_DIR": str(state / "dvc" / "site"),
         "MPLCONFIGDIR": str(state / "cache" / "matplotlib"),
+        HEARTBEAT: HEARTBEAT_S if "prefect" in elsewhere(workspace) else "",
     }
     chosen = {key: os.environ[key] for key in (*own, *QUIET) if os.environ.get(key)}
     settings = {**own, **QUIET, **chosen, **store_addresses(os.environ)}

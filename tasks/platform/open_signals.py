@@ -12,11 +12,14 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
+from models.errors import StoreError
 from models.triggers.signal import Decision, Signal
+from tasks.host import database
+from tasks.host.leases import leased
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.prefect.events import STORM_S, TIMEOUT_S, Event, automations_of, change, open_signals, posted
-from tasks.prefect.flow_runs import all_runs, ask, begin_again, is_due_again
+from tasks.prefect.flow_runs import all_runs, ask, begin_again, is_due_again, online_workers, take_up
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
 
@@ -47,6 +50,7 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
     now = time.time() if now is None else now
     api = PrefectServer(workspace).api()
     done: list[str] = begin_again(api, pool_of(workspace), now) if api else []
+    done += _of_lost_machines(workspace, api) if api and database.is_shared() else []
     late, decided = [], []
     read = functools.cache(lambda project: decisions.read(workspace.state / "projects" / project))
     for event, sent in open_signals(workspace):
@@ -73,6 +77,19 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
             change(workspace, [event], sent=now)
             done.append(f"{event.project}: {event.text}: sent again, because no decision was recorded")
     return done
+
+
+def _of_lost_machines(workspace: Workspace, api: str) -> list[str]:
+    """Schedule the flow runs again whose worker is offline; one machine at a time does so, or a run would start twice.
+
+    Whoever still computes for such a run, behind a broken network, lost or loses the lease of its loop.
+    """
+    pool = pool_of(workspace)
+    try:
+        with leased(workspace.state, f"pool:{pool}"):
+            return take_up(api, pool, online_workers(api, pool))
+    except StoreError:
+        return []  # another machine does it, or the server is away: the next pass tries again
 
 
 def _is_decided(signal: Signal, decided: list[Decision]) -> bool:

@@ -12,13 +12,15 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 
 from models.errors import StoreError
 
 FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # in the environment of every process of a run that a worker started
+WORKER_LABEL = "prefect.worker.name"  # set by the worker that submits a run
 MOST_STARTS = 3
 OPEN = ["RUNNING", "PENDING", "CANCELLING"]
 ENDED = ["COMPLETED", "FAILED", "CANCELLED", "CRASHED"]
@@ -31,11 +33,31 @@ BEGIN_AGAIN_S = 60.0
 MOST_WAIT_S = 3600.0
 
 
-def take_up(api: str, pool: str) -> list[str]:
+def online_workers(api: str, pool: str) -> set[str]:
+    """Return the names of the pool's workers whose heartbeats reach Prefect: three missing ones make a worker offline.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    try:
+        workers = ask(api, f"work_pools/{pool}/workers/filter", {"limit": PAGE})
+    except StoreError as error:
+        if getattr(error.__cause__, "code", None) == HTTPStatus.NOT_FOUND:  # the first worker makes the pool
+            return set()
+        raise
+    return {worker["name"] for worker in workers if worker["status"] == "ONLINE"}
+
+
+def take_up(api: str, pool: str, online: Collection[str] = ()) -> list[str]:
     """Settle the pool's open runs that have no process on this machine; return a message for each.
 
     A run that a person was cancelling is marked as cancelled. A run that was started MOST_STARTS times is marked as
     crashed, because it may be what kills its worker. Any other run is scheduled again.
+
+    Args:
+        api: The server's API.
+        pool: The work pool.
+        online: The workers that settle their runs themselves, on this or other machines.
 
     Raises:
         StoreError: The server does not answer.
@@ -45,7 +67,17 @@ def take_up(api: str, pool: str) -> list[str]:
         "work_pools": {"name": {"any_": [pool]}},
         "flow_runs": {"state": {"type": {"any_": OPEN}}},
     }
-    return [_settle(api, run) for run in all_runs(api, query) if run["id"] not in living]
+    return [
+        _settle(api, run)
+        for run in all_runs(api, query)
+        if run["id"] not in living and not _is_of(run, online, time.time())
+    ]
+
+
+def _is_of(run: dict[str, Any], online: Collection[str], now: float) -> bool:
+    """Return whether a run belongs to one of the workers, or may: a worker labels a run a moment after it took it."""
+    is_new = now - datetime.fromisoformat(run["state"]["timestamp"]).timestamp() < BEGIN_AGAIN_S
+    return bool(online) and (is_new or (run["labels"] or {}).get(WORKER_LABEL) in online)
 
 
 def pass_over(api: str, pool: str) -> list[str]:

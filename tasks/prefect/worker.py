@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from tasks.host import server_access
+from tasks.host import database, server_access
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.prefect.flow_runs import pass_over, take_up
+from tasks.prefect.flow_runs import online_workers, pass_over, take_up
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
 MOST_RUNS = 4  # concurrent flow runs: each is a process, and a single loop uses all cores
@@ -23,15 +23,33 @@ FRESH = "fresh"  # a file that exists from `up` until the worker has started
 
 
 def pool_of(workspace: Workspace) -> str:
-    """Return the name of the work pool: one per workspace, because a remote server may have several workspaces."""
+    """Return the name of the work pool: one per workspace, because a remote server may have several workspaces.
+
+    Machines that share a state database are one workspace: their workers serve one pool. They must name the database by
+    the same address.
+    """
     if "prefect" not in elsewhere(workspace):
         return POOL
-    mark = hashlib.sha256(f"{socket.gethostname()}:{workspace.root}".encode()).hexdigest()[:6]
-    return f"{POOL}-{workspace.root.name}-{mark}"
+    if database.is_shared():
+        return f"{POOL}-{_mark(database.shown(database.address(workspace.state)))}"
+    return f"{POOL}-{workspace.root.name}-{_mark(f'{socket.gethostname()}:{workspace.root}')}"
+
+
+def _mark(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+def worker_name(workspace: Workspace) -> str:
+    """Return the name by which Prefect knows this machine's worker."""
+    return f"{socket.gethostname()}-{workspace.root.name}"
 
 
 def pool_environment(workspace: Workspace) -> dict[str, str]:
-    """Return the environment variables that every flow run of the pool needs."""
+    """Return the environment variables that every flow run of the pool needs, on whatever machine it runs."""
+    return {} if database.is_shared() else _home(workspace)
+
+
+def _home(workspace: Workspace) -> dict[str, str]:
     return {"LOOPLINE_HOME": str(workspace.root)}
 
 
@@ -39,7 +57,7 @@ def main() -> None:
     """Run the worker. It imports Prefect, which takes a second or two, while the server starts."""
     workspace = Workspace(Path(sys.argv[1]))
     environment, pool, url = dict(os.environ), pool_of(workspace), _address(workspace)
-    os.environ.update(pool_environment(workspace))
+    os.environ.update(_home(workspace))
     server_access.use(workspace, url)
     import prefect.workers.process  # noqa: F401
     from prefect.cli import app
@@ -49,11 +67,12 @@ def main() -> None:
             os.execve(sys.executable, sys.orig_argv, environment)  # noqa: S606 - restart: the address has changed
         time.sleep(POLL_S)
     fresh = workspace.platform / FRESH
-    missed = pass_over(url, pool) if fresh.exists() else []
+    name = worker_name(workspace)
+    others = online_workers(url, pool) - {name}
+    missed = pass_over(url, pool) if fresh.exists() and not others else []
     fresh.unlink(missing_ok=True)
-    for line in missed + take_up(url, pool):
+    for line in missed + take_up(url, pool, others):
         print(line, flush=True)  # noqa: T201 - the worker's log
-    name = f"{socket.gethostname()}-{workspace.root.name}"
     # No --limit, because the pool has one: with it, a run that is resumed before its first process has ended would end
     # the worker ("this borrower is already holding one of this CapacityLimiter's tokens").
     # A shell's `&` makes SIGINT ignored, and Prefect's worker needs SIGINT to handle a SIGTERM.

@@ -100,18 +100,40 @@ def test_stop_ends_it_by_its_own_pid(server: PrefectServer) -> None:
     assert not processes.is_alive(state["owner"])
 
 
+def running(api: str, pool: str, count: int) -> list[str]:
+    """Ids of flow runs of a new pool that Prefect lists as running, without a process."""
+    flow = ask(api, "flows/", {"name": pool})
+    ask(api, "work_pools/", {"name": pool, "type": "process"})
+    deployment = ask(api, "deployments/", {"name": pool, "flow_id": flow["id"], "work_pool_name": pool})
+    runs = [ask(api, f"deployments/{deployment['id']}/create_flow_run", {})["id"] for _ in range(count)]
+    for run in runs:
+        ask(api, f"flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}, "force": True})
+    return runs
+
+
+def states(api: str, runs: list[str]) -> list[str]:
+    return [ask(api, "flow_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})[0]["state_type"] for run in runs]
+
+
 def test_all_runs_without_a_process_are_taken_up_whatever_a_page_holds(
     api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_runs, "PAGE", 2)
-    flow = ask(api, "flows/", {"name": "left"})
-    ask(api, "work_pools/", {"name": "left", "type": "process"})
-    of_pool = {"name": "left", "flow_id": flow["id"], "work_pool_name": "left"}
-    deployment = ask(api, "deployments/", of_pool)
-    made = [ask(api, f"deployments/{deployment['id']}/create_flow_run", {})["id"] for _ in range(5)]
-    for run in made:
-        ask(api, f"flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}, "force": True})
+    runs = running(api, "left", 5)
     assert len(flow_runs.take_up(api, "left")) == 5
-    states = [ask(api, "flow_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})[0]["state_type"] for run in made]
-    assert states == ["SCHEDULED"] * 5
+    assert states(api, runs) == ["SCHEDULED"] * 5
     assert flow_runs.take_up(api, "left") == [], "each once"
+
+
+def test_only_the_runs_of_lost_machines_are_taken_up(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert flow_runs.online_workers(api, "machines") == set(), "nobody has made the pool yet"
+    runs = running(api, "machines", 3)
+    ask(api, "work_pools/machines/workers/heartbeat", {"name": "living"})
+    for run, worker in zip(runs, ("living", "lost"), strict=False):  # the third was never labelled
+        ask(api, f"flow_runs/{run}/labels", {flow_runs.WORKER_LABEL: worker}, "PATCH")
+    online = flow_runs.online_workers(api, "machines")
+    assert online == {"living"}
+    assert flow_runs.take_up(api, "machines", online) == [], "a worker may label a run in this moment"
+    monkeypatch.setattr(flow_runs, "BEGIN_AGAIN_S", 0.0)
+    assert len(flow_runs.take_up(api, "machines", online)) == 2
+    assert states(api, runs) == ["RUNNING", "SCHEDULED", "SCHEDULED"]

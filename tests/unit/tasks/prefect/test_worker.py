@@ -16,3 +16,16 @@ def test_a_server_elsewhere_knows_one_for_each_workspace(workspace: Workspace, m
     other = Workspace(workspace.root.parent / "other")
     assert pool_of(workspace) != pool_of(other)
     assert pool_of(workspace).startswith(f"loopline-{workspace.root.name}-")
+
+
+def test_machines_with_one_state_database_serve_one_pool(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example:4200/api")
+    monkeypatch.setenv("LOOPLINE_STATE_URL", "postgresql://ada:one@db.example/loopline")
+    other = Workspace(workspace.root.parent / "other")
+    pool = pool_of(workspace)
+    monkeypatch.setattr("socket.gethostname", lambda: "another-machine")
+    monkeypatch.setenv("LOOPLINE_STATE_URL", "postgresql://ada:two@db.example/loopline")
+    assert pool_of(other) == pool, "neither folder, nor host, nor password names it"
+    assert pool_environment(other) == {}, "the folder is another one on each machine"
+    monkeypatch.setenv("LOOPLINE_STATE_URL", "postgresql://ada@db.example/another")
+    assert pool_of(workspace) != pool
