@@ -1,0 +1,124 @@
+"""The image, the compose file and the Kubernetes manifests are valid, and name what the program has."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import kubernetes_validate
+import pytest
+from ruamel.yaml import YAML
+
+from flows.cli import loopline
+from tests.loaded import load
+
+KUBERNETES = "1.34"
+INFRA = Path(__file__).parents[2] / "infra"
+MANIFESTS = sorted(set((INFRA / "kubernetes").glob("*.yaml")) - {INFRA / "kubernetes" / "kustomization.yaml"})
+
+
+def read(path: Path) -> Any:
+    return YAML(typ="safe").load(path.read_text())
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return list(YAML(typ="safe").load_all(path.read_text()))
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    services: dict[str, Any] = read(INFRA / "compose.yaml")["services"]
+    return services
+
+
+@pytest.fixture(scope="module")
+def pods() -> dict[str, Any]:
+    """The pods' specs by the names of what makes them."""
+    made = [each for path in MANIFESTS for each in documents(path)]
+    return {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in made
+        if "template" in each.get("spec", {})
+    }
+
+
+def test_the_image_follows_the_rules_of_hadolint() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([hadolint, INFRA / "image" / "Containerfile"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_image_holds_what_the_package_holds(root: Path) -> None:
+    text = (INFRA / "image" / "Containerfile").read_text()
+    copied = re.findall(r"^COPY (\w+) \1$", text, re.MULTILINE)
+    assert {"flows", "tasks", "models", "infra", "examples"} == {*copied}
+    allowed = {line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert {*copied, "requirements.lock", "pyproject.toml", "README.md", "LICENSE"} == allowed
+    (version,) = re.findall(r"^ARG UV_VERSION=(\S+)$", text, re.MULTILINE)
+    assert version == load(INFRA / "setup_env.py").UV_VERSION
+    assert re.search(r"^FROM \S+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["10001"]
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_a_manifest_is_what_kubernetes_takes(path: Path) -> None:
+    for each in documents(path):
+        kubernetes_validate.validate(each, KUBERNETES, strict=True)
+
+
+def test_a_manifest_with_an_unknown_key_is_refused() -> None:
+    claim = documents(INFRA / "kubernetes" / "workspace.yaml")[0]
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate({**claim, "sepc": {}}, KUBERNETES, strict=True)
+
+
+def test_kustomize_names_every_manifest() -> None:
+    kustomization = read(INFRA / "kubernetes" / "kustomization.yaml")
+    assert sorted(kustomization["resources"]) == [path.name for path in MANIFESTS]
+    assert all((INFRA / "kubernetes" / name).exists() for name in kustomization["configMapGenerator"][0]["envs"])
+
+
+def test_every_command_is_one_of_the_program(compose: dict[str, Any], pods: dict[str, Any]) -> None:
+    commands = [service["command"] for service in compose.values() if "command" in service]
+    commands += [container["args"] for pod in pods.values() for container in pod["containers"]]
+    assert len(commands) == 4
+    for name, *arguments in commands:
+        command = loopline.get_command(click.Context(loopline), name)
+        assert command is not None
+        command.make_context(name, [re.sub(r"\$\{\w+:-(.*)\}", r"\1", each) for each in arguments])
+
+
+def test_every_variable_is_one_of_the_program(compose: dict[str, Any]) -> None:
+    names = {name for service in compose.values() for name in service.get("environment", {})}
+    for file in ("config.env", "secrets.env.example"):
+        names |= set(re.findall(r"^([A-Z_]+)=", (INFRA / "kubernetes" / file).read_text(), re.MULTILINE))
+    own = {name for name in names if name.startswith("LOOPLINE_")}
+    assert len(own) > 5
+    assert own <= set(load(INFRA / "write_reference.py").VARIABLES)
+
+
+def test_every_secret_of_the_compose_file_is_asked_for() -> None:
+    text, example = (INFRA / "compose.yaml").read_text(), (INFRA / "compose.env.example").read_text()
+    needed = set(re.findall(r"\$\{(\w+):\?", text))
+    assert needed == set(re.findall(r"^(\w+)=$", example, re.MULTILINE))
+
+
+def test_ports_of_the_compose_file_are_open_on_loopback_only(compose: dict[str, Any]) -> None:
+    ports = [port for service in compose.values() for port in service.get("ports", ())]
+    assert len(ports) == 4
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_no_container_may_do_more_than_it_must(pods: dict[str, Any]) -> None:
+    for pod in pods.values():
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"]
+        for container in pod["containers"]:
+            allowed = container["securityContext"]
+            assert allowed["readOnlyRootFilesystem"]
+            assert not allowed["allowPrivilegeEscalation"]
+            assert allowed["capabilities"] == {"drop": ["ALL"]}
