@@ -116,9 +116,27 @@ class SeriesInput(FrozenModel):
     time: str = Field(description="The column that gives the order.")
     key: str | None = Field(None, description="The column that names the series of a row; None: one series.")
     frequency: str = Field(description="Distance between two steps (`models/project_spec/frequency.py`).")
+    season: int | None = Field(None, description="Steps of the season whose values forecast best in training.")
     num_series: int = 1
     num_gaps: int = Field(0, description="Gaps that no window spans.")
     num_inserted: int = Field(0, description="Missing steps that were inserted without values.")
+
+
+class WindowReference(FrozenModel):
+    """A forecast from the window itself, to which the net adds a correction; in standardised units of the inputs.
+
+    `last`: the last value. `seasonal`: the value `back` steps before the last one. `linear`: the last value plus a
+    linear map of the window relative to it, of the last value of each other column, and of 1.
+    With `is_scaled`, window and correction are divided by the window's root mean square distance from its last value.
+    Source: `models/data/window_reference.py`.
+    """
+
+    kind: Literal["last", "seasonal", "linear"]
+    column: int = Field(description="Place of the target among the numeric inputs.")
+    back: int | None = None
+    weights: list[float] = Field(default_factory=list, description="(length + other columns + 1,), of `linear`.")
+    is_scaled: bool = False
+    floor: float = Field(description="Least scale of a window.")
 
 
 class Preparation(FrozenModel):
@@ -134,6 +152,7 @@ class Preparation(FrozenModel):
     pixels: ImageInput | None = None
     window: Window | None = None
     series: SeriesInput | None = None
+    reference: WindowReference | None = None
     characters: TextInput | None = None
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")

@@ -33,6 +33,7 @@ from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
 from models.data.target import class_indices, fit_target, infer_task
 from models.data.text import prepare_text
 from models.data.unlabelled import write_unlabelled
+from models.data.window_reference import SeriesValues, fit_reference, season_of
 from models.errors import DataError
 from models.files import replacing_folder
 from models.project_spec.blocks import Data, Spec, Task
@@ -125,8 +126,21 @@ def _prepare_series(
     rows = _Rows(codes, positions, own, split_key(table, data.split))
     made, preparation = _fit(table, data, rows, columns)
     made = made.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
-    update = {"series": _series_input(ordered, data), "dropped": _older(is_newest, data)}
+    values = _values(made, preparation, steps, codes)
+    season = season_of(values, ordered.frequency, window)
+    update = {
+        "series": _series_input(ordered, data).model_copy(update={"season": season}),
+        "reference": fit_reference(values, preparation, season),
+        "dropped": _older(is_newest, data),
+    }
     return with_slices(made, table, spec.judge.slices), preparation.model_copy(update=update)
+
+
+def _values(made: pa.Table, preparation: Preparation, steps: np.ndarray, codes: np.ndarray) -> SeriesValues:
+    inputs = np.stack([made.column(part.name).to_numpy() for part in preparation.numeric], axis=1)
+    rows = np.flatnonzero(codes == TRAIN)
+    rows = rows[np.argsort(made.column(KEY_COLUMN).to_numpy()[rows], kind="stable")]
+    return SeriesValues(inputs, made.column(preparation.target.name).to_numpy(), steps, rows)
 
 
 def _older(is_newest: np.ndarray, data: Data) -> dict[str, int]:

@@ -11,6 +11,7 @@ from models.data import feeds, text
 from models.data.encode import rows_of
 from models.data.hashing import Hashes
 from models.data.preparation import Preparation
+from models.data.window_reference import seasonal_lag
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
@@ -33,15 +34,41 @@ _MONDAY = np.timedelta64(3, "D")
 
 
 def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, metric: str) -> Baseline:
-    """Return the trivial baseline: a series' last known value, a text's character shares, else `trivial_baseline`."""
+    """Return the trivial baseline: of a series the better of the last value and that of a season ago, on the test rows.
+
+    Of a text the characters' shares, else `trivial_baseline`.
+    """
     if preparation.characters is not None:
         training = code_points(text.text_of(prepared, "train", preparation.characters))
         return unigram(training, feeds.targets(prepared, "test"))
     if preparation.window is not None:
-        middle = float(feeds.targets(prepared, "train").mean())
-        return naive_forecast(*feeds.series_targets(prepared, "test"), preparation.window.horizon, middle)
+        target = feeds.targets(prepared, "test")
+        return min(naive_forecasts(prepared, preparation), key=lambda each: np.abs(each.prediction - target).mean())
     num_classes = len(preparation.target.classes or ()) or 2
     return trivial_baseline(preparation.task, feeds.targets(prepared, "train"), num_examples, num_classes, metric)
+
+
+def naive_forecasts(prepared: Path, preparation: Preparation) -> list[Baseline]:
+    """Return the naive forecasts of the test rows of series: the last value, and that of a season ago if there is one.
+
+    Where no season lies before a row, its seasonal forecast is the last value.
+    """
+    window, series = preparation.window, preparation.series
+    assert window is not None
+    values, steps, rows = feeds.series_targets(prepared, "test")
+    middle = float(feeds.targets(prepared, "train").mean())
+    last = naive_forecast(values, steps, rows, window.horizon, middle)
+    season = series.season if series else None
+    lag = seasonal_lag(season, window.horizon) if season else window.horizon
+    if lag == window.horizon:
+        return [last]
+    is_old = steps[rows] >= lag
+    if not is_old.any():
+        return [last]
+    seasonal = naive_forecast(values, steps, rows[is_old], lag, middle)
+    prediction = last.prediction.copy()
+    prediction[is_old] = seasonal.prediction
+    return [last, Baseline(seasonal.name, prediction)]
 
 
 def known_rows(prepared: Path, preparation: Preparation) -> Hashes:

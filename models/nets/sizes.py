@@ -4,11 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.data.preparation import Preparation
+from models.data.preparation import Preparation, WindowReference
 from models.project_spec.blocks import Kind, Task
 
 WHOLE_NUMBERS = ("categorical", "tokens")
 """The inputs that hold indices, int64; all others are float32."""
+
+
+@dataclass(frozen=True)
+class NetReference:
+    """A window's reference forecast, and how it becomes the standardised target: `factor * value + shift`."""
+
+    forecast: WindowReference
+    factor: float
+    shift: float
+    is_chosen: bool
+    """Whether the spec names it, so that the user's own nets have it too."""
+
+    @classmethod
+    def of(cls, preparation: Preparation) -> NetReference | None:
+        """Return the reference of prepared series; None if they have none."""
+        forecast, window, target = preparation.reference, preparation.window, preparation.target
+        if forecast is None or window is None:
+            return None
+        part = preparation.numeric[forecast.column]
+        return cls(
+            forecast, part.scale / target.scale, (part.shift - target.shift) / target.scale, window.reference != "auto"
+        )
 
 
 @dataclass(frozen=True)
@@ -22,6 +44,7 @@ class Sizes:
         image: (channels, height, width), for images.
         window: (length, features), for series.
         length: Characters in a window, for text.
+        reference: The forecast from a window that a net of the catalogue corrects, for series.
         num_outputs: 1 for binary (a logit) and regression, else the number of classes, or of characters for text.
     """
 
@@ -33,6 +56,7 @@ class Sizes:
     window: tuple[int, int] | None = None
     length: int = 0
     num_outputs: int = 1
+    reference: NetReference | None = None
 
     @classmethod
     def of(cls, preparation: Preparation) -> Sizes:
@@ -48,6 +72,7 @@ class Sizes:
             window=(window.length, num_numeric) if window else None,
             length=preparation.characters.length if preparation.characters else 0,
             num_outputs=preparation.num_outputs,
+            reference=NetReference.of(preparation),
         )
 
     @property

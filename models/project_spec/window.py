@@ -34,6 +34,18 @@ class Window(SpecBlock):
         "series. Never an input, so that a new series can be predicted.",
     )
 
+    season: int | None = Field(
+        None,
+        ge=2,
+        description="Steps in a season, for the seasonal naive forecast. Default: a day, a week or a year, whichever "
+        "forecasts the training rows best.",
+    )
+    reference: Literal["auto", "none", "last", "seasonal", "linear"] = Field(
+        "auto",
+        description="The forecast from the window itself that a net corrects: its last value, the value of a season "
+        "ago, or a linear map of the window. auto: the best one on the newest training examples; not for your own net.",
+    )
+
     @field_validator("frequency")
     @classmethod
     def _frequency_is_known(cls, text: str | None) -> str | None:

@@ -172,7 +172,21 @@ def _series(preparation: Preparation) -> dict[str, Any]:
         "gaps in the steps": missing,
         "series": f"{series.num_series:,}, named by {series.key!r}" if series.key else "1",
         "window": f"{window.length} steps, for the step {window.horizon} ahead",
+        "season": f"{series.season} steps" if series.season else "none",
+        "reference forecast": _reference(preparation),
     }
+
+
+def _reference(preparation: Preparation) -> str:
+    reference = preparation.reference
+    if reference is None:
+        return "none: the net forecasts by itself"
+    kinds = {
+        "last": "the last value of the window",
+        "seasonal": f"the value {(reference.back or 0) + 1} steps before the window's end",
+        "linear": "a linear map of the window, relative to its last value",
+    }
+    return kinds[reference.kind] + (", each window scaled" if reference.is_scaled else "")
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -105,7 +105,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
         champion=against,
         baseline=baseline.prediction,
         baseline_name=baseline.name,
-        references=_references(prepared, preparation),
+        references=_references(loop, prepared, preparation, baseline.name),
         slices=feeds.slice_values(prepared, "test", loop.spec.judge.slices),
         challenger_id=exported.digest,
         champion_id=rival.partition(":")[0] if against is not None else None,
@@ -127,8 +127,16 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     return evidence.only(~known), int(known.sum())
 
 
-def _references(prepared: Path, preparation: Preparation) -> dict[str, float]:
-    """Return a compressor's bits per character for a text; empty for other data."""
+def _references(loop: Loop, prepared: Path, preparation: Preparation, baseline: str) -> dict[str, float]:
+    """Return a compressor's bits per character for a text, the other naive forecasts of series, else nothing."""
+    if preparation.window is not None:
+        from models.data.feeds import targets
+        from models.judge.held_out import naive_forecasts
+
+        goal, target = loop.spec.goal, targets(prepared, "test")
+        metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
+        others = [each for each in naive_forecasts(prepared, preparation) if each.name != baseline]
+        return {each.name: float(metric.value(target, each.prediction)) for each in others}
     if preparation.characters is None:
         return {}
     from models.data.text import text_of

@@ -1,0 +1,191 @@
+"""The reference forecast of a window: what a net for series starts from and corrects.
+
+A net that must produce the level of a series by itself fails where the level moves: it extrapolates badly. So it adds
+to a forecast from the window itself. Three forecasts are compared on the newest fifth of the training examples, which
+their fits do not see: the last value, the value of a season ago, and a linear map of the window to what is added to its
+last value. The best one is fitted on all training examples.
+
+Source: Zeng et al. (2023), "Are Transformers Effective for Time Series Forecasting?", NLinear: subtract the last value,
+apply a linear layer, add it again. Kim et al. (2022), RevIN: scale each window. Lai et al. (2018), LSTNet: a linear
+part beside the net.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.data.preparation import Preparation, WindowReference
+from models.project_spec.frequency import Frequency
+from models.project_spec.window import Window
+
+MOST_EXAMPLES = 20_000
+"""Most training examples, the newest, that a reference is fitted on."""
+LEAST_EXAMPLES = 20
+HELD_OUT = 0.2
+_PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+"""Ridge penalties that are tried, in units of the mean variance of the inputs."""
+_FLOOR = 0.05
+"""Least scale of a window, as a share of the training windows' usual one: a constant window must not divide by 0."""
+_YEAR = 31_557_600_000_000
+_PERIODS = {
+    "microsecond": (86_400_000_000, 7 * 86_400_000_000, _YEAR),
+    "weekday": (5, 261),
+    "month": (12,),
+}
+_LEAST_PERIODS = 2
+
+
+class SeriesValues(NamedTuple):
+    """All steps of series and the training examples in them.
+
+    Attributes:
+        values: Inputs in their own units, float64 (step, feature), NaN for missing.
+        target: The target (step,), NaN for missing.
+        steps: How many steps of the same series lie directly before each, without a gap (step,).
+        rows: The step that each training example predicts, in the order of time (example,).
+    """
+
+    values: np.ndarray
+    target: np.ndarray
+    steps: np.ndarray
+    rows: np.ndarray
+
+
+def season_of(series: SeriesValues, frequency: Frequency, window: Window) -> int | None:
+    """Return the number of steps in the season that forecasts the training targets best; None without a season.
+
+    Candidates are `window.season`, or a day, a week and a year where they are two steps or more.
+    """
+    if window.season is not None:
+        return window.season
+    periods = _PERIODS.get(frequency.unit, ())
+    whole = [period for period in periods if period == _YEAR or not period % frequency.num_units]
+    lengths = {round(period / frequency.num_units) for period in whole}
+    errors = {}
+    for length in sorted(lengths):
+        lag = seasonal_lag(length, window.horizon)
+        rows = series.rows[series.steps[series.rows] >= max(lag, _LEAST_PERIODS * length)]
+        apart = np.abs(series.target[rows] - series.target[rows - lag]) if length > 1 else np.zeros(0)
+        if np.isfinite(apart).any():
+            errors[length] = float(np.nanmean(apart))
+    return min(errors, key=lambda length: errors[length]) if errors else None
+
+
+def seasonal_lag(season: int, horizon: int) -> int:
+    """Return how many steps before its target the value of a season ago lies that is known `horizon` steps ahead."""
+    return season * -(-horizon // season)
+
+
+def fit_reference(series: SeriesValues, preparation: Preparation, season: int | None) -> WindowReference | None:
+    """Return the best reference for the training examples; None if the target is no input.
+
+    Cost: a linear fit takes O(examples x width^2), the width being the steps of the window plus the other columns.
+    """
+    window = preparation.window
+    names = [part.name for part in preparation.numeric]
+    if window is None or window.reference == "none" or preparation.target.name not in names:
+        return None
+    column = names.index(preparation.target.name)
+    windows, target = _examples(series, preparation)
+    data = _Relative.of(windows, target, column)
+    back = None if season is None else seasonal_lag(season, window.horizon) - window.horizon
+    back = back if back is not None and back < window.length else None
+    if window.reference == "last" or (window.reference == "auto" and len(target) < LEAST_EXAMPLES):
+        return WindowReference(kind="last", column=column, floor=data.floor)
+    if window.reference == "seasonal" and back is not None:
+        return WindowReference(kind="seasonal", column=column, back=back, floor=data.floor)
+    return _best(data, column, back, window)
+
+
+def _best(data: _Relative, column: int, back: int | None, window: Window) -> WindowReference:
+    num = len(data.target)
+    cut = min(num - 1, round(num * (1 - HELD_OUT)))
+    early, late = slice(0, max(1, cut - window.horizon)), slice(cut, num)
+    fits = {
+        (is_scaled, penalty): data.error(data.weights(early, penalty, is_scaled), late, is_scaled)
+        for is_scaled in (False, True)
+        for penalty in _PENALTIES
+    }
+    is_scaled, penalty = min(fits, key=lambda fit: fits[fit])
+    errors = {"linear": fits[is_scaled, penalty]}
+    if window.reference == "auto":
+        errors["last"] = float(np.abs(data.target[late] - data.last[late]).mean())
+        if back is not None:
+            errors["seasonal"] = float(np.abs(data.target[late] - data.own[late, -1 - back]).mean())
+    kind = min(errors, key=lambda name: errors[name])
+    common = {"column": column, "floor": data.floor, "is_scaled": is_scaled}
+    if kind == "last":
+        return WindowReference(kind="last", **common)
+    if kind == "seasonal":
+        return WindowReference(kind="seasonal", back=back, **common)
+    weights = data.weights(slice(0, num), penalty, is_scaled)
+    return WindowReference(kind="linear", weights=weights.tolist(), **common)
+
+
+class _Relative(NamedTuple):
+    """Training examples in the standardised units of the net's input.
+
+    `own`: the target's window (example, step); `others`: the last value of the other columns (example, column).
+    """
+
+    own: np.ndarray
+    others: np.ndarray
+    target: np.ndarray
+    floor: float
+
+    @classmethod
+    def of(cls, windows: np.ndarray, target: np.ndarray, column: int) -> _Relative:
+        own = windows[:, :, column]
+        others = np.delete(windows[:, -1, :], column, axis=1)
+        spread = np.sqrt(((own - own[:, -1:]) ** 2).mean(axis=1))
+        usual = float(np.median(spread)) or float(spread.mean()) or 1.0
+        return cls(own, others, target, _FLOOR * usual)
+
+    @property
+    def last(self) -> np.ndarray:
+        return self.own[:, -1]
+
+    def scale(self, is_scaled: bool) -> np.ndarray:
+        if not is_scaled:
+            return np.ones(len(self.own))
+        return np.asarray(np.sqrt(((self.own - self.own[:, -1:]) ** 2).mean(axis=1) + self.floor**2))
+
+    def inputs(self, is_scaled: bool) -> np.ndarray:
+        """Return the inputs of the linear map: the window relative to its last value, the other columns, and 1."""
+        relative = (self.own - self.own[:, -1:]) / self.scale(is_scaled)[:, None]
+        return np.hstack([relative, self.others, np.ones((len(self.own), 1))])
+
+    def weights(self, examples: slice, penalty: float, is_scaled: bool) -> np.ndarray:
+        """Return the ridge regression (input,) of the change from the last value; the constant has no penalty."""
+        inputs = self.inputs(is_scaled)[examples]
+        change = ((self.target - self.last) / self.scale(is_scaled))[examples]
+        gram = inputs.T @ inputs
+        usual = float(np.trace(gram[:-1, :-1])) / max(1, len(gram) - 1) or 1.0
+        gram[np.diag_indices(len(gram) - 1)] += penalty * usual
+        gram[-1, -1] += 1e-9
+        return np.asarray(np.linalg.lstsq(gram, inputs.T @ change, rcond=None)[0])
+
+    def error(self, weights: np.ndarray, examples: slice, is_scaled: bool) -> float:
+        forecast = self.last + self.scale(is_scaled) * (self.inputs(is_scaled) @ weights)
+        return float(np.abs(self.target - forecast)[examples].mean())
+
+
+def _examples(series: SeriesValues, preparation: Preparation) -> tuple[np.ndarray, np.ndarray]:
+    """Return windows (example, step, feature) and targets (example,), in the standardised units of the inputs."""
+    window = preparation.window
+    assert window is not None
+    rows = series.rows[-MOST_EXAMPLES:]
+    steps = np.arange(1 - window.length, 1)
+    windows = series.values[(rows - window.horizon)[:, None] + steps]
+    places = np.where(np.isnan(windows), -1, np.arange(window.length)[None, :, None])
+    known = np.maximum.accumulate(places, axis=1)
+    windows = np.take_along_axis(windows, np.maximum(known, 0), axis=1)
+    target = series.target[rows]
+    for at, part in enumerate(preparation.numeric):
+        filled = np.where(np.isnan(windows[:, :, at]), part.fill, windows[:, :, at])
+        windows[:, :, at] = (filled - part.shift) / part.scale
+        if part.name == preparation.target.name:
+            target = (target - part.shift) / part.scale
+    return windows, target

@@ -1,0 +1,82 @@
+"""The reference forecast: chosen and fitted on training rows; a net that corrects it starts from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from models.data.encode import encode
+from models.data.preparation import Preparation
+from models.data.window_reference import seasonal_lag
+from models.nets.build import build_net
+from models.nets.sizes import Sizes
+from models.project_spec.blocks import Model
+
+RANDOM = np.random.default_rng(0)
+NOISE = RANDOM.normal(size=240)
+STEPS = np.arange(240)
+SEASON = np.tile(RANDOM.normal(size=12) * 5, 20)
+SHAPES = {
+    "walk": NOISE.cumsum() + 50,
+    "season": SEASON + 0.1 * NOISE,
+    "trend and season": 0.5 * STEPS + SEASON + 0.1 * NOISE,
+    "growing": np.exp(STEPS / 60) * (10 + SEASON / 5) * (1 + 0.01 * NOISE),
+}
+
+
+@pytest.fixture
+def prepared(make_spec: Any, run_prepare: Any) -> Any:
+    def make(values: np.ndarray, **window: Any) -> tuple[Any, Preparation]:
+        months = (np.datetime64("2000-01", "M") + STEPS).astype("datetime64[us]")
+        table = pa.table({"t": months, "y": values, "x": np.cos(STEPS)})
+        spec = make_spec(kind="series", window={"length": 24, **window}, split={"by": "time", "column": "t"})
+        return run_prepare(table, spec)
+
+    return make
+
+
+def error_of_an_untrained_net(folder: Any, preparation: Preparation, net: str = "gru") -> float:
+    torch.manual_seed(0)
+    tensors = encode(folder, "test")
+    windows = np.stack([tensors["series"][end - 23 : end + 1] for end in tensors["end"]])
+    built = build_net(Model(net=net), Sizes.of(preparation), folder).eval()
+    with torch.no_grad():
+        output = built(series=torch.from_numpy(windows))[:, 0].double().numpy()
+    return float(np.abs(output * preparation.target.scale + preparation.target.shift - tensors["value"]).mean())
+
+
+@pytest.mark.parametrize("horizon", [1, 3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_untrained_net_is_no_worse_than_the_last_and_the_seasonal_value(prepared, shape, horizon):
+    values = SHAPES[shape]
+    folder, preparation = prepared(values, horizon=horizon)
+    rows = np.arange(240)[-36:]
+    naive = [np.abs(values[rows] - values[rows - lag]).mean() for lag in (horizon, seasonal_lag(12, horizon))]
+    assert error_of_an_untrained_net(folder, preparation) <= 1.1 * min(naive)
+    assert preparation.series is not None
+    assert preparation.series.season == 12
+
+
+@pytest.mark.parametrize("net", ["gru", "lstm", "mlp", "transformer"])
+@pytest.mark.parametrize("reference", ["last", "seasonal"])
+def test_a_named_reference_is_what_an_untrained_net_gives(prepared, net, reference):
+    values = SHAPES["trend and season"]
+    folder, preparation = prepared(values, reference=reference)
+    lag = 1 if reference == "last" else 12
+    expected = np.abs(values[-36:] - values[-36 - lag : -lag]).mean()
+    assert error_of_an_untrained_net(folder, preparation, net) == pytest.approx(expected, rel=1e-4)
+
+
+def test_no_reference_leaves_the_net_as_it_is(prepared):
+    folder, preparation = prepared(SHAPES["walk"], reference="none")
+    assert preparation.reference is None
+    assert type(build_net(Model(net="gru"), Sizes.of(preparation), folder)).__name__ == "RecurrentNet"
+
+
+@pytest.mark.parametrize(("season", "horizon", "lag"), [(12, 1, 12), (12, 12, 12), (12, 13, 24), (7, 30, 35)])
+def test_a_seasonal_value_is_known_when_it_is_used(season, horizon, lag):
+    assert seasonal_lag(season, horizon) == lag
