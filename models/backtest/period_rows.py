@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from models.backtest.periods import RowRange
 from models.data.clean import made_features
 from models.data.columns import as_float64, as_text
+from models.data.datetimes import as_input
 from models.data.encode import rows_of
-from models.data.feeds import as_input
 from models.data.hashing import missing
 from models.data.header import no_such_column
 from models.data.preparation import SPLITS, Preparation

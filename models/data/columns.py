@@ -14,7 +14,7 @@ from models.errors import DataError
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import SLICE_PREFIX
 
-ColumnType = Literal["numeric", "categorical", "datetime"]
+ColumnType = Literal["numeric", "categorical", "datetime", "text"]
 Dtype = Literal["string", "integer", "boolean"]
 
 
@@ -25,20 +25,22 @@ class Columns:
     numeric: list[str] = field(default_factory=list)
     categorical: list[str] = field(default_factory=list)
     datetime: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def inputs(self) -> list[str]:
         """All input columns."""
-        return [*self.numeric, *self.categorical, *self.datetime]
+        return [*self.numeric, *self.categorical, *self.datetime, *self.text]
 
 
 def choose(schema: pa.Schema, data: Data) -> Columns:
     """Divide the columns of a table into inputs and the rest, by the spec and by type alone.
 
     The order is that of `features.columns`, else of the table. Numbers are numeric; text and booleans are
-    categorical; dates and timestamps are datetimes. The split's own column is left out unless `features.columns` or
-    `features.kinds` names it. For a series the past of the target is an input.
+    categorical (`prepare` makes texts of those that hold sentences); dates and timestamps are datetimes. The split's
+    own column is left out unless `features.columns` or `features.kinds` names it. For a series the past of the target
+    is an input.
 
     Raises:
         DataError: The spec names a column that no net can take, or no input column is left.
@@ -199,6 +201,8 @@ def _misfit(name: str, kind: pa.DataType, data: Data) -> str | None:
         return f"its type is {kind}, no number: say `{name}: datetime` in data.features.kinds"
     if declared == "datetime" and pa.types.is_boolean(kind):
         return f"its type is {kind}, no time: say another kind in data.features.kinds"
+    if declared == "text" and not is_text(kind):
+        return f"its type is {kind}, no text: say another kind in data.features.kinds"
     return None
 
 

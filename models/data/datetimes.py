@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import is_number, is_text
-from models.data.preparation import CYCLE_S, Cycle, DatetimeInput
+from models.data.columns import as_float64, as_text, is_number, is_text
+from models.data.preparation import CYCLE_S, Cycle, DatetimeInput, Preparation
 from models.errors import DataError
 
 EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_800.0
@@ -42,6 +42,18 @@ def as_seconds(column: pa.ChunkedArray, name: str) -> np.ndarray:
             f"column {name!r}, row {outside[0]}: got {got:g}, expected a time of the years 1 to 9999: {_CURE}"
         )
     return np.asarray(seconds)
+
+
+def as_input(column: pa.ChunkedArray, name: str, preparation: Preparation) -> pa.ChunkedArray:
+    """Return a raw column as the prepared rows hold it: float64 with NaN (times in seconds), or texts with null.
+
+    Raises:
+        DataError: The column's values are not of the kind that the model takes.
+    """
+    if name in preparation.text_columns:
+        return as_text(column)
+    is_time = any(part.name == name for part in preparation.datetimes)
+    return pa.chunked_array([as_seconds(column, name) if is_time else as_float64(column, name)])
 
 
 def fit_datetime(name: str, seconds: np.ndarray, split_times: np.ndarray | None = None) -> DatetimeInput:

@@ -20,7 +20,8 @@ from models.data.text import indices_of, text_of, window_starts
 from models.data.unlabelled import UNLABELLED, read_unlabelled
 from models.errors import DataError
 from models.files import whole_file
-from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
+from models.ngrams.columns import feature_matrix
+from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX
 from models.sources.code_points import code_points
 from models.sources.read import read_table
 
@@ -125,9 +126,11 @@ def _encode_inputs(rows: pa.Table, preparation: Preparation) -> Tensors:
         images = pixels_of(rows.column(preparation.pixels.image.column), preparation.pixels.image)
         tensors["image"] = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         return tensors
-    numbers = _numeric_matrix(rows, preparation.numeric)
-    times = datetime_features(_seconds_matrix(rows, preparation), preparation.datetimes)
-    tensors["numeric"] = np.hstack([numbers, times]) if preparation.datetimes else numbers
+    parts = [_numeric_matrix(rows, preparation.numeric)]
+    if preparation.datetimes:
+        parts.append(datetime_features(_seconds_matrix(rows, preparation), preparation.datetimes))
+    parts += [feature_matrix(rows.column(TEXT_PREFIX + part.name), part.num_features) for part in preparation.texts]
+    tensors["numeric"] = np.hstack(parts) if len(parts) > 1 else parts[0]
     tensors["categorical"] = np.empty((rows.num_rows, len(preparation.categorical)), dtype=np.int32)
     for position, part in enumerate(preparation.categorical):
         tensors["categorical"][:, position] = category_indices(rows.column(part.name), part)
@@ -169,8 +172,7 @@ def _numeric_matrix(rows: pa.Table, parts: list[NumericInput]) -> np.ndarray:
 
 
 def _seconds_matrix(rows: pa.Table, preparation: Preparation) -> np.ndarray:
-    columns = [rows.column(part.name).to_numpy() for part in preparation.datetimes]
-    return np.stack(columns, axis=1) if columns else np.empty((rows.num_rows, 0))
+    return np.stack([rows.column(part.name).to_numpy() for part in preparation.datetimes], axis=1)
 
 
 def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensors:

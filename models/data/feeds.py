@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.columns import as_float64, as_text, is_number
-from models.data.datetimes import as_seconds
+from models.data.columns import as_text, is_number
+from models.data.datetimes import as_input
 from models.data.encode import rows_of
 from models.data.header import no_such_column
 from models.data.pixels import pixels_of
@@ -193,18 +193,6 @@ def _inputs(prepared: Path, split: str, preparation: Preparation, raw: Path | No
     for name, column in zip(absent, read_table(raw, absent).take(rows.column(ROW_COLUMN)).columns, strict=True):
         rows = rows.append_column(name, as_input(column, name, preparation))
     return rows
-
-
-def as_input(column: pa.ChunkedArray, name: str, preparation: Preparation) -> pa.ChunkedArray:
-    """Return a raw column as the prepared rows hold it: float64 with NaN (times in seconds), or texts with null.
-
-    Raises:
-        DataError: The column's values are not of the kind that the model takes.
-    """
-    if name in preparation.text_columns:
-        return as_text(column)
-    is_time = any(part.name == name for part in preparation.datetimes)
-    return pa.chunked_array([as_seconds(column, name) if is_time else as_float64(column, name)])
 
 
 def _check_inputs(schema: pa.Schema, names: list[str], preparation: Preparation) -> None:

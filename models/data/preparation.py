@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, InstanceOf
 
 from models.frozen_model import FrozenModel
+from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
 from models.project_spec.blocks import Image, Kind, Task
 from models.project_spec.window import Window
 
@@ -69,6 +70,14 @@ class DatetimeInput(FrozenModel):
     def num_features(self) -> int:
         """Number of columns of the tensor `numeric` that it becomes."""
         return 2 * len(self.cycles) + self.trend
+
+
+class TextColumn(FrozenModel):
+    """A column of texts: its n-grams become features (`models/ngrams`); a missing text is an empty one."""
+
+    name: str
+    num_terms: int = Field(description="Words, pairs of words and pieces of words in the vocabulary.")
+    num_features: int
 
 
 class TargetEncoding(FrozenModel):
@@ -149,6 +158,10 @@ class Preparation(FrozenModel):
     numeric: list[NumericInput] = Field(default_factory=list)
     categorical: list[CategoricalInput] = Field(default_factory=list)
     datetimes: list[DatetimeInput] = Field(default_factory=list)
+    texts: list[TextColumn] = Field(default_factory=list)
+    ngrams: dict[str, InstanceOf[NgramModel]] = Field(
+        default_factory=dict, exclude=True, repr=False, description="By column; stored in a file of its own."
+    )
     pixels: ImageInput | None = None
     window: Window | None = None
     series: SeriesInput | None = None
@@ -166,7 +179,7 @@ class Preparation(FrozenModel):
     @property
     def text_columns(self) -> list[str]:
         """The columns that the graph takes as texts."""
-        return [part.name for part in self.categorical]
+        return [*(part.name for part in self.categorical), *(part.name for part in self.texts)]
 
     @property
     def columns(self) -> list[str]:
@@ -175,8 +188,9 @@ class Preparation(FrozenModel):
 
     @property
     def num_numeric(self) -> int:
-        """Width of the tensor `numeric`: the numbers, then what the times become."""
-        return len(self.numeric) + sum(part.num_features for part in self.datetimes)
+        """Width of the tensor `numeric`: the numbers, then what the times and the texts become."""
+        times = sum(part.num_features for part in self.datetimes)
+        return len(self.numeric) + times + sum(part.num_features for part in self.texts)
 
     @property
     def num_outputs(self) -> int:
@@ -186,10 +200,12 @@ class Preparation(FrozenModel):
         return len(self.target.classes or ()) if self.task == "multiclass" else 1
 
     def save(self, folder: Path) -> None:
-        """Write `preparation.json` into `folder`."""
+        """Write `preparation.json` into `folder`, and the vocabularies of text columns into a file beside it."""
+        save_ngrams(self.ngrams, folder)
         (folder / PREPARATION_FILE).write_text(self.model_dump_json(indent=1) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> Preparation:
-        """Read `preparation.json` from `folder`."""
-        return cls.model_validate_json((folder / PREPARATION_FILE).read_text())
+        """Read `preparation.json` from `folder`; a registered version has its vocabularies in the graph alone."""
+        preparation = cls.model_validate_json((folder / PREPARATION_FILE).read_text())
+        return preparation.model_copy(update={"ngrams": load_ngrams(folder)}) if preparation.texts else preparation

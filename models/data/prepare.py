@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from models.data.check import check_columns, check_id
 from models.data.clean import dropped_rows, made_features, usable_rows
-from models.data.columns import Columns, all_missing, as_float64, as_text, choose, dtype_of, with_slices
+from models.data.columns import Columns, all_missing, as_float64, as_text, choose, dtype_of, is_text, with_slices
 from models.data.datetimes import as_seconds, fit_datetime
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.data.hashing import row_identities
@@ -26,6 +26,7 @@ from models.data.preparation import (
     Preparation,
     SeriesInput,
     TargetEncoding,
+    TextColumn,
 )
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows
@@ -36,6 +37,9 @@ from models.data.unlabelled import write_unlabelled
 from models.data.window_reference import SeriesValues, fit_reference, season_of
 from models.errors import DataError
 from models.files import replacing_folder
+from models.ngrams.columns import feature_column, holds_texts, plain_texts
+from models.ngrams.fit import fit_ngrams, ngram_features
+from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data, Spec, Task
 from models.project_spec.reserved_columns import (
     IDENTITY_COLUMN,
@@ -44,6 +48,7 @@ from models.project_spec.reserved_columns import (
     SERIES_COLUMN,
     SPLIT_COLUMN,
     STEP_COLUMN,
+    TEXT_PREFIX,
 )
 from models.sources.read import ROW_GROUP, read_table
 
@@ -193,14 +198,15 @@ class _Rows:
 def _fit(table: pa.Table, data: Data, rows: _Rows, columns: Columns) -> tuple[pa.Table, Preparation]:
     made: dict[str, pa.ChunkedArray | pa.Array] = {}
     numeric = [_numeric(table, name, data, rows, made) for name in columns.numeric]
-    categorical = [_categorical(table, name, data, rows, made, columns.left_out) for name in columns.categorical]
+    categorical = [_categorical(table, name, data, rows, made, columns) for name in columns.categorical]
     pixels = _pixels(table, data, rows, made)
     datetimes = _datetimes(table, data, rows, made, columns)
     encoded = [part for part in categorical if part is not None]
-    if not numeric and not encoded and not datetimes and pixels is None:
+    task, target = _target(table, data, rows, made)
+    texts, ngrams = _texts(table, rows, made, columns, target)
+    if not numeric and not encoded and not datetimes and not texts and pixels is None:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
         raise DataError(f"data.features leaves no input column ({reasons}): name some in data.features.columns")
-    task, target = _target(table, data, rows, made)
     preparation = Preparation(
         kind=data.kind,
         task=task,
@@ -208,6 +214,8 @@ def _fit(table: pa.Table, data: Data, rows: _Rows, columns: Columns) -> tuple[pa
         numeric=numeric,
         categorical=encoded,
         datetimes=datetimes,
+        texts=texts,
+        ngrams=ngrams,
         pixels=pixels,
         window=data.window,
         rows=rows.counts(),
@@ -245,12 +253,15 @@ def _categorical(
     data: Data,
     rows: _Rows,
     made: dict[str, pa.ChunkedArray | pa.Array],
-    left_out: dict[str, str],
+    columns: Columns,
 ) -> CategoricalInput | None:
     texts = as_text(table.column(name))
     training = texts.filter(pa.array(rows.train))
+    if name not in data.features.kinds and is_text(table.column(name).type) and holds_texts(training):
+        columns.text.append(name)
+        return None
     if name not in data.features.kinds and names_each_row(training):
-        left_out[name] = "every training row has another value (an id or free text)"
+        columns.left_out[name] = "every training row has another value (an id)"
         return None
     part = fit_categorical(name, training, dtype_of(table.column(name).type), data.features)
     made[name] = texts
@@ -271,6 +282,36 @@ def _datetimes(
         else:
             columns.left_out[name] = "a time without any cycle or trend in the training rows"
     return parts
+
+
+def _texts(
+    table: pa.Table,
+    rows: _Rows,
+    made: dict[str, pa.ChunkedArray | pa.Array],
+    columns: Columns,
+    target: TargetEncoding,
+) -> tuple[list[TextColumn], dict[str, NgramModel]]:
+    parts: list[TextColumn] = []
+    models: dict[str, NgramModel] = {}
+    for name in columns.text:
+        column = as_text(table.column(name))
+        texts = plain_texts(column)
+        if column.filter(pa.array(rows.train)).null_count == rows.train.sum():
+            raise DataError(all_missing(name))
+        values = made[target.name].filter(pa.array(rows.train))
+        answers = class_indices(values, target) if target.classes else (values.to_numpy() - target.shift) / target.scale
+        training = np.flatnonzero(rows.train)
+        learnt = fit_ngrams([texts[row] for row in training], answers, target.classes is not None)
+        if learnt is None:
+            columns.left_out[name] = "no word or piece of a word is in two training texts"
+            continue
+        others = np.flatnonzero(~rows.train)
+        features = np.empty((len(texts), learnt[0].num_features), np.float32)
+        features[training], features[others] = learnt[1], ngram_features(learnt[0], [texts[row] for row in others])
+        made[name], made[TEXT_PREFIX + name] = column, feature_column(features)
+        models[name] = learnt[0]
+        parts.append(TextColumn(name=name, num_terms=len(learnt[0].terms), num_features=learnt[0].num_features))
+    return parts, models
 
 
 def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]) -> ImageInput | None:

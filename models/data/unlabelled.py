@@ -9,12 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from models.data.clean import made_features, unanswered, usable_rows
-from models.data.columns import as_float64, as_text
+from models.data.datetimes import as_input
 from models.data.hashing import hash_values, missing, unit_interval
 from models.data.pixels import pixels_of
 from models.data.preparation import Preparation
 from models.data.split import TRAIN, assign, times
+from models.ngrams.columns import feature_column, plain_texts
+from models.ngrams.fit import ngram_features
 from models.project_spec.blocks import Data
+from models.project_spec.reserved_columns import TEXT_PREFIX
 from models.sources.read import read_table
 
 UNLABELLED = "unlabelled"
@@ -67,5 +70,8 @@ def _inputs(rows: pa.Table, data: Data, preparation: Preparation) -> pa.Table:
         column = rows.column(data.image.column)
         pixels_of(column, data.image)  # raises and names the row if a shape differs
         return pa.table({data.image.column: column.cast(pa.binary())})
-    numeric = {part.name: pa.array(as_float64(rows.column(part.name), part.name)) for part in preparation.numeric}
-    return pa.table(numeric | {part.name: as_text(rows.column(part.name)) for part in preparation.categorical})
+    inputs = {name: as_input(rows.column(name), name, preparation) for name in preparation.columns}
+    for part in preparation.texts:
+        features = ngram_features(preparation.ngrams[part.name], plain_texts(inputs[part.name]))
+        inputs[TEXT_PREFIX + part.name] = pa.chunked_array([feature_column(features)])
+    return pa.table(inputs)

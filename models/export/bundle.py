@@ -78,6 +78,7 @@ def example(preparation: Preparation) -> list[dict[str, Any]]:
         return [{image.column: base64.b64encode(blank).decode()}]
     row: dict[str, Any] = {part.name: part.fill for part in preparation.numeric}
     row |= {part.name: _iso_day(part.high) for part in preparation.datetimes}
+    row |= {part.name: "A text of some words" for part in preparation.texts}
     row |= {part.name: part.categories[0] if part.categories else "" for part in preparation.categorical}
     return [row] * (preparation.window.length if preparation.window else 1)
 

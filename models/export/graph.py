@@ -17,6 +17,7 @@ from models.export.head_graph import graph_outputs, head_part
 from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_part
 from models.inference.names import refuse_taken_names
 from models.inference.portable import PREPARATION_KEY
+from models.ngrams.graph import TOKENIZER_DOMAIN
 
 OPSET = 20
 ML_OPSET = 5
@@ -48,6 +49,8 @@ def assemble(preparation: Preparation, core: GraphBuilder, output: str, metadata
         [constant for part in parts for constant in part.constants],
     )
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
+    if preparation.texts:
+        opsets.append(helper.make_opsetid(TOKENIZER_DOMAIN, 1))
     model = helper.make_model(
         graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="loopline", producer_version="1"
     )

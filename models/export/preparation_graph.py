@@ -21,6 +21,7 @@ from models.data.preparation import (
     TextInput,
 )
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
+from models.ngrams.graph import feature_nodes
 
 CORE_PREFIX = "core/"
 
@@ -72,6 +73,12 @@ def _numeric(builder: GraphBuilder, preparation: Preparation) -> None:
         parts.append(_normalise(builder, stacked, preparation.numeric))
     if preparation.datetimes:
         parts.append(_datetimes(builder, preparation.datetimes))
+    for at, text in enumerate(preparation.texts):
+        output = f"{builder.prefix}text/{at}"
+        nodes, constants = feature_nodes(preparation.ngrams[text.name], text.name, output, f"{output}/")
+        builder.nodes += nodes
+        builder.constants += constants
+        parts.append(output)
     if not parts:
         _nothing(builder, preparation.columns[0], "numeric", onnx.TensorProto.FLOAT)
         return

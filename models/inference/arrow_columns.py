@@ -29,6 +29,7 @@ def columns(rows: pa.Table, preparation: Preparation, first_row: int, display_na
     try:
         feed = {part.name: _numbers(rows.column(part.name), part.name, first_row) for part in preparation.numeric}
         feed |= {part.name: _times(rows.column(part.name), part.name, first_row) for part in preparation.datetimes}
+        feed |= {part.name: texts(rows.column(part.name), part.name, display_name) for part in preparation.texts}
         parts = preparation.categorical
         return feed | {part.name: _categories(rows.column(part.name), part, first_row) for part in parts}
     except RowError as error:

@@ -95,6 +95,7 @@ def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool 
     types.update({part.name: pa.float64() for part in preparation.numeric if part.name not in flags})
     if not is_made:
         types.update({part.name: pa.string() for part in preparation.datetimes})
+    types.update({part.name: pa.string() for part in preparation.texts})
     return types
 
 

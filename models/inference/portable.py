@@ -302,6 +302,7 @@ class Predictor:
         self._names = column_names(self._preparation["target"]["classes"] or ())
         self._numeric = [part["name"] for part in self._preparation["numeric"]]
         self._times = [part["name"] for part in self._preparation.get("datetimes", ())]
+        self._texts = [part["name"] for part in self._preparation.get("texts", ())]
 
     def predict(
         self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
@@ -378,6 +379,7 @@ class Predictor:
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         feed = {name: numbers(_column(columns, name), name) for name in self._numeric}
         feed |= {name: moments(_column(columns, name), name) for name in self._times}
+        feed |= {name: texts(_column(columns, name), name) for name in self._texts}
         for part in self._preparation["categorical"]:
             feed[part["name"]] = categories(_column(columns, part["name"]), part["name"], part["dtype"])
         return feed

@@ -42,6 +42,7 @@ TIME: Schema = {
     "exclusiveMaximum": portable.LATEST_S,
     "description": "A time: ISO 8601, UTC without a zone, or seconds since 1970.",
 }
+SENTENCE: Schema = {"type": ["string", "null"]}
 """JSON Schema of the plainest forms of a time; the other forms of ISO 8601 are accepted too."""
 
 
@@ -59,6 +60,7 @@ class TableSchema(InputSchema):
         self._times = {part.name for part in preparation.datetimes}
         self._preparation = preparation
         self._texts = [(part.name, part.dtype) for part in preparation.categorical]
+        self._sentences = [part.name for part in preparation.texts]
         self.columns = names = [port.name for port in self.inputs]
         self._values = itemgetter(*names) if len(names) > 1 else lambda record: (record[names[0]],)
         self._names = frozenset(names)
@@ -101,6 +103,7 @@ class TableSchema(InputSchema):
         numbers = self._doubles(columns, lengths.pop())
         feed = dict(zip(self.numbers, numbers, strict=True))
         feed |= {name: categories(columns[name].tolist(), name, dtype) for name, dtype in self._texts}
+        feed |= {name: portable.texts(columns[name].tolist(), name) for name in self._sentences}
         return InputRows(feed, numbers=numbers)
 
     def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
@@ -123,7 +126,7 @@ class TableSchema(InputSchema):
             name: {"type": ["string", "number" if dtype == "integer" else "integer", "boolean", "null"]}
             for name, dtype in self._texts
         }
-        properties = {**kinds, **texts}
+        properties = {**kinds, **texts, **dict.fromkeys(self._sentences, SENTENCE)}
         return {"type": "object", "properties": properties, "required": list(properties)}
 
     def _doubles(self, columns: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
@@ -155,7 +158,9 @@ class TableSchema(InputSchema):
                     portable.numbers(column, name)  # names the value that is refused
             numbers = numbers.reshape(count, len(columns[0]))
             feed = dict(zip(self.numbers, numbers, strict=True))
-            for (name, dtype), column in zip(self._texts, columns[count:], strict=True):
+            for name, column in zip(self._sentences, columns[count + len(self._texts) :], strict=True):
+                feed[name] = portable.texts(column, name)
+            for (name, dtype), column in zip(self._texts, columns[count:], strict=False):
                 is_plain = dtype == "string" and _TEXT.issuperset(map(type, column))
                 feed[name] = np.array(column, object) if is_plain else categories(column, name, dtype)
         except RowError as error:

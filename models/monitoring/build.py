@@ -66,6 +66,7 @@ def reference_of(
 def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Reference:
     bins: list[Bins] = [_numeric_bins(rows, part.name) for part in preparation.numeric]
     bins += [_numeric_bins(rows, part.name, _measure(part)) for part in preparation.datetimes]
+    bins += [_numeric_bins(rows, part.name, "characters") for part in preparation.texts]
     bins += [CategoricalBins(name=part.name, categories=part.categories) for part in preparation.categorical]
     blank = [ReferenceColumn(bins=each, counts=np.zeros(each.num_cells, dtype=np.int64)) for each in bins]
     unfilled = empty.model_copy(update={"columns": blank, "scores": []})

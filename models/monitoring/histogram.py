@@ -26,8 +26,9 @@ MOST_QUANTILE_VALUES = 1_000_000
 Counts = NDArray[np.int64]
 
 
-Measure = Literal["value", "second of the day", "second of the week"]
-"""What of a value is counted: of times, which only grow, the place in their cycle. The week begins on Monday."""
+Measure = Literal["value", "second of the day", "second of the week", "characters"]
+"""What of a value is counted: of times, which only grow, the place in their cycle (the week begins on Monday); of texts
+their length."""
 _DAY_S, _WEEK_S, _MONDAY_S = 86_400.0, 604_800.0, 345_600.0
 
 
@@ -161,6 +162,9 @@ def numeric_bins(name: str, values: NDArray[np.float64], of: Measure = "value") 
 
 def measured(column: pa.ChunkedArray | pa.Array, of: Measure) -> NDArray[np.float64]:
     """Return what is counted of a logged column, float64 (row,), NaN for missing. Times are seconds since 1970."""
+    if of == "characters":
+        lengths = as_numbers(pc.utf8_length(column.cast(pa.string())))
+        return np.where(lengths > 0, lengths, np.nan)
     values = as_numbers(column)
     if of == "value":
         return values

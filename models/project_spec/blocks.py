@@ -82,9 +82,10 @@ class Features(SpecBlock):
         None, description="Use only these columns. Default: every column except the target."
     )
     drop: list[str] = Field(default_factory=list, description="Never use these columns (leaks, ids).")
-    kinds: dict[str, Literal["numeric", "categorical", "datetime"]] = Field(
+    kinds: dict[str, Literal["numeric", "categorical", "datetime", "text"]] = Field(
         default_factory=dict,
-        description="Override the guessed kind of a column. datetime: dates, times, ISO texts or seconds since 1970.",
+        description="Override the guessed kind of a column. datetime: dates, times, ISO texts or seconds since 1970. "
+        "text: sentences, whose words are features.",
     )
     make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")
     impute: Literal["median", "mean", "zero"] = "median"

@@ -20,6 +20,10 @@ SERIES_COLUMN = "__series"
 STEP_COLUMN = "__step"
 
 
+TEXT_PREFIX = "__text:"
+"""The features of a text column, as a list in each row."""
+
+
 SLICE_PREFIX = "__slice:"
 
 

@@ -104,7 +104,7 @@ def reference(prepared: Path) -> dict[str, Any]:
     table = read_table(prepared / ROWS_FILE, [*preparation.columns, ROW_COLUMN])
     columns = {part.name: _numeric_shape(table.column(part.name)) for part in preparation.numeric}
     columns.update({part.name: _categorical_shape(table.column(part.name)) for part in preparation.categorical})
-    columns.update({part.name: _missing_alone(table.column(part.name)) for part in preparation.datetimes})
+    columns.update({name: _missing_alone(table.column(name)) for name in _without_distribution(preparation)})
     return {"rows": table.num_rows, "columns": columns}
 
 
@@ -140,7 +140,7 @@ def _against(
     )
     kinds = {part.name: "bins" for part in preparation.numeric}
     kinds.update({part.name: "values" for part in preparation.categorical})
-    kinds.update({part.name: "" for part in preparation.datetimes})
+    kinds.update(dict.fromkeys(_without_distribution(preparation), ""))
     for name, kind in kinds.items():
         shape = reference["columns"].get(name)
         if shape is None:
@@ -180,8 +180,12 @@ def _numeric_shape(column: pa.ChunkedArray) -> dict[str, Any]:
     return {"missing": 1 - len(present) / max(len(values), 1), "partition": partition}
 
 
+def _without_distribution(preparation: Preparation) -> list[str]:
+    """Return the columns of which missing values alone are compared: times, which only grow, and texts."""
+    return [part.name for part in preparation.datetimes] + [part.name for part in preparation.texts]
+
+
 def _missing_alone(column: pa.ChunkedArray) -> dict[str, Any]:
-    """Return the share of missing times: newer data has later times, so their distribution is not compared."""
     return {"missing": int(missing(column).sum()) / max(len(column), 1), "partition": None}
 
 

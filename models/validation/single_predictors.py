@@ -21,7 +21,7 @@ ROWS_A_BIN, MOST_BINS = 20, 200
 def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, float]:
     """Return the input columns of a table that alone predict the target almost perfectly, with their score.
 
-    Each column is cut into bins or categories; the shares of classes, or the mean rank, in the training rows
+    Each column but texts is cut into bins or categories; the shares of classes, or the mean rank, in the training rows
     of a bin predict its validation rows. The score is ROC AUC (mean over classes) or R2 of the ranks. Empty for other
     kinds of data and for fewer than `FEWEST_ROWS` training or validation rows.
 

@@ -218,7 +218,11 @@ def _schema(preparation: Preparation) -> list[dict[str, Any]]:
     if preparation.characters:
         inputs = f"{len(preparation.characters.alphabet)} characters, windows of {preparation.characters.length}"
         return [{"input": preparation.characters.column, "kind": "text", "values": inputs}]
-    return [*numeric, *datetimes, *categorical]
+    texts = [
+        {"input": part.name, "kind": "text", "values": f"{part.num_terms:,} n-grams, {part.num_features} features"}
+        for part in preparation.texts
+    ]
+    return [*numeric, *datetimes, *categorical, *texts]
 
 
 def _samples(exported: dict[str, Any]) -> list[Any]:

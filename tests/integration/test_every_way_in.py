@@ -23,7 +23,14 @@ from hypothesis import strategies as st
 
 from models.data.columns import as_text
 from models.data.datetimes import as_seconds
-from models.data.preparation import CategoricalInput, DatetimeInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import (
+    CategoricalInput,
+    DatetimeInput,
+    NumericInput,
+    Preparation,
+    TargetEncoding,
+    TextColumn,
+)
 from models.errors import DataError
 from models.export.bundle import bundle
 from models.export.graph import assemble
@@ -31,6 +38,7 @@ from models.export.graph_builder import GraphBuilder
 from models.inference.batch import ReadOptions, csv_types, examples
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import _load_pyfunc, moments
+from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data
 from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json
 from models.serving.open_inference import inference_of
@@ -39,7 +47,7 @@ Columns = dict[str, list[Any]]
 Records = list[dict[str, Any]]
 Way = Callable[["Ways", Columns], Records]
 REFUSED = "refused"
-NUMBERS, TIMES, CATEGORIES = ("x", "n"), ("when",), ("word", "month", "late")
+NUMBERS, TIMES, CATEGORIES, TEXTS = ("x", "n"), ("when",), ("word", "month", "late"), ("note",)
 NOON_S = 1_717_243_200.0
 PREPARATION = Preparation(
     kind="table",
@@ -53,6 +61,18 @@ PREPARATION = Preparation(
         ),
         CategoricalInput(name="late", categories=["false", "true"], dtype="boolean"),
     ],
+    texts=[TextColumn(name="note", num_terms=2, num_features=2)],
+    ngrams={
+        "note": NgramModel(
+            alphabet={" ": " ", "!": " ", "a": "a", "A": "a", "ü": "ü"},
+            terms=[" a ", "aü"],
+            num_words=1,
+            idf=np.array([1.0, 2.0]),
+            projection=np.array([[0.3], [-0.2]], np.float32),
+            bias=np.array([0.1]),
+            length=np.array([1.0, 2.0]),
+        )
+    },
     datetimes=[DatetimeInput(name="when", cycles=["day"], trend=True, low=0, high=2e9, shift=1e9, scale=1e9)],
 )
 
@@ -65,7 +85,7 @@ class Ways:
         net = GraphBuilder("net/")
         as_floats = net.node("Cast", ["core/categorical"], "floats", to=onnx.TensorProto.FLOAT)
         both = net.node("Concat", ["core/numeric", as_floats], "both", axis=1)
-        factors = np.array([[0.02], [0.03], [0.5], [0.3], [0.7], [0.1], [0.2], [0.4]], np.float32)
+        factors = np.array([[0.02], [0.03], [0.5], [0.3], [0.7], [0.8], [0.9], [0.1], [0.2], [0.4]], np.float32)
         raw = net.node("MatMul", [both, net.constant("factors", factors)], "raw")
         onnx.save(assemble(PREPARATION, net, raw, {}), folder / "model.onnx")
         PREPARATION.save(folder)
@@ -146,6 +166,8 @@ def _tensor(name: str, values: list[Any]) -> dict[str, Any]:
     dtype = "FP64"
     if name in TIMES and (None in values or kinds == {str}):
         return {"name": name, "datatype": "BYTES", "shape": [len(values)], "data": [_text(value) for value in values]}
+    if name in TEXTS and kinds <= {str}:
+        return {"name": name, "datatype": "BYTES", "shape": [len(values)], "data": values}
     if name in CATEGORIES and kinds != {float} and (None in values or kinds == {str}):
         dtype, values = "BYTES", [_text(value) for value in values]
     elif None not in values:
@@ -233,8 +255,10 @@ INSTANTS = st.sampled_from(
     ]
 )
 NO_INSTANTS = st.sampled_from(["2024-13-01", "yesterday", "12:00", "2024-06-01T25:00", "nan", "inf", "1717243200000"])
+NOTES = st.sampled_from(["", "a", "a aü", "A!  aü\n", "aüa" * 2000 + " a", "\u4e2d a \U0001f600", "  "])
 CELL = (
-    INSTANTS
+    NOTES
+    | INSTANTS
     | NO_INSTANTS
     | WORDS
     | st.sampled_from(
@@ -253,6 +277,7 @@ def _column(*kinds: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
         {name: _column(st.booleans(), WHOLE, FLOATS, FLOATS | TOO_LARGE) for name in NUMBERS}
         | {name: _column(st.booleans(), WHOLE, FLOATS, WORDS) for name in CATEGORIES}
         | {"when": _column(st.booleans(), SECONDS, SECONDS | TOO_LATE, INSTANTS, INSTANTS | NO_INSTANTS)}
+        | {"note": _column(NOTES, NOTES, WHOLE)}
     )
 )
 def test_values_mean_the_same_in_every_way_in(ways: Ways, columns: Columns) -> None:
@@ -260,16 +285,18 @@ def test_values_mean_the_same_in_every_way_in(ways: Ways, columns: Columns) -> N
 
 
 @given(
-    st.fixed_dictionaries({name: st.lists(CELL, min_size=2, max_size=2) for name in (*NUMBERS, *TIMES, *CATEGORIES)})
+    st.fixed_dictionaries(
+        {name: st.lists(CELL, min_size=2, max_size=2) for name in (*NUMBERS, *TIMES, *CATEGORIES, *TEXTS)}
+    )
 )
 def test_cells_mean_the_same_in_every_way_in(ways: Ways, columns: Columns) -> None:
     _assert_same(ways, CELLS, columns)
 
 
-@pytest.mark.parametrize("name", [*NUMBERS, *TIMES, *CATEGORIES])
+@pytest.mark.parametrize("name", [*NUMBERS, *TIMES, *CATEGORIES, *TEXTS])
 @given(st.data())
 def test_a_cell_means_the_same_in_every_way_in(ways: Ways, name: str, data: st.DataObject) -> None:
-    columns: Columns = {other: ["1"] for other in (*NUMBERS, *TIMES, *CATEGORIES)}
+    columns: Columns = {other: ["1"] for other in (*NUMBERS, *TIMES, *CATEGORIES, *TEXTS)}
     _assert_same(ways, CELLS, {**columns, name: [data.draw(CELL)]})
 
 
@@ -280,6 +307,7 @@ def test_a_cell_means_the_same_in_every_way_in(ways: Ways, name: str, data: st.D
         | {"month": st.lists(WHOLE | FLOATS | st.none(), min_size=2, max_size=2)}
         | {"late": st.lists(st.booleans() | st.none(), min_size=2, max_size=2)}
         | {"when": st.lists(SECONDS | INSTANTS | st.none(), min_size=2, max_size=2)}
+        | {"note": st.lists(NOTES | st.none(), min_size=2, max_size=2)}
     )
 )
 def test_a_value_means_the_same_as_its_cell(ways: Ways, columns: Columns) -> None:
@@ -291,7 +319,7 @@ def test_a_value_means_the_same_as_its_cell(ways: Ways, columns: Columns) -> Non
 
 @pytest.mark.parametrize("way", [*TYPED, *CELLS])
 def test_a_row_that_lacks_a_column_is_refused(ways: Ways, way: Way) -> None:
-    columns: Columns = {"x": [1.0], "n": [2.0], "when": [0], "word": ["a"], "month": [3]}
+    columns: Columns = {"x": [1.0], "n": [2.0], "when": [0], "word": ["a"], "month": [3], "note": [""]}
     with pytest.raises((DataError, ValueError, KeyError, SystemExit)):
         way(ways, columns)
 
@@ -301,7 +329,7 @@ def test_a_category_is_the_text_of_the_training_data(ways: Ways, values: list[An
     column = pa.chunked_array([pa.array(values)])
     texts = [text or "" for text in as_text(column).to_pylist()]
     name = "late" if pa.types.is_boolean(column.type) else "word" if pa.types.is_string(column.type) else "month"
-    rows = {other: [None] * 3 for other in (*NUMBERS, *TIMES, *CATEGORIES)} | {name: values}
+    rows = {other: [None] * 3 for other in (*NUMBERS, *TIMES, *CATEGORIES, *TEXTS)} | {name: values}
     assert ways.served.schema.from_columns(rows).feed[name].tolist() == texts
 
 
