@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from models.errors import StoreError
 from models.files import sha256, storing, sync, whole_file
@@ -83,6 +83,16 @@ class ObjectStore:
                 self._refuse_no_bucket(error)
                 return None
             return content
+
+    def opened(self, name: str) -> IO[bytes]:
+        """Open an object for reading in parts.
+
+        Raises:
+            FileNotFoundError: There is no such object.
+        """
+        with self._reaching():
+            file: IO[bytes] = self._file_system.open(self._at(name), "rb")
+            return file
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object; it replaces one of the same name."""

@@ -197,6 +197,8 @@ class _Search:
             self._taken.remove(folder)
         self._loop.outbox.metrics(run, {f"cost/{name}": figure for name, figure in total(spent).figures().items()})
         self._log_end(run, trial.number, value, state, reason)
+        if store := self._loop.step_cache.store:
+            store.forget_checkpoints(folder)
 
     def _take_folder(self, number: int, params: Mapping[str, Any]) -> Path:
         """Return a folder named by the trial's values: after a kill, a trial with equal values finds its checkpoint."""

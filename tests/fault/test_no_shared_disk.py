@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 import pytest
 
+from models.pipeline.steps import STEPS
 from tasks.host.object_store import ObjectStore
 from tasks.host.store_addresses import OPTUNA_STORAGE, ROOT, STATE_URL, TRACKING_URI
 from tests.fault.aftermath import assert_as_if_whole, assert_survives
-from tests.fault.conftest import TWO_RANKS
+from tests.fault.conftest import SPEC, TWO_RANKS
 from tests.postgres import is_installed, new_database, postgres
 from tests.running import Loopline, assert_gone
 from tests.s3 import BUCKET, s3
@@ -23,6 +25,7 @@ pytestmark = [
     pytest.mark.postgres,
     pytest.mark.skipif(not is_installed(), reason="Postgres is not installed"),
 ]
+Machines = Callable[..., Callable[[], Loopline]]
 
 
 class Stores(NamedTuple):
@@ -38,36 +41,89 @@ def stores() -> Iterator[Stores]:
         yield Stores(address, environ)
 
 
-def share(home: Loopline, stores: Stores, name: str) -> Loopline:
-    """Let a workspace keep nothing but a cache on its own disk."""
-    databases = {variable: f"{stores.postgres}/{database}" for variable, database in databases_of(name).items()}
-    home.environ |= {**databases, **stores.s3, ROOT: f"s3://{BUCKET}/{name}"}
-    return home
+@pytest.fixture
+def machines(make_home, stores: Stores) -> Machines:
+    """A function that gives a function: each call makes another machine of one deployment, with nothing on its disk."""
+
+    def deployed(name: str, spec: str) -> Callable[[], Loopline]:
+        databases = {STATE_URL: f"{name}-state", TRACKING_URI: f"{name}-mlflow", OPTUNA_STORAGE: f"{name}-optuna"}
+        environ = {variable: new_database(stores.postgres, database) for variable, database in databases.items()}
+
+        def machine() -> Loopline:
+            home = make_home(name, spec)
+            home.environ |= {**environ, **stores.s3, ROOT: f"s3://{BUCKET}/{name}"}
+            return home
+
+        return machine
+
+    return deployed
 
 
-def databases_of(name: str) -> dict[str, str]:
-    """The names of the databases by the variables that name them."""
-    return {STATE_URL: f"{name}-state", TRACKING_URI: f"{name}-mlflow", OPTUNA_STORAGE: f"{name}-optuna"}
-
-
-def test_a_training_that_was_killed_is_finished_elsewhere(make_home, whole_on_two_ranks: Loopline, stores: Stores):
-    for database in databases_of("apart").values():
-        new_database(stores.postgres, database)
-    first = share(make_home("apart", TWO_RANKS), stores, "apart")
-    run = first.start("run", "apart")
+def objects(home: Loopline, stores: Stores, prefix: str) -> list[str]:
     with mock.patch.dict("os.environ", stores.s3):
-        store = ObjectStore(first.environ[ROOT])
-        run.wait_until(lambda: any("manifests/" in name for name in store.listed("projects/apart/checkpoints/train")))
-    assert run.kill().code == -signal.SIGKILL
-    assert_gone(first.home)
-    before = first.records("apart")
-    shutil.rmtree(first.home)
+        return list(ObjectStore(home.environ[ROOT]).listed(prefix))
 
-    second = share(make_home("apart", TWO_RANKS), stores, "apart")
+
+def lost(home: Loopline, name: str) -> dict[str, dict[str, object]]:
+    """Lose a machine's disk; gives the records of the steps that are done, but of the one whose work is in git."""
+    before = home.records(name)
+    assert_gone(home.home)
+    shutil.rmtree(home.home)
+    return {key: record for key, record in before.items() if record["step"] != "version"}
+
+
+def test_a_training_that_was_killed_is_finished_elsewhere(
+    machines: Machines, whole_on_two_ranks: Loopline, stores: Stores
+):
+    machine = machines("apart", TWO_RANKS)
+    first = machine()
+    run, checkpoints = first.start("run", "apart"), "projects/apart/checkpoints"
+    run.wait_until(lambda: any("manifests/" in name for name in objects(first, stores, f"{checkpoints}/train")))
+    assert run.kill().code == -signal.SIGKILL
+    before = lost(first, "apart")
+    assert {record["step"] for record in before.values()} >= {"ingest", "prepare", "search"}
+
+    second = machine()
     second("run", "apart").ok()
-    assert_survives(
-        {key: record for key, record in before.items() if record["step"] != "version"}, second.records("apart")
-    )
+    assert_survives(before, {key: second.records("apart")[key] for key in before})
     assert_as_if_whole(second, "apart", whole_on_two_ranks)
     assert second.record("apart", "train")["result"]["resumed_from"]
-    assert not store.listed("projects/apart/checkpoints")
+    assert objects(second, stores, checkpoints) == []
+
+    shutil.rmtree(second.home / ".loopline")
+    assert {step["state"] for step in second("plan", "apart", "--json").ok().json} == {"done"}
+    assert not (second.state("apart") / "work").exists(), "nothing is fetched for a plan"
+    trained = second.record("apart", "train")
+    second("run", "apart", "-s", "judge.margin=0.06").ok()
+    assert second.record("apart", "train") == trained
+    assert second.record("apart", "judge")["result"]["decision"]
+    assert (second.state("apart") / "card.html").exists()
+    assert second.versions("apart") == [1]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", [step.name for step in STEPS])
+def test_killed_where_a_step_begins_a_loop_is_finished_elsewhere(machines: Machines, whole: Loopline, step: str):
+    machine = machines(step, SPEC)
+    first = machine()
+    run = first.start("run", step)
+    run.wait_for(f"{step:<18} ...")
+    assert run.kill().code == -signal.SIGKILL
+    before = lost(first, step)
+    second = machine()
+    second("run", step).ok()
+    assert_survives(before, {key: second.records(step)[key] for key in before})
+    assert_as_if_whole(second, step, whole)
+    assert artifacts(second, step) == artifacts(whole, "whole")
+
+
+def artifacts(home: Loopline, name: str) -> set[str]:
+    """The files of the loop's run in MLflow."""
+    (run,) = {record["loop_id"] for record in home.records(name).values()}
+    ((uri,),) = home.query("select artifact_uri from runs where name = ?", run)
+    if ROOT not in home.environ:
+        place = Path(uri.removeprefix("file://"))
+        return {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
+    place = uri.removeprefix(f"{home.environ[ROOT]}/")
+    with mock.patch.dict("os.environ", home.environ):
+        return {file.removeprefix(f"{place}/") for file in ObjectStore(home.environ[ROOT]).listed(place)}

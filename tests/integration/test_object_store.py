@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError
+from models.serving.registry import FILES, RegisteredVersion
 from tasks.host.object_store import LAYOUT_NAME, DamagedError, ObjectStore
+from tasks.host.store_addresses import ROOT
+from tasks.host.workspace import Workspace
+from tasks.mlflow import model_cache, registry_reader
+from tasks.mlflow.model_cache import cached_version, with_verdict
 from tests.s3 import BUCKET, s3
 
 
@@ -38,6 +44,10 @@ def test_what_is_put_is_got_listed_and_deleted(store: ObjectStore, tmp_path: Pat
     store.put("b/note", b"elsewhere")
     assert store.get("a/note") == b"other"
     assert store.get("a/none") is None
+    with store.opened("a/note") as file:
+        assert file.read(3) == b"oth"
+    with pytest.raises(FileNotFoundError):
+        store.opened("a/none")
     assert store.find("a/none") is None
     assert {name: info.size for name, info in store.listed("a").items()} == {"a/blobs/weights": 7000, "a/note": 5}
     assert store.listed("c") == {}
@@ -96,3 +106,26 @@ def test_no_bucket_no_credentials_and_no_server_name_their_cures(
     assert "run again when it answers" in refusal(f"s3://{BUCKET}/x", AWS_ENDPOINT_URL="http://127.0.0.1:1")
     (tmp_path / "file").touch()
     assert "a file lies where a folder is expected" in refusal(f"file://{tmp_path}/file/store")
+
+
+def test_the_files_of_a_version_are_read_without_mlflow(
+    workspace: Workspace, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    root = f"s3://{BUCKET}/versions"
+    for name, value in {**server, ROOT: root}.items():
+        monkeypatch.setenv(name, value)
+    files = {"model.onnx": b"graph", "verdict.json": b"no verdict"}
+    for name, content in files.items():
+        ObjectStore(root).put(f"mlflow/tiny/3/{name}", content)
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    version = RegisteredVersion(number="3", tags={FILES: json.dumps(hashes)})
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: version)
+    monkeypatch.setattr(registry_reader, "files_at", lambda *_: f"{root}/mlflow/tiny/3")
+    monkeypatch.setattr(model_cache, "fetch", None)
+    folder = cached_version(workspace, "tiny").folder
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+    assert with_verdict("tiny", version) == version
+    ObjectStore(root).put("mlflow/tiny/3/model.onnx", b"tampered")
+    (folder / "model.onnx").unlink()
+    with pytest.raises(StoreError, match=r"model\.onnx is changed in the store"):
+        cached_version(workspace, "tiny")
