@@ -90,9 +90,10 @@ class ObjectStore:
         Raises:
             FileNotFoundError: There is no such object.
         """
-        with self._reaching():
+        with self._reaching(), contextlib.suppress(FileNotFoundError):
             file: IO[bytes] = self._file_system.open(self._at(name), "rb")
             return file
+        raise FileNotFoundError(f"{self.address}/{name}")
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object; it replaces one of the same name."""
@@ -210,12 +211,11 @@ class ObjectStore:
         try:
             with storing(Path(self._path)) if self._is_local else contextlib.nullcontext():
                 yield
-        except (StoreError, FileExistsError):
-            raise
-        except FileNotFoundError as error:
-            self._refuse_no_bucket(error)
+        except StoreError:
             raise
         except Exception as error:
+            if isinstance(error, FileNotFoundError):
+                self._refuse_no_bucket(error)
             kinds = {kind.__name__ for kind in type(error).__mro__}
             where, text = f"{ROOT}={self.address}", " ".join(str(error).split())[:300]
             if kinds & _CREDENTIALS:
@@ -225,7 +225,8 @@ class ObjectStore:
                 cure = "correct the credentials, or let them read, write, list and delete there"
                 raise StoreError(f"{where}: the store refuses ({_code(error) or text}): {cure}") from error
             if kinds & _AWAY:
-                cure = "finished work is kept: run again when it answers, or correct AWS_ENDPOINT_URL and AWS_REGION"
+                address = ROOT if self._is_local else "AWS_ENDPOINT_URL and AWS_REGION"
+                cure = f"finished work is kept: run again when it answers, or correct {address}"
                 raise StoreError(f"{where}: cannot be used ({text}): {cure}") from error
             raise
 

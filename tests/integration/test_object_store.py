@@ -106,6 +106,7 @@ def test_no_bucket_no_credentials_and_no_server_name_their_cures(
     assert "run again when it answers" in refusal(f"s3://{BUCKET}/x", AWS_ENDPOINT_URL="http://127.0.0.1:1")
     (tmp_path / "file").touch()
     assert "a file lies where a folder is expected" in refusal(f"file://{tmp_path}/file/store")
+    assert "cannot be used" in refusal("file:///proc/none")
 
 
 def test_the_files_of_a_version_are_read_without_mlflow(
