@@ -26,6 +26,7 @@ NOTE = "<!-- Written by infra/write_reference.py: change the code, then run `mak
 VARIABLES = {
     "LOOPLINE_HOME": "The workspace: a folder with `projects/` and `.loopline/`.",
     "LOOPLINE_STATE_URL": "Postgres database of the workspace's state; default: `.loopline/state.db` (SQLite).",
+    "LOOPLINE_ROOT": "Where bytes are kept: `s3://bucket/prefix` or `file:///folder`; default: `.loopline/` alone.",
     "LOOPLINE_OPTUNA_STORAGE": "Database of Optuna's studies; default: a journal file of the workspace.",
     "LOOPLINE_KEEP_WORK_DAYS": "Days after which a step folder that no loop used is removed; default 14.",
     "LOOPLINE_SIGNING_KEY": "Key that signs registered versions, and by which servers verify them.",
@@ -52,6 +53,7 @@ TOOLS = {
     "MLFLOW_TRACKING_URI": "A tracking server or database elsewhere; a database is served by our own MLflow server.",
     "MLFLOW_TRACKING_USERNAME": "Its user, with `MLFLOW_TRACKING_PASSWORD`.",
     "MLFLOW_S3_ENDPOINT_URL": "S3 store other than Amazon's, with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.",
+    "AWS_ENDPOINT_URL": "The same for all tools, and for LOOPLINE_ROOT.",
 }
 FILES = {
     "projects/NAME/project.yaml": "The spec. Yours, in git.",

@@ -24,7 +24,7 @@ from sqlalchemy import Connection, select
 
 from models.errors import StoreError
 from tasks.host import database, processes, server_access
-from tasks.host.store_addresses import STATE_URL
+from tasks.host.store_addresses import STATE_URL, TRACKING_URI
 from tasks.host.tables import outbox, step_records
 from tasks.host.workspace import Workspace
 from tasks.loop.history import last_loop
@@ -202,7 +202,12 @@ class Loopline:
         return asdict(loop)
 
     def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Ask the embedded tracking store's file."""
+        """Ask the tracking store's database: Postgres if the environment names one, else the embedded file."""
+        if TRACKING_URI in self.environ:
+            import psycopg
+
+            with psycopg.connect(self.environ[TRACKING_URI]) as connection:
+                return connection.execute(sql.replace("?", "%s").encode(), [str(value) for value in values]).fetchall()
         path = self.home / ".loopline" / "mlflow" / "mlflow.db"
         if not path.exists():
             return []

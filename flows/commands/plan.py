@@ -39,7 +39,10 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     if cluster:
         _weigh(this_project, spec, cluster, project, as_json)
         return
-    planned = StepCache(this_project, spec).plan()
+    step_cache = StepCache(this_project, spec)
+    planned = step_cache.plan()
+    if step_cache.store and any(item.state != "done" for item in planned):
+        step_cache.store.check()
     if as_json:
         options.print_json([{"step": item.step, "state": item.state, "reasons": item.reasons} for item in planned])
         return

@@ -46,6 +46,8 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
     if not done:
         from flows.local_run import carry_round
 
+        if step_cache.store:
+            step_cache.store.check()  # before a server is started
         carry_round(this_project, spec.name, list(overrides), list(refresh))
     _tell(this_project, StepCache(this_project, spec) if not done else step_cache, as_json, ran=not done)
 

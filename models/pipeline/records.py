@@ -15,7 +15,8 @@ class StepRecord(FrozenModel):
     """The record of one finished step.
 
     `outputs` maps a path (relative to the workspace if it is inside) to its SHA-256. `digest` is a hash over them, on
-    which later steps depend. `result` holds the step's findings for people and for later steps.
+    which later steps depend. `result` holds the step's findings for people and for later steps. `snapshot` names the
+    step's files at the object store; it is empty without LOOPLINE_ROOT.
     """
 
     step: str
@@ -27,6 +28,7 @@ class StepRecord(FrozenModel):
     loop_id: str
     finished: float = Field(description="Unix time, seconds.")
     seconds: float = 0.0
+    snapshot: str = ""
 
 
 def digest_of(outputs: dict[str, str]) -> str:

@@ -16,6 +16,8 @@ TREES_FILE = "trees.txt"
 RESULT_FILE = "result.json"
 JOB_FILE, PROGRESS_FILE, STOP_FILE, ERROR_FILE = "job.json", "progress.jsonl", "stop", "error.json"
 """The files by which a job on a cluster and the process that waits for it talk; see `models/training/node.py`."""
+CHECKPOINTS, CHECKPOINT_MANIFEST = "checkpoints", "manifest.json"
+"""The folder of a job's checkpoints, and the file of each checkpoint with the hashes of the others, written last."""
 
 
 Stage = Literal["train", "pretrain", "teacher"]
@@ -66,7 +68,7 @@ class TrainingJob(FrozenModel):
     @property
     def checkpoint_folder(self) -> Path:
         """The folder of the job's checkpoints, which its result replaces."""
-        return self.folder / "checkpoints"
+        return self.folder / CHECKPOINTS
 
 
 class EpochReport(FrozenModel):

@@ -26,7 +26,7 @@ from tasks.dashboard.session import Sessions, cookie_of, logout_token
 from tasks.host.http_guard import AccessRules, token_of
 from tasks.host.workspace import Workspace
 from tasks.operations import overview as gathering
-from tasks.platform.report_pages import known_pages, path_of
+from tasks.platform.report_pages import PAGES, as_link, find_page, path_of
 from tasks.state.store_sizes import measure
 
 MEASURE_EVERY_S = 120.0
@@ -102,13 +102,13 @@ def project(request: Request) -> Response:
 def report(request: Request) -> Response:
     """Return a step's report page, from a fixed list, so that a request cannot name a file."""
     project, name = api.project_of(request), request.path_params["name"]
-    pages = known_pages(project.state(gathering.name_of(project)))
-    path = pages.get(request.path_params["page"])
+    state = project.state(gathering.name_of(project))
+    path = find_page(state, request.path_params["page"])
     if path is None:
         raise HTTPException(404, "There is no such page.")
     text = path.read_text()
-    for other, place in pages.items():  # pages link to each other as files, which a browser blocks on a server's page
-        text = text.replace(escape(place.resolve().as_uri()), other)
+    for other in PAGES:
+        text = as_link(text, state.name, other)
     back = f'<nav><a href="/projects/{quote(name, safe="")}">{escape(name)}</a> <a href="/">all projects</a></nav>'
     text = text.replace("<main>", f"<main>{back}", 1)
     return HTMLResponse(text, headers={"Content-Security-Policy": REPORT_POLICY})

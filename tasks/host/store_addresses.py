@@ -17,6 +17,7 @@ OPTUNA_STORAGE = "LOOPLINE_OPTUNA_STORAGE"
 PREFECT_DATABASE = "PREFECT_API_DATABASE_CONNECTION_URL"
 PREFECT_API = "PREFECT_API_URL"
 STATE_URL = "LOOPLINE_STATE_URL"
+ROOT = "LOOPLINE_ROOT"
 
 _SERVERS = ("http", "https")
 _ACCEPTED: Mapping[str, tuple[str, ...]] = {
@@ -25,11 +26,18 @@ _ACCEPTED: Mapping[str, tuple[str, ...]] = {
     PREFECT_DATABASE: ("postgresql", "sqlite"),
     PREFECT_API: _SERVERS,
     STATE_URL: ("postgresql",),
+    ROOT: ("s3", "file"),
 }
 """The kinds of address that each variable's tool can open (mlflow 3, optuna 4, prefect 3)."""
-_NOT_SQL = (*_SERVERS, "databricks", "file")
+_NOT_SQL = (*_SERVERS, "databricks", "file", "s3")
 _POSTGRES_DRIVER = {PREFECT_DATABASE: "asyncpg"}
-_EXAMPLES = {PREFECT_API: "http://host:4200/api", TRACKING_URI: "http://host:5000 or postgresql://user@host/mlflow"}
+_EXAMPLES = {
+    PREFECT_API: "http://host:4200/api",
+    TRACKING_URI: "http://host:5000 or postgresql://user@host/mlflow",
+    ROOT: "s3://bucket/prefix or file:///folder",
+}
+_SHARED = (STATE_URL, TRACKING_URI, OPTUNA_STORAGE)
+"""What must be named with a root on S3: by default it stands in `.loopline/`, which is then a mere cache."""
 _SCHEME = re.compile(r"(?P<dialect>\w+)(\+(?P<driver>\w+))?://.")
 
 
@@ -37,9 +45,22 @@ def store_addresses(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the addresses in the environment, each with an installed driver.
 
     Raises:
-        UsageError: A tool cannot open its address, or the address's driver is not installed.
+        UsageError: A tool cannot open its address, the address's driver is not installed, or bytes are to be on S3
+            while the state database, the tracking store or the studies are files of this machine.
     """
-    return {name: normalised(name, environ[name]) for name in _ACCEPTED if environ.get(name)}
+    addresses = {name: normalised(name, environ[name]) for name in _ACCEPTED if environ.get(name)}
+    root = addresses.get(ROOT, "")
+    missing = [name for name in _SHARED if addresses.get(name, "sqlite").startswith(("sqlite", "file"))]
+    if root.startswith("s3") and missing:
+        names, settings = (
+            " and ".join(missing),
+            ", ".join(f"{name}=postgresql://user@host/database" for name in missing),
+        )
+        raise UsageError(
+            f"{ROOT}: got {without_password(root)}, with {names} on this machine's disk, expected databases or servers "
+            f"that other machines reach: set {settings} (docs/how-to/no-shared-disk.md)"
+        )
+    return addresses
 
 
 @functools.cache
@@ -48,7 +69,8 @@ def normalised(name: str, address: str) -> str:
     parts = _SCHEME.match(address)
     dialect = parts["dialect"] if parts else address
     dialect = "postgresql" if dialect == "postgres" else dialect
-    if dialect not in _ACCEPTED[name] or not (parts or dialect == "databricks"):
+    is_relative = name == ROOT and dialect == "file" and not address.startswith("file:///")
+    if dialect not in _ACCEPTED[name] or is_relative or not (parts or dialect == "databricks"):
         example = _EXAMPLES.get(name, "postgresql://user@host/database")
         kinds = ", ".join(f"{kind}://" for kind in _ACCEPTED[name])
         raise UsageError(f"{name}: got {without_password(address)}, expected {kinds}: as {example}, or unset {name}")

@@ -14,7 +14,7 @@ from models.errors import StoreError, UsageError
 from models.files import write_text
 from tasks.host.http_guard import LOOPBACK_NAMES
 from tasks.host.server_access import credentials, elsewhere
-from tasks.host.store_addresses import store_addresses, without_password
+from tasks.host.store_addresses import ROOT, store_addresses, without_password
 from tasks.host.workspace import Project, Workspace
 
 LOCK_TIMEOUT_S = 120.0
@@ -149,6 +149,19 @@ def name_of(workspace: Workspace, uri: str) -> str:
 def artifact_root(workspace: Workspace) -> Path:
     """Return the artifact folder of embedded MLflow."""
     return workspace.state / "mlflow" / "artifacts"
+
+
+def artifact_address(workspace: Workspace, uri: str) -> str | None:
+    """Return where MLflow puts the artifacts of a tracking URI: at the root, or on this disk beside its own file.
+
+    None for a server, which has its own place, and for a database without LOOPLINE_ROOT: MLflow's default applies.
+    """
+    if uri.startswith(("http", "databricks")):
+        return None
+    root = os.environ.get(ROOT)
+    if root:
+        return f"{root.rstrip('/')}/mlflow"
+    return artifact_root(workspace).as_uri() if is_embedded(uri) else None
 
 
 def _own_database(workspace: Workspace) -> Path:

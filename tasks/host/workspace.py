@@ -219,9 +219,14 @@ class Project:
             raise self.name_taken(name, owner)
 
     def _was_copied(self, owner: Path) -> bool:
-        """Return whether the whole workspace is a copy of the workspace of `owner`, which keeps its own loops."""
+        """Return whether the workspace of `owner` is another copy of the whole workspace.
+
+        The copy keeps its own loops, or the two share them by their state database.
+        """
+        from tasks.host import database
+
         other = owner.parent.parent
-        alike = owner.parts[-2:] == self.folder.parts[-2:] and (other / STATE).is_dir()
+        alike = owner.parts[-2:] == self.folder.parts[-2:] and (database.is_shared() or (other / STATE).is_dir())
         return self.inside and alike and other.resolve() != self.workspace.root.resolve()
 
     def name_taken(self, name: str, owner: Path) -> UsageError:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from models.errors import LeaseLostError
+from models.errors import LeaseLostError, StoreError
 from models.files import storing
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord, digest_of
@@ -23,6 +23,7 @@ from models.project_spec.reader import read_spec
 from tasks.host import processes
 from tasks.host.leases import Lease, leased
 from tasks.host.locks import held
+from tasks.host.object_store import object_store
 from tasks.host.processes import OWNER as OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
@@ -40,6 +41,7 @@ from tasks.state.outbox import LOOP_RUN, Outbox
 STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
 """Exceptions that stop a step from outside: the step itself did not fail."""
 TORCH_STEPS = ("search", "train", "export")
+TRAINING_STEPS = ("search", "train")
 
 
 @dataclass
@@ -110,9 +112,12 @@ class Loop:
         self.step_cache.code.renew()  # it may have been edited since the last step
         parts, record, trouble = self.step_cache.current(step, self.done)
         if record and not trouble and (name not in self.refresh or record.loop_id == self.id):
-            self.done[name] = record
-            self.report.step(name, "done")
-            return record, True
+            trouble = self.step_cache.fetch(record)
+            if not trouble:
+                self._save(record, is_new=False)
+                self.report.step(name, "done")
+                return self.done[name], True
+            self.report.note(f"{name}: runs again: {trouble}")
         self.at = name
         self.report.step(name, "run")
         key = key_of(parts)
@@ -121,7 +126,7 @@ class Loop:
             with storing(self.state):  # a full or read-only disk raises StoreError wherever a step meets it
                 done = act(self.step_cache.inputs(step, self.done, parts), self.work(name, key))
         except BaseException as error:
-            if name in ("search", "train"):
+            if name in TRAINING_STEPS:
                 self.lost_device_s += (time.perf_counter() - began) * self.spec.train.ranks
             kind = type(error).__name__
             self.report.step(name, "stopped" if kind in STOPS else "failed", kind)
@@ -139,12 +144,22 @@ class Loop:
             finished=time.time(),
             seconds=round(seconds, 3),
         )
-        self.step_cache.records.save(record, self.lease)
+        self._save(record, is_new=True)
         self.step_cache.save()
-        self.done[name] = record
         self.ran.append(name)
         self.report.step(name, "ok", f"{seconds:.1f} s")
-        return record, False
+        return self.done[name], False
+
+    def _save(self, record: StepRecord, *, is_new: bool) -> None:
+        """Count a step as done; upload its files first if there is an object store that may lack them."""
+        store, before = self.step_cache.store, record.snapshot
+        if store and not before:
+            record = store.upload(record, self.place(record))
+        if is_new or record.snapshot != before:
+            self.step_cache.records.save(record, self.lease)
+        self.done[record.step] = record
+        if store and is_new and record.step in TRAINING_STEPS:
+            store.forget_checkpoints(self.place(record))
 
     def confirm(self) -> None:
         """Check that this process still runs the loop, before an act that others see, such as a promotion.
@@ -181,13 +196,15 @@ def open_loop(
 
     Raises:
         UsageError: The spec is wrong, or another project has its name.
-        StoreError: Another loop of the project runs, or the registry was lost.
+        StoreError: Another loop of the project runs, the registry was lost, or the object store cannot be used.
     """
     spec = checked_spec(project, overrides)
     days = work_gc.keep_days()
     project.workspace.make()
     state = project.state(spec.name)
     registry_reader.refuse_lost(project.workspace, spec.name)
+    if store := object_store():
+        store.check()
     with _only_loop(state) as lease, _marked(project.workspace, state, flow_run_id):
         loop_id = loop_id or name_loop(project, overrides)
         loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "")
@@ -236,6 +253,10 @@ def _end(loop: Loop, record: LoopRecord, status: str, failure: BaseException | N
 
 def _forget(loop: Loop, days: float) -> None:
     freed = work_gc.sweep(loop.state, map(loop.place, loop.done.values()), days)
+    if loop.step_cache.store:
+        with contextlib.suppress(StoreError):  # the next loop tries again
+            loop.confirm()
+            freed += loop.step_cache.store.sweep(loop.done.values())
     if freed:
         loop.report.note(f"work that no loop used for {days:g} days is gone: {freed / 1e6:,.1f} MB")
 

@@ -17,12 +17,16 @@ from models.pipeline.steps import STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
 from models.serving.registry import ALIASES, RegisteredVersion
+from tasks.host.object_store import DamagedError, object_store
 from tasks.host.workspace import Project, Workspace
+from tasks.loop import work_gc
 from tasks.loop.inputs import Input, Inputs
 from tasks.mlflow import registry_reader
+from tasks.state import shared_files
 from tasks.state.feedback import FeedbackSummary, feedback_of
 from tasks.state.ingest_segments import move
 from tasks.state.step_records import StepRecords
+from tasks.state.step_store import StepStore
 from tasks.tools import dvc_view
 
 RIVAL = "input:champion"
@@ -77,6 +81,9 @@ class StepCache:
         workspace = project.workspace
         self.records = StepRecords(self.state, workspace.root)
         self.hashes, self.code = memories or memories_of(workspace)
+        store = object_store()
+        keep_s = work_gc.keep_days() * work_gc.DAY_S
+        self.store = StepStore(store, self.state, self.records, self.hashes, keep_s) if store else None
 
     def champion(self) -> RegisteredVersion | None:
         """Return the registry's current champion, or None."""
@@ -182,11 +189,30 @@ class StepCache:
         }
 
     def current(self, step: Step, done: Mapping[str, StepRecord]) -> tuple[Parts, StepRecord | None, str | None]:
-        """Return the step's current parts, its record or None, and why the record is invalid, or None."""
+        """Return the step's current parts, its record or None, and why the record is invalid, or None.
+
+        The files of a step whose record names a snapshot need not be here: `fetch` brings them.
+        """
         parts = self.parts(step, done)
         record = self.records.find(step.name, key_of(parts))
-        trouble = (self.records.broken(record, self.hashes) or self._gone(record)) if record else None
-        return parts, record, trouble
+        if record is None:
+            return parts, None, None
+        broken = None if self.store and record.snapshot else self.records.broken(record, self.hashes)
+        return parts, record, broken or self._gone(record)
+
+    def fetch(self, record: StepRecord) -> str | None:
+        """Make the files of a finished step be here; return why the record is invalid, or None.
+
+        Raises:
+            StoreError: The object store cannot be used, or the disk is full.
+        """
+        if self.store is None or not record.snapshot or not self.records.broken(record, self.hashes):
+            return None
+        try:
+            self.store.fetch(record, self.work(record.step, record.key))
+        except DamagedError as error:
+            return str(error)
+        return None
 
     def _gone(self, record: StepRecord) -> str | None:
         """Return why a record is invalid because the registry or DVC lost its result; None if they have it."""
@@ -258,6 +284,8 @@ class StepCache:
         except StoreError:
             return {REFERENCE: before.parts[REFERENCE] if before else UNREACHABLE}
         path = self.state / REFERENCES / f"{champion.number if champion else None}.json"
+        if champion:
+            shared_files.fetch(self.state, path)
         now = self.hashes.of(path) if path.exists() else ""
         return {REFERENCE: before.parts[REFERENCE] if before and now in before.outputs.values() else now}
 

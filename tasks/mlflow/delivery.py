@@ -17,6 +17,7 @@ from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
+from tasks.state import step_store
 from tasks.state.outbox import Delivered, Outbox, delivered, set_delivered
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ class MlflowExporter:
         if op == "run":
             self._begin(store, experiment, lines[0])
             return
+        if op == "artifact":
+            lines = [{**line, "path": str(self._fetched(self._workspace.root / line["path"]))} for line in lines]
         items, send, most = _CARRIERS[op]
         run_id = self._runs.get(run)
         refused = (
@@ -122,6 +125,12 @@ class MlflowExporter:
         )
         for reason in refused:
             LOG.warning("%s: MLflow refused %s of %s, left out: %s", self._loop_id, op, run, reason)
+
+    def _fetched(self, path: Path) -> Path:
+        """Return the path of an artifact; a file that another machine has written is fetched from the object store."""
+        if not path.exists():
+            step_store.fetch_file(self._state, self._workspace.root, path)
+        return path
 
     def _begin(self, store: MlflowClient, experiment: str, line: dict[str, Any]) -> None:
         run = line["run"]
@@ -174,9 +183,9 @@ def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> st
         return str(experiment.experiment_id)
     registry_reader.refuse_lost(workspace, project)
     uri = os.environ["MLFLOW_TRACKING_URI"]
-    location = (stores.artifact_root(workspace) / project).as_uri() if stores.is_embedded(uri) else None
+    location = stores.artifact_address(workspace, uri)
     try:
-        return str(store.create_experiment(project, artifact_location=location))
+        return str(store.create_experiment(project, artifact_location=location and f"{location}/{project}"))
     except Exception:
         experiment = store.get_experiment_by_name(project)  # another loop was first
         if experiment:

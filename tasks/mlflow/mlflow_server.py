@@ -55,7 +55,8 @@ def main() -> None:
     os.environ |= {
         constants.BACKEND_STORE_URI_ENV_VAR: os.environ["MLFLOW_TRACKING_URI"],
         constants.ARTIFACT_ROOT_ENV_VAR: "mlflow-artifacts:/",
-        constants.ARTIFACTS_DESTINATION_ENV_VAR: str(stores.artifact_root(workspace)),
+        constants.ARTIFACTS_DESTINATION_ENV_VAR: stores.artifact_address(workspace, os.environ["MLFLOW_TRACKING_URI"])
+        or str(stores.artifact_root(workspace)),
         constants.SERVE_ARTIFACTS_ENV_VAR: "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }

@@ -18,6 +18,7 @@ from models.files import read_json, replacing_folder, sha256, whole_file, write_
 from models.judge.verdict import Verdict
 from models.serving.registry import ALIASES, FILES, RegisteredVersion
 from tasks.host.locks import FOREVER_S, held
+from tasks.host.object_store import ObjectStore, object_store
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
 from tasks.mlflow.delivery import reaching_store
@@ -136,7 +137,7 @@ def with_verdict(model: str, version: RegisteredVersion) -> RegisteredVersion:
         StoreError: The registry is unavailable.
     """
     place = registry_reader.files_at(model, version.number)
-    with suppress(OSError, ValueError), _opened(place, VERDICT_FILE) as file:
+    with suppress(OSError, ValueError, StoreError), _opened(place, VERDICT_FILE) as file:
         return version.model_copy(update={"verdict": Verdict.model_validate_json(file.read())})
     return version
 
@@ -178,7 +179,8 @@ def _copied(model: str, version: RegisteredVersion, folder: Path, broken: Collec
     """Copy files without MLflow; return False if they are in a store that only MLflow can read."""
     number, hashes = version.number, version.hashes
     place = registry_reader.files_at(model, number)
-    if not place.startswith((_SERVED, *_LOCAL)):
+    is_at_root = _below_root(place)[0] is not None
+    if not is_at_root and not place.startswith((_SERVED, *_LOCAL)):
         return False
     for name in broken:
         try:
@@ -206,7 +208,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def _opened(place: str, name: str) -> IO[bytes]:
-    """Open a file of a version on this machine, on the registry's server, or on the server that `place` names.
+    """Open a file of a version on this machine, below the root, on the registry's server, or on the one of `place`.
 
     Raises:
         FileNotFoundError: There is no such file, or only MLflow can read the place.
@@ -215,6 +217,9 @@ def _opened(place: str, name: str) -> IO[bytes]:
     Source: MLflow's REST API.
     """
     parts = urllib.parse.urlsplit(place)
+    store, below = _below_root(place)
+    if store:
+        return store.opened(f"{below}/{name}")
     if place.startswith(_LOCAL):
         return (Path(urllib.parse.unquote(parts.path)) / name).open("rb")
     if not place.startswith(_SERVED):
@@ -227,6 +232,14 @@ def _opened(place: str, name: str) -> IO[bytes]:
         if error.code == 404:
             raise FileNotFoundError(place) from error
         raise
+
+
+def _below_root(place: str) -> tuple[ObjectStore | None, str]:
+    """Return the object store and the name in it of a place below LOOPLINE_ROOT; None for another place."""
+    store = object_store()
+    if store is None or not place.startswith(f"{store.address}/"):
+        return None, ""
+    return store, place.removeprefix(f"{store.address}/").rstrip("/")
 
 
 def _refusal(model: str, number: str, name: str, got: str) -> StoreError:

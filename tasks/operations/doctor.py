@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from models.cores import usable_cores
 from models.errors import LooplineError
 from tasks.host import database, stores
+from tasks.host.object_store import object_store
 from tasks.host.ports import holder, taken_ports
 from tasks.host.workspace import CLONE, Workspace
 from tasks.platform.platform import LEAST_FREE_BYTES
@@ -48,6 +49,7 @@ def examine(workspace: Workspace) -> list[Finding]:
         _imports,
         _writable,
         _state,
+        _root,
         _disk,
         _cores,
         _tools,
@@ -120,6 +122,18 @@ def _state(workspace: Workspace) -> Finding:
     except LooplineError as error:
         return Finding("state", "wrong", str(error), "no loop can begin before")
     return Finding("state", "ok", detail)
+
+
+def _root(_: Workspace) -> Finding:
+    """Reach the object store; its own error says what is wrong and how to mend it."""
+    try:
+        store = object_store()
+        if store is None:
+            return Finding("root", "ok", "this disk (LOOPLINE_ROOT is not set)")
+        store.check()
+    except LooplineError as error:
+        return Finding("root", "wrong", str(error), "no loop can begin before")
+    return Finding("root", "ok", store.address)
 
 
 def _disk(workspace: Workspace) -> Finding:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.errors import LooplineError
+from models.errors import LooplineError, StoreError
 from models.files import read_json
 from models.monitoring.report import MonitoringReport
 from models.pipeline.records import StepRecord
@@ -24,6 +24,7 @@ from models.serving.registry import RegisteredVersion
 from models.serving.releases import release_of
 from models.triggers.signal import Decision, Outcome, PastLoop
 from tasks.host import database, processes
+from tasks.host.object_store import object_store
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
 from tasks.loop.history import LoopRecord, is_running, last_loop, read_loops
@@ -32,6 +33,7 @@ from tasks.mlflow import model_cache, registry_reader
 from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages
 from tasks.platform.services import ServiceState, services_of
+from tasks.state import shared_files
 from tasks.state.store_sizes import measured
 
 MOST_LOOPS = 30
@@ -153,7 +155,7 @@ def _facts(project: Project, spec: Spec, now: float, memories: Memories | None) 
         triggers=list(spec.retrain.on),
         predictions=_predictions(step_cache.state),
         serving=_serving(step_cache.state),
-        pages=list(known_pages(step_cache.state)),
+        pages=list(known_pages(step_cache.state, _shared_pages(records))),
         backtest=_backtest(step_cache.state),
     )
 
@@ -210,8 +212,11 @@ def _data(step_cache: StepCache, last: LoopRecord | None, records: dict[str, Ste
     reports = [read_json(_report(step_cache, check)) for check in checks]
     if last and last.state in ("failed", "rejected"):
         for stage in ("raw", "prepared"):
-            report = read_json(step_cache.state / "quarantine" / last.loop_id / stage / "report.json")
-            if report:
+            path = step_cache.state / "quarantine" / last.loop_id / stage / "report.json"
+            if last.state == "rejected":
+                with contextlib.suppress(StoreError):
+                    shared_files.fetch(step_cache.state, path)
+            if report := read_json(path):
                 status, reports = "rejected", [report]
     return facts.IngestSummary(
         ingested=ingest.finished if ingest else None,
@@ -224,9 +229,19 @@ def _data(step_cache: StepCache, last: LoopRecord | None, records: dict[str, Ste
     )
 
 
+def _shared_pages(records: dict[str, StepRecord]) -> set[str]:
+    """Return the pages that the object store has, as some machine has finished their steps."""
+    pages = {"card": "card", "validate-raw": "validation-raw", "validate-prepared": "validation-prepared"}
+    return {page for step, page in pages.items() if step in records and object_store()}
+
+
 def _report(step_cache: StepCache, record: StepRecord) -> Path:
     named = [name for name in record.outputs if name.endswith("/report.json")]
-    return step_cache.records.path(named[0] if named else "report.json")
+    path = step_cache.records.path(named[0] if named else "report.json")
+    if step_cache.store and record.snapshot and not path.exists():
+        with contextlib.suppress(StoreError):
+            step_cache.store.fetch(record, step_cache.work(record.step, record.key), path)
+    return path
 
 
 def _search(step_cache: StepCache, records: dict[str, StepRecord], spec: Spec) -> facts.SearchSummary:

@@ -53,7 +53,10 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
         only: A project's name; default: all projects.
     """
     done = [*_orphans(workspace), *_half_cached(workspace), *_task_runs(workspace)]
-    for state in sorted((workspace.state / "projects").glob(only or "*")):
+    names = {path.name for path in (workspace.state / "projects").glob("*")} | set(workspace.folders())
+    for name in sorted(names & {only} if only else names):
+        state = workspace.state / "projects" / name
+        state.mkdir(parents=True, exist_ok=True)  # the loops of another machine have no folder here
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free and not is_leased(workspace.state, lease_of(state)):  # by a loop of another machine
                 done += _project(workspace, state)

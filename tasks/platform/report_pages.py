@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import quote
 
 from tasks.host.workspace import Workspace
 from tasks.platform.services import services_of
+from tasks.state import shared_files
 
 PAGES = {
     "card": "card.html",
@@ -17,9 +20,33 @@ PAGES = {
 }
 
 
-def known_pages(state: Path) -> dict[str, Path]:
-    """Return the existing pages of a project, by name."""
-    return {name: path for name, inside in PAGES.items() if (path := state / inside).is_file()}
+def known_pages(state: Path, shared: Collection[str] = ()) -> dict[str, Path]:
+    """Return the existing pages of a project, by name.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+        shared: The pages that exist even if their files are not here: another machine has published them.
+    """
+    paths = {name: state / inside for name, inside in PAGES.items()}
+    return {name: path for name, path in paths.items() if name in shared or path.is_file()}
+
+
+def find_page(state: Path, name: str) -> Path | None:
+    """Return the file of a project's page, as the last machine has written it; None if there is no such page."""
+    inside = PAGES.get(name)
+    if inside is None:
+        return None
+    shared_files.refresh(state, state / inside)
+    return known_pages(state).get(name)
+
+
+def as_link(text: str, project: str, page: str) -> str:
+    """Replace the `file://` links to a page of a project, of any machine, by its name on the overview server.
+
+    Pages link to each other as files, which a browser blocks on a server's page.
+    """
+    place = re.escape(f"/projects/{quote(project)}/{PAGES[page]}")
+    return re.sub(rf"file:///[^\"'<>\s]*{place}", page, text)
 
 
 def path_of(project: str, page: str) -> str:

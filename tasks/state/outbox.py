@@ -54,7 +54,9 @@ class Outbox:
         self._write({"op": "tags", "run": run, "tags": {key: str(value) for key, value in tags.items()}})
 
     def artifact(self, run: str, path: Path, folder: str = "") -> None:
-        """Log a file of a run; it must stay in its place until it is delivered."""
+        """Log a file of a run; until it is delivered it must stay in its place, or be at the object store."""
+        if self._state is not None and path.is_relative_to(self._state.parents[2]):
+            path = path.relative_to(self._state.parents[2])  # another machine may deliver it
         self._write({"op": "artifact", "run": run, "path": str(path), "folder": folder})
 
     def dataset(self, run: str, dataset: Mapping[str, Any], context: str) -> None:

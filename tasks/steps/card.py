@@ -15,6 +15,7 @@ from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import provenance
+from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def write_card(loop: Loop) -> tuple[StepRecord, bool]:
         html = render_card(_card(loop, inputs))
         write_text(folder / CARD_FILE, html)
         write_text(loop.state / CARD_FILE, html)
+        shared_files.publish(loop.state, loop.state / CARD_FILE)
         loop.outbox.artifact(LOOP_RUN, folder / CARD_FILE)
         return StepResult([folder / CARD_FILE], {"page": str(loop.state / CARD_FILE)})
 
@@ -91,7 +93,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         variants=[VariantMeasurement.model_validate(each) for each in exported["variants"]],
         usage=_usage(loop, number, exported.get("input_example")),
         limits=_limits(loop, preparation),
-        links=_links(inputs),
+        links=_links(loop, inputs),
     )
 
 
@@ -193,8 +195,9 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
 
 
-def _links(inputs: Inputs) -> dict[str, str]:
-    pages = [Path(inputs[name].result["page"]) for name in ("validate-prepared", "validate-raw")]
+def _links(loop: Loop, inputs: Inputs) -> dict[str, str]:
+    theirs = [Path(inputs[name].result["page"]) for name in ("validate-prepared", "validate-raw")]
+    pages = [loop.state / page.parent.name / page.name for page in theirs]  # another machine may have checked the data
     return {page.stem: page.resolve().as_uri() for page in pages}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from models.files import sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.pipeline.records import StepRecord
+from tasks.loop.jobs import tensors
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.state.outbox import LOOP_RUN
 
@@ -30,7 +31,13 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
         prepared, trained = inputs["prepare"], inputs["train"]
-        places = json.loads((trained.folder / "job.json").read_text())
+        places = {
+            **json.loads((trained.folder / "job.json").read_text()),
+            "folder": str(trained.folder),  # another machine may have trained it
+            "prepared": str(prepared.folder),
+            "project": str(loop.project.folder),
+            "tensors": {name: str(path) for name, path in tensors(loop, prepared).items()},
+        }
         model = json.loads(trained.file("model.json").read_text())
         metadata = {"loopline.project": loop.spec.name, "loopline.dataset": prepared.digest}
         made = loop.rank_pool.call(

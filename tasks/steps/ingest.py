@@ -23,6 +23,7 @@ from models.validation.expectations import row_checks
 from models.validation.mixed_columns import odd_cells
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import registry_reader
+from tasks.state import shared_files
 from tasks.state.feedback import labelled_rows
 from tasks.tools import expectations, sources
 
@@ -121,6 +122,7 @@ def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
         )
         place.parent.mkdir(parents=True, exist_ok=True)
         write_table(rejected_rows, place)
+        shared_files.publish(loop.state, place)
         loop.report.note(
             f"ingest: {rejected.sum():,} labelled predictions are set aside in {place}; "
             f"`loopline label {loop.spec.name} --forget ID` withdraws a label"

@@ -24,6 +24,7 @@ from tasks.mlflow import provenance
 from tasks.mlflow.delivery import client, experiment_id, reaching_store
 from tasks.mlflow.model_cache import signing_key
 from tasks.mlflow.onnx_model import onnx_model
+from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
 
 SPEC = "spec.json"
@@ -61,7 +62,9 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.tags(LOOP_RUN, {"loopline.version": version})
         loop.outbox.metrics(LOOP_RUN, _costs(inputs))
         reference = inputs["validate-prepared"].file("reference.json")
-        write_text(loop.state / REFERENCES / f"{version}.json", reference.read_text())
+        path = loop.state / REFERENCES / f"{version}.json"
+        write_text(path, reference.read_text())
+        shared_files.publish(loop.state, path)
         made_by = registry.run_of(version)  # the number alone is not enough: every registry has a version 1
         where = stores.name_of(loop.workspace, os.environ["MLFLOW_TRACKING_URI"])
         result = {"version": version, "model": loop.spec.name, "key": key, "run": made_by, "store": where}

@@ -25,6 +25,7 @@ from models.training.job import EpochReport, TrainingResult
 from models.training.search_space import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
 from tasks.host import memory
 from tasks.loop.inputs import Input
+from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import TrainingStart, begin
@@ -153,6 +154,8 @@ class _Search:
                     f"search: {note} was damaged, and which study it named is lost: a new one begins"
                 )
             name = self._loop.id
+            if store := self._loop.step_cache.store:
+                name = store.claim(self._folder, "study", name.encode()).decode()
             write_json(note, {"study": name})
         attributes = {"loopline.loop_id": self._loop.id, "loopline.project": self._loop.spec.name}
         return optuna_study.open_study(self._loop.workspace, name, self._spec, self._direction, attributes)
@@ -194,6 +197,8 @@ class _Search:
             self._taken.remove(folder)
         self._loop.outbox.metrics(run, {f"cost/{name}": figure for name, figure in total(spent).figures().items()})
         self._log_end(run, trial.number, value, state, reason)
+        if store := self._loop.step_cache.store:
+            store.forget_checkpoints(folder)
 
     def _take_folder(self, number: int, params: Mapping[str, Any]) -> Path:
         """Return a folder named by the trial's values: after a kill, a trial with equal values finds its checkpoint."""
@@ -247,7 +252,8 @@ class _Search:
             trial.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
             return not trial.trial.should_prune()
 
-        return self._loop.rank_pool.run(task, on_epoch)
+        with uploaded(self._loop, task.folder):
+            return self._loop.rank_pool.run(task, on_epoch)
 
     def _log_end(self, run: str, number: int, value: float | None, state: str, reason: str) -> None:
         if value is not None:

@@ -11,6 +11,7 @@ from models.nets.catalogue import net_name, unused
 from models.pipeline.records import StepRecord
 from models.training.job import JOB_FILE, EpochReport, TrainingResult
 from models.training.search_space import with_params
+from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
@@ -50,10 +51,11 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
 
         for name in unused(net_name(model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
             loop.report.note(f"train.{name} has no effect for {model.net}")
-        if place is None:
-            result = loop.rank_pool.run(task, on_epoch)
-        else:
-            result = train_at(place, task, on_epoch, loop.report.note)
+        with uploaded(loop, folder):
+            if place is None:
+                result = loop.rank_pool.run(task, on_epoch)
+            else:
+                result = train_at(place, task, on_epoch, loop.report.note)
         summary = {**result.model_dump(mode="json"), "params": params}
         size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}
         loop.outbox.metrics(LOOP_RUN, {**size, **_stage_metrics(result)})

@@ -15,6 +15,7 @@ from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
 from models.project_spec.reserved_columns import ROW_COLUMN
 from tasks.loop.loop import Inputs, Loop, StepResult
+from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import expectations
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 REPORT_FILE = "report.json"
 REFERENCE_FILE = "reference.json"
+FAILING_FILE = "failing_rows.parquet"
 SHOWN = 3
 
 
@@ -147,6 +149,7 @@ def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Pa
     write_text(folder / f"validation-{stage}.html", html)
     page = loop.state / "reports" / f"validation-{stage}.html"
     write_text(page, html)
+    shared_files.publish(loop.state, page)
     for path in (folder / REPORT_FILE, folder / f"validation-{stage}.html"):
         loop.outbox.artifact(LOOP_RUN, path, f"validation/{stage}")
     return page
@@ -159,9 +162,10 @@ def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome,
     folder = loop.state / "quarantine" / loop.id / stage
     folder.mkdir(parents=True, exist_ok=True)
     write_table(table, folder / "table.parquet")
-    write_table(outcome.quarantine(table), folder / "failing_rows.parquet")
+    write_table(outcome.quarantine(table), folder / FAILING_FILE)
     write_json(folder / REPORT_FILE, outcome.report)
-    return folder / "failing_rows.parquet"
+    shared_files.publish(loop.state, *(folder / name for name in ("table.parquet", FAILING_FILE, REPORT_FILE)))
+    return folder / FAILING_FILE
 
 
 def _cure(report: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tests.bench import loop
 
-PARTS = ("command", "loop", "search", "training", "engine", "monitoring", "platform", "history", "serving")
+PARTS = ("command", "loop", "search", "training", "engine", "monitoring", "platform", "history", "serving", "stores")
 
 
 @dataclass(frozen=True)
@@ -171,6 +171,24 @@ def serving_figures(place: Path) -> list[Figure]:
     ]  # fmt: skip
 
 
+def store_figures(place: Path) -> list[Figure]:
+    """A loop of penguins with its bytes on S3."""
+    from tests.bench import stores
+
+    got, unlimited = stores.compared(place), float("inf")
+    return [
+        Figure("penguins, Postgres", "CPU-s", got.on_postgres.cpu_s, unlimited, got.local.cpu_s),
+        Figure("penguins, Postgres and S3", "CPU-s", got.on_s3.cpu_s, unlimited, got.on_postgres.cpu_s),
+        Figure("penguins, Postgres and S3", "s wall", got.on_s3.wall_s, unlimited, got.on_postgres.wall_s),
+        Figure("  uploaded", "MB", got.uploaded_mb, unlimited),
+        Figure("  objects", "", got.objects, unlimited),
+        Figure("judged anew, on an emptied disk", "CPU-s", got.emptied_after.cpu_s, unlimited, got.local_after.cpu_s),
+        Figure(
+            "judged anew, on an emptied disk", "s wall", got.emptied_after.wall_s, unlimited, got.local_after.wall_s
+        ),
+    ]
+
+
 def show(figures: list[Figure]) -> None:
     """Print the table."""
     table = Table("figure", "unit", "ours", "bare", "ratio", "budget", "")
@@ -210,6 +228,7 @@ def main() -> None:
             "platform": lambda: platform_figures(place),
             "history": lambda: history_figures(place),
             "serving": lambda: serving_figures(place),
+            "stores": lambda: store_figures(place),
         }
         for part in parts:
             figures += made[part]()

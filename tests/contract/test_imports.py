@@ -19,6 +19,9 @@ HEAVY = (
     "great_expectations",
     "sklearn",
     "matplotlib",
+    "fsspec",
+    "s3fs",
+    "botocore",
 )
 SPEC = "data:\n  source: data.csv\n  target: y\n"
 

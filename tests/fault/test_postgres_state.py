@@ -17,9 +17,9 @@ from tests.running import Loopline
 pytestmark = [
     pytest.mark.fault,
     pytest.mark.postgres,
+    pytest.mark.soak,  # every day `test_no_shared_disk.py` kills a loop on Postgres
     pytest.mark.skipif(not is_installed(), reason="Postgres is not installed"),
 ]
-STOPS = [pytest.param(step.name, marks=() if step.name == "judge" else pytest.mark.soak) for step in STEPS]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def server() -> Iterator[str]:
         yield address
 
 
-@pytest.mark.parametrize("step", STOPS)
+@pytest.mark.parametrize("step", [step.name for step in STEPS])
 def test_a_loop_that_was_killed_goes_on(make_home, whole: Loopline, server: str, api: str, step: str):
     home = make_home(step)
     home.environ[STATE_URL] = new_database(server, step)

@@ -22,12 +22,12 @@ from models.distributed.world import World
 from models.errors import StoreError
 from models.files import sha256, storing, sync, write_json
 from models.training.checkpoints.weights import write_tensors
+from models.training.job import CHECKPOINT_MANIFEST
 
 # Number of checkpoints for trees, which have no setting for it: if one is incomplete, the one before is loaded.
 KEEP = 2
 BEST = "best/"
 _META = "state.json"
-_MANIFEST = "manifest.json"
 
 Tensors = dict[str, torch.Tensor]
 Digests = dict[str, str]
@@ -98,7 +98,7 @@ class CheckpointDraft:
             digests[_META] = sha256(temporary / _META)
             for leftover in {path.name for path in temporary.iterdir()} - digests.keys():
                 (temporary / leftover).unlink()  # left by a writer that was killed
-            write_json(temporary / _MANIFEST, digests)
+            write_json(temporary / CHECKPOINT_MANIFEST, digests)
             sync(temporary)
             shutil.rmtree(self.final, ignore_errors=True)
             temporary.rename(self.final)
@@ -162,7 +162,7 @@ def _folders(folder: Path) -> list[Path]:
 
 def _manifest(path: Path) -> Digests:
     try:
-        manifest = json.loads((path / _MANIFEST).read_text())
+        manifest = json.loads((path / CHECKPOINT_MANIFEST).read_text())
         return {str(name): str(digest) for name, digest in manifest.items()}
     except (OSError, ValueError, AttributeError) as error:
         raise StoreError(f"{path}: no whole checkpoint ({error}): run again to continue from another") from error

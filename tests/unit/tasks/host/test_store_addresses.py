@@ -3,7 +3,21 @@
 import pytest
 
 from models.errors import UsageError
-from tasks.host.store_addresses import OPTUNA_STORAGE, PREFECT_API, PREFECT_DATABASE, TRACKING_URI, store_addresses
+from tasks.host.store_addresses import (
+    OPTUNA_STORAGE,
+    PREFECT_API,
+    PREFECT_DATABASE,
+    ROOT,
+    STATE_URL,
+    TRACKING_URI,
+    store_addresses,
+)
+
+ELSEWHERE = {
+    STATE_URL: "postgresql://u@h/state",
+    TRACKING_URI: "http://h:5000",
+    OPTUNA_STORAGE: "postgresql://u@h/optuna",
+}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +53,9 @@ def test_what_is_not_set_stays_unset() -> None:
         (OPTUNA_STORAGE, "garbage"),
         (OPTUNA_STORAGE, "http://h:1"),
         (PREFECT_API, "postgresql://u@h/db"),
+        (ROOT, "/a/folder"),
+        (ROOT, "file://relative"),
+        (ROOT, "gs://bucket/x"),
     ],
 )
 def test_a_kind_that_the_tool_does_not_open_is_refused(name: str, address: str) -> None:
@@ -55,3 +72,16 @@ def test_an_address_that_cannot_be_read_is_refused_without_its_password() -> Non
     with pytest.raises(UsageError, match="expected an address that SQLAlchemy reads") as refusal:
         store_addresses({OPTUNA_STORAGE: "postgresql://u:secret@h:port/db"})
     assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("root", ["s3://bucket", "s3://bucket/a/prefix"])
+def test_a_root_on_s3_needs_stores_that_other_machines_reach(root: str) -> None:
+    assert store_addresses({**ELSEWHERE, ROOT: root})[ROOT] == root
+    for name, local in ((STATE_URL, ""), (TRACKING_URI, "sqlite:////a/mlflow.db"), (OPTUNA_STORAGE, "")):
+        refused = rf"{ROOT}: got {root}, with {name} on this machine's disk, .*: set {name}=postgresql://"
+        with pytest.raises(UsageError, match=refused):
+            store_addresses({**ELSEWHERE, ROOT: root, name: local})
+
+
+def test_a_root_on_a_disk_needs_nothing_else() -> None:
+    assert store_addresses({ROOT: "file:///shared/ws"}) == {ROOT: "file:///shared/ws"}

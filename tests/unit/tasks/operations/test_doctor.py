@@ -52,6 +52,15 @@ def test_every_trouble_names_a_cure(
     assert "project.yaml:1: data.source: missing" in found["specs"].detail
 
 
+def test_a_root_that_cannot_be_used_is_wrong(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert findings(workspace)["root"] == Finding("root", "ok", "this disk (LOOPLINE_ROOT is not set)")
+    monkeypatch.setenv("LOOPLINE_ROOT", f"file://{workspace.root}/store")
+    assert findings(workspace)["root"].state == "ok"
+    (workspace.root / "store" / "layout").write_text("99")
+    found = findings(workspace)["root"]
+    assert (found.state, "another version of Loopline made it" in found.detail) == ("wrong", True)
+
+
 def test_a_state_database_that_cannot_be_used_is_wrong(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     (workspace.state / database.FILE).write_bytes(b"no database at all" * 500)
     found = findings(workspace)["state"]

@@ -1,0 +1,56 @@
+"""Files that other machines read under their own names: published, fetched once, refreshed to the newest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import StoreError
+from tasks.state import shared_files
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> tuple[Path, Path]:
+    """The folders of one project on two machines."""
+    folders = tmp_path / "a" / "tiny", tmp_path / "b" / "tiny"
+    for folder in folders:
+        folder.mkdir(parents=True)
+    return folders
+
+
+def test_another_machine_has_what_was_published(
+    machines: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("LOOPLINE_ROOT", f"file://{tmp_path}/store")
+    mine, theirs = (folder / "references" / "1.json" for folder in machines)
+    shared_files.fetch(machines[1], theirs)
+    assert not theirs.exists()
+    for text in ("old", "new"):
+        mine.parent.mkdir(exist_ok=True)
+        mine.write_text(text)
+        shared_files.publish(machines[0], mine)
+        shared_files.fetch(machines[1], theirs)
+    assert theirs.read_text() == "old", "a file that is here is not asked for again"
+    shared_files.refresh(machines[1], theirs)
+    assert theirs.read_text() == "new"
+
+
+def test_a_store_that_is_away_is_an_error_unless_something_is_here(
+    machines: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LOOPLINE_ROOT", f"file://{tmp_path}/file/store")
+    page = machines[0] / "card.html"
+    with pytest.raises(StoreError):
+        shared_files.fetch(machines[0], page)
+    page.write_text("mine")
+    shared_files.refresh(machines[0], page)
+    assert page.read_text() == "mine"
+
+
+def test_without_a_root_nothing_is_uploaded(machines: tuple[Path, Path], tmp_path: Path):
+    (machines[0] / "card.html").write_text("mine")
+    shared_files.publish(machines[0], machines[0] / "card.html")
+    shared_files.refresh(machines[1], machines[1] / "card.html")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["card.html"]
