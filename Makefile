@@ -5,7 +5,9 @@ BIN := .venv/bin
 SEED ?= $(shell date +%s)
 # Three workers for two cores: tests wait for processes. A file is one worker's, since tests share its
 # workspaces and servers; in the order of folders the costly files come first and the small ones of tests/unit fill up.
-PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --durations=50
+# The workers are forked from one process that has imported what they need.
+PYTEST := $(BIN)/python -m pytest --tx '$(or $(WORKERS),3)*popen//python=$(BIN)/python -m tests.warm_worker' \
+	--max-worker-restart 2 --dist loadfile --no-loadscope-reorder --durations=50
 
 .PHONY: run test test-fast cluster-slurm soak check docs reference bench up story setup format lock
 

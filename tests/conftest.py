@@ -19,23 +19,12 @@ from models.pipeline.steps import STEPS
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import embedded_store
+from tests.environment import forget_the_user
 from tests.preloaded import remember_operators, remember_ours
 
 if TYPE_CHECKING:
     from tests.serving import LiveServer
 
-OURS = ("PREFECT_", "MLFLOW_", "LOOPLINE_", "DVC_", "AWS_", "GIT_", "OPTUNA_")
-QUIET = {
-    **{key: value for key, value in stores.QUIET.items() if value},
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_SYSTEM": os.devnull,
-    "GIT_AUTHOR_NAME": "Ada",
-    "GIT_AUTHOR_EMAIL": "ada@example.org",
-    "GIT_COMMITTER_NAME": "Ada",
-    "GIT_COMMITTER_EMAIL": "ada@example.org",
-    "MPLBACKEND": "Agg",
-    "OMP_NUM_THREADS": "1",
-}
 SPEC = """\
 name: {name}
 data:
@@ -57,11 +46,7 @@ Serve = Callable[..., "LiveServer"]
 
 def pytest_configure() -> None:
     """Forget what the user's shell says of the tools, before any of them is imported."""
-    for key in [key for key in os.environ if key.startswith(OURS)]:
-        del os.environ[key]
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of hundreds of processes would compile our code again
-    sys.dont_write_bytecode = False
-    os.environ.update(QUIET)
+    forget_the_user()
     gc.set_threshold(*COLLECT)
     remember_ours()
     from hypothesis import settings

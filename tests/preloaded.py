@@ -50,6 +50,8 @@ LIBRARIES = (
     *RANKS,
 )
 OURS = ("models", "tasks", "flows")
+PREFECT = ("prefect.engine", "prefect.server.api.server", "prefect.workers.process")
+"""Modules of Prefect that no first line of ours imports."""
 
 
 def preload() -> None:
@@ -142,10 +144,10 @@ class _HeldBack(MetaPathFinder, Loader):
     """Prefect, and our modules that import it: loaded, and not to be seen until they are asked for."""
 
     def __init__(self) -> None:
-        ours = list(_ours(users_of_prefect=True))
+        self._ours = ours = list(_ours(users_of_prefect=True))
         with tempfile.TemporaryDirectory() as folder:
             os.environ["PREFECT_HOME"] = folder
-            for name in ours:
+            for name in (*ours, *PREFECT):
                 importlib.import_module(name)
         del os.environ["PREFECT_HOME"]
         prefects = [name for name in sys.modules if name.partition(".")[0] == "prefect"]
@@ -160,10 +162,9 @@ class _HeldBack(MetaPathFinder, Loader):
             return None
         sys.meta_path.remove(self)
         sys.modules.update(self._modules)
-        for name, module in self._modules.items():
+        for name in self._ours:  # those of Prefect's packages never lost their names
             package, _, last = name.rpartition(".")
-            if package:
-                setattr(sys.modules[package], last, module)
+            setattr(sys.modules[package], last, self._modules[name])
         self._modules["prefect.context"].refresh_global_settings_context()
         return ModuleSpec(fullname, self)
 

@@ -23,8 +23,13 @@ import pytest
 from sqlalchemy import Connection, select
 
 from models.errors import StoreError
+<<<<<<< HEAD
 from tasks.host import database, processes, server_access
 from tasks.host.store_addresses import STATE_URL, TRACKING_URI
+=======
+from tasks.host import database, processes, server_access, stores
+from tasks.host.store_addresses import STATE_URL
+>>>>>>> h-suite
 from tasks.host.tables import outbox, step_records
 from tasks.host.workspace import Workspace
 from tasks.loop.history import last_loop
@@ -142,12 +147,15 @@ class Loopline:
         begin_prefect(self.home, prefect)
 
     def start(self, *arguments: str, cwd: Path | None = None, **environ: str) -> Running:
+        return self._start(PROGRAM, arguments, {**self.environment, **environ}, cwd or self.home)
+
+    def _start(self, program: Path | str, arguments: tuple[str, ...], environ: dict[str, str], cwd: Path) -> Running:
         logs = self.home.with_name(f"{self.home.name}-logs")
         logs.mkdir(parents=True, exist_ok=True)
         self._count += 1
         out, err = logs / f"{self._count:03}.out", logs / f"{self._count:03}.err"
         with out.open("wb") as to_out, err.open("wb") as to_err:
-            process = _begin(arguments, {**self.environment, **environ}, cwd or self.home, to_out, to_err)
+            process = _begin(program, arguments, environ, cwd, to_out, to_err)
         return Running(process, out, err)
 
     def __call__(self, *arguments: str, cwd: Path | None = None, timeout_s: float = LONGEST_S, **environ: str) -> Ended:
@@ -242,19 +250,24 @@ class Loopline:
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 
+    def dvc(self, *arguments: str, cwd: Path | None = None) -> Ended:
+        """DVC's program in that environment, without its cold start."""
+        environ = {**self.environment, **stores.environment(Workspace(self.home))}
+        return self._start(warm.DVC, arguments, environ, cwd or self.home).ended()
+
     def stop(self) -> None:
         """End the workspace's own Prefect server."""
         PrefectServer(Workspace(self.home)).stop()
 
 
 def _begin(
-    arguments: tuple[str, ...], environ: dict[str, str], cwd: Path, out: BinaryIO, err: BinaryIO
+    program: Path | str, arguments: tuple[str, ...], environ: dict[str, str], cwd: Path, out: BinaryIO, err: BinaryIO
 ) -> warm.Started:
     """The program in a process of its own: forked from the warm one, or started cold where only that will do."""
     with Path(os.devnull).open("rb") as nothing:
         if warm.may_share_imports(environ):
-            return warm.server().start(PROGRAM, arguments, environ, cwd, (nothing.fileno(), out.fileno(), err.fileno()))
-        return subprocess.Popen([PROGRAM, *arguments], stdin=nothing, stdout=out, stderr=err, env=environ, cwd=cwd)
+            return warm.server().start(program, arguments, environ, cwd, (nothing.fileno(), out.fileno(), err.fileno()))
+        return subprocess.Popen([program, *arguments], stdin=nothing, stdout=out, stderr=err, env=environ, cwd=cwd)
 
 
 def begin_prefect(home: Path, empty: Path) -> None:

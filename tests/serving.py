@@ -29,7 +29,7 @@ from models.serving.registry import FILES
 from tasks.host import ports, stores
 from tasks.host.workspace import Workspace
 from tests import warm
-from tests.conftest import OURS, QUIET
+from tests.environment import OURS, QUIET
 from tests.served_models import write_served
 
 ROOT = Path(__file__).parents[1]

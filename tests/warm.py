@@ -37,16 +37,19 @@ import filelock
 
 from models.distributed.forkserver import receive, send
 from tests.warm_call import CODE, begin, exit_code_of
+from tests.warm_python import script_of
 
 ROOT = Path(__file__).parents[1]
-TRAINING = ("run", "backtest")
-"""Commands that may start ranks."""
+TRAINING = ("run", "backtest", "prefect.engine")
+"""Commands and modules that may start ranks."""
 DVC = "dvc"
 """The program of DVC, in place of ours."""
 MODULE = "-m"
 """What Python takes for a module to run, in place of our program."""
 FORK_SERVER = "fork_server"
 """The process that starts ranks, in place of our program."""
+ADDRESS = "TESTS_WARM_PARENT"
+"""The variable that names the parent which a test process was forked from."""
 RANKS_NAME = "test-ranks"
 """How the kernel names the process that starts ranks, and the ranks: their command line is that of this server."""
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
@@ -99,18 +102,10 @@ class Server:
     The commands that were started over a connection are killed when it closes, and the parent ends with the last one.
     """
 
-    def __init__(self, address: Path) -> None:
-        self.address = str(address)
+    def __init__(self, address: str) -> None:
+        self.address = address
         self._lock = threading.Lock()
-        self._socket = socket.socket(socket.AF_UNIX)
-        with _coming_and_going():
-            try:
-                self._socket.connect(self.address)
-            except OSError:
-                program = [sys.executable, "-m", "tests.warm", self.address]
-                environ = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
-                subprocess.run(program, stdin=subprocess.DEVNULL, cwd=ROOT, env=environ, check=True)
-                self._socket.connect(self.address)
+        self._socket = connect(self.address)
         atexit.register(self._socket.close)
 
     def start(
@@ -134,6 +129,25 @@ class Server:
             raise RuntimeError(f"the parent of the tests' commands ended: {cure}") from error
 
 
+def connect(address: str) -> socket.socket:
+    """A connection to the parent at this address, which is started if there is none."""
+    made = socket.socket(socket.AF_UNIX)
+    with _coming_and_going():
+        try:
+            made.connect(address)
+        except OSError:
+            program = [sys.executable, "-m", "tests.warm", address]
+            environ = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+            subprocess.run(program, stdin=subprocess.DEVNULL, cwd=ROOT, env=environ, check=True)
+            made.connect(address)
+    return made
+
+
+def address_of(run: str | int) -> str:
+    """Where the parent of a test run listens."""
+    return str(Path(tempfile.gettempdir()) / f"loopline-warm-{run}")
+
+
 def _coming_and_going() -> filelock.BaseFileLock:
     """Held while a caller comes, and while a parent sees that none does and goes."""
     return filelock.FileLock(Path(tempfile.gettempdir()) / "loopline-warm.lock")
@@ -143,7 +157,7 @@ def _coming_and_going() -> filelock.BaseFileLock:
 def server() -> Server:
     """The connection of this test process, made at first use."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    return Server(Path(tempfile.gettempdir()) / f"loopline-warm-{run}")
+    return Server(os.environ.get(ADDRESS, address_of(run)))
 
 
 def start_python(arguments: Sequence[str], environ: dict[str, str], cwd: Path, output: BinaryIO) -> Started:
@@ -203,6 +217,7 @@ class _Parent:
             if select.select([self._listener], [], [], 0)[0]:
                 return False
             self._address.unlink(missing_ok=True)
+            script_of(str(self._address)).unlink(missing_ok=True)
             return True
 
     def _answer(self, caller: socket.socket) -> bool:
@@ -263,7 +278,7 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
     sys.argv = [program, *arguments]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules["__main__"].__file__ = program
-    if (program == "-c" and "Gang" in arguments[0]) or (arguments[:1] and arguments[0] in TRAINING):
+    if (program == "-c" and "RankPool" in arguments[0]) or (arguments[:1] and arguments[0] in TRAINING):
         _keep_ranks_ready()
 
 
@@ -367,13 +382,19 @@ class _Child:
 
 def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
+    from flows.prefect import deployments
+    from tasks.dashboard import acting
+    from tasks.prefect import prefect_server
+    from tasks.release import fetch_and_verify
     from tasks.tools import dvc_repo
     from tests.preloaded import preload
+    from tests.warm_python import stand_in
 
     parent = _Parent(Path(sys.argv[1]))
     if os.fork():
         os._exit(0)
     preload()
+    stand_in(sys.argv[1], deployments, acting, prefect_server, fetch_and_verify)
     dvc_repo.PROGRAM = dvc_program(sys.argv[1])
     gc.collect()
     gc.freeze()  # no child walks through what is there now, and thereby copies it

@@ -52,8 +52,14 @@ def call(address: str, program: str, *arguments: str) -> None:
 
     Should we be killed, the parent sees the connection close and kills it.
     """
-    with socket.socket(socket.AF_UNIX) as parent:
-        parent.connect(address)
+    parent = socket.socket(socket.AF_UNIX)
+    parent.connect(address)
+    call_over(parent, program, *arguments)
+
+
+def call_over(parent: socket.socket, program: str, *arguments: str) -> None:
+    """The same over a connection to the parent."""
+    with parent:
         _, descriptor = begin(parent, program, arguments, dict(os.environ), str(Path.cwd()), (0, 1, 2))
         code = exit_code_of(descriptor)
     if code < 0:

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import io
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -207,8 +208,6 @@ def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tup
 
 def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> None:
     """Create or update the work pool; its environment leads flow runs to the workspace."""
-    import sys
-
     from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
     from prefect.workers.process import ProcessWorker

@@ -140,7 +140,7 @@ def test_labels_come_and_a_next_run_learns_of_them(home: Loopline, penguins, pre
     for row in origin.to_pylist():
         assert str(raw.column("species")[row["row"]]) == truth[row["id"]]["species"]
         assert str(raw.column("island")[row["row"]]) == truth[row["id"]]["island"]
-    assert "up to date" in home.tool("dvc", "status").ok().out
+    assert "up to date" in home.dvc("status").ok().out
     assert {item["state"] for item in home("plan", "penguins", "--json").ok().json} == {"done"}
     home("label", "penguins", str(labels), "--id", "tag").ok()
     assert home("run", "penguins").out.startswith("Nothing to do")

@@ -12,6 +12,7 @@ from tests.running import Loopline
 pytestmark = pytest.mark.e2e
 
 QUICK = ("-s", "search.trials=0", "-s", "train.epochs=3")
+TREES = ("run", "wood", "-s", "search.trials=0", "--json")
 NOUNS, VERBS = ("captain", "heroine", "baronet", "aunt", "curate"), ("admir", "visit", "answer", "persuad")
 OWN = """\
 import torch
@@ -47,14 +48,20 @@ def home(make_home) -> Loopline:
     return made
 
 
-def test_own_net_features_and_metric(home: Loopline):
+def test_own_net_features_and_metric_and_trees_at_once_from_a_fresh_workspace(home: Loopline):
+    """Two projects whose first loops begin at the same time."""
     spec = (
         SPEC.replace("metric: accuracy", "metric: './own.py:balanced', direction: maximize")
         .replace("  split:", "  features: {make: './own.py:bill_area'}\n  split:")
         .replace("net: mlp, arguments: {layers: 1, hidden: 16}", "net: './own.py:Net', arguments: {width: 24}")
     )
     folder = home.project("own", spec, {"own.py": OWN})
-    told = home("run", "own", *QUICK, "-s", "train.epochs=8", "--json").ok().json
+    home.project("wood", SPEC.replace("net: mlp, arguments: {layers: 1, hidden: 16}", "net: trees"))
+    both = home.start("run", "own", *QUICK, "-s", "train.epochs=8", "--json"), home.start(*TREES)
+    told, wood = (run.ended().ok().json for run in both)
+    assert set(home.runs().values()) == {"FINISHED"}
+    assert wood["value"] > 0.9
+    assert (home.aliases("wood"), home.versions("own")) == ({"champion": 1}, [1])
     assert told["metric"].endswith("balanced")
     assert told["value"] > 0.7
     assert {item["state"] for item in home("plan", "own", *QUICK, "-s", "train.epochs=8", "--json").json} == {"done"}
@@ -65,13 +72,6 @@ def test_own_net_features_and_metric(home: Loopline):
     told = {item["step"]: item for item in home("plan", "own", *QUICK, "-s", "train.epochs=8", "--json").json}
     assert told["ingest"]["state"] == "done"
     assert any("own.py" in reason for reason in told["prepare"]["reasons"])
-
-
-def test_trees(home: Loopline):
-    home.project("wood", SPEC.replace("net: mlp, arguments: {layers: 1, hidden: 16}", "net: trees"))
-    told = home("run", "wood", "-s", "search.trials=0", "--json").ok().json
-    assert told["value"] > 0.9
-    assert home.aliases("wood") == {"champion": 1}
 
 
 def test_a_text_from_new_to_a_promoted_language_model(home: Loopline, tmp_path_factory: pytest.TempPathFactory):
@@ -109,7 +109,7 @@ def test_regression_in_a_project_outside_the_workspace(home: Loopline, tmp_path_
     assert (moved / "dvc.lock").is_file()
     again = home("run", str(moved), *QUICK, "-s", "train.epochs=12", "--json", cwd=away.home).ok().json
     assert not again["ran"]
-    assert "up to date" in home.tool("dvc", "status", cwd=moved).ok().out
+    assert "up to date" in home.dvc("status", cwd=moved).ok().out
 
 
 def test_a_stage_alone_and_then_the_loop(home: Loopline):
@@ -122,7 +122,7 @@ def test_a_stage_alone_and_then_the_loop(home: Loopline):
 
 
 def test_git_keeps_the_papers_and_dvc_the_bytes(home: Loopline):
-    status = home.tool("dvc", "status").ok().out
+    status = home.dvc("status").ok().out
     assert "up to date" in status, status
     told = subprocess.run(
         ["git", "-C", str(home.home), "status", "--porcelain", "--untracked-files=all"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from tests.serving import LiveServer, Reply
 
 pytestmark = pytest.mark.e2e
 
+PAUSE_S = 0.01  # between two questions: the loop beside them is to come on
 JSON = {"Content-Type": "application/json"}
 SPEC = """\
 goal: {metric: accuracy, good_enough: 0.5}
@@ -63,6 +65,7 @@ def test_a_promotion_and_a_rollback_under_load_cost_no_answer(home: Loopline, se
     def ask() -> None:
         while not over.is_set():
             replies.append(server.post("/invocations", TOUR["/invocations"].encode(), **JSON))
+            time.sleep(PAUSE_S)
 
     def version() -> str:
         return replies[-1].headers["x-loopline-version"] if replies else ""

@@ -19,6 +19,15 @@ NAMES = [step.name for step in STEPS]
 EVERY_SECOND = [pytest.param(name, marks=pytest.mark.soak if at % 2 else ()) for at, name in enumerate(NAMES)]
 """The others are for `make soak`. Of two steps' boundary each side has one of the signals."""
 
+WRITE_JOURNAL = """
+import time
+from mlflow import MlflowClient
+from models.serving.registry import ChampionMove
+from tasks.mlflow.registry_reader import JOURNAL
+entry = ChampionMove(number=1, action="promote", before=None, after="1", at=time.time(), by="one that was killed")
+MlflowClient().set_registered_model_tag("killed", JOURNAL + "000001", entry.model_dump_json())
+"""
+
 
 @pytest.fixture(scope="module")
 def killed(make_home) -> Loopline:
@@ -48,10 +57,22 @@ def stop_at(home: Loopline, name: str, line: str, number: int) -> set[str]:
 def test_sigkill_where_a_step_begins(killed: Loopline, step: str):
     done = stop_at(killed, "killed", f"{step:<18} ...", signal.SIGKILL)
     assert done == set(NAMES[: NAMES.index(step)])
+    if step == "promote":
+        cut_the_promotion(killed)
+
+
+def cut_the_promotion(home: Loopline) -> None:
+    """As if the kill had come between journal and alias; the next run finishes it, as the last tests see."""
+    written = "select 1 from registered_model_tags where key like 'loopline.journal.%'"
+    if not home.query(written):
+        home.tool("python", "-c", WRITE_JOURNAL).ok()
+    assert home.query(written) == [(1,)]
+    assert home.aliases("killed").keys() <= {"challenger"}, "the alias had not moved when it was cut"
 
 
 def test_sigkill_where_the_last_step_ends(killed: Loopline):
     assert stop_at(killed, "killed", f"{NAMES[-1]:<18} done", signal.SIGKILL) == set(NAMES)
+    assert killed.aliases("killed") == {"champion": 1}
 
 
 def test_killed_everywhere_it_ends_as_if_never_killed(killed: Loopline, whole: Loopline, api: str):

@@ -15,9 +15,12 @@ from tests.running import Loopline, Running, assert_gone, assert_unlocked
 
 pytestmark = pytest.mark.fault
 
+LOOK_S = 0.02
+
 
 def epochs_told(home: Loopline, name: str, run: str) -> int:
-    """How many epochs of a run the loop has noted down."""
+    """How many epochs of a run the loop has noted down; whoever asks again and again lets the loop work between."""
+    time.sleep(LOOK_S)
     told = 0
     for line in home.outbox(name):
         told += line["op"] == "metrics" and line["run"] == run and "val_loss" in line["metrics"]
@@ -76,12 +79,18 @@ def test_a_kill_in_the_middle_of_epochs_on_two_ranks_and_of_ranks(make_home, who
 
 
 def test_a_fork_server_that_is_killed_as_a_trial_begins_costs_no_trial(make_home, whole: Loopline, api: str):
+    """Meanwhile, another run of the project is refused."""
     home = make_home("nursery")
     run = home.start("run", "nursery")
     run.wait_until(run.fork_server)
     fork_server = run.fork_server()
     fork_server.suspend()  # so that the first trial waits for it
-    run.wait_until(lambda: any(line["run"] == "trial-0" for line in home.outbox("nursery")))
+    run.wait_until(lambda: time.sleep(LOOK_S) or any(line["run"] == "trial-0" for line in home.outbox("nursery")))
+    second = home("run", "nursery")
+    assert second.code == 1
+    assert "a loop of nursery runs already" in second.err
+    assert str(run.process.pid) in second.err
+    assert "Traceback" not in second.err
     time.sleep(0.5)
     fork_server.kill()
     assert run.ended().ok()

@@ -43,7 +43,7 @@ from tasks.state.outbox import undelivered
 from tasks.state.predictions import label_store, prediction_log
 from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.tools.optuna_study import ask, open_study, trials_of
-from tests.conftest import QUIET
+from tests.environment import QUIET
 
 ROWS = "x,c,y\n" + "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 3 else 'no'}\n" for i in range(400))
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -12,7 +13,7 @@ import pytest
 
 from tasks.host import processes, server_access
 from tasks.host.workspace import Workspace
-from tasks.prefect import flow_runs
+from tasks.prefect import flow_runs, prefect_server
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tests.running import eventually
@@ -22,7 +23,8 @@ IDLE_S = 4
 
 @pytest.fixture
 def server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrefectServer]:
-    """The server of an empty workspace, ended whatever happens."""
+    """The server of an empty workspace, started as it is for a user, and ended whatever happens."""
+    monkeypatch.setattr(prefect_server, "sys", sys)
     monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", str(IDLE_S))
     made = PrefectServer(workspace)
     yield made

@@ -7,7 +7,6 @@ import itertools
 import os
 import secrets
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from prefect.states import Crashed
 from prefect.utilities.processutils import command_from_string
 
+from flows.prefect import deployments
 from flows.prefect.deployments import deploy
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Project, Workspace
@@ -179,7 +179,7 @@ def test_a_project_of_another_name_leaves_no_deployment_behind(
 def test_a_python_below_a_folder_with_a_space_runs_flows(
     client: SyncPrefectClient, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "executable", "/opt/my work/.venv/bin/python")
+    monkeypatch.setattr(deployments.sys, "executable", "/opt/my work/.venv/bin/python")
     redeploy(project)
     template = client.read_work_pool(pool_of(project.workspace)).base_job_template
     command = template["variables"]["properties"]["command"]["default"]
