@@ -53,7 +53,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
     preparation = Preparation.load(challenger)
     target = targets(prepared, "test")
     metric = metric_of(spec, preparation, base)
-    baseline = baseline_of(prepared, preparation, len(target), spec.goal.metric or "mae")
+    baseline = baseline_of(prepared, preparation, len(target), spec.goal.reference or "mae")
     evidence = Evidence(
         task=preparation.task,
         target=target,
@@ -72,7 +72,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
 
 def metric_of(spec: Spec, preparation: Preparation, base: Path) -> Metric:
     """Return the goal's metric for a model's task."""
-    return resolve_metric(spec.goal.metric, preparation.task, base, spec.goal.direction)
+    return resolve_metric(spec.goal.reference, preparation.task, base, spec.goal.direction)
 
 
 def score(metric: Metric, target: Array, prediction: Array, preparation: Preparation, seed: int = 0) -> Score:

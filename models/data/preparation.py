@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
@@ -19,6 +20,8 @@ ROWS_FILE = "rows.parquet"
 PREPARATION_FILE = "preparation.json"
 KNOWN_ROWS_FILE = "known_rows.npy"
 SPLITS = ("train", "validation", "test")
+LARGEST_LOGARITHM, LEAST_VALUE = 80.0, 1e-30
+"""Limits on the log scale: beyond them, exponential and logarithm would leave the range of float32."""
 
 
 class NumericInput(FrozenModel):
@@ -75,7 +78,7 @@ class TargetEncoding(FrozenModel):
     """The target of the prediction.
 
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
-    Regression: the net learns `(value - shift) / scale`.
+    Regression: the net learns `(value - shift) / scale`, or `(log(value + log_offset) - shift) / scale`.
     """
 
     name: str
@@ -83,6 +86,26 @@ class TargetEncoding(FrozenModel):
     dtype: Literal["string", "integer", "boolean", "float"] = "float"
     shift: float = 0.0
     scale: float = 1.0
+    log_offset: float | None = Field(None, description="Set on the log scale; 0 unless the training rows hold zeros.")
+    deviation: float | None = Field(None, description="Standard deviation of the values, if not `scale`.")
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the training targets in their own unit."""
+        return self.scale if self.deviation is None else self.deviation
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """Return what the net learns for values in their own unit, float64 (rows,)."""
+        if self.log_offset is not None:
+            values = np.log(np.maximum(values + self.log_offset, LEAST_VALUE))
+        return (values - self.shift) / self.scale
+
+    def decode(self, learnt: np.ndarray) -> np.ndarray:
+        """Return the values in their own unit for what the net predicts, float64 (rows,)."""
+        values = np.asarray(learnt, dtype=np.float64) * self.scale + self.shift
+        if self.log_offset is None:
+            return values
+        return np.exp(np.minimum(values, LARGEST_LOGARITHM)) - self.log_offset
 
 
 class ImageInput(FrozenModel):

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from models.data.preparation import Preparation
+from models.data.preparation import LARGEST_LOGARITHM, Preparation
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LOG_PROBABILITIES
@@ -59,6 +59,11 @@ def _regression(builder: GraphBuilder, preparation: Preparation, raw: str) -> No
     double = builder.node("Cast", [flat], "double", to=onnx.TensorProto.DOUBLE)
     scaled = builder.node("Mul", [double, scale], "scaled")
     own_unit = builder.node("Add", [scaled, shift], "own_unit")
+    if preparation.target.log_offset is not None:
+        limit = builder.constant("limit", np.array(LARGEST_LOGARITHM, np.float64))
+        offset = builder.constant("offset", np.array(preparation.target.log_offset, np.float64))
+        power = builder.node("Exp", [builder.node("Min", [own_unit, limit], "limited")], "power")
+        own_unit = builder.node("Sub", [power, offset], "value")
     builder.node("Cast", [own_unit], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
 
 

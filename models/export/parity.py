@@ -57,7 +57,7 @@ def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) 
     """Return the distance between each row's two predictions (rows,)."""
     apart: np.ndarray = np.abs(got - expected)
     if preparation.task == "regression":
-        apart = apart / np.maximum(np.abs(expected), preparation.target.scale)
+        apart = apart / np.maximum(np.abs(expected), preparation.target.spread)
     return apart.max(axis=1) if apart.ndim > 1 else apart
 
 

@@ -101,5 +101,5 @@ def _trees_predictions(job: TrainingJob, preparation: Preparation, positions: np
     columns = [tensors[name][positions].astype(np.float64) for name in ("numeric", "categorical")]
     predicted = lightgbm.Booster(model_str=_trees_text(job)).predict(np.hstack(columns), num_threads=1)
     if preparation.task == "regression":
-        return np.asarray(predicted) * preparation.target.scale + preparation.target.shift
+        return preparation.target.decode(np.asarray(predicted))
     return np.asarray(predicted)

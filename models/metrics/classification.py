@@ -35,6 +35,11 @@ def confusion(target: Array, prediction: Array) -> Callable[[Array], Array]:
     return lambda weight: np.bincount(cell, weights=weight, minlength=size * size).reshape(size, size)
 
 
+def missed_classes(target: Array, prediction: Array) -> Array:
+    """Return the classes (class,) that occur in the target but are never predicted."""
+    return np.setdiff1d(np.asarray(target, dtype=np.int64), predicted_class(prediction))
+
+
 def precision(target: Array, prediction: Array) -> Evaluator:
     """Share of the examples predicted positive that are positive; 0 when there is none. Macro mean over classes."""
     return _mean_ratio(target, prediction, lambda hits, called, true: _ratio(hits, called))

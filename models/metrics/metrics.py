@@ -7,6 +7,7 @@ floats in the target's own unit; predictions are as in `models/metrics/classific
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -120,6 +121,9 @@ def resolve_metric(reference: str | None, task: Task, base: Path, direction: Dir
         UserCodeError: The file that holds your metric raised on import.
     """
     name = reference or DEFAULTS[task]
+    quantile = quantile_of(name)
+    if quantile is not None and task in _NUMBERS:
+        return Metric(name, "minimize", _NUMBERS, partial(regression.pinball, quantile=quantile))
     if references.is_own_code(name):
         return _own_metric(name, task, base, direction)
     if name not in METRICS:
@@ -131,6 +135,12 @@ def resolve_metric(reference: str | None, task: Task, base: Path, direction: Dir
     if direction not in (None, metric.direction):
         raise UsageError(f"goal.direction: got {direction!r}, but {name} is to {metric.direction}: leave it out")
     return metric
+
+
+def quantile_of(name: str) -> float | None:
+    """Return the quantile of a metric `pinball_<quantile>`; None for all others."""
+    match = re.fullmatch(r"pinball_(0?\.\d+|\d(?:\.\d+)?e-\d+)", name)
+    return float(match[1]) if match else None
 
 
 def measure(metric: Metric, target: Array, prediction: Array, weight: Array | None = None) -> float:
@@ -208,5 +218,6 @@ def _number(result: Any) -> float:
 
 def _unknown_metric(name: str, task: Task) -> str:
     fitting = [metric.name for metric in metrics_for(task)]
+    fitting += ["pinball"] * (task == "regression")
     cure = did_you_mean(name, fitting, "for your own function write ./file.py:name")
     return f"goal.metric: got {name!r}, expected one of {', '.join(fitting)}; {cure}"

@@ -72,7 +72,7 @@ STEPS = (
     Step(
         "prepare",
         after=("ingest",),
-        reads=("data", "-data.source", "-data.expectations", "judge.slices"),
+        reads=("data", "-data.source", "-data.expectations", "judge.slices", "goal.metric"),
         code=("tasks.steps.prepare",),
         libraries=("pyarrow", "pandas", "numpy"),
         references=("data.features.make",),
@@ -93,6 +93,7 @@ STEPS = (
         reads=(
             "name",
             "goal.metric",
+            "goal.quantile",
             "goal.direction",
             "data.kind",
             "data.split.by",
@@ -114,6 +115,7 @@ STEPS = (
         reads=(
             "name",
             "goal.metric",
+            "goal.quantile",
             "goal.direction",
             "data.kind",
             "data.split.by",
@@ -133,6 +135,7 @@ STEPS = (
             "name",
             "model",
             "goal.metric",
+            "goal.quantile",
             "goal.direction",
             "serve.variants",
             "serve.max_metric_loss",

@@ -41,12 +41,28 @@ class Goal(SpecBlock):
     metric: Reference | None = Field(
         None, description="A short name or a reference; default roc_auc, accuracy, mae or bits_per_char by task."
     )
+    quantile: float | None = Field(
+        None, gt=0, lt=1, description="Of metric pinball: 0.9 predicts a value that 90 % of the true ones stay under."
+    )
     direction: Literal["maximize", "minimize"] | None = Field(
         None, description="Default: the metric's own; needed for a metric of your own."
     )
     good_enough: float | None = Field(
         None, description="A model is promoted only if the metric is at least (or at most) this value."
     )
+
+    @property
+    def reference(self) -> str | None:
+        """The metric with its quantile, as `resolve_metric` reads it."""
+        return self.metric if self.quantile is None else f"{self.metric}_{self.quantile:g}"
+
+    @model_validator(mode="after")
+    def _quantile_is_of_pinball(self) -> Goal:
+        if self.metric == "pinball" and self.quantile is None:
+            raise ValueError("metric pinball needs `quantile`, such as 0.9")
+        if self.metric != "pinball" and self.quantile is not None:
+            raise ValueError(f"quantile is of metric pinball, but metric is {self.metric}: say `metric: pinball`")
+        return self
 
 
 class Split(SpecBlock):
@@ -144,6 +160,11 @@ class Data(SpecBlock):
     split: Split = Field(default_factory=Split)
     features: Features = Field(default_factory=Features)
     expectations: list[Expectation] = Field(default_factory=list)
+    target_scale: Literal["auto", "linear", "log"] = Field(
+        "auto",
+        description="log: a model of numbers learns the logarithm of the target. auto: if all values are positive and "
+        "skewed, and goal.metric is mae, mape or pinball.",
+    )
     id: str | None = Field(None, description="The id column of the rows, for split and feedback. Never an input.")
     deduplicate: bool = Field(False, description="Drop rows that equal an earlier row in every column.")
     newest: int | None = Field(

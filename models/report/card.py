@@ -59,6 +59,8 @@ class Card:
     variants: Sequence[VariantMeasurement] = ()
     """The export and its smaller variants, as measured on validation rows."""
     usage: Sequence[Snippet] = ()
+    warnings: Sequence[str] = ()
+    """Faults that a reader must not miss, one sentence each."""
     limits: Sequence[str] = ()
     """Uses that the model is not made for, one sentence each."""
     links: Mapping[str, str] = field(default_factory=dict)

@@ -116,15 +116,15 @@ def _type(argument: ast.arg) -> Any:
 
 def _check_metric(spec: Spec, base: Path) -> None:
     """Check the metric: by the task if the spec or the kind of data decides it, else by its name alone."""
-    name = spec.goal.metric
+    name = spec.goal.reference
     if name is None or is_own_code(name):
         return
-    from models.metrics.metrics import METRICS, resolve_metric
+    from models.metrics.metrics import METRICS, quantile_of, resolve_metric
 
     task = spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
     if task is not None:
         resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
-    elif name not in METRICS:
+    elif name not in METRICS and quantile_of(name) is None:
         cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
         raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")
 
@@ -207,7 +207,7 @@ def _check_columns(spec: Spec, path: Path, base: Path) -> None:
 
 def _check_target(spec: Spec, path: Path, base: Path) -> None:
     """A metric that is not for what the first rows of the target show, whatever the others hold."""
-    name, data = spec.goal.metric, spec.data
+    name, data = spec.goal.reference, spec.data
     if name is None or is_own_code(name) or data.task is not None:
         return
     from models.data.target import certain_task

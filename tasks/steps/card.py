@@ -90,6 +90,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         samples=_samples(exported),
         variants=[VariantMeasurement.model_validate(each) for each in exported["variants"]],
         usage=_usage(loop, number, exported.get("input_example")),
+        warnings=inputs["judge"].result.get("warnings", []),
         limits=_limits(loop, preparation),
         links=_links(inputs),
     )

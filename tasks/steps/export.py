@@ -57,7 +57,7 @@ def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     from models.metrics.metrics import resolve_metric
 
     spec, task = loop.spec, Preparation.load(folder).task
-    metric = resolve_metric(spec.goal.metric, task, loop.project.folder, spec.goal.direction)
+    metric = resolve_metric(spec.goal.reference, task, loop.project.folder, spec.goal.direction)
     table = optimise(folder, prepared, metric, spec.serve, spec.train.seed)
     served = next((each.name for each in table if each.served), FP32)
     _log(loop, served, table)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from models.data.preparation import Preparation
     from models.judge.evidence import Evidence
 
+SHOWN = 5
+"""Most classes that a warning names."""
 VERDICT_FILE = "verdict.json"
 
 
@@ -39,6 +41,9 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
         verdict = _verdict(loop, evidence).model_copy(update={"num_known": num_known})
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
         _log(loop, verdict)
+        missed = _missed_classes(inputs, evidence)
+        if missed:
+            loop.report.note(f"judge: {missed}")
         _draw(loop, inputs["prepare"].folder, folder, verdict, evidence)
         result = {
             "rival": rival,
@@ -50,12 +55,29 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
             "champion_value": verdict.champion.value if verdict.champion else None,
             "baseline_value": verdict.baseline.value if verdict.baseline else None,
             "references": verdict.references,
+            "warnings": [missed] * bool(missed),
             "challenger_cost": verdict.challenger_cost.model_dump(),
             "metrics": {name: values.get("challenger") for name, values in verdict.metrics.items()},
         }
         return StepResult([folder / VERDICT_FILE, _write_known_rows(inputs, folder)], result)
 
     return loop.carry_out("judge", act)
+
+
+def _missed_classes(inputs: Inputs, evidence: Evidence) -> str:
+    """Return a warning of classes that the challenger never predicts; empty if there are none."""
+    from models.data.preparation import Preparation
+    from models.metrics.classification import missed_classes
+
+    classes = Preparation.load(inputs["prepare"].folder).target.classes
+    missed = missed_classes(evidence.target, evidence.challenger) if classes else ()
+    if not classes or not len(missed):
+        return ""
+    names = ", ".join(classes[each] for each in missed[:SHOWN]) + ("" if len(missed) <= SHOWN else ", ...")
+    return (
+        f"{len(missed)} of {len(classes)} classes occur in the test rows but are never predicted: {names}; "
+        "train.class_weights: balanced, or a goal such as f1 or log_loss, weighs them more"
+    )
 
 
 def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
@@ -74,7 +96,7 @@ def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
     from models.judge.decide import judge as decide
 
     goal = loop.spec.goal
-    metric = resolve_metric(goal.metric, evidence.task, loop.project.folder, goal.direction)
+    metric = resolve_metric(goal.reference, evidence.task, loop.project.folder, goal.direction)
     return decide(
         evidence,
         loop.spec.judge,
@@ -97,7 +119,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     graph = exported.file("model.onnx")
     against, cost, known = _champion(loop, inputs, rival, preparation)
     target = feeds.targets(prepared, "test")
-    baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.metric or "mae")
+    baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.reference or "mae")
     evidence = Evidence(
         task=preparation.task,
         target=target,

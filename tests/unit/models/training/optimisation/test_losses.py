@@ -27,7 +27,9 @@ def test_losses_are_sums_over_the_batch():
 
 def test_the_loss_follows_the_task_and_the_metric():
     assert loss_name(BINARY, "roc_auc") == "bce"
-    assert loss_name(REAL, "mae") == "huber"
+    assert loss_name(REAL, "mae") == "l1"
+    assert loss_name(REAL, "mape") == "relative_l1"
+    assert loss_name(REAL, "pinball_0.9") == "pinball"
     assert loss_name(REAL, "rmse") == "mse"
 
 
@@ -55,3 +57,37 @@ def test_predictions_are_what_metrics_eat():
     assert predictions(torch.zeros(2, 1), BINARY).tolist() == [0.5, 0.5]
     assert predictions(torch.randn(4, 3), MULTI).sum(axis=1) == pytest.approx(1.0)
     assert predictions(torch.tensor([[1.0], [-1.0]]), REAL).tolist() == [12.0, 8.0]
+
+
+LOGNORMAL = np.random.default_rng(0).lognormal(3, 1, 4001)
+
+
+def skewed(**target):
+    encoding = TargetEncoding(name="y", scale=1.0, **target)
+    return preparation("regression").model_copy(update={"target": encoding}), encoding
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("mae", np.median(LOGNORMAL)),
+        ("mape", np.exp(2.0)),  # the median of a lognormal with density / value: exp(mu - sigma squared)
+        ("pinball_0.9", np.quantile(LOGNORMAL, 0.9)),
+        ("rmse", LOGNORMAL.mean()),
+    ],
+)
+@pytest.mark.parametrize("log_offset", [None, 0.0])
+def test_the_best_constant_is_that_of_the_goal_on_either_scale(metric, expected, log_offset):
+    prepared, encoding = skewed(log_offset=log_offset)
+    target = torch.from_numpy(encoding.encode(LOGNORMAL)).float()
+    loss = make_loss(prepared, Train(), metric, target)
+    constants = np.linspace(2, 90, 881)
+    values = [float(loss(torch.full((len(target), 1), float(encoding.encode(np.array(c)))), target)) for c in constants]
+    assert constants[int(np.argmin(values))] == pytest.approx(expected, rel=0.05)
+
+
+def test_a_far_outlier_does_not_overflow_the_gamma_loss():
+    prepared, _ = skewed(log_offset=0.0)
+    target, output = torch.tensor([50.0, 0.0]), torch.zeros(2, 1, requires_grad=True)
+    make_loss(prepared, Train(), "rmse", target)(output, target).backward()
+    assert output.grad.isfinite().all()
