@@ -58,6 +58,10 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
         task=preparation.task,
         target=target,
         challenger=predict(challenger / MODEL_FILE, feeds(prepared, "test", preparation), preparation),
+        thresholds={
+            "challenger": preparation.class_head.threshold,
+            "champion": Preparation.load(champion).class_head.threshold if champion else 0.5,
+        },
         champion=_champion(champion, prepared, preparation) if champion else None,
         baseline=baseline.prediction,
         baseline_name=baseline.name,
@@ -81,7 +85,7 @@ def score(metric: Metric, target: Array, prediction: Array, preparation: Prepara
     clusters = None
     if preparation.window is not None:
         clusters = time_blocks(num, max(preparation.window.horizon, round(num ** (1 / 3))))
-    each = metric.evaluator(target, prediction)
+    each = metric.at(preparation.class_head.threshold).evaluator(target, prediction)
     drawn = resample([each], num, RESAMPLES, seed, clusters)[:, 0]
     return Score(each(np.ones(num)), drawn, num)
 

@@ -108,6 +108,18 @@ class TargetEncoding(FrozenModel):
         return np.exp(np.minimum(values, LARGEST_LOGARITHM)) - self.log_offset
 
 
+class ClassHead(FrozenModel):
+    """What the exported graph does between the logits of classes and the label.
+
+    Probabilities are the softmax of `slope * logits + offsets`; of two classes, the second is the label if its
+    probability is above `threshold`, of more the likeliest.
+    """
+
+    slope: float = 1.0
+    offsets: list[float] = Field(default_factory=list, description="One for each class; empty: none.")
+    threshold: float = 0.5
+
+
 class ImageInput(FrozenModel):
     """Images: uint8 (channel, height, width); the net's input is `(pixel / 255 - mean) / std` for each channel."""
 
@@ -158,6 +170,9 @@ class Preparation(FrozenModel):
     window: Window | None = None
     series: SeriesInput | None = None
     characters: TextInput | None = None
+    class_head: ClassHead = Field(
+        default_factory=ClassHead, description="Set by the export: calibration and decision threshold."
+    )
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")

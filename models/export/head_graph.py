@@ -93,9 +93,22 @@ def _classification(builder: GraphBuilder, preparation: Preparation, raw: str) -
     if preparation.task == "binary":
         zeros = builder.node("Sub", [logits, logits], "zeros")
         logits = builder.node("Concat", [zeros, logits], "both_logits", axis=1)
+    head = preparation.class_head
+    if head.slope != 1.0:
+        logits = builder.node("Mul", [logits, builder.constant("slope", np.array(head.slope, np.float64))], "sloped")
+    if head.offsets:
+        logits = builder.node("Add", [logits, builder.constant("offsets", np.array(head.offsets))], "moved")
     exact = builder.node("Softmax", [logits], "exact", axis=1)
     builder.node("Cast", [exact], "probabilities", output=PROBABILITIES, to=onnx.TensorProto.FLOAT)
-    index = builder.node("ArgMax", [exact], "index", axis=1, keepdims=0)
+    if preparation.task == "binary" and head.threshold != 0.5:
+        second = builder.constant("second_class", np.array([1], np.int64))
+        column = builder.node("Gather", [exact, second], "second_column", axis=1)
+        positive = builder.node("Squeeze", [column, second], "positive")
+        threshold = builder.constant("threshold", np.array(head.threshold, np.float64))
+        above = builder.node("Greater", [positive, threshold], "above")
+        index = builder.node("Cast", [above], "index", to=onnx.TensorProto.INT64)
+    else:
+        index = builder.node("ArgMax", [exact], "index", axis=1, keepdims=0)
     builder.node(
         "LabelEncoder",
         [index],

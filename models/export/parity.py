@@ -64,7 +64,8 @@ def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) 
 def _label_flips(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> int:
     if preparation.task in ("regression", "language"):
         return 0
-    labels = [values.argmax(axis=1) if values.ndim > 1 else values > 0.5 for values in (got, expected)]
+    threshold = preparation.class_head.threshold
+    labels = [values.argmax(axis=1) if values.ndim > 1 else values > threshold for values in (got, expected)]
     return int((labels[0] != labels[1]).sum())
 
 

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from models.project_spec.block import Fraction, NumberText, Reference, SpecBlock
+from models.project_spec.goal import Goal
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
 from models.project_spec.search import Search
@@ -33,36 +34,6 @@ Task = Literal["binary", "multiclass", "regression", "language"]
 Kind = Literal["table", "image", "series", "text"]
 TimeUnit = Literal["hour", "day", "week", "month"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
-
-
-class Goal(SpecBlock):
-    """The goal of the model: the metric that decides, and the least acceptable value."""
-
-    metric: Reference | None = Field(
-        None, description="A short name or a reference; default roc_auc, accuracy, mae or bits_per_char by task."
-    )
-    quantile: float | None = Field(
-        None, gt=0, lt=1, description="Of metric pinball: 0.9 predicts a value that 90 % of the true ones stay under."
-    )
-    direction: Literal["maximize", "minimize"] | None = Field(
-        None, description="Default: the metric's own; needed for a metric of your own."
-    )
-    good_enough: float | None = Field(
-        None, description="A model is promoted only if the metric is at least (or at most) this value."
-    )
-
-    @property
-    def reference(self) -> str | None:
-        """The metric with its quantile, as `resolve_metric` reads it."""
-        return self.metric if self.quantile is None else f"{self.metric}_{self.quantile:g}"
-
-    @model_validator(mode="after")
-    def _quantile_is_of_pinball(self) -> Goal:
-        if self.metric == "pinball" and self.quantile is None:
-            raise ValueError("metric pinball needs `quantile`, such as 0.9")
-        if self.metric != "pinball" and self.quantile is not None:
-            raise ValueError(f"quantile is of metric pinball, but metric is {self.metric}: say `metric: pinball`")
-        return self
 
 
 class Split(SpecBlock):

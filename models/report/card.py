@@ -52,6 +52,8 @@ class Card:
     training: Facts = field(default_factory=dict)
     settings: Facts = field(default_factory=dict)
     """Hyperparameters of the final training."""
+    decision: Facts = field(default_factory=dict)
+    """How probabilities become a label: calibration and decision threshold."""
     search: Facts = field(default_factory=dict)
     provenance: Facts = field(default_factory=dict)
     samples: Sequence[Snippet] = ()

@@ -9,7 +9,7 @@ import torch
 
 from models.distributed.order import seed_of, share
 from models.project_spec.references import call
-from models.training.model_choice import Score, score
+from models.training.model_choice import ValidationScore, score
 from models.training.optimisation.losses import predictions, settle, settled_loss
 from models.training.optimisation.pretrain import LOSS, MaskingScheme
 from models.training.session import TrainingSession
@@ -42,7 +42,7 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
     if not world.is_first:
         return {}
     metric, predicted = session.metric, predictions(joined.cpu(), session.preparation)
-    latest: Score = call(score, metric.name, metric, session.preparation.task, examples.values(), predicted)
+    latest: ValidationScore = call(score, metric.name, metric, session.preparation.task, examples.values(), predicted)
     return {"val_loss": float(loss) / len(examples), **latest.values(metric.name)}
 
 

@@ -19,7 +19,7 @@ from models.training.batches.stream import StreamOrder
 from models.training.checkpoints.state import Progress
 from models.training.evaluate import evaluate
 from models.training.job import EpochReport, TrainingJob
-from models.training.model_choice import Score, record
+from models.training.model_choice import ValidationScore, record
 from models.training.optimisation.losses import Loss
 from models.training.optimisation.optimisers import clip
 from models.training.optimisation.schedules import is_plateau, learning_rate
@@ -237,7 +237,7 @@ def _close_epoch(session: TrainingSession, scores: dict[str, float], costs: dict
     }
     progress.loss_sum, progress.loss_count = 0.0, 0
     progress.history.append(values)
-    improved = record(progress, Score.of(scores, session.metric.name), job.direction, progress.epoch)
+    improved = record(progress, ValidationScore.of(scores, session.metric.name), job.direction, progress.epoch)
     if is_plateau(progress, job.train):
         progress.drops, progress.last_drop = progress.drops + 1, progress.epoch
     return improved

@@ -16,6 +16,7 @@ import numpy as np
 
 from models.metrics import classification
 from models.metrics.bootstrap import draws
+from models.metrics.calibration import best_threshold, fit_calibration, has_own_threshold
 from models.metrics.metrics import Array, Metric
 from models.project_spec.blocks import Task
 
@@ -39,7 +40,7 @@ LOG_LOSS = "val_log_loss"
 _PROPER = frozenset({"log_loss", "brier"})
 
 
-class Score(NamedTuple):
+class ValidationScore(NamedTuple):
     """The quality of one model on the validation examples.
 
     Attributes:
@@ -58,24 +59,35 @@ class Score(NamedTuple):
         return goal if math.isnan(self.log_loss) else {**goal, f"val_{metric}_se": self.noise, LOG_LOSS: self.log_loss}
 
     @classmethod
-    def of(cls, values: Mapping[str, float], metric: str) -> Score:
+    def of(cls, values: Mapping[str, float], metric: str) -> ValidationScore:
         """Return the score in an epoch's values."""
         names = (f"val_{metric}_se", LOG_LOSS)
         rest = [values[name] for name in names] if names[0] in values else []
         return cls(values[f"val_{metric}"], *rest)
 
 
-def score(metric: Metric, task: Task, target: Array, prediction: Array) -> Score:
+def score(metric: Metric, task: Task, target: Array, prediction: Array) -> ValidationScore:
     """Return the score of predictions; only the goal counts if it is proper itself, as all errors of numbers are.
+
+    A goal that depends on the decision threshold is measured as the exported model will decide: calibrated, at the
+    threshold that is best for the goal.
 
     Raises:
         UserCodeError: Your own metric raised, or returned no finite number.
     """
+    log_loss = float("nan")
+    if task in ("binary", "multiclass") and metric.name not in _PROPER:
+        log_loss = classification.log_loss(target, prediction)(np.ones(len(target)))
+    if task == "binary" and has_own_threshold(metric):
+        stride = -(-len(target) // MOST_EXAMPLES)
+        prediction = fit_calibration(target[::stride], prediction[::stride]).apply(prediction)
+        metric = metric.at(best_threshold(metric, prediction))
     goal = float(metric.value(target, prediction))
-    if task not in ("binary", "multiclass") or metric.name in _PROPER:
-        return Score(goal)
-    log_loss = classification.log_loss(target, prediction)(np.ones(len(target)))
-    return Score(goal, standard_error(metric, target, prediction), log_loss)
+    return (
+        ValidationScore(goal)
+        if math.isnan(log_loss)
+        else ValidationScore(goal, standard_error(metric, target, prediction), log_loss)
+    )
 
 
 def standard_error(metric: Metric, target: Array, prediction: Array) -> float:
@@ -101,7 +113,9 @@ def is_better(value: float, than: float, direction: str) -> bool:
     return value > than if direction == "maximize" else value < than
 
 
-def should_replace(candidate: Score, chosen: Score, best_goal: Score, direction: Direction) -> bool:
+def should_replace(
+    candidate: ValidationScore, chosen: ValidationScore, best_goal: ValidationScore, direction: Direction
+) -> bool:
     """Return whether the candidate replaces the chosen model.
 
     Args:
@@ -117,7 +131,7 @@ def should_replace(candidate: Score, chosen: Score, best_goal: Score, direction:
     return not _is_within_noise(chosen, best_goal, direction) or not candidate.log_loss >= chosen.log_loss
 
 
-def record(progress: Progress, latest: Score, direction: Direction, epoch: int, rounds: int = 0) -> bool:
+def record(progress: Progress, latest: ValidationScore, direction: Direction, epoch: int, rounds: int = 0) -> bool:
     """Record the score of the current model in `progress`; return whether this model is now the chosen one.
 
     Args:
@@ -131,8 +145,8 @@ def record(progress: Progress, latest: Score, direction: Direction, epoch: int, 
     if is_first or is_better(latest.goal, progress.goal_value, direction):
         progress.goal_value, progress.goal_noise = latest.goal, latest.noise
         progress.improved_epoch, progress.improved_round = epoch, rounds
-    chosen = Score(progress.best_value, progress.best_noise, progress.best_log_loss)
-    best_goal = Score(progress.goal_value, progress.goal_noise)
+    chosen = ValidationScore(progress.best_value, progress.best_noise, progress.best_log_loss)
+    best_goal = ValidationScore(progress.goal_value, progress.goal_noise)
     if not is_first and not should_replace(latest, chosen, best_goal, direction):
         return False
     progress.best_value, progress.best_noise, progress.best_log_loss = latest
@@ -141,7 +155,7 @@ def record(progress: Progress, latest: Score, direction: Direction, epoch: int, 
     return True
 
 
-def choose(scores: Sequence[Score], direction: Direction) -> int:
+def choose(scores: Sequence[ValidationScore], direction: Direction) -> int:
     """Return the position of the chosen model; the earlier one wins a tie.
 
     Args:
@@ -160,6 +174,6 @@ def choose(scores: Sequence[Score], direction: Direction) -> int:
     return chosen
 
 
-def _is_within_noise(each: Score, best: Score, direction: str) -> bool:
+def _is_within_noise(each: ValidationScore, best: ValidationScore, direction: str) -> bool:
     behind = best.goal - each.goal if direction == "maximize" else each.goal - best.goal
     return behind <= NOISE * best.noise

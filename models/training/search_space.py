@@ -19,7 +19,7 @@ from models.project_spec.blocks import Model, Spec, Train
 from models.project_spec.search import Dimension, Search
 from models.training.costs.summary import Costs
 from models.training.job import TrainingResult
-from models.training.model_choice import Direction, Score, choose
+from models.training.model_choice import Direction, ValidationScore, choose
 
 State = Literal["complete", "pruned", "failed"]
 
@@ -55,11 +55,11 @@ class Trial(FrozenModel):
     log_loss: float | None = None
 
     @property
-    def score(self) -> Score:
+    def score(self) -> ValidationScore:
         """The score by which trials are compared; NaN for what is unknown."""
         numbers = (self.value, self.log_loss)
         goal, log_loss = (float("nan") if number is None else number for number in numbers)
-        return Score(goal, self.noise, log_loss)
+        return ValidationScore(goal, self.noise, log_loss)
 
 
 def suggest(trial: TrialSuggestions, space: Mapping[str, Dimension]) -> dict[str, Any]:

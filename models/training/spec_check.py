@@ -119,12 +119,12 @@ def _check_metric(spec: Spec, base: Path) -> None:
     name = spec.goal.reference
     if name is None or is_own_code(name):
         return
-    from models.metrics.metrics import METRICS, quantile_of, resolve_metric
+    from models.metrics.metrics import METRICS, costs_of, quantile_of, resolve_metric
 
     task = spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
     if task is not None:
         resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
-    elif name not in METRICS and quantile_of(name) is None:
+    elif name not in METRICS and quantile_of(name) is None and costs_of(name) is None:
         cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
         raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")
 

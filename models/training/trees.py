@@ -36,7 +36,7 @@ from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_over
-from models.training.model_choice import Score, record, score
+from models.training.model_choice import ValidationScore, record, score
 from models.training.optimisation.losses import (
     LARGEST_RATIO,
     Loss,
@@ -261,10 +261,10 @@ def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[i
         first = high
 
 
-def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> Score:
+def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> ValidationScore:
     """Return the score on the validation rows after `rounds` rounds, and record it."""
     predicted, metric = predictions(torch.from_numpy(raw), boosting.preparation), boosting.metric
-    latest: Score = call(score, metric.name, metric, boosting.preparation.task, boosting.values, predicted)
+    latest: ValidationScore = call(score, metric.name, metric, boosting.preparation.task, boosting.values, predicted)
     record(progress, latest, boosting.job.direction, progress.epoch + 1, rounds)
     return latest
 

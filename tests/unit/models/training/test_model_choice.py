@@ -7,7 +7,7 @@ import pytest
 
 from models.metrics.metrics import METRICS
 from models.training.checkpoints.state import Progress
-from models.training.model_choice import Score, choose, is_better, record, score, standard_error
+from models.training.model_choice import ValidationScore, choose, is_better, record, score, standard_error
 
 
 def test_better_knows_nan() -> None:
@@ -18,23 +18,27 @@ def test_better_knows_nan() -> None:
 
 
 def test_within_the_noise_the_log_loss_decides() -> None:
-    first, later, worse = Score(0.92, 0.02, 0.40), Score(0.917, 0.02, 0.18), Score(0.80, 0.02, 0.10)
+    first, later, worse = (
+        ValidationScore(0.92, 0.02, 0.40),
+        ValidationScore(0.917, 0.02, 0.18),
+        ValidationScore(0.80, 0.02, 0.10),
+    )
     assert choose([first, later, worse], "maximize") == 1
     assert choose([later, first], "maximize") == 0
 
 
 def test_without_a_log_loss_only_the_goal_decides() -> None:
-    assert choose([Score(3.0), Score(2.0), Score(2.0)], "minimize") == 1
-    assert choose([Score(math.nan), Score(2.0)], "minimize") == 1
+    assert choose([ValidationScore(3.0), ValidationScore(2.0), ValidationScore(2.0)], "minimize") == 1
+    assert choose([ValidationScore(math.nan), ValidationScore(2.0)], "minimize") == 1
 
 
 def test_a_goal_that_creeps_away_from_the_chosen_model_takes_over() -> None:
     progress = Progress()
-    series = [Score(0.80 + 0.004 * step, 0.01, 0.3 + 0.01 * step) for step in range(5)]
+    series = [ValidationScore(0.80 + 0.004 * step, 0.01, 0.3 + 0.01 * step) for step in range(5)]
     chosen = [record(progress, each, "maximize", epoch) for epoch, each in enumerate(series, 1)]
     assert chosen == [True, True, True, True, True]
     slower = Progress()
-    series = [Score(0.80 + 0.001 * step, 0.01, 0.3 + 0.01 * step) for step in range(4)]
+    series = [ValidationScore(0.80 + 0.001 * step, 0.01, 0.3 + 0.01 * step) for step in range(4)]
     assert [record(slower, each, "maximize", epoch) for epoch, each in enumerate(series, 1)] == [
         True,
         False,
