@@ -15,13 +15,14 @@ from pydantic import TypeAdapter, ValidationError
 from models.cores import has_gpu, usable_cores
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
-from models.nets.catalogue import CATALOGUE, net_name
+from models.nets.catalogue import CATALOGUE, is_trees, net_name
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension
 from models.project_spec.user_code import check_own_code
 from models.training.search_space import check_space, with_params
+from models.training.tree_parameters import MONOTONE, check_parameter, constrained_columns
 
 _PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
@@ -81,6 +82,9 @@ def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -
     if known is None:
         return
     for name, value in arguments:
+        if name not in known and is_trees(net):
+            check_parameter(name, value, list(known), key)
+            continue
         if name not in known:
             cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
             raise UsageError(f"{key}.{name}: {net} has no argument {name!r}: {cure}")
@@ -202,7 +206,23 @@ def _check_columns(spec: Spec, path: Path, base: Path) -> None:
         return  # ingest says what is wrong with the file
     if names is not None:
         check_names(names, data, spec.judge.slices)
+        _check_constraints(spec, names)
         _check_target(spec, path, base)
+
+
+def _check_constraints(spec: Spec, names: Sequence[str]) -> None:
+    """Constraints of trees name columns of the table, and LightGBM knows them for the goal's loss."""
+    if not is_trees(net_name(spec.model.net, spec.data.kind)):
+        return
+    for name in constrained_columns(spec.model.arguments):
+        if name not in names:
+            cure = did_you_mean(name, names, f"expected one of {', '.join(names[:20])}")
+            raise UsageError(f"model.arguments: a constraint names {name!r}, which is no column: {cure}")
+    if spec.model.arguments.get(MONOTONE) and spec.goal.metric in ("mae", "mape", "pinball"):
+        raise UsageError(
+            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {spec.goal.metric}: take rmse "
+            "or r2"
+        )
 
 
 def _check_target(spec: Spec, path: Path, base: Path) -> None:

@@ -26,7 +26,6 @@ from models.distributed.world import World
 from models.errors import TrainingError, UsageError
 from models.files import write_text
 from models.metrics.metrics import Metric, quantile_of, resolve_metric
-from models.nets.build import check_arguments
 from models.project_spec.references import call
 from models.training.batches.examples import ExampleSet, open_examples
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
@@ -47,11 +46,14 @@ from models.training.optimisation.losses import (
     relative_weights,
 )
 from models.training.session import last_checkpoint
+from models.training.tree_parameters import MONOTONE, check_parameter, is_sampled, samples_rows, with_positions
 
 Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
 CPU = torch.device("cpu")
 GAMMA = "gamma, log scale"
 """The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
+RENEWED = ("l1", "relative_l1", "pinball")
+"""Losses whose leaves LightGBM sets to a quantile after a split, so that it cannot keep them in order."""
 _REGRESSION = {
     "mse": {"objective": "regression", "metric": "l2"},
     "l1": {"objective": "regression_l1", "metric": "l1"},
@@ -83,7 +85,10 @@ def settings(
     max_bin: int = 255,
     cat_smooth: float = 10.0,
 ) -> dict[str, Any]:
-    """Return the arguments of the `trees` net with LightGBM's names and defaults; at most `rounds` trees per class."""
+    """Return the arguments of the `trees` net with LightGBM's names and defaults; at most `rounds` trees per class.
+
+    Every other parameter of LightGBM may be set too, see `tree_parameters.py`.
+    """
     return dict(locals())
 
 
@@ -120,13 +125,12 @@ class _Boosting:
     @property
     def segment(self) -> int:
         """The number of rounds after which boosting restarts from its text."""
-        sampled = min(self.arguments["feature_fraction"], self.arguments["bagging_fraction"]) < 1
-        return -(-self.rounds // _SEGMENTS) if sampled else self.rounds
+        return -(-self.rounds // _SEGMENTS) if is_sampled(self.arguments) else self.rounds
 
     def parameters(self, start: int) -> dict[str, Any]:
         """LightGBM's parameters for the segment that holds round `start`."""
         words = {key: value for key, value in self.arguments.items() if key != "rounds"}
-        sampled = {"bagging_freq": 1} if words["bagging_fraction"] < 1 else {}
+        sampled = {"bagging_freq": 1} if samples_rows(words) else {}
         return {
             **words,
             **sampled,
@@ -172,7 +176,6 @@ def _open(job: TrainingJob) -> _Boosting:
     preparation = Preparation.load(job.prepared)
     if preparation.kind != "table":
         raise UsageError(f"model.net: trees take tables, got data of kind {preparation.kind}")
-    check_arguments("trees", settings, job.model.arguments)
     metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
     train, validation = open_examples(job, preparation)
     targets = train.targets()
@@ -181,7 +184,7 @@ def _open(job: TrainingJob) -> _Boosting:
         job=job,
         preparation=preparation,
         metric=metric,
-        arguments=settings(**job.model.arguments),
+        arguments=_arguments(job, preparation, metric),
         train_set=None,
         num_train=len(train),
         inputs=_matrix(validation),
@@ -198,6 +201,21 @@ def _open(job: TrainingJob) -> _Boosting:
         free_raw_data=False,
     )
     return boosting
+
+
+def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> dict[str, Any]:
+    """Return all arguments: those of `settings`, and the further parameters of LightGBM that the spec sets."""
+    own = list(settings())
+    more = {name: value for name, value in job.model.arguments.items() if name not in own}
+    for name, value in more.items():
+        check_parameter(name, value, own)
+    loss = loss_name(preparation, metric.name)
+    if more.get(MONOTONE) and loss in RENEWED:
+        raise UsageError(
+            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {metric.name}: take rmse or r2"
+        )
+    names = [part.name for part in preparation.numeric], [part.name for part in preparation.categorical]
+    return {**settings(), **with_positions({**job.model.arguments}, *names)}
 
 
 def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]:

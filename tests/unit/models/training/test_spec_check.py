@@ -48,7 +48,7 @@ def spec_of(blocks: dict[str, Any]) -> Spec:
         ),
         ({"model": {"arguments": {"hidden": "wide"}}}, "model.arguments.hidden: got 'wide', expected a valid integer"),
         ({"model": {"arguments": {"norm": "bach"}}}, "model.arguments.norm: got 'bach', expected 'batch', 'layer' or"),
-        ({"model": {"net": "trees", "arguments": {"leaves": 3}}}, "trees has no argument 'leaves': .*num_leaves"),
+        ({"model": {"net": "trees", "arguments": {"leaves": 3}}}, "LightGBM has no parameter 'leaves': .*num_leaves"),
         ({"goal": {"metric": "acuracy"}}, r"goal.metric: got 'acuracy', did you mean 'accuracy'"),
         ({"goal": {"metric": "rmse"}, "data": {"task": "binary"}}, "goal.metric: got 'rmse', which is for regression"),
         ({"search": {"space": {"train.optimiser": {"choices": ["adam", "foo"]}}}}, "train.optimiser: got 'foo'"),
