@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from models.errors import UsageError, did_you_mean
@@ -126,29 +126,30 @@ def constrained_columns(arguments: Mapping[str, Any]) -> list[str]:
     return [*(arguments.get(MONOTONE) or {}), *(name for group in groups for name in group)]
 
 
-def with_positions(arguments: Mapping[str, Any], numeric: Sequence[str], categorical: Sequence[str]) -> dict[str, Any]:
+def with_positions(arguments: Mapping[str, Any], columns: Sequence[str], ordered: Collection[str]) -> dict[str, Any]:
     """Return the parameters with constraints by position, as LightGBM takes them.
 
     Args:
         arguments: Checked by `check_parameter`.
-        numeric: The numeric columns, in order.
-        categorical: The categorical columns, which follow them.
+        columns: The input column behind each column of the matrix; a time stands behind several.
+        ordered: The input columns that may be monotone: numbers.
 
     Raises:
-        UsageError: A constraint names no input column, or a categorical one must be monotone.
+        UsageError: A constraint names no input column, or one without an order must be monotone.
     """
-    names, converted = [*numeric, *categorical], dict(arguments)
+    names, converted = list(dict.fromkeys(columns)), dict(arguments)
     for name in constrained_columns(arguments):
         if name not in names:
             cure = did_you_mean(name, names, f"expected one of {', '.join(names[:20])}")
             raise UsageError(f"model.arguments: a constraint names {name!r}, which is no input column: {cure}")
     if arguments.get(MONOTONE):
-        wrong = next((name for name in arguments[MONOTONE] if name in categorical), None)
+        wrong = next((name for name in arguments[MONOTONE] if name not in ordered), None)
         if wrong:
-            raise UsageError(f"model.arguments.{MONOTONE}: {wrong!r} is categorical and has no order: remove it")
-        converted[MONOTONE] = [arguments[MONOTONE].get(name, 0) for name in names]
+            raise UsageError(f"model.arguments.{MONOTONE}: {wrong!r} is no number, so it has no order: remove it")
+        converted[MONOTONE] = [arguments[MONOTONE].get(name, 0) for name in columns]
     if arguments.get(INTERACTIONS):
-        converted[INTERACTIONS] = [[names.index(name) for name in group] for group in arguments[INTERACTIONS]]
+        groups = arguments[INTERACTIONS]
+        converted[INTERACTIONS] = [[at for at, name in enumerate(columns) if name in group] for group in groups]
     return converted
 
 

@@ -214,8 +214,10 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
         raise UsageError(
             f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {metric.name}: take rmse or r2"
         )
-    names = [part.name for part in preparation.numeric], [part.name for part in preparation.categorical]
-    return {**settings(), **with_positions({**job.model.arguments}, *names)}
+    numbers = [part.name for part in preparation.numeric]
+    times = [part.name for part in preparation.datetimes for _ in range(part.num_features)]
+    columns = [*numbers, *times, *(part.name for part in preparation.categorical)]
+    return {**settings(), **with_positions(job.model.arguments, columns, numbers)}
 
 
 def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]:

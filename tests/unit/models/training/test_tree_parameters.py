@@ -46,15 +46,17 @@ def test_what_cannot_be_set_is_refused_with_the_reason(name, value, message):
 
 def test_constraints_are_put_by_position():
     arguments = {"monotone_constraints": {"b": -1}, "interaction_constraints": [["a", "c"]], "path_smooth": 2}
-    assert with_positions(arguments, ["a", "b"], ["c"]) == {
-        "monotone_constraints": [0, -1, 0],
-        "interaction_constraints": [[0, 2]],
+    assert with_positions(arguments, ["a", "b", "t", "t", "c"], ["a", "b"]) == {
+        "monotone_constraints": [0, -1, 0, 0, 0],
+        "interaction_constraints": [[0, 4]],
         "path_smooth": 2,
     }
+    times = with_positions({"interaction_constraints": [["t"], ["a"]]}, ["a", "b", "t", "t"], ["a"])
+    assert times["interaction_constraints"] == [[2, 3], [0]]
     with pytest.raises(UsageError, match="did you mean 'b'"):
-        with_positions({"monotone_constraints": {"bb": 1}}, ["a", "b"], [])
-    with pytest.raises(UsageError, match="'c' is categorical"):
-        with_positions({"monotone_constraints": {"c": 1}}, ["a"], ["c"])
+        with_positions({"monotone_constraints": {"bb": 1}}, ["a", "b"], ["a", "b"])
+    with pytest.raises(UsageError, match="'c' is no number"):
+        with_positions({"monotone_constraints": {"c": 1}}, ["a", "c"], ["a"])
 
 
 def test_whatever_draws_at_random_divides_the_rounds():
