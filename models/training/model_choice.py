@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Direction = Literal["maximize", "minimize"]
 
-NOISE = 0.35
+NOISE = 0.2
 """Share of the goal's standard error within which the log loss decides.
 
 Two models of one training share most of their errors, so their difference varies less than either value.

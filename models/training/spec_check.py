@@ -16,6 +16,7 @@ from models.cores import has_gpu, usable_cores
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.catalogue import CATALOGUE, is_trees, net_name
+from models.nets.sizes import COMMON, SIZES_OF_KIND
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
@@ -65,6 +66,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True) -> None:
     """
     check_own_code(spec, base)
     net = net_name(spec.model.net, spec.data.kind)
+    _check_own_net(spec, base)
     _check_arguments(net, "model.arguments", spec.model.arguments.items())
     _check_metric(spec, base)
     _check_search(spec, net)
@@ -93,6 +95,48 @@ def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -
         except ValidationError as error:
             expected = error.errors()[0]["msg"].removeprefix("Input should be ")
             raise UsageError(f"{key}.{name}: got {value!r}, expected {expected}, as {net} takes it") from error
+
+
+def _check_own_net(spec: Spec, base: Path) -> None:
+    """Check the arguments of the user's own net: sizes of its kind of data, and those of `model.arguments`."""
+    file, _, name = spec.model.net.rpartition(":")
+    function = _factory_of(base / file, name) if file.endswith(".py") else None
+    if function is None:
+        return
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    optional = {one.arg for one in arguments[len(arguments) - len(function.args.defaults) :]}
+    for one, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        arguments.append(one)
+        optional |= {one.arg} if default is not None else set()
+    names = [one.arg for one in arguments if one.arg != "self"]
+    known = (*COMMON, *SIZES_OF_KIND[spec.data.kind])
+    for argument in spec.model.arguments:
+        if argument not in names and function.args.kwarg is None:
+            cure = did_you_mean(argument, names, "remove it")
+            raise UsageError(f"model.arguments.{argument}: {spec.model.net} has no argument {argument!r}: {cure}")
+    missing = [each for each in names if each not in optional and each not in (*known, *spec.model.arguments)]
+    if missing:
+        owners = [kind for kind, sizes in SIZES_OF_KIND.items() if missing[0] in sizes]
+        owner = f", a size of kind {owners[0]}" if owners else ""
+        raise UsageError(
+            f"model.net: {spec.model.net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "
+            f"sizes of kind {spec.data.kind}: {', '.join(known)}"
+        )
+
+
+def _factory_of(path: Path, name: str) -> ast.FunctionDef | None:
+    """Return the function, or the constructor of the class, that a file defines at its top; None if it is elsewhere."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return None  # the import reports where and why
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return None if node.decorator_list else node
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+            return made[0] if made and not node.decorator_list else None
+    return None
 
 
 def _parameters(reference: str) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ def test_a_goal_that_creeps_away_from_the_chosen_model_takes_over() -> None:
     chosen = [record(progress, each, "maximize", epoch) for epoch, each in enumerate(series, 1)]
     assert chosen == [True, True, True, True, True]
     slower = Progress()
-    series = [ValidationScore(0.80 + 0.001 * step, 0.01, 0.3 + 0.01 * step) for step in range(4)]
+    series = [ValidationScore(0.80 + 0.0005 * step, 0.01, 0.3 + 0.01 * step) for step in range(4)]
     assert [record(slower, each, "maximize", epoch) for epoch, each in enumerate(series, 1)] == [
         True,
         False,
