@@ -123,7 +123,7 @@ def _prepare_series(
     check_not_empty(codes, data.split)
     own = np.where(positions < 0, 0, identities[positions])
     rows = _Rows(codes, positions, own, split_key(table, data.split))
-    made, preparation = _fit(table, data, rows, columns)
+    made, preparation = _fit(table, data, rows, columns, spec.goal.metric)
     made = made.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
     update = {"series": _series_input(ordered, data), "dropped": _older(is_newest, data)}
     return with_slices(made, table, spec.judge.slices), preparation.model_copy(update=update)
