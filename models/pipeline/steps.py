@@ -105,7 +105,7 @@ STEPS = (
         ),
         code=("tasks.steps.search", "models.data.encode", "models.training.rank"),
         libraries=("torch", "optuna", "lightgbm"),
-        references=("model.net", "goal.metric"),
+        references=("model.net", "goal.metric", "train.loss"),
     ),
     Step(
         "train",
@@ -124,7 +124,7 @@ STEPS = (
         ),
         code=("tasks.steps.train", "models.data.encode", "models.training.rank"),
         libraries=("torch", "lightgbm"),
-        references=("model.net", "goal.metric"),
+        references=("model.net", "goal.metric", "train.loss"),
     ),
     Step(
         "export",

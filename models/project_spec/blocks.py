@@ -239,6 +239,11 @@ class Train(SpecBlock):
     clip_norm: float | None = Field(1.0, gt=0)
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     class_weights: Literal["none", "balanced"] = "none"
+    loss: Reference | None = Field(
+        None,
+        description="Your own loss: a function (output, target) -> the loss of each example, as torch tensors. "
+        "Default: the loss that the goal's best prediction minimises.",
+    )
     patience: int | None = Field(None, ge=1, description="Epochs without improvement before stopping early.")
     augment: Augment = Field(default_factory=Augment)
     ema: float | None = Field(
@@ -313,6 +318,15 @@ class Train(SpecBlock):
         split = {"tp", "pp"} & set(self.parallel.split("+"))
         if split and self.pretrain is not None:
             raise ValueError(f"pretrain learns with ddp, fsdp or hsdp, not with parallel {self.parallel}: drop one")
+        return self
+
+    @model_validator(mode="after")
+    def _own_loss_decides(self) -> Train:
+        named = ["label_smoothing"] * bool(self.label_smoothing) + ["class_weights"] * (self.class_weights != "none")
+        if self.loss is not None and named:
+            raise ValueError(f"{named[0]} is of the built-in losses, but `loss` is your own: do it there, or drop it")
+        if self.loss is not None and ".py:" not in self.loss and ":" not in self.loss:
+            raise ValueError(f"loss names your own function, such as ./loss.py:focal, got {self.loss!r}")
         return self
 
     @model_validator(mode="after")

@@ -23,6 +23,7 @@ OWNED: dict[str, str] = {
     "objective": "it follows from the goal: say goal.metric",
     "metric": "it follows from the goal: say goal.metric",
     "num_class": "it follows from the target",
+    "sigmoid": "outputs are logits",
     "alpha": "it is the quantile of the goal: say goal.quantile",
     "num_iterations": "say rounds",
     "early_stopping_round": "say train.patience",

@@ -110,6 +110,8 @@ class _Boosting:
     @property
     def gradients(self) -> Gradients | None:
         """The objective itself, where LightGBM has none of that name."""
+        if self.job.train.loss is not None:
+            return partial(_gradients_of, loss=self.loss, kind=self.targets.dtype)
         if loss_name(self.preparation, self.metric.name) != "gamma":
             return None
         return partial(_gamma_gradients, scale=self.preparation.target.scale)
@@ -176,6 +178,10 @@ def _open(job: TrainingJob) -> _Boosting:
     preparation = Preparation.load(job.prepared)
     if preparation.kind != "table":
         raise UsageError(f"model.net: trees take tables, got data of kind {preparation.kind}")
+    if job.train.loss is not None and preparation.num_outputs > 1:
+        raise UsageError(
+            "train.loss: trees take an own loss of two classes or of numbers, got many classes: take a net"
+        )
     metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
     train, validation = open_examples(job, preparation)
     targets = train.targets()
@@ -190,7 +196,7 @@ def _open(job: TrainingJob) -> _Boosting:
         inputs=_matrix(validation),
         targets=validation.targets(),
         values=validation.values(),
-        loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets),
+        loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets, job.project),
     )
     boosting.train_set = lightgbm.Dataset(
         _matrix(train),
@@ -292,6 +298,21 @@ def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rou
 def _is_stale(boosting: _Boosting, progress: Progress) -> bool:
     """Return whether more rounds seem useless: early stopping, where the spec sets no `train.patience`."""
     return boosting.job.train.patience is None and progress.step - progress.improved_round >= STALE_ROUNDS
+
+
+def _gradients_of(
+    raw: NDArray[Any], train_set: Any, loss: Loss, kind: torch.dtype
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return gradient and second derivative of the user's loss; 1 where it has no positive second derivative."""
+    output = torch.from_numpy(np.asarray(raw, dtype=np.float32)).reshape(-1, 1).requires_grad_()
+    target = torch.from_numpy(np.asarray(train_set.get_label())).to(kind)
+    (first,) = torch.autograd.grad(loss(output, target), output, create_graph=True)
+    second = torch.zeros_like(first)
+    if first.requires_grad:
+        (second,) = torch.autograd.grad(first.sum(), output)
+    second = torch.where(second > 0, second, 1.0)
+    weight = 1.0 if train_set.get_weight() is None else train_set.get_weight()
+    return weight * first.detach()[:, 0].numpy(), weight * second[:, 0].numpy()
 
 
 def _row_weights(boosting: _Boosting, targets: torch.Tensor) -> NDArray[Any] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,8 +16,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from models.data.preparation import LARGEST_LOGARITHM, Preparation, TargetEncoding
+from models.errors import UserCodeError
 from models.metrics.metrics import quantile_of
 from models.project_spec.blocks import Train
+from models.project_spec.references import call, resolve
 
 LARGEST_RATIO = 10.0
 """Of the logarithm of value / prediction in the gamma loss: a far outlier must not overflow."""
@@ -40,7 +43,7 @@ def loss_name(preparation: Preparation, metric: str) -> str:
     return "mse" if preparation.target.log_offset is None else "gamma"
 
 
-def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor) -> Loss:
+def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor, base: Path = Path()) -> Loss:
     """Return a function (output (batch, num_outputs), target (batch,)) -> summed loss, a float32 scalar.
 
     For text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
@@ -50,7 +53,14 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
         train: Label smoothing and class weights.
         metric: Short name of the goal's metric.
         targets: All training targets, from which balanced class weights are computed.
+        base: The folder of the spec, where `train.loss` starts.
+
+    Raises:
+        UsageError: There is no function of the name in `train.loss`.
+        UserCodeError: The user's loss raised, or does not return one finite number for each example.
     """
+    if train.loss is not None:
+        return _own_loss(train.loss, base, preparation, targets)
     name = loss_name(preparation, metric)
     weight = class_weights(preparation, targets) if train.class_weights == "balanced" else None
     if preparation.task == "language":
@@ -107,6 +117,32 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
     if preparation.task == "multiclass":
         return output.softmax(dim=1).numpy()
     return np.asarray(preparation.target.decode(output[:, 0].numpy()))
+
+
+def _own_loss(reference: str, base: Path, preparation: Preparation, targets: torch.Tensor) -> Loss:
+    """Return the user's loss as a sum over examples, after a trial on two of them."""
+    function = resolve(reference, base)
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        each = call(function, f"train.loss: {reference}", output.float(), target)
+        if not isinstance(each, torch.Tensor) or each.shape != target.shape[:1]:
+            shape = tuple(each.shape) if isinstance(each, torch.Tensor) else type(each).__name__
+            raise UserCodeError(
+                f"train.loss: {reference} gave back {shape}, expected the loss of each example, shape "
+                f"{tuple(target.shape[:1])}: do not sum or average it"
+            )
+        return each.sum()
+
+    if preparation.task == "language":
+        return loss  # the targets here are the starts of windows
+    trial = torch.zeros((len(targets[:2]), preparation.num_outputs), requires_grad=True, device=targets.device)
+    value = loss(trial, targets[:2])
+    if not value.isfinite() or not value.requires_grad:
+        raise UserCodeError(
+            f"train.loss: {reference} gave back {value.tolist()} {'with' if value.requires_grad else 'without'} a "
+            "gradient for outputs of 0, expected finite numbers that depend on the outputs by torch's functions"
+        )
+    return loss
 
 
 def _next_character(output: torch.Tensor, target: torch.Tensor, smoothing: float) -> torch.Tensor:

@@ -2,10 +2,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from pydantic import ValidationError
 
 from models.data.preparation import Preparation, TargetEncoding
+from models.errors import UserCodeError
 from models.project_spec.blocks import Train
 from models.training.optimisation.losses import class_weights, loss_name, make_loss, predictions
+from models.training.rank import run_job
 
 
 def preparation(task, classes=None, **target):
@@ -91,3 +94,63 @@ def test_a_far_outlier_does_not_overflow_the_gamma_loss():
     target, output = torch.tensor([50.0, 0.0]), torch.zeros(2, 1, requires_grad=True)
     make_loss(prepared, Train(), "rmse", target)(output, target).backward()
     assert output.grad.isfinite().all()
+
+
+OWN = """
+import torch
+import torch.nn.functional as F
+
+def focal(output, target):
+    each = F.binary_cross_entropy_with_logits(output[:, 0], target, reduction="none")
+    return (1 - torch.exp(-each)) ** 2 * each
+
+def rough(output, target):
+    return (output[:, 0] - target).abs()
+
+def mean(output, target):
+    return focal(output, target).mean()
+
+def detached(output, target):
+    return focal(output, target).detach()
+
+def broken(output, target):
+    raise ValueError("no")
+"""
+
+
+@pytest.mark.parametrize("net", ["mlp", "trees"])
+def test_an_own_loss_trains_nets_and_trees(make_job, tmp_path, net):
+    (tmp_path / "loss.py").write_text(OWN)
+    arguments = {"hidden": 8} if net == "mlp" else {"rounds": 20, "min_data_in_leaf": 5}
+    job = make_job("table", "binary", net, arguments, epochs=4, lr=0.01, loss="./loss.py:focal", count=600)
+    result = run_job(job)
+    assert result.value > 0.85
+    assert result.epochs[0]["val_loss"] < result.epochs[0]["val_log_loss"]
+
+
+def test_a_loss_without_a_second_derivative_trains_trees(make_job, tmp_path):
+    (tmp_path / "loss.py").write_text(OWN)
+    arguments = {"rounds": 60, "min_data_in_leaf": 5}
+    job = make_job("table", "regression", "trees", arguments, epochs=3, loss="./loss.py:rough", count=600)
+    assert run_job(job).value < 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mean", r"gave back \(\), expected the loss of each example, shape \(2,\)"),
+        ("detached", "without a gradient"),
+        ("broken", "raised ValueError: no"),
+    ],
+)
+def test_an_own_loss_that_breaks_the_contract_is_refused_before_training(make_job, tmp_path, name, message):
+    (tmp_path / "loss.py").write_text(OWN)
+    with pytest.raises(UserCodeError, match=message):
+        run_job(make_job(epochs=1, loss=f"./loss.py:{name}"))
+
+
+def test_an_own_loss_excludes_what_the_built_in_ones_do():
+    with pytest.raises(ValidationError, match="label_smoothing is of the built-in losses"):
+        Train(loss="./loss.py:focal", label_smoothing=0.1)
+    with pytest.raises(ValidationError, match="names your own function"):
+        Train(loss="focal")
