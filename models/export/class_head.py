@@ -9,7 +9,7 @@ import numpy as np
 from models.data.feeds import spread_positions
 from models.data.preparation import ClassHead, Preparation
 from models.export.trained import num_validation_examples, validation_predictions
-from models.metrics.calibration import MOST_EXAMPLES, Calibration, best_threshold, calibration_that_helps
+from models.metrics.calibration import MOST_EXAMPLES, PlattScaling, best_threshold, calibration_that_helps
 from models.metrics.metrics import resolve_metric
 from models.training.batches.examples import open_examples
 from models.training.job import TrainingJob
@@ -38,7 +38,8 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
     metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
     if preparation.task == "binary":
         head = head.model_copy(update={"threshold": best_threshold(metric, prediction)})
-    facts = {} if tested is None else {key: value for key, value in tested._asdict().items() if key != "calibration"}
+    names = ("log_loss", "log_loss_after", "ece", "ece_after")
+    facts = {} if tested is None else {name: getattr(tested, name) for name in names}
     record = {**facts, "calibrated": calibration is not None, "threshold": head.threshold}
     return preparation.model_copy(update={"class_head": head}), {"class_head": record}
 
@@ -48,4 +49,4 @@ def with_class_head(prediction: np.ndarray, preparation: Preparation) -> np.ndar
     head = preparation.class_head
     if head.slope == 1.0 and not head.offsets:
         return prediction
-    return Calibration(head.slope, tuple(head.offsets)).apply(prediction)
+    return PlattScaling(head.slope, tuple(head.offsets)).apply(prediction)

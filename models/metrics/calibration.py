@@ -25,7 +25,7 @@ ONE_SIDED_95 = 1.645
 _SMALLEST = 1e-12
 
 
-class Calibration(NamedTuple):
+class PlattScaling(NamedTuple):
     """New logits are `slope * logits + offsets`; offsets (class,), the first is 0.
 
     Source: Platt (1999), for many classes bias-corrected temperature scaling: Alexandari et al. (2020), ICML.
@@ -52,7 +52,7 @@ class CalibrationTest(NamedTuple):
         ece_after: The same on the held-out folds.
     """
 
-    calibration: Calibration | None
+    calibration: PlattScaling | None
     log_loss: float
     log_loss_after: float
     ece: float
@@ -65,7 +65,7 @@ def logits_of(prediction: Array) -> Array:
     return np.asarray(np.log(np.clip(chances, _SMALLEST, 1.0)))
 
 
-def fit_calibration(target: Array, prediction: Array) -> Calibration:
+def fit_calibration(target: Array, prediction: Array) -> PlattScaling:
     """Return the calibration with the least log loss, slightly drawn to none by a ridge penalty.
 
     Args:
@@ -91,7 +91,7 @@ def fit_calibration(target: Array, prediction: Array) -> Calibration:
     start = np.zeros(num_classes if with_offsets else 1)
     solution = minimize(loss, start, jac=True, method="L-BFGS-B").x
     offsets = solution[1:] if with_offsets else np.zeros(num_classes - 1)
-    return Calibration(float(math.exp(solution[0])), (0.0, *map(float, offsets)))
+    return PlattScaling(float(math.exp(solution[0])), (0.0, *map(float, offsets)))
 
 
 def calibration_that_helps(target: Array, prediction: Array, seed: int = 0) -> CalibrationTest | None:
