@@ -23,13 +23,8 @@ import pytest
 from sqlalchemy import Connection, select
 
 from models.errors import StoreError
-<<<<<<< HEAD
-from tasks.host import database, processes, server_access
-from tasks.host.store_addresses import STATE_URL, TRACKING_URI
-=======
 from tasks.host import database, processes, server_access, stores
-from tasks.host.store_addresses import STATE_URL
->>>>>>> h-suite
+from tasks.host.store_addresses import STATE_URL, TRACKING_URI
 from tasks.host.tables import outbox, step_records
 from tasks.host.workspace import Workspace
 from tasks.loop.history import last_loop

@@ -53,11 +53,15 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
     preparation = Preparation.load(challenger)
     target = targets(prepared, "test")
     metric = metric_of(spec, preparation, base)
-    baseline = baseline_of(prepared, preparation, len(target), spec.goal.metric or "mae")
+    baseline = baseline_of(prepared, preparation, len(target), spec.goal.reference or "mae")
     evidence = Evidence(
         task=preparation.task,
         target=target,
         challenger=predict(challenger / MODEL_FILE, feeds(prepared, "test", preparation), preparation),
+        thresholds={
+            "challenger": preparation.class_head.threshold,
+            "champion": Preparation.load(champion).class_head.threshold if champion else 0.5,
+        },
         champion=_champion(champion, prepared, preparation) if champion else None,
         baseline=baseline.prediction,
         baseline_name=baseline.name,
@@ -72,7 +76,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
 
 def metric_of(spec: Spec, preparation: Preparation, base: Path) -> Metric:
     """Return the goal's metric for a model's task."""
-    return resolve_metric(spec.goal.metric, preparation.task, base, spec.goal.direction)
+    return resolve_metric(spec.goal.reference, preparation.task, base, spec.goal.direction)
 
 
 def score(metric: Metric, target: Array, prediction: Array, preparation: Preparation, seed: int = 0) -> Score:
@@ -81,7 +85,7 @@ def score(metric: Metric, target: Array, prediction: Array, preparation: Prepara
     clusters = None
     if preparation.window is not None:
         clusters = time_blocks(num, max(preparation.window.horizon, round(num ** (1 / 3))))
-    each = metric.evaluator(target, prediction)
+    each = metric.at(preparation.class_head.threshold).evaluator(target, prediction)
     drawn = resample([each], num, RESAMPLES, seed, clusters)[:, 0]
     return Score(each(np.ones(num)), drawn, num)
 

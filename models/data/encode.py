@@ -200,4 +200,4 @@ def _targets(column: pa.ChunkedArray, preparation: Preparation) -> Tensors:
     if preparation.task != "regression":
         return {"target": class_indices(column, target)}
     values: np.ndarray = column.to_numpy()
-    return {"target": ((values - target.shift) / target.scale).astype(np.float32), "value": values}
+    return {"target": target.encode(values).astype(np.float32), "value": values}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, InstanceOf
 
 from models.frozen_model import FrozenModel
@@ -20,6 +21,8 @@ ROWS_FILE = "rows.parquet"
 PREPARATION_FILE = "preparation.json"
 KNOWN_ROWS_FILE = "known_rows.npy"
 SPLITS = ("train", "validation", "test")
+LARGEST_LOGARITHM, LEAST_VALUE = 80.0, 1e-30
+"""Limits on the log scale: beyond them, exponential and logarithm would leave the range of float32."""
 
 
 class NumericInput(FrozenModel):
@@ -84,7 +87,7 @@ class TargetEncoding(FrozenModel):
     """The target of the prediction.
 
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
-    Regression: the net learns `(value - shift) / scale`.
+    Regression: the net learns `(value - shift) / scale`, or `(log(value + log_offset) - shift) / scale`.
     """
 
     name: str
@@ -92,6 +95,38 @@ class TargetEncoding(FrozenModel):
     dtype: Literal["string", "integer", "boolean", "float"] = "float"
     shift: float = 0.0
     scale: float = 1.0
+    log_offset: float | None = Field(None, description="Set on the log scale; 0 unless the training rows hold zeros.")
+    deviation: float | None = Field(None, description="Standard deviation of the values, if not `scale`.")
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the training targets in their own unit."""
+        return self.scale if self.deviation is None else self.deviation
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """Return what the net learns for values in their own unit, float64 (rows,)."""
+        if self.log_offset is not None:
+            values = np.log(np.maximum(values + self.log_offset, LEAST_VALUE))
+        return (values - self.shift) / self.scale
+
+    def decode(self, learnt: np.ndarray) -> np.ndarray:
+        """Return the values in their own unit for what the net predicts, float64 (rows,)."""
+        values = np.asarray(learnt, dtype=np.float64) * self.scale + self.shift
+        if self.log_offset is None:
+            return values
+        return np.exp(np.minimum(values, LARGEST_LOGARITHM)) - self.log_offset
+
+
+class ClassHead(FrozenModel):
+    """What the exported graph does between the logits of classes and the label.
+
+    Probabilities are the softmax of `slope * logits + offsets`; of two classes, the second is the label if its
+    probability is above `threshold`, of more the likeliest.
+    """
+
+    slope: float = 1.0
+    offsets: list[float] = Field(default_factory=list, description="One for each class; empty: none.")
+    threshold: float = 0.5
 
 
 class ImageInput(FrozenModel):
@@ -167,6 +202,9 @@ class Preparation(FrozenModel):
     series: SeriesInput | None = None
     reference: WindowReference | None = None
     characters: TextInput | None = None
+    class_head: ClassHead = Field(
+        default_factory=ClassHead, description="Set by the export: calibration and decision threshold."
+    )
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")

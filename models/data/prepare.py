@@ -31,7 +31,7 @@ from models.data.preparation import (
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
-from models.data.target import class_indices, fit_target, infer_task
+from models.data.target import class_indices, fit_target, infer_task, is_on_log_scale
 from models.data.text import prepare_text
 from models.data.unlabelled import write_unlabelled
 from models.data.window_reference import SeriesValues, fit_reference, season_of
@@ -108,7 +108,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     if not is_newest.all():
         table, positions, codes = table.filter(pa.array(is_newest)), positions[is_newest], codes[is_newest]
     fitted = _Rows(codes, positions, identities[positions], split_key(table, data.split))
-    rows, preparation = _fit(table, data, fitted, columns)
+    rows, preparation = _fit(table, data, fitted, columns, spec.goal.metric)
     return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update={"dropped": dropped})
 
 
@@ -129,7 +129,7 @@ def _prepare_series(
     check_not_empty(codes, data.split)
     own = np.where(positions < 0, 0, identities[positions])
     rows = _Rows(codes, positions, own, split_key(table, data.split))
-    made, preparation = _fit(table, data, rows, columns)
+    made, preparation = _fit(table, data, rows, columns, spec.goal.metric)
     made = made.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
     values = _values(made, preparation, steps, codes)
     season = season_of(values, ordered.frequency, window)
@@ -195,14 +195,16 @@ class _Rows:
         return {name: int((self.codes == code).sum()) for code, name in enumerate(SPLITS)}
 
 
-def _fit(table: pa.Table, data: Data, rows: _Rows, columns: Columns) -> tuple[pa.Table, Preparation]:
+def _fit(
+    table: pa.Table, data: Data, rows: _Rows, columns: Columns, metric: str | None
+) -> tuple[pa.Table, Preparation]:
     made: dict[str, pa.ChunkedArray | pa.Array] = {}
     numeric = [_numeric(table, name, data, rows, made) for name in columns.numeric]
     categorical = [_categorical(table, name, data, rows, made, columns) for name in columns.categorical]
     pixels = _pixels(table, data, rows, made)
     datetimes = _datetimes(table, data, rows, made, columns)
     encoded = [part for part in categorical if part is not None]
-    task, target = _target(table, data, rows, made)
+    task, target = _target(table, data, rows, made, metric)
     texts, ngrams = _texts(table, rows, made, columns, target)
     if not numeric and not encoded and not datetimes and not texts and pixels is None:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
@@ -324,12 +326,13 @@ def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.Chunked
 
 
 def _target(
-    table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]
+    table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array], metric: str | None
 ) -> tuple[Task, TargetEncoding]:
     column = table.column(data.target)
     training = column.filter(pa.array(rows.train))
     task = infer_task(training, data)
-    target = fit_target(training, data, task)
+    is_log = task == "regression" and is_on_log_scale(column, training, data, metric)
+    target = fit_target(training, data, task, is_log)
     if task == "regression":
         made[data.target] = pa.array(as_float64(column, data.target))
     else:

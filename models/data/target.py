@@ -13,6 +13,12 @@ from models.project_spec.blocks import Data, Task
 
 MAX_INTEGER_CLASSES = 20
 MAX_CLASSES = 1000
+MOST_SKEWNESS, LEAST_ROWS = 1.0, 30
+"""A target that is more skewed is tried on the log scale, if there are enough rows to say so.
+
+Source: the measurements of docs/decisions/0030.
+"""
+_OF_QUANTILES = (None, "mae", "mape", "pinball")
 
 
 def infer_task(column: pa.ChunkedArray, data: Data) -> Task:
@@ -46,8 +52,14 @@ def certain_task(first: pa.ChunkedArray, data: Data) -> Task | None:
     return infer_task(values, data)
 
 
-def fit_target(column: pa.ChunkedArray, data: Data, task: Task) -> TargetEncoding:
+def fit_target(column: pa.ChunkedArray, data: Data, task: Task, is_log: bool = False) -> TargetEncoding:
     """Return the classes, or shift and scale, of the training rows.
+
+    Args:
+        column: The targets of the training rows.
+        data: The spec's `data` block.
+        task: The task of the target.
+        is_log: The net learns the logarithm of the values.
 
     Raises:
         DataError: There is only one class, more than two for binary, or more than a thousand.
@@ -58,12 +70,60 @@ def fit_target(column: pa.ChunkedArray, data: Data, task: Task) -> TargetEncodin
         values = values[~np.isnan(values)]
         if not len(values):
             raise DataError(f"data.target {name!r} has no value in the training rows")
-        return TargetEncoding(name=name, shift=float(values.mean()), scale=float(values.std()) or 1.0)
+        spread = float(values.std()) or 1.0
+        if not is_log:
+            return TargetEncoding(name=name, shift=float(values.mean()), scale=spread)
+        offset = 0.0 if values.min() > 0 else float(values[values > 0].min(initial=np.inf))
+        logarithms = np.log(values + (offset if np.isfinite(offset) else 1.0))
+        return TargetEncoding(
+            name=name,
+            shift=float(logarithms.mean()),
+            scale=float(logarithms.std()) or 1.0,
+            log_offset=offset if np.isfinite(offset) else 1.0,
+            deviation=spread,
+        )
     dtype = dtype_of(column.type)
     classes = [text for text in pc.unique(as_text(column)).to_pylist() if text is not None]
     classes.sort(key=float if dtype == "integer" else None)
     _check_classes(classes, name, task)
     return TargetEncoding(name=name, classes=classes, dtype=dtype)
+
+
+def is_on_log_scale(column: pa.ChunkedArray, training: pa.ChunkedArray, data: Data, metric: str | None) -> bool:
+    """Return whether the net learns the logarithm of a regression's target.
+
+    `auto` takes the logarithm if all values are positive, the training rows are skewed to the right, the logarithm
+    is at most half as skewed, and the goal is met by a median or a quantile, which are the same on both scales.
+
+    Args:
+        column: The targets of all rows.
+        training: The targets of the training rows.
+        data: The spec's `data` block.
+        metric: The spec's `goal.metric`.
+
+    Raises:
+        DataError: The spec asks for the logarithm, but a value is negative.
+    """
+    least = pc.min(column).as_py()
+    if data.target_scale == "log" and least is not None and least < 0:
+        raise DataError(f"data.target_scale: log, but {data.target!r} has values down to {least:g}: say linear")
+    if data.target_scale != "auto":
+        return data.target_scale == "log"
+    if data.kind == "series" or metric not in _OF_QUANTILES or least is None or not least > 0:
+        return False
+    values = as_float64(training, data.target)
+    values = values[~np.isnan(values)]
+    if len(values) < LEAST_ROWS:
+        return False
+    skewness = _skewness(values)
+    return skewness > MOST_SKEWNESS and abs(_skewness(np.log(values))) < skewness / 2
+
+
+def _skewness(values: np.ndarray) -> float:
+    """Return the third standardised moment; 0 for a constant."""
+    centred = values - values.mean()
+    spread = float(centred.std())
+    return float((centred**3).mean() / spread**3) if spread > 0 else 0.0
 
 
 def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray:

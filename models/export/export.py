@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from models.data.feeds import feeds, spread_positions
-from models.data.preparation import PREPARATION_FILE, Preparation
+from models.data.preparation import Preparation
 from models.data.text import text_of
 from models.errors import TrainingError
+from models.export.class_head import choose_class_head, with_class_head
 from models.export.graph import assemble
 from models.export.parity import parity
 from models.export.signature import input_example, served_text, signature, text_example
@@ -40,9 +40,10 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
         metadata: Keys and values for the file's metadata; no times and no run ids, because they change the hash.
 
     Returns:
-        `path`, `sha256`, `size_bytes`; `inputs` (name, dtype, shape); `input_example`; `parity`
-        and `max_difference` (the worst difference), `tolerance`, `num_examples`, `label_flips`. For text, inputs
-        and example are those of the MLflow model, which takes a column of text, and `samples` is added.
+        `path`, `sha256`, `size_bytes`; `inputs` (name, dtype, shape); `input_example`; `parity` and `max_difference`
+        (the worst difference), `tolerance`, `num_examples`, `label_flips`; of classes `class_head` (calibration and
+        threshold). For text, inputs and example are those of the MLflow model, which takes a column of text, and
+        `samples` is added.
 
     Raises:
         StoreError: The weights cannot be read, or the folder not written.
@@ -52,13 +53,15 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
     finished = TrainingJob.model_validate_json(json.dumps(job))
     preparation = Preparation.load(finished.prepared)
     core, output = core_of(finished, preparation)
+    preparation, class_head = choose_class_head(finished, preparation)
     model = assemble(preparation, core, output, metadata)
     content = model.SerializeToString(deterministic=True)
     path = Path(out) / MODEL_FILE
     write_bytes(path, content)
     with storing(path):
-        shutil.copyfile(finished.prepared / PREPARATION_FILE, Path(out) / PREPARATION_FILE)
+        preparation.save(Path(out))
     result = {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+    result |= class_head
     result |= _prove(path, finished, preparation)
     if preparation.characters is not None:
         return {**result, **served_text(), "samples": _samples(finished, preparation)}
@@ -82,7 +85,8 @@ def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, 
     most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
     positions = spread_positions(count, most)
     rows = list(_rows_at(job, preparation, positions))
-    result = parity(path, rows, validation_predictions(job, preparation, positions), preparation)
+    expected = with_class_head(validation_predictions(job, preparation, positions), preparation)
+    result = parity(path, rows, expected, preparation)
     example = text_example(rows[0]["text"]) if preparation.characters else input_example(rows[0])
     return {**result.model_dump(), "parity": result.max_difference, "input_example": example}
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from models.data.preparation import Preparation
+from models.data.preparation import LARGEST_LOGARITHM, Preparation
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LOG_PROBABILITIES
@@ -59,6 +59,11 @@ def _regression(builder: GraphBuilder, preparation: Preparation, raw: str) -> No
     double = builder.node("Cast", [flat], "double", to=onnx.TensorProto.DOUBLE)
     scaled = builder.node("Mul", [double, scale], "scaled")
     own_unit = builder.node("Add", [scaled, shift], "own_unit")
+    if preparation.target.log_offset is not None:
+        limit = builder.constant("limit", np.array(LARGEST_LOGARITHM, np.float64))
+        offset = builder.constant("offset", np.array(preparation.target.log_offset, np.float64))
+        power = builder.node("Exp", [builder.node("Min", [own_unit, limit], "limited")], "power")
+        own_unit = builder.node("Sub", [power, offset], "value")
     builder.node("Cast", [own_unit], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
 
 
@@ -88,9 +93,22 @@ def _classification(builder: GraphBuilder, preparation: Preparation, raw: str) -
     if preparation.task == "binary":
         zeros = builder.node("Sub", [logits, logits], "zeros")
         logits = builder.node("Concat", [zeros, logits], "both_logits", axis=1)
+    head = preparation.class_head
+    if head.slope != 1.0:
+        logits = builder.node("Mul", [logits, builder.constant("slope", np.array(head.slope, np.float64))], "sloped")
+    if head.offsets:
+        logits = builder.node("Add", [logits, builder.constant("offsets", np.array(head.offsets))], "moved")
     exact = builder.node("Softmax", [logits], "exact", axis=1)
     builder.node("Cast", [exact], "probabilities", output=PROBABILITIES, to=onnx.TensorProto.FLOAT)
-    index = builder.node("ArgMax", [exact], "index", axis=1, keepdims=0)
+    if preparation.task == "binary" and head.threshold != 0.5:
+        second = builder.constant("second_class", np.array([1], np.int64))
+        column = builder.node("Gather", [exact, second], "second_column", axis=1)
+        positive = builder.node("Squeeze", [column, second], "positive")
+        threshold = builder.constant("threshold", np.array(head.threshold, np.float64))
+        above = builder.node("Greater", [positive, threshold], "above")
+        index = builder.node("Cast", [above], "index", to=onnx.TensorProto.INT64)
+    else:
+        index = builder.node("ArgMax", [exact], "index", axis=1, keepdims=0)
     builder.node(
         "LabelEncoder",
         [index],

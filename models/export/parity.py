@@ -57,14 +57,15 @@ def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) 
     """Return the distance between each row's two predictions (rows,)."""
     apart: np.ndarray = np.abs(got - expected)
     if preparation.task == "regression":
-        apart = apart / np.maximum(np.abs(expected), preparation.target.scale)
+        apart = apart / np.maximum(np.abs(expected), preparation.target.spread)
     return apart.max(axis=1) if apart.ndim > 1 else apart
 
 
 def _label_flips(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> int:
     if preparation.task in ("regression", "language"):
         return 0
-    labels = [values.argmax(axis=1) if values.ndim > 1 else values > 0.5 for values in (got, expected)]
+    threshold = preparation.class_head.threshold
+    labels = [values.argmax(axis=1) if values.ndim > 1 else values > threshold for values in (got, expected)]
     return int((labels[0] != labels[1]).sum())
 
 

@@ -21,7 +21,9 @@ from models.export.preparation_graph import CORE_PREFIX
 LEQ, MEMBER = 0, 6
 ZERO = float(np.float32(1e-35))
 """LightGBM treats smaller numbers as zero before it decides. Source: its kZeroThreshold."""
-IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+CUSTOM = "custom"
+"""Trees of an objective that is no part of LightGBM: their sums are the standardised values."""
+IDENTITY = (CUSTOM, "regression", "regression_l1", "huber", "fair", "quantile", "mape")
 
 
 def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
@@ -60,7 +62,7 @@ def _features(builder: GraphBuilder, preparation: Preparation) -> str:
 
 def _logit_factor(dump: dict[str, Any]) -> float:
     """Return the factor that turns a sum of leaves into a logit (or the standardised value)."""
-    words = dump["objective"].split()
+    words = dump.get("objective", CUSTOM).split()
     settings = dict(word.split(":", 1) for word in words[1:] if ":" in word)
     if dump["average_output"]:
         raise TrainingError("export: got averaged trees (boosting rf), expected boosted ones (gbdt)")

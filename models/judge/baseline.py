@@ -9,7 +9,7 @@ import numpy as np
 
 from models.errors import DataError
 from models.metrics.language import unigram_bits
-from models.metrics.metrics import Array
+from models.metrics.metrics import Array, quantile_of
 from models.project_spec.blocks import Task
 
 
@@ -23,14 +23,15 @@ class Baseline(NamedTuple):
 def trivial_baseline(
     task: Task, train_target: Array, num_examples: int, num_classes: int = 2, metric: str = ""
 ) -> Baseline:
-    """Return the same prediction for every example: the classes' shares, or the median or mean of the training targets.
+    """Return the same prediction for every example: the classes' shares, or the constant that is best for the metric.
 
     Args:
         task: Decides the form of the predictions.
         train_target: Class indices, or numbers in the target's own unit (example,).
         num_examples: Number of test examples.
         num_classes: Number of classes, including those absent from training.
-        metric: The median is used for `mae` and `mape`, which it minimises, the mean for all others.
+        metric: `mae` is minimised by the median, `mape` by the median with weights 1 / |target|, `pinball` by the
+            quantile; the mean is used for all others.
 
     Raises:
         DataError: No training target.
@@ -38,13 +39,25 @@ def trivial_baseline(
     if not len(train_target):
         raise DataError("the training split is empty: a baseline needs at least one target")
     if task == "regression":
-        middle = np.median if metric in ("mae", "mape") else np.mean
-        name = "median of the training targets" if middle is np.median else "mean of the training targets"
-        return Baseline(name, np.full(num_examples, float(middle(train_target))))
+        name, constant = _best_constant(np.asarray(train_target, dtype=np.float64), metric)
+        return Baseline(f"{name} of the training targets", np.full(num_examples, constant))
     shares = np.bincount(np.asarray(train_target, dtype=np.int64), minlength=num_classes) / len(train_target)
     if task == "binary":
         return Baseline("share of the positive class", np.full(num_examples, shares[1]))
     return Baseline("shares of the classes", np.tile(shares, (num_examples, 1)))
+
+
+def _best_constant(target: Array, metric: str) -> tuple[str, float]:
+    quantile = quantile_of(metric)
+    if quantile is not None:
+        return f"{quantile:g} quantile", float(np.quantile(target, quantile))
+    if metric == "mae":
+        return "median", float(np.median(target))
+    if metric == "mape" and target.any():
+        ordered = np.sort(target[target != 0])
+        half = np.cumsum(1 / np.abs(ordered))
+        return "weighted median", float(ordered[np.searchsorted(half, half[-1] / 2)])
+    return "mean", float(np.mean(target))
 
 
 def unigram(training: Array, target: Array) -> Baseline:

@@ -10,7 +10,8 @@ import numpy as np
 
 from models.errors import DataError
 from models.judge.verdict import Parity, ServingCost
-from models.metrics.metrics import Array, check_examples
+from models.metrics.classification import at_threshold
+from models.metrics.metrics import Array, Metric, check_examples
 from models.project_spec.blocks import Task
 
 _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
@@ -34,6 +35,8 @@ class Evidence:
     """Other values to compare the metric with, by name; they decide nothing."""
     slices: Mapping[str, Array] = field(default_factory=dict)
     """Raw values (example,) of each slice column."""
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """Decision threshold for class 1 of each model of two classes; 0.5 where there is none."""
     clusters: Array | None = None
     """Cluster numbers (example,) from 0 on, if examples depend on each other: groups, or blocks of a series."""
     challenger_id: str | None = None
@@ -47,6 +50,19 @@ class Evidence:
         """Predictions of each existing model; the challenger first."""
         all_of_them = {"challenger": self.challenger, "champion": self.champion, "baseline": self.baseline}
         return {name: prediction for name, prediction in all_of_them.items() if prediction is not None}
+
+    def models_for(self, metric: Metric) -> dict[str, Array]:
+        """Return the predictions as a metric sees them: one of decisions sees each model's own threshold at 0.5."""
+        if not metric.decides:
+            return self.models
+        return {
+            name: at_threshold(prediction, self.thresholds.get(name, 0.5)) for name, prediction in self.models.items()
+        }
+
+    @property
+    def decided(self) -> Array:
+        """The challenger's predictions, moved so that 0.5 divides them where its threshold does."""
+        return at_threshold(self.challenger, self.thresholds.get("challenger", 0.5))
 
     def only(self, examples: Array) -> Evidence:
         """Return the evidence of some examples: `examples` is true for those that count, bool (example,)."""

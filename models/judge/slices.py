@@ -52,7 +52,7 @@ def _groups(values: Array) -> Iterator[tuple[str, Array]]:
 def _judge_slice(
     evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int, column: str, value: str, chosen: Array
 ) -> Slice:
-    models = {name: each[chosen] for name, each in evidence.models.items() if name != "baseline"}
+    models = {name: each[chosen] for name, each in evidence.models_for(metric).items() if name != "baseline"}
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters[chosen], return_inverse=True)[1]
     too_few = _too_few(len(chosen), clusters)
     resamples = 0 if too_few else rules.resamples

@@ -35,6 +35,37 @@ def confusion(target: Array, prediction: Array) -> Callable[[Array], Array]:
     return lambda weight: np.bincount(cell, weights=weight, minlength=size * size).reshape(size, size)
 
 
+def missed_classes(target: Array, prediction: Array) -> Array:
+    """Return the classes (class,) that occur in the target but are never predicted."""
+    return np.setdiff1d(np.asarray(target, dtype=np.int64), predicted_class(prediction))
+
+
+def balanced_accuracy(target: Array, prediction: Array) -> Evaluator:
+    """Mean over the classes that occur in the target of the share of their examples that is rightly classified."""
+    counts = confusion(target, prediction)
+
+    def value(weight: Array) -> float:
+        matrix = counts(weight)
+        true = matrix.sum(axis=1)
+        return float((np.diag(matrix)[true > 0] / true[true > 0]).mean()) if (true > 0).any() else float("nan")
+
+    return value
+
+
+def cost(target: Array, prediction: Array, false_positive: float, false_negative: float) -> Evaluator:
+    """Mean cost of the errors of two classes."""
+    missed = np.asarray(target, dtype=np.int64) - predicted_class(prediction)
+    return weighted_mean(np.where(missed > 0, false_negative, np.where(missed < 0, false_positive, 0.0)))
+
+
+def at_threshold(prediction: Array, threshold: float) -> Array:
+    """Return probabilities (example,) moved so that 0.5 divides them where `threshold` did; their order stays."""
+    if threshold == 0.5:
+        return prediction
+    positive, negative = prediction * (1 - threshold), (1 - prediction) * threshold
+    return positive / np.maximum(positive + negative, np.finfo(np.float64).tiny)
+
+
 def precision(target: Array, prediction: Array) -> Evaluator:
     """Share of the examples predicted positive that are positive; 0 when there is none. Macro mean over classes."""
     return _mean_ratio(target, prediction, lambda hits, called, true: _ratio(hits, called))

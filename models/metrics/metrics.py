@@ -7,8 +7,9 @@ floats in the target's own unit; predictions are as in `models/metrics/classific
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -47,11 +48,23 @@ class Metric:
     tasks: tuple[Task, ...]
     prepare: Callable[[Array, Array], Evaluator]
     own: bool = False
+    decides: bool = False
+    """It looks at the predicted class only, so it depends on the decision threshold."""
 
     @property
     def sign(self) -> int:
         """1 when more is better, -1 when less is."""
         return 1 if self.direction == "maximize" else -1
+
+    def at(self, threshold: float) -> Metric:
+        """Return the metric of decisions at another threshold for class 1 than 0.5; itself if it makes none."""
+        if not self.decides or threshold == 0.5:
+            return self
+
+        def prepare(target: Array, prediction: Array) -> Evaluator:
+            return self.prepare(target, classification.at_threshold(prediction, threshold))
+
+        return replace(self, prepare=prepare)
 
     def value(self, target: Array, prediction: Array, weight: Array | None = None) -> float:
         """Return the metric's value; NaN where it is undefined (one class only, constant target).
@@ -87,10 +100,11 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("roc_auc", "maximize", _CLASSES, classification.roc_auc),
         Metric("pr_auc", "maximize", _CLASSES, classification.pr_auc),
-        Metric("accuracy", "maximize", _CLASSES, classification.accuracy),
-        Metric("precision", "maximize", _CLASSES, classification.precision),
-        Metric("recall", "maximize", _CLASSES, classification.recall),
-        Metric("f1", "maximize", _CLASSES, classification.f1),
+        Metric("accuracy", "maximize", _CLASSES, classification.accuracy, decides=True),
+        Metric("balanced_accuracy", "maximize", _CLASSES, classification.balanced_accuracy, decides=True),
+        Metric("precision", "maximize", _CLASSES, classification.precision, decides=True),
+        Metric("recall", "maximize", _CLASSES, classification.recall, decides=True),
+        Metric("f1", "maximize", _CLASSES, classification.f1, decides=True),
         Metric("log_loss", "minimize", _CLASSES, classification.log_loss),
         Metric("brier", "minimize", _CLASSES, classification.brier),
         Metric("ece", "minimize", _CLASSES, classification.ece),
@@ -120,6 +134,16 @@ def resolve_metric(reference: str | None, task: Task, base: Path, direction: Dir
         UserCodeError: The file that holds your metric raised on import.
     """
     name = reference or DEFAULTS[task]
+    quantile = quantile_of(name)
+    if quantile is not None and task in _NUMBERS:
+        return Metric(name, "minimize", _NUMBERS, partial(regression.pinball, quantile=quantile))
+    costs = costs_of(name)
+    if costs is not None:
+        if task != "binary":
+            raise UsageError(f"goal.costs is for two classes, but the task is {task}: take metric log_loss or accuracy")
+        false_positive, false_negative = costs
+        prepare = partial(classification.cost, false_positive=false_positive, false_negative=false_negative)
+        return Metric(name, "minimize", ("binary",), prepare, decides=True)
     if references.is_own_code(name):
         return _own_metric(name, task, base, direction)
     if name not in METRICS:
@@ -131,6 +155,18 @@ def resolve_metric(reference: str | None, task: Task, base: Path, direction: Dir
     if direction not in (None, metric.direction):
         raise UsageError(f"goal.direction: got {direction!r}, but {name} is to {metric.direction}: leave it out")
     return metric
+
+
+def quantile_of(name: str) -> float | None:
+    """Return the quantile of a metric `pinball_<quantile>`; None for all others."""
+    match = re.fullmatch(r"pinball_(0?\.\d+|\d(?:\.\d+)?e-\d+)", name)
+    return float(match[1]) if match else None
+
+
+def costs_of(name: str) -> tuple[float, float] | None:
+    """Return the costs of a false positive and a false negative of a metric `cost_<fp>_<fn>`; None for all others."""
+    match = re.fullmatch(r"cost_([\d.e+-]+)_([\d.e+-]+)", name)
+    return (float(match[1]), float(match[2])) if match else None
 
 
 def measure(metric: Metric, target: Array, prediction: Array, weight: Array | None = None) -> float:
@@ -208,5 +244,6 @@ def _number(result: Any) -> float:
 
 def _unknown_metric(name: str, task: Task) -> str:
     fitting = [metric.name for metric in metrics_for(task)]
+    fitting += ["pinball"] * (task == "regression")
     cure = did_you_mean(name, fitting, "for your own function write ./file.py:name")
     return f"goal.metric: got {name!r}, expected one of {', '.join(fitting)}; {cure}"

@@ -48,5 +48,14 @@ def mape(target: Array, prediction: Array) -> Evaluator:
     return lambda weight: float("nan") if weight[is_zero].any() else mean(weight)
 
 
+def pinball(target: Array, prediction: Array, quantile: float) -> Evaluator:
+    """Mean pinball loss, in the target's unit: its best prediction is the quantile.
+
+    Source: Koenker and Bassett (1978), Econometrica 46(1).
+    """
+    under = -_error(target, prediction)
+    return weighted_mean(np.maximum(quantile * under, (quantile - 1) * under))
+
+
 def _error(target: Array, prediction: Array) -> Array:
     return np.asarray(prediction, dtype=np.float64) - np.asarray(target, dtype=np.float64)

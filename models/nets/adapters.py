@@ -13,6 +13,8 @@ from torch import nn
 from models.errors import UserCodeError
 from models.nets.sizes import Sizes
 
+ADAPTER_PREFIX = "net."
+"""What the names of a user's parameters begin with inside a `NetAdapter`."""
 Arguments = tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]
 
 

@@ -75,25 +75,6 @@ def check_arguments(
             )
 
 
-def offered(sizes: Sizes) -> dict[str, Any]:
-    """Return the facts of the data that a user's factory gets for parameters of these names without a default."""
-    common = {"sizes": sizes, "kind": sizes.kind, "task": sizes.task, "num_outputs": sizes.num_outputs}
-    if sizes.image is not None:
-        channels, height, width = sizes.image
-        return {**common, "image": sizes.image, "channels": channels, "height": height, "width": width}
-    if sizes.window is not None:
-        length, num_features = sizes.window
-        return {**common, "window": sizes.window, "length": length, "num_features": num_features}
-    if sizes.kind == "text":
-        return {**common, "length": sizes.length}
-    return {
-        **common,
-        "num_numeric": sizes.num_numeric,
-        "cardinalities": sizes.cardinalities,
-        "num_inputs": sizes.num_numeric + sum(sizes.cardinalities),
-    }
-
-
 def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -> nn.Module:
     if not callable(factory):
         raise UserCodeError(
@@ -102,7 +83,7 @@ def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -
     parameters = inspect.signature(factory).parameters
     check_arguments(name, factory, arguments)
     wanted = {key for key, parameter in parameters.items() if parameter.default is parameter.empty}
-    values = {key: value for key, value in offered(sizes).items() if key in wanted} | arguments
+    values = {key: value for key, value in sizes.for_net().items() if key in wanted} | arguments
     missing = [
         parameter.name
         for parameter in parameters.values()
@@ -113,7 +94,7 @@ def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -
     if missing:
         raise UsageError(
             f"{name} needs {', '.join(missing)}: give {'it' if len(missing) == 1 else 'them'} in model.arguments "
-            f"(a {sizes.kind} has {', '.join(offered(sizes))})"
+            f"(a {sizes.kind} has {', '.join(sizes.for_net())})"
         )
     net = call(factory, name, **values)
     if not isinstance(net, nn.Module):

@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 from models.data.preparation import Preparation, WindowReference
 from models.project_spec.blocks import Kind, Task
 
 WHOLE_NUMBERS = ("categorical", "tokens")
 """The inputs that hold indices, int64; all others are float32."""
+
+
+COMMON = ("sizes", "kind", "task", "num_outputs")
+SIZES_OF_KIND: dict[Kind, tuple[str, ...]] = {
+    "table": ("num_numeric", "cardinalities", "num_inputs"),
+    "image": ("image", "channels", "height", "width"),
+    "series": ("window", "length", "num_features"),
+    "text": ("length",),
+}
+"""The sizes that a user's net may ask for by name, beside `COMMON`."""
+
+
+class NetSizes(SimpleNamespace):
+    """The sizes as a user's net gets them: those of its kind of data; another one is an error that names them."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse a size that this kind of data does not have.
+
+        Raises:
+            AttributeError: Names the sizes that there are.
+        """
+        known = ", ".join(sorted(vars(self)))
+        raise AttributeError(f"sizes.{name}: data of kind {vars(self).get('kind')} has {known}")
 
 
 @dataclass(frozen=True)
@@ -74,6 +99,22 @@ class Sizes:
             num_outputs=preparation.num_outputs,
             reference=NetReference.of(preparation),
         )
+
+    def for_net(self) -> dict[str, Any]:
+        """Return the values of `COMMON` and of the kind's own sizes, by the names that a user's net asks for."""
+        values: dict[str, Any] = {"kind": self.kind, "task": self.task, "num_outputs": self.num_outputs}
+        if self.image is not None:
+            channels, height, width = self.image
+            values |= {"image": self.image, "channels": channels, "height": height, "width": width}
+        elif self.window is not None:
+            length, num_features = self.window
+            values |= {"window": self.window, "length": length, "num_features": num_features}
+        elif self.kind == "text":
+            values |= {"length": self.length}
+        else:
+            num_inputs = self.num_numeric + sum(self.cardinalities)
+            values |= {"num_numeric": self.num_numeric, "cardinalities": self.cardinalities, "num_inputs": num_inputs}
+        return {"sizes": NetSizes(**values, inputs=self.inputs, output=self.output), **values}
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:

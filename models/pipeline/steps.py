@@ -72,7 +72,7 @@ STEPS = (
     Step(
         "prepare",
         after=("ingest",),
-        reads=("data", "-data.source", "-data.expectations", "judge.slices"),
+        reads=("data", "-data.source", "-data.expectations", "judge.slices", "goal.metric"),
         code=("tasks.steps.prepare",),
         libraries=("pyarrow", "pandas", "numpy"),
         references=("data.features.make",),
@@ -92,8 +92,8 @@ STEPS = (
         external=("start",),
         reads=(
             "name",
-            "goal.metric",
-            "goal.direction",
+            "goal",
+            "-goal.good_enough",
             "data.kind",
             "data.split.by",
             "model",
@@ -105,7 +105,7 @@ STEPS = (
         ),
         code=("tasks.steps.search", "models.data.encode", "models.training.rank"),
         libraries=("torch", "optuna", "lightgbm"),
-        references=("model.net", "goal.metric"),
+        references=("model.net", "goal.metric", "train.loss"),
     ),
     Step(
         "train",
@@ -113,8 +113,8 @@ STEPS = (
         external=("start",),
         reads=(
             "name",
-            "goal.metric",
-            "goal.direction",
+            "goal",
+            "-goal.good_enough",
             "data.kind",
             "data.split.by",
             "model",
@@ -124,7 +124,7 @@ STEPS = (
         ),
         code=("tasks.steps.train", "models.data.encode", "models.training.rank"),
         libraries=("torch", "lightgbm"),
-        references=("model.net", "goal.metric"),
+        references=("model.net", "goal.metric", "train.loss"),
     ),
     Step(
         "export",
@@ -132,8 +132,8 @@ STEPS = (
         reads=(
             "name",
             "model",
-            "goal.metric",
-            "goal.direction",
+            "goal",
+            "-goal.good_enough",
             "serve.variants",
             "serve.max_metric_loss",
             "serve.max_latency_ms",

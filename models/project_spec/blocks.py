@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from models.project_spec.block import Fraction, NumberText, Reference, SpecBlock
+from models.project_spec.goal import Goal
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
 from models.project_spec.search import Search
@@ -33,20 +34,6 @@ Task = Literal["binary", "multiclass", "regression", "language"]
 Kind = Literal["table", "image", "series", "text"]
 TimeUnit = Literal["hour", "day", "week", "month"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
-
-
-class Goal(SpecBlock):
-    """The goal of the model: the metric that decides, and the least acceptable value."""
-
-    metric: Reference | None = Field(
-        None, description="A short name or a reference; default roc_auc, accuracy, mae or bits_per_char by task."
-    )
-    direction: Literal["maximize", "minimize"] | None = Field(
-        None, description="Default: the metric's own; needed for a metric of your own."
-    )
-    good_enough: float | None = Field(
-        None, description="A model is promoted only if the metric is at least (or at most) this value."
-    )
 
 
 class Split(SpecBlock):
@@ -145,6 +132,11 @@ class Data(SpecBlock):
     split: Split = Field(default_factory=Split)
     features: Features = Field(default_factory=Features)
     expectations: list[Expectation] = Field(default_factory=list)
+    target_scale: Literal["auto", "linear", "log"] = Field(
+        "auto",
+        description="log: a model of numbers learns the logarithm of the target. auto: if all values are positive and "
+        "skewed, and goal.metric is mae, mape or pinball.",
+    )
     id: str | None = Field(None, description="The id column of the rows, for split and feedback. Never an input.")
     deduplicate: bool = Field(False, description="Drop rows that equal an earlier row in every column.")
     newest: int | None = Field(
@@ -248,6 +240,11 @@ class Train(SpecBlock):
     clip_norm: float | None = Field(1.0, gt=0)
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     class_weights: Literal["none", "balanced"] = "none"
+    loss: Reference | None = Field(
+        None,
+        description="Your own loss: a function (output, target) -> the loss of each example, as torch tensors. "
+        "Default: the loss that the goal's best prediction minimises.",
+    )
     patience: int | None = Field(None, ge=1, description="Epochs without improvement before stopping early.")
     augment: Augment = Field(default_factory=Augment)
     ema: float | None = Field(
@@ -322,6 +319,15 @@ class Train(SpecBlock):
         split = {"tp", "pp"} & set(self.parallel.split("+"))
         if split and self.pretrain is not None:
             raise ValueError(f"pretrain learns with ddp, fsdp or hsdp, not with parallel {self.parallel}: drop one")
+        return self
+
+    @model_validator(mode="after")
+    def _own_loss_decides(self) -> Train:
+        named = ["label_smoothing"] * bool(self.label_smoothing) + ["class_weights"] * (self.class_weights != "none")
+        if self.loss is not None and named:
+            raise ValueError(f"{named[0]} is of the built-in losses, but `loss` is your own: do it there, or drop it")
+        if self.loss is not None and ".py:" not in self.loss and ":" not in self.loss:
+            raise ValueError(f"loss names your own function, such as ./loss.py:focal, got {self.loss!r}")
         return self
 
     @model_validator(mode="after")

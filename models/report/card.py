@@ -52,6 +52,8 @@ class Card:
     training: Facts = field(default_factory=dict)
     settings: Facts = field(default_factory=dict)
     """Hyperparameters of the final training."""
+    decision: Facts = field(default_factory=dict)
+    """How probabilities become a label: calibration and decision threshold."""
     search: Facts = field(default_factory=dict)
     provenance: Facts = field(default_factory=dict)
     samples: Sequence[Snippet] = ()
@@ -59,6 +61,8 @@ class Card:
     variants: Sequence[VariantMeasurement] = ()
     """The export and its smaller variants, as measured on validation rows."""
     usage: Sequence[Snippet] = ()
+    warnings: Sequence[str] = ()
+    """Faults that a reader must not miss, one sentence each."""
     limits: Sequence[str] = ()
     """Uses that the model is not made for, one sentence each."""
     links: Mapping[str, str] = field(default_factory=dict)

@@ -9,6 +9,7 @@ import torch
 
 from models.distributed.order import seed_of, share
 from models.project_spec.references import call
+from models.training.model_choice import ValidationScore, score
 from models.training.optimisation.losses import predictions, settle, settled_loss
 from models.training.optimisation.pretrain import LOSS, MaskingScheme
 from models.training.session import TrainingSession
@@ -19,7 +20,7 @@ _BATCH = {"table": 4096, "image": 256, "series": 512, "text": 64}
 
 @torch.no_grad()
 def evaluate(session: TrainingSession) -> dict[str, float]:
-    """Return `val_loss` and `val_<metric>` on rank 0, an empty dict on the others. Every rank must call it.
+    """Return `val_loss` and the score's values on rank 0, an empty dict on the others. Every rank must call it.
 
     A pretraining returns only `val_pretrain_loss`.
     """
@@ -41,8 +42,8 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
     if not world.is_first:
         return {}
     metric, predicted = session.metric, predictions(joined.cpu(), session.preparation)
-    value = float(call(metric.value, metric.name, examples.values(), predicted))
-    return {"val_loss": float(loss) / len(examples), f"val_{metric.name}": value}
+    latest: ValidationScore = call(score, metric.name, metric, session.preparation.task, examples.values(), predicted)
+    return {"val_loss": float(loss) / len(examples), **latest.values(metric.name)}
 
 
 def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:

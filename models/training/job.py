@@ -89,6 +89,8 @@ class TrainingResult(FrozenModel):
 
     best_epoch: int
     value: float = Field(description="The goal's metric on validation, at the best epoch.")
+    noise: float = Field(0.0, description="Standard error of `value`; 0 if only the goal decides.")
+    log_loss: float | None = Field(None, description="On validation, of the best epoch; classes only.")
     epochs: list[dict[str, float]]
     weights: str = Field("", description="File name in the job's folder.")
     weights_sha256: str = ""

@@ -19,6 +19,7 @@ from models.training.batches.stream import StreamOrder
 from models.training.checkpoints.state import Progress
 from models.training.evaluate import evaluate
 from models.training.job import EpochReport, TrainingJob
+from models.training.model_choice import ValidationScore, record
 from models.training.optimisation.losses import Loss
 from models.training.optimisation.optimisers import clip
 from models.training.optimisation.schedules import is_plateau, learning_rate
@@ -196,15 +197,8 @@ def _watch(name: str, seen: list[str]):  # type: ignore[no-untyped-def]  # noqa:
 
 
 def is_over(progress: Progress, epochs: int, patience: int | None) -> bool:
-    """Return whether the last epoch is done, or the metric has not improved for `patience` epochs."""
-    return progress.epoch == epochs or (patience is not None and progress.epoch - progress.best_epoch >= patience)
-
-
-def is_better(value: float, than: float, direction: str) -> bool:
-    """Return whether `value` is a number and is better than `than`, or `than` is NaN."""
-    if math.isnan(value) or math.isnan(than):
-        return not math.isnan(value)
-    return value > than if direction == "maximize" else value < than
+    """Return whether the last epoch is done, or the model has not improved for `patience` epochs."""
+    return progress.epoch == epochs or (patience is not None and progress.epoch - progress.improved_epoch >= patience)
 
 
 def _run_epoch(session: TrainingSession, step: Step) -> None:
@@ -243,10 +237,7 @@ def _close_epoch(session: TrainingSession, scores: dict[str, float], costs: dict
     }
     progress.loss_sum, progress.loss_count = 0.0, 0
     progress.history.append(values)
-    value = scores[f"val_{session.metric.name}"]
-    improved = progress.best_epoch == 0 or is_better(value, progress.best_value, job.direction)
-    if improved:
-        progress.best_epoch, progress.best_value = progress.epoch, value
+    improved = record(progress, ValidationScore.of(scores, session.metric.name), job.direction, progress.epoch)
     if is_plateau(progress, job.train):
         progress.drops, progress.last_drop = progress.drops + 1, progress.epoch
     return improved

@@ -158,7 +158,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
         "train_examples": len(session.train),
         "validation_examples": len(session.validation),
         "order_version": ORDER_VERSION,
-        "loss": loss_name(session.preparation, session.metric.name),
+        "loss": job.train.loss or loss_name(session.preparation, session.metric.name),
         **session.plan.describe(),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "optimiser": f"{type(session.optimiser).__name__}, {form}",

@@ -18,6 +18,8 @@ from models.nets.catalogue import default_space, net_name, unused
 from models.project_spec.blocks import Model, Spec, Train
 from models.project_spec.search import Dimension, Search
 from models.training.costs.summary import Costs
+from models.training.job import TrainingResult
+from models.training.model_choice import Direction, ValidationScore, choose
 
 State = Literal["complete", "pruned", "failed"]
 
@@ -49,6 +51,15 @@ class Trial(FrozenModel):
     seconds: float = 0.0
     costs: Costs | None = None
     epochs: list[float] = Field(default_factory=list, description="The metric after each epoch.")
+    noise: float = Field(0.0, description="Standard error of `value`; 0 if only the goal decides.")
+    log_loss: float | None = None
+
+    @property
+    def score(self) -> ValidationScore:
+        """The score by which trials are compared; NaN for what is unknown."""
+        numbers = (self.value, self.log_loss)
+        goal, log_loss = (float("nan") if number is None else number for number in numbers)
+        return ValidationScore(goal, self.noise, log_loss)
 
 
 def suggest(trial: TrialSuggestions, space: Mapping[str, Dimension]) -> dict[str, Any]:
@@ -129,8 +140,10 @@ def trials_owed(search: Search, space: Mapping[str, Dimension], trials: Sequence
     return max(0, wanted - len(trials))
 
 
-def best_of(trials: Sequence[Trial], direction: str) -> Trial:
+def best_of(trials: Sequence[Trial], direction: Direction) -> Trial:
     """Return the best complete trial, or the best pruned one if none is complete; the earlier trial wins a tie.
+
+    Within the noise of the goal, the least log loss decides (`models/training/model_choice.py`).
 
     Raises:
         TrainingError: All trials failed; the message names the commonest cause.
@@ -138,11 +151,18 @@ def best_of(trials: Sequence[Trial], direction: str) -> Trial:
     for state in ("complete", "pruned"):
         candidates = [trial for trial in trials if trial.state == state and trial.value is not None]
         if candidates:
-            sign = 1 if direction == "minimize" else -1
-            return min(candidates, key=lambda trial: (sign * (trial.value or 0.0), trial.number))
+            candidates.sort(key=lambda trial: trial.number)
+            return candidates[choose([trial.score for trial in candidates], direction)]
     causes = Counter(trial.reason or "unknown" for trial in trials)
     cause, count = causes.most_common(1)[0] if causes else ("no trial ran", 0)
     raise TrainingError(f"search: all {len(trials)} trials failed; {count} of them so: {cause}")
+
+
+def mean_score(results: Sequence[TrainingResult]) -> dict[str, float | None]:
+    """Return the fields `noise` and `log_loss` of a trial from its results, one a fold."""
+    noise = math.sqrt(sum(result.noise**2 for result in results)) / len(results)
+    known = [result.log_loss for result in results if result.log_loss is not None]
+    return {"noise": noise, "log_loss": sum(known) / len(known) if len(known) == len(results) else None}
 
 
 def _draw(trial: TrialSuggestions, path: str, dimension: Dimension) -> Any:

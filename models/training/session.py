@@ -220,7 +220,7 @@ def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tens
         return Objective(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
     freeze(net, job.train)
     metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
-    return Objective(net, make_loss(preparation, job.train, metric.name, targets), metric)
+    return Objective(net, make_loss(preparation, job.train, metric.name, targets, job.project), metric)
 
 
 def _unused(*_: object) -> NoReturn:

@@ -15,13 +15,15 @@ from pydantic import TypeAdapter, ValidationError
 from models.cores import has_gpu, usable_cores
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
-from models.nets.catalogue import CATALOGUE, net_name
+from models.nets.catalogue import CATALOGUE, is_trees, net_name
+from models.nets.sizes import COMMON, SIZES_OF_KIND
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension
 from models.project_spec.user_code import check_own_code
 from models.training.search_space import check_space, with_params
+from models.training.tree_parameters import MONOTONE, check_parameter, constrained_columns
 
 _PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
@@ -64,6 +66,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True) -> None:
     """
     check_own_code(spec, base)
     net = net_name(spec.model.net, spec.data.kind)
+    _check_own_net(spec, base)
     _check_arguments(net, "model.arguments", spec.model.arguments.items())
     _check_metric(spec, base)
     _check_search(spec, net)
@@ -81,6 +84,9 @@ def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -
     if known is None:
         return
     for name, value in arguments:
+        if name not in known and is_trees(net):
+            check_parameter(name, value, list(known), key)
+            continue
         if name not in known:
             cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
             raise UsageError(f"{key}.{name}: {net} has no argument {name!r}: {cure}")
@@ -89,6 +95,48 @@ def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -
         except ValidationError as error:
             expected = error.errors()[0]["msg"].removeprefix("Input should be ")
             raise UsageError(f"{key}.{name}: got {value!r}, expected {expected}, as {net} takes it") from error
+
+
+def _check_own_net(spec: Spec, base: Path) -> None:
+    """Check the arguments of the user's own net: sizes of its kind of data, and those of `model.arguments`."""
+    file, _, name = spec.model.net.rpartition(":")
+    function = _factory_of(base / file, name) if file.endswith(".py") else None
+    if function is None:
+        return
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    optional = {one.arg for one in arguments[len(arguments) - len(function.args.defaults) :]}
+    for one, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        arguments.append(one)
+        optional |= {one.arg} if default is not None else set()
+    names = [one.arg for one in arguments if one.arg != "self"]
+    known = (*COMMON, *SIZES_OF_KIND[spec.data.kind])
+    for argument in spec.model.arguments:
+        if argument not in names and function.args.kwarg is None:
+            cure = did_you_mean(argument, names, "remove it")
+            raise UsageError(f"model.arguments.{argument}: {spec.model.net} has no argument {argument!r}: {cure}")
+    missing = [each for each in names if each not in optional and each not in (*known, *spec.model.arguments)]
+    if missing:
+        owners = [kind for kind, sizes in SIZES_OF_KIND.items() if missing[0] in sizes]
+        owner = f", a size of kind {owners[0]}" if owners else ""
+        raise UsageError(
+            f"model.net: {spec.model.net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "
+            f"sizes of kind {spec.data.kind}: {', '.join(known)}"
+        )
+
+
+def _factory_of(path: Path, name: str) -> ast.FunctionDef | None:
+    """Return the function, or the constructor of the class, that a file defines at its top; None if it is elsewhere."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return None  # the import reports where and why
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return None if node.decorator_list else node
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+            return made[0] if made and not node.decorator_list else None
+    return None
 
 
 def _parameters(reference: str) -> dict[str, Any] | None:
@@ -116,15 +164,15 @@ def _type(argument: ast.arg) -> Any:
 
 def _check_metric(spec: Spec, base: Path) -> None:
     """Check the metric: by the task if the spec or the kind of data decides it, else by its name alone."""
-    name = spec.goal.metric
+    name = spec.goal.reference
     if name is None or is_own_code(name):
         return
-    from models.metrics.metrics import METRICS, resolve_metric
+    from models.metrics.metrics import METRICS, costs_of, quantile_of, resolve_metric
 
     task = spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
     if task is not None:
         resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
-    elif name not in METRICS:
+    elif name not in METRICS and quantile_of(name) is None and costs_of(name) is None:
         cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
         raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")
 
@@ -202,12 +250,28 @@ def _check_columns(spec: Spec, path: Path, base: Path) -> None:
         return  # ingest says what is wrong with the file
     if names is not None:
         check_names(names, data, spec.judge.slices)
+        _check_constraints(spec, names)
         _check_target(spec, path, base)
+
+
+def _check_constraints(spec: Spec, names: Sequence[str]) -> None:
+    """Constraints of trees name columns of the table, and LightGBM knows them for the goal's loss."""
+    if not is_trees(net_name(spec.model.net, spec.data.kind)):
+        return
+    for name in constrained_columns(spec.model.arguments):
+        if name not in names:
+            cure = did_you_mean(name, names, f"expected one of {', '.join(names[:20])}")
+            raise UsageError(f"model.arguments: a constraint names {name!r}, which is no column: {cure}")
+    if spec.model.arguments.get(MONOTONE) and spec.goal.metric in ("mae", "mape", "pinball"):
+        raise UsageError(
+            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {spec.goal.metric}: take rmse "
+            "or r2"
+        )
 
 
 def _check_target(spec: Spec, path: Path, base: Path) -> None:
     """A metric that is not for what the first rows of the target show, whatever the others hold."""
-    name, data = spec.goal.metric, spec.data
+    name, data = spec.goal.reference, spec.data
     if name is None or is_own_code(name) or data.task is not None:
         return
     from models.data.target import certain_task

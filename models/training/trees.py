@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
@@ -25,8 +25,7 @@ from models.distributed.order import seed_of, share
 from models.distributed.world import World
 from models.errors import TrainingError, UsageError
 from models.files import write_text
-from models.metrics.metrics import Metric, resolve_metric
-from models.nets.build import check_arguments
+from models.metrics.metrics import Metric, quantile_of, resolve_metric
 from models.project_spec.references import call
 from models.training.batches.examples import ExampleSet, open_examples
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
@@ -35,13 +34,39 @@ from models.training.checkpoints.state import Progress
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
-from models.training.loop import Report, is_better, is_over
-from models.training.optimisation.losses import class_weights, predictions
+from models.training.loop import Report, is_over
+from models.training.model_choice import ValidationScore, record, score
+from models.training.optimisation.losses import (
+    LARGEST_RATIO,
+    Loss,
+    class_weights,
+    loss_name,
+    make_loss,
+    predictions,
+    relative_weights,
+)
 from models.training.session import last_checkpoint
+from models.training.tree_parameters import MONOTONE, check_parameter, is_sampled, samples_rows, with_positions
 
+Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
 CPU = torch.device("cpu")
+GAMMA = "gamma, log scale"
+"""The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
+RENEWED = ("l1", "relative_l1", "pinball")
+"""Losses whose leaves LightGBM sets to a quantile after a split, so that it cannot keep them in order."""
+_REGRESSION = {
+    "mse": {"objective": "regression", "metric": "l2"},
+    "l1": {"objective": "regression_l1", "metric": "l1"},
+    "relative_l1": {"objective": "regression_l1", "metric": "l1"},
+    "pinball": {"objective": "quantile", "metric": "quantile"},
+    "gamma": {"objective": GAMMA, "metric": "l2"},
+}
+_PLAIN_LOSS = {"class_weights": "none", "label_smoothing": 0.0}
+"""The validation loss of trees is the plain one."""
 # Each segment costs one extra prediction over the training rows.
 _SEGMENTS = 4
+STALE_ROUNDS = 50
+"""Rounds without a better model after which boosting stops. Source: LightGBM's examples of early stopping."""
 # Most evaluations of the validation metric in a job, which find the best number of rounds.
 _LOOKS = 100
 
@@ -60,7 +85,10 @@ def settings(
     max_bin: int = 255,
     cat_smooth: float = 10.0,
 ) -> dict[str, Any]:
-    """Return the arguments of the `trees` net with LightGBM's names and defaults; at most `rounds` trees per class."""
+    """Return the arguments of the `trees` net with LightGBM's names and defaults; at most `rounds` trees per class.
+
+    Every other parameter of LightGBM may be set too, see `tree_parameters.py`.
+    """
     return dict(locals())
 
 
@@ -77,6 +105,16 @@ class _Boosting:
     inputs: NDArray[np.float32]
     targets: torch.Tensor
     values: NDArray[Any]
+    loss: Loss
+
+    @property
+    def gradients(self) -> Gradients | None:
+        """The objective itself, where LightGBM has none of that name."""
+        if self.job.train.loss is not None:
+            return partial(_gradients_of, loss=self.loss, kind=self.targets.dtype)
+        if loss_name(self.preparation, self.metric.name) != "gamma":
+            return None
+        return partial(_gamma_gradients, scale=self.preparation.target.scale)
 
     @property
     def rounds(self) -> int:
@@ -89,13 +127,12 @@ class _Boosting:
     @property
     def segment(self) -> int:
         """The number of rounds after which boosting restarts from its text."""
-        sampled = min(self.arguments["feature_fraction"], self.arguments["bagging_fraction"]) < 1
-        return -(-self.rounds // _SEGMENTS) if sampled else self.rounds
+        return -(-self.rounds // _SEGMENTS) if is_sampled(self.arguments) else self.rounds
 
     def parameters(self, start: int) -> dict[str, Any]:
         """LightGBM's parameters for the segment that holds round `start`."""
         words = {key: value for key, value in self.arguments.items() if key != "rounds"}
-        sampled = {"bagging_freq": 1} if words["bagging_fraction"] < 1 else {}
+        sampled = {"bagging_freq": 1} if samples_rows(words) else {}
         return {
             **words,
             **sampled,
@@ -126,7 +163,7 @@ def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> Training
         for booster in _epochs(boosting, progress, text):
             text = booster.model_to_string()
             pruned = not report(EpochReport(epoch=progress.epoch, epochs=boosting.epochs, values=progress.history[-1]))
-            if pruned or is_over(progress, boosting.epochs, job.train.patience):
+            if pruned or is_over(progress, boosting.epochs, job.train.patience) or _is_stale(boosting, progress):
                 break
             if job.checkpoints and (boosting.segment == boosting.rounds or progress.step % boosting.segment == 0):
                 _checkpoint(job, progress, text)
@@ -141,32 +178,52 @@ def _open(job: TrainingJob) -> _Boosting:
     preparation = Preparation.load(job.prepared)
     if preparation.kind != "table":
         raise UsageError(f"model.net: trees take tables, got data of kind {preparation.kind}")
-    check_arguments("trees", settings, job.model.arguments)
+    if job.train.loss is not None and preparation.num_outputs > 1:
+        raise UsageError(
+            "train.loss: trees take an own loss of two classes or of numbers, got many classes: take a net"
+        )
     metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
     train, validation = open_examples(job, preparation)
     targets = train.targets()
-    weights = class_weights(preparation, targets) if job.train.class_weights == "balanced" else None
     numeric, categorical = preparation.num_numeric, len(preparation.categorical)
     boosting = _Boosting(
         job=job,
         preparation=preparation,
         metric=metric,
-        arguments=settings(**job.model.arguments),
+        arguments=_arguments(job, preparation, metric),
         train_set=None,
         num_train=len(train),
         inputs=_matrix(validation),
         targets=validation.targets(),
         values=validation.values(),
+        loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets, job.project),
     )
     boosting.train_set = lightgbm.Dataset(
         _matrix(train),
         targets.numpy(),
-        weight=None if weights is None else weights[targets.long()].numpy(),
+        weight=_row_weights(boosting, targets),
         categorical_feature=list(range(numeric, numeric + categorical)),
         params=boosting.parameters(0),
         free_raw_data=False,
     )
     return boosting
+
+
+def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> dict[str, Any]:
+    """Return all arguments: those of `settings`, and the further parameters of LightGBM that the spec sets."""
+    own = list(settings())
+    more = {name: value for name, value in job.model.arguments.items() if name not in own}
+    for name, value in more.items():
+        check_parameter(name, value, own)
+    loss = loss_name(preparation, metric.name)
+    if more.get(MONOTONE) and loss in RENEWED:
+        raise UsageError(
+            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {metric.name}: take rmse or r2"
+        )
+    numbers = [part.name for part in preparation.numeric]
+    times = [part.name for part in preparation.datetimes for _ in range(part.num_features)]
+    columns = [*numbers, *times, *(part.name for part in preparation.categorical)]
+    return {**settings(), **with_positions(job.model.arguments, columns, numbers)}
 
 
 def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]:
@@ -186,9 +243,9 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
                 booster = _round(boosting, booster, at, fresh or at % boosting.segment == 0)
                 fresh = False
             raw += _raw(boosting, booster, low, high)
-            value = _look(boosting, progress, raw, high)
+            latest = _look(boosting, progress, raw, high)
         progress.step, progress.epoch = stop, progress.epoch + 1
-        loss = _loss(torch.from_numpy(raw), boosting.targets, boosting.preparation, boosting.metric.name)
+        loss = boosting.loss(torch.from_numpy(raw), boosting.targets) / len(boosting.targets)
         train_loss = float(booster.eval_train()[0][2])
         seconds = max(time.perf_counter() - start, 1e-9)
         progress.seconds += seconds
@@ -196,7 +253,7 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
             {
                 "train_loss": train_loss,
                 "val_loss": float(loss),
-                f"val_{boosting.metric.name}": value,
+                **latest.values(boosting.metric.name),
                 "lr": float(boosting.arguments["learning_rate"]),
                 "samples_per_s": (stop - first) * boosting.num_train / seconds,
                 "device_s": seconds,
@@ -212,10 +269,13 @@ def _round(boosting: _Boosting, booster: Any, at: int, anew: bool) -> Any:
     import lightgbm
 
     if not anew:
-        booster.update()
+        booster.update(fobj=boosting.gradients)
         return booster
     before = _of_text(booster.model_to_string()) if booster is not None else None
-    return lightgbm.train(boosting.parameters(at), boosting.train_set, 1, init_model=before, keep_training_booster=True)
+    parameters = boosting.parameters(at)
+    if boosting.gradients is not None:
+        parameters["objective"] = boosting.gradients
+    return lightgbm.train(parameters, boosting.train_set, 1, init_model=before, keep_training_booster=True)
 
 
 def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[int, int]]:
@@ -227,13 +287,43 @@ def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[i
         first = high
 
 
-def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> float:
-    """Return the metric on the validation rows after `rounds` rounds, and note the best."""
-    predicted = predictions(torch.from_numpy(raw), boosting.preparation)
-    value = float(call(boosting.metric.value, boosting.metric.name, boosting.values, predicted))
-    if not progress.best_round or is_better(value, progress.best_value, boosting.job.direction):
-        progress.best_round, progress.best_value, progress.best_epoch = rounds, value, progress.epoch + 1
-    return value
+def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> ValidationScore:
+    """Return the score on the validation rows after `rounds` rounds, and record it."""
+    predicted, metric = predictions(torch.from_numpy(raw), boosting.preparation), boosting.metric
+    latest: ValidationScore = call(score, metric.name, metric, boosting.preparation.task, boosting.values, predicted)
+    record(progress, latest, boosting.job.direction, progress.epoch + 1, rounds)
+    return latest
+
+
+def _is_stale(boosting: _Boosting, progress: Progress) -> bool:
+    """Return whether more rounds seem useless: early stopping, where the spec sets no `train.patience`."""
+    return boosting.job.train.patience is None and progress.step - progress.improved_round >= STALE_ROUNDS
+
+
+def _gradients_of(
+    raw: NDArray[Any], train_set: Any, loss: Loss, kind: torch.dtype
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return gradient and second derivative of the user's loss; 1 where it has no positive second derivative."""
+    output = torch.from_numpy(np.asarray(raw, dtype=np.float32)).reshape(-1, 1).requires_grad_()
+    target = torch.from_numpy(np.asarray(train_set.get_label())).to(kind)
+    (first,) = torch.autograd.grad(loss(output, target), output, create_graph=True)
+    second = torch.zeros_like(first)
+    if first.requires_grad:
+        (second,) = torch.autograd.grad(first.sum(), output)
+    second = torch.where(second > 0, second, 1.0)
+    weight = 1.0 if train_set.get_weight() is None else train_set.get_weight()
+    return weight * first.detach()[:, 0].numpy(), weight * second[:, 0].numpy()
+
+
+def _row_weights(boosting: _Boosting, targets: torch.Tensor) -> NDArray[Any] | None:
+    """Return the weights of the training rows, 1 on average: balanced classes, or the shares of a relative error."""
+    preparation = boosting.preparation
+    if loss_name(preparation, boosting.metric.name) == "relative_l1":
+        weights = relative_weights(targets, preparation.target).double()
+        return (weights / weights.mean()).numpy()
+    balanced = boosting.job.train.class_weights == "balanced"
+    of_classes = class_weights(preparation, targets) if balanced else None
+    return None if of_classes is None else of_classes[targets.long()].numpy()
 
 
 def _objective(preparation: Preparation, metric: str) -> dict[str, Any]:
@@ -241,17 +331,15 @@ def _objective(preparation: Preparation, metric: str) -> dict[str, Any]:
         return {"objective": "binary", "metric": "binary_logloss"}
     if preparation.task == "multiclass":
         return {"objective": "multiclass", "metric": "multi_logloss", "num_class": preparation.num_outputs}
-    if metric in ("mae", "mape"):
-        return {"objective": "regression_l1", "metric": "l1"}
-    return {"objective": "regression", "metric": "l2"}
+    quantile = quantile_of(metric)
+    return {**_REGRESSION[loss_name(preparation, metric)], **({} if quantile is None else {"alpha": quantile})}
 
 
-def _loss(raw: torch.Tensor, target: torch.Tensor, preparation: Preparation, metric: str) -> torch.Tensor:
-    if preparation.task == "binary":
-        return F.binary_cross_entropy_with_logits(raw[:, 0], target.double())
-    if preparation.task == "multiclass":
-        return F.cross_entropy(raw, target)
-    return (F.l1_loss if metric in ("mae", "mape") else F.mse_loss)(raw[:, 0], target.double())
+def _gamma_gradients(raw: NDArray[Any], train_set: Any, scale: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return gradient and second derivative of the gamma loss of `losses.py` in the standardised logarithm."""
+    ratio = np.exp(np.minimum((train_set.get_label() - raw) * scale, LARGEST_RATIO))
+    weight = 1.0 if train_set.get_weight() is None else train_set.get_weight()
+    return weight * scale * (1 - ratio), weight * scale**2 * ratio
 
 
 def _matrix(examples: ExampleSet) -> NDArray[np.float32]:

@@ -67,7 +67,7 @@ def job(
     """
     preparation = Preparation.load(prepared.folder)
     goal = loop.spec.goal
-    metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
+    metric = resolve_metric(goal.reference, preparation.task, loop.project.folder, goal.direction)
     threads = train.threads or (
         default_threads(train.ranks, workers) if place is None else max(1, (place.cpus or 0) // train.ranks)
     )
@@ -78,7 +78,7 @@ def job(
         project=loop.project.folder,
         model=model,
         train=train,
-        metric=goal.metric or metric.name,
+        metric=goal.reference or metric.name,
         direction=metric.direction,
         threads=threads,
         peak_flops_per_s=None

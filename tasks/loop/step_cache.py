@@ -182,11 +182,20 @@ class StepCache:
     def own_parts(self, step: Step) -> Parts:
         """Return the key parts other than the step's inputs: the spec, the code and the libraries."""
         files = [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
+        spec = spec_parts(self._document, step.reads)
         return {
-            **spec_parts(self._document, step.reads),
+            **spec,
+            **self._argument_files(spec),
             **self.code.parts(step.code, files),
             **library_parts(step.libraries),
         }
+
+    def _argument_files(self, spec: Parts) -> Parts:
+        """Return the content hash of each file, such as weights, that an argument of the net names."""
+        named = [value for key, value in spec.items() if key.startswith("spec:model.arguments.")]
+        texts = [text for value in named for text in (value if isinstance(value, list) else [value])]
+        files = {text: self.project.folder / text for text in texts if isinstance(text, str) and text}
+        return {f"file:{text}": self.hashes.of(path.resolve()) for text, path in files.items() if path.is_file()}
 
     def current(self, step: Step, done: Mapping[str, StepRecord]) -> tuple[Parts, StepRecord | None, str | None]:
         """Return the step's current parts, its record or None, and why the record is invalid, or None.

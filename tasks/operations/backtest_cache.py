@@ -347,7 +347,7 @@ class BacktestCache:
             project=self._project.folder,
             model=spec.model,
             train=spec.train,
-            metric=spec.goal.metric or metric.name,
+            metric=spec.goal.reference or metric.name,
             direction=metric.direction,
             threads=spec.train.threads or default_threads(spec.train.ranks),
             start=self._origin(start) if start else None,

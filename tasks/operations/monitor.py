@@ -265,7 +265,8 @@ class _MonitoringRun:
         if facts.preparation is None:
             return None
         goal = self._spec.goal
-        metric = resolve_metric(goal.metric, facts.preparation.task, self._project.folder, goal.direction)
+        metric = resolve_metric(goal.reference, facts.preparation.task, self._project.folder, goal.direction)
+        metric = metric.at(facts.preparation.class_head.threshold)
         promoted = promised(facts.verdict, metric.name) if facts.verdict else None
         confidence = facts.verdict.rules.confidence if facts.verdict else 0.95
         return AssessmentRules(

@@ -79,7 +79,8 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     state = project.state(spec.name)
     folder = project.workspace.cache / "models" / spec.name / version
     preparation = Preparation.load(folder)
-    metric = resolve_metric(spec.goal.metric, preparation.task, project.folder, spec.goal.direction)
+    metric = resolve_metric(spec.goal.reference, preparation.task, project.folder, spec.goal.direction)
+    metric = metric.at(preparation.class_head.threshold)
     ids, answered, shadow = shadows.answers(state, version)
     label = np.full(len(ids), np.nan)
     if preparation.kind == "text":

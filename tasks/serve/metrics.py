@@ -151,7 +151,7 @@ class Metrics:
         if counts.labels:
             _observe(self._child(self._chances, *labels), numbers, CHANCES)
         else:
-            _observe(self._child(self._deviations, *labels), (numbers - target.shift) / target.scale, DEVIATIONS)
+            _observe(self._child(self._deviations, *labels), target.encode(numbers), DEVIATIONS)
 
     def _tell_roles(self, name: str, roles: Mapping[str, str | None]) -> None:
         now = {(self._bounds.version(name, version), role) for role, version in roles.items() if version}

@@ -87,14 +87,31 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **loop.spec.train.model_dump(exclude={"augment", "max_restarts"}),
             **_short(search.get("params", {})),
         },
+        decision=_decision(exported.get("class_head", {})),
         search={key: value for key, value in search.items() if key not in ("params", "importances", "costs")},
         provenance=_provenance(loop, trained, search),
         samples=_samples(exported),
         variants=[VariantMeasurement.model_validate(each) for each in exported["variants"]],
         usage=_usage(loop, number, exported.get("input_example")),
+        warnings=inputs["judge"].result.get("warnings", []),
         limits=_limits(loop, preparation),
         links=_links(loop, inputs),
     )
+
+
+def _decision(head: dict[str, Any]) -> dict[str, Any]:
+    """Return how probabilities become a label, with their reliability on held-out validation rows."""
+    if not head:
+        return {}
+    words = "calibrated on validation rows" if head["calibrated"] else "as the model gives them"
+    known = {"log loss": "log_loss", "expected calibration error": "ece"}
+    measured = {
+        f"{name} on validation rows, {when}": float(f"{head[key + suffix]:.4g}")
+        for name, key in known.items()
+        for when, suffix in (("as trained", ""), ("calibrated on the other folds", "_after"))
+        if key in head
+    }
+    return {"probabilities": words, **measured, "threshold of the second class": float(f"{head['threshold']:.4g}")}
 
 
 def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:

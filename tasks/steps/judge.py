@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from models.errors import DataError
 from models.files import write_bytes, write_text
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from models.data.preparation import Preparation
     from models.judge.evidence import Evidence
 
+SHOWN = 5
+"""Most classes that a warning names."""
 VERDICT_FILE = "verdict.json"
 
 
@@ -39,6 +41,9 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
         verdict = _verdict(loop, evidence).model_copy(update={"num_known": num_known})
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
         _log(loop, verdict)
+        missed = _missed_classes(inputs, evidence)
+        if missed:
+            loop.report.note(f"judge: {missed}")
         _draw(loop, inputs["prepare"].folder, folder, verdict, evidence)
         result = {
             "rival": rival,
@@ -50,12 +55,29 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
             "champion_value": verdict.champion.value if verdict.champion else None,
             "baseline_value": verdict.baseline.value if verdict.baseline else None,
             "references": verdict.references,
+            "warnings": [missed] * bool(missed),
             "challenger_cost": verdict.challenger_cost.model_dump(),
             "metrics": {name: values.get("challenger") for name, values in verdict.metrics.items()},
         }
         return StepResult([folder / VERDICT_FILE, _write_known_rows(inputs, folder)], result)
 
     return loop.carry_out("judge", act)
+
+
+def _missed_classes(inputs: Inputs, evidence: Evidence) -> str:
+    """Return a warning of classes that the challenger never predicts; empty if there are none."""
+    from models.data.preparation import Preparation
+    from models.metrics.classification import missed_classes
+
+    classes = Preparation.load(inputs["prepare"].folder).target.classes
+    missed = missed_classes(evidence.target, evidence.decided) if classes else ()
+    if not classes or not len(missed):
+        return ""
+    names = ", ".join(classes[each] for each in missed[:SHOWN]) + ("" if len(missed) <= SHOWN else ", ...")
+    return (
+        f"{len(missed)} of {len(classes)} classes occur in the test rows but are never predicted: {names}; "
+        "train.class_weights: balanced, or a goal such as f1 or log_loss, weighs them more"
+    )
 
 
 def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
@@ -74,7 +96,7 @@ def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
     from models.judge.decide import judge as decide
 
     goal = loop.spec.goal
-    metric = resolve_metric(goal.metric, evidence.task, loop.project.folder, goal.direction)
+    metric = resolve_metric(goal.reference, evidence.task, loop.project.folder, goal.direction)
     return decide(
         evidence,
         loop.spec.judge,
@@ -95,22 +117,25 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     prepared, exported = inputs["prepare"].folder, inputs["export"]
     preparation = Preparation.load(prepared)
     graph = exported.file("model.onnx")
-    against, cost, known = _champion(loop, inputs, rival, preparation)
+    served = Preparation.load(exported.folder)
+    against = _champion(loop, inputs, rival, preparation)
+    known = against.known
     target = feeds.targets(prepared, "test")
-    baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.metric or "mae")
+    baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.reference or "mae")
     evidence = Evidence(
         task=preparation.task,
         target=target,
+        thresholds={"challenger": served.class_head.threshold, "champion": against.threshold},
         challenger=_predictions(inputs, graph, preparation),
-        champion=against,
+        champion=against.prediction,
         baseline=baseline.prediction,
         baseline_name=baseline.name,
         references=_references(loop, prepared, preparation, baseline.name),
         slices=feeds.slice_values(prepared, "test", loop.spec.judge.slices),
         challenger_id=exported.digest,
-        champion_id=rival.partition(":")[0] if against is not None else None,
+        champion_id=rival.partition(":")[0] if against.prediction is not None else None,
         challenger_cost=_cost(inputs, graph, preparation),
-        champion_cost=cost,
+        champion_cost=against.cost,
         parity=Parity.model_validate(
             {key: exported.result[key] for key in Parity.model_fields if key in exported.result}
         ),
@@ -146,31 +171,36 @@ def _references(loop: Loop, prepared: Path, preparation: Preparation, baseline: 
     return {"bz2": bz2_bits_per_char(train, test)}
 
 
-def _champion(
-    loop: Loop, inputs: Inputs, rival: str, own: Preparation
-) -> tuple[np.ndarray | None, ServingCost | None, np.ndarray | None]:
-    """Return the champion's predictions on our test rows, by its own preparation, its cost, and which rows it knows.
+class _Champion(NamedTuple):
+    """The champion's predictions of our test rows, by its own preparation; all None without one."""
 
-    All three are None if there is no champion or it cannot read the rows.
-    """
+    prediction: np.ndarray | None = None
+    cost: ServingCost | None = None
+    known: np.ndarray | None = None
+    """Which test rows it knows; None if its version has no such record."""
+    threshold: float = 0.5
+
+
+def _champion(loop: Loop, inputs: Inputs, rival: str, own: Preparation) -> _Champion:
+    """Return the champion on our test rows; nothing if there is none or it cannot read the rows."""
     from models.data.preparation import KNOWN_ROWS_FILE, PREPARATION_FILE, Preparation
 
     if not rival:
-        return None, None, None
+        return _Champion()
     number = rival.partition(":")[0]
     names = ("model.onnx", PREPARATION_FILE, KNOWN_ROWS_FILE)
     folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
     theirs = Preparation.load(folder)
     if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
         loop.report.note(f"the champion (version {number}) predicts another target: judged by goal and baseline")
-        return None, None, None
+        return _Champion()
     try:
         predictions = _predictions(inputs, folder / "model.onnx", theirs)
         cost = _cost(inputs, folder / "model.onnx", theirs)
     except DataError as error:
         loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
-        return None, None, None
-    return predictions, cost, _known(inputs, folder)
+        return _Champion()
+    return _Champion(predictions, cost, _known(inputs, folder), theirs.class_head.threshold)
 
 
 def _known(inputs: Inputs, champion: Path) -> np.ndarray | None:
@@ -218,7 +248,7 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
     if verdict.slices:
         pictures["slices"] = figures.slices(verdict)
     if classes:
-        pictures["confusion"] = figures.confusion_matrix(evidence.target, evidence.challenger, classes)
+        pictures["confusion"] = figures.confusion_matrix(evidence.target, evidence.decided, classes)
         pictures["roc-pr"] = figures.roc_and_pr(evidence.target, models, classes)
         pictures["calibration"] = figures.calibration(evidence.target, models)
     elif evidence.task == "language":

@@ -22,7 +22,16 @@ from models.project_spec.blocks import Model, Task, Train
 from models.project_spec.search import Dimension
 from models.training.costs.summary import Costs, total
 from models.training.job import EpochReport, TrainingResult
-from models.training.search_space import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
+from models.training.search_space import (
+    Trial,
+    best_of,
+    check_space,
+    mean_score,
+    suggest,
+    trials_owed,
+    usual_space,
+    with_params,
+)
 from tasks.host import memory
 from tasks.loop.inputs import Input
 from tasks.loop.job_uploads import uploaded
@@ -73,7 +82,7 @@ def _check_goal(loop: Loop, prepared: Input) -> None:
     """Check before any training that the goal's metric is defined on the test targets."""
     from models.data import feeds
 
-    goal = loop.spec.goal.metric
+    goal = loop.spec.goal.reference
     if goal in METRICS and _task(prepared) == "regression":
         target = feeds.targets(prepared.folder, "test")
         measure(METRICS[goal], target, target)
@@ -121,7 +130,7 @@ class _Search:
         self._taken: set[Path] = set()
         self._began = time.monotonic()
         goal = loop.spec.goal
-        metric = resolve_metric(goal.metric, _task(inputs["prepare"]), loop.project.folder, goal.direction)
+        metric = resolve_metric(goal.reference, _task(inputs["prepare"]), loop.project.folder, goal.direction)
         self._direction, self._metric = metric.direction, metric.name
         check_space(self._space, net_name(loop.spec.model.net, loop.spec.data.kind))
         self._study = self._open_study()
@@ -217,10 +226,12 @@ class _Search:
         # A trial runs on this machine; other nodes are used only to train the best configuration.
         train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or max(1, train.epochs // 2)})
         folds = self._spec.folds
-        values = []
+        values: list[float] = []
+        results: list[TrainingResult] = []
         for index in range(folds):
             result = self._fit(trial, model, train, (index, folds) if folds > 1 else None)
             values.append(result.value)
+            results.append(result)
             spent += [result.costs] if result.costs else []
             if result.pruned:
                 return result.value, "PRUNED"
@@ -228,6 +239,7 @@ class _Search:
                 trial.report(sum(values) / len(values), index)
                 if trial.trial.should_prune() and index + 1 < folds:
                     return sum(values) / len(values), "PRUNED"
+        trial.trial.set_user_attr(optuna_study.SCORE, mean_score(results))
         return sum(values) / len(values), "COMPLETE"
 
     def _fit(self, trial: _OpenTrial, model: Model, train: Train, fold: tuple[int, int] | None) -> TrainingResult:

@@ -31,6 +31,7 @@ KILLED = "killed"
 SECONDS = "loopline.seconds"
 POSITION = "loopline.position"
 COSTS = "loopline.costs"
+SCORE = "loopline.score"
 
 
 def storage(workspace: Workspace) -> Any:
@@ -175,6 +176,7 @@ def trials_of(study: optuna.Study) -> list[Trial]:
                 "reason": trial.user_attrs.get(REASON, ""),
                 "seconds": trial.user_attrs.get(SECONDS, 0.0),
                 "costs": trial.user_attrs.get(COSTS),
+                **trial.user_attrs.get(SCORE, {}),
                 "epochs": [value for _, value in sorted(trial.intermediate_values.items())],
             }
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,8 @@ def write_result(job: TrainingJob, progress: Progress, **facts: Any) -> Training
     result = TrainingResult(
         best_epoch=progress.best_epoch,
         value=progress.best_value,
+        noise=progress.best_noise,
+        log_loss=None if math.isnan(progress.best_log_loss) else progress.best_log_loss,
         epochs=progress.history,
         seconds=progress.seconds,
         threads=job.threads,

@@ -38,7 +38,9 @@ class Checkpointable(Protocol):
 class Progress:
     """The progress of a job: all state besides tensors. The position in the data follows from `step`.
 
-    `spent` is the cost of the current epoch up to the checkpoint; empty at the start of an epoch.
+    `best_*` is the chosen model so far, `goal_*` the best goal so far, which may be another model's
+    (`model_choice.py`); `improved_*` is when either changed last. `spent` is the cost of the current epoch up to the
+    checkpoint; empty at the start of an epoch.
     """
 
     step: int = 0
@@ -49,6 +51,12 @@ class Progress:
     best_epoch: int = 0
     best_value: float = float("nan")
     best_round: int = 0
+    best_noise: float = 0.0
+    best_log_loss: float = float("nan")
+    goal_value: float = float("nan")
+    goal_noise: float = 0.0
+    improved_epoch: int = 0
+    improved_round: int = 0
     spent: dict[str, float] = field(default_factory=dict)
     drops: int = 0
     last_drop: int = 0

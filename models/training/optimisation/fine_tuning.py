@@ -13,6 +13,7 @@ from torch import nn
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.distributed.precision import BATCH_NORMS
 from models.errors import StoreError, TrainingError, UsageError
+from models.nets.adapters import ADAPTER_PREFIX
 from models.project_spec.blocks import Train
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import InitialWeights
@@ -23,6 +24,8 @@ Tensors = dict[str, torch.Tensor]
 # The prefix of the net in the pretraining wrapper; the wrapper's other part, which reconstructs inputs, is dropped.
 PRETRAINED = "net."
 _SHOWN = 6
+_WRAPPERS = ("module.", "_orig_mod.")
+"""What DistributedDataParallel and torch.compile put before the names of a net that is saved inside them."""
 _WITH_STATISTICS = (*BATCH_NORMS, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 
 
@@ -39,9 +42,9 @@ def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation
         StoreError: The file cannot be read, or its hash differs.
         TrainingError: The weights do not fit; the message names the layers or the inputs that differ.
     """
-    tensors = _read(origin)
-    known = origin.weights.parent / PREPARATION_FILE
     own = net.state_dict()
+    tensors = _by_prefix(_read(origin), own)
+    known = origin.weights.parent / PREPARATION_FILE
     if known.exists():
         before = Preparation.load(known.parent)
         _check_inputs(before, preparation, origin, partial)
@@ -106,6 +109,23 @@ def _read(origin: InitialWeights) -> Tensors:
     if any(name.startswith("give_back.") for name in tensors):
         return {name.removeprefix(PRETRAINED): t for name, t in tensors.items() if name.startswith(PRETRAINED)}
     return tensors
+
+
+def _by_prefix(tensors: Tensors, own: Tensors) -> Tensors:
+    """Return the tensors by the names of the net: with or without the prefix of an adapter, or of a torch wrapper.
+
+    The form is taken in which most tensors have the name and the shape of one of the net's; as they are wins a tie.
+    """
+    forms = [tensors, {ADAPTER_PREFIX + name: tensor for name, tensor in tensors.items()}]
+    for prefix in (ADAPTER_PREFIX, *_WRAPPERS):
+        if all(name.startswith(prefix) for name in tensors):
+            bare = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+            forms += [bare, {ADAPTER_PREFIX + name: tensor for name, tensor in bare.items()}]
+
+    def fitting(form: Tensors) -> int:
+        return sum(name in own and own[name].shape == tensor.shape for name, tensor in form.items())
+
+    return max(forms, key=fitting)
 
 
 def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights, partial: bool) -> None:

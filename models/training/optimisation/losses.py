@@ -8,28 +8,42 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from models.data.preparation import Preparation
+from models.data.preparation import LARGEST_LOGARITHM, Preparation, TargetEncoding
+from models.errors import UserCodeError
+from models.metrics.metrics import quantile_of
 from models.project_spec.blocks import Train
+from models.project_spec.references import call, resolve
+
+LARGEST_RATIO = 10.0
+"""Of the logarithm of value / prediction in the gamma loss: a far outlier must not overflow."""
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def loss_name(preparation: Preparation, metric: str) -> str:
-    """Return the loss for the task: huber if the goal is the absolute error, which it approximates closely."""
+    """Return the loss for the task; for a regression the one that the goal's best prediction minimises.
+
+    Source: Gneiting (2011), JASA 106: a model should be trained by a loss that is consistent with its evaluation.
+    """
     if preparation.task == "binary":
         return "bce"
     if preparation.task in ("multiclass", "language"):
         return "cross_entropy"
-    return "huber" if metric in ("mae", "mape") else "mse"
+    if quantile_of(metric) is not None:
+        return "pinball"
+    if metric in ("mae", "mape"):
+        return "l1" if metric == "mae" else "relative_l1"
+    return "mse" if preparation.target.log_offset is None else "gamma"
 
 
-def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor) -> Loss:
+def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor, base: Path = Path()) -> Loss:
     """Return a function (output (batch, num_outputs), target (batch,)) -> summed loss, a float32 scalar.
 
     For text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
@@ -39,7 +53,14 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
         train: Label smoothing and class weights.
         metric: Short name of the goal's metric.
         targets: All training targets, from which balanced class weights are computed.
+        base: The folder of the spec, where `train.loss` starts.
+
+    Raises:
+        UsageError: There is no function of the name in `train.loss`.
+        UserCodeError: The user's loss raised, or does not return one finite number for each example.
     """
+    if train.loss is not None:
+        return _own_loss(train.loss, base, preparation, targets)
     name = loss_name(preparation, metric)
     weight = class_weights(preparation, targets) if train.class_weights == "balanced" else None
     if preparation.task == "language":
@@ -48,7 +69,13 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
         return partial(_bce, smoothing=train.label_smoothing, weight=weight)
     if name == "cross_entropy":
         return partial(_cross_entropy, smoothing=train.label_smoothing, weight=weight)
-    return partial(_distance, huber=name == "huber")
+    if name == "relative_l1":
+        return partial(_relative_l1, encoding=preparation.target)
+    if name == "pinball":
+        return partial(_pinball, quantile=quantile_of(metric) or 0.5)
+    if name == "gamma":
+        return partial(_gamma, scale=preparation.target.scale)
+    return partial(_distance, distance=F.l1_loss if name == "l1" else F.mse_loss)
 
 
 def class_weights(preparation: Preparation, targets: torch.Tensor) -> torch.Tensor | None:
@@ -89,7 +116,33 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
         return output[:, 0].sigmoid().numpy()
     if preparation.task == "multiclass":
         return output.softmax(dim=1).numpy()
-    return (output[:, 0] * preparation.target.scale + preparation.target.shift).numpy()
+    return np.asarray(preparation.target.decode(output[:, 0].numpy()))
+
+
+def _own_loss(reference: str, base: Path, preparation: Preparation, targets: torch.Tensor) -> Loss:
+    """Return the user's loss as a sum over examples, after a trial on two of them."""
+    function = resolve(reference, base)
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        each = call(function, f"train.loss: {reference}", output.float(), target)
+        if not isinstance(each, torch.Tensor) or each.shape != target.shape[:1]:
+            shape = tuple(each.shape) if isinstance(each, torch.Tensor) else type(each).__name__
+            raise UserCodeError(
+                f"train.loss: {reference} gave back {shape}, expected the loss of each example, shape "
+                f"{tuple(target.shape[:1])}: do not sum or average it"
+            )
+        return each.sum()
+
+    if preparation.task == "language":
+        return loss  # the targets here are the starts of windows
+    trial = torch.zeros((len(targets[:2]), preparation.num_outputs), requires_grad=True, device=targets.device)
+    value = loss(trial, targets[:2])
+    if not value.isfinite() or not value.requires_grad:
+        raise UserCodeError(
+            f"train.loss: {reference} gave back {value.tolist()} {'with' if value.requires_grad else 'without'} a "
+            "gradient for outputs of 0, expected finite numbers that depend on the outputs by torch's functions"
+        )
+    return loss
 
 
 def _next_character(output: torch.Tensor, target: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -110,6 +163,42 @@ def _cross_entropy(
     return F.cross_entropy(output.float(), target, weight=weight, label_smoothing=smoothing, reduction="sum")
 
 
-def _distance(output: torch.Tensor, target: torch.Tensor, huber: bool) -> torch.Tensor:
-    value = output[:, 0].float()
-    return F.huber_loss(value, target, reduction="sum") if huber else F.mse_loss(value, target, reduction="sum")
+def _distance(output: torch.Tensor, target: torch.Tensor, distance: Callable[..., torch.Tensor]) -> torch.Tensor:
+    return distance(output[:, 0].float(), target, reduction="sum")
+
+
+def _relative_l1(output: torch.Tensor, target: torch.Tensor, encoding: TargetEncoding) -> torch.Tensor:
+    """Sum the absolute errors in the target's own unit, each divided by the true value; a true 0 counts nothing."""
+    error = (_decoded(output[:, 0].float(), encoding) - _decoded(target, encoding)).abs()
+    return (error * relative_weights(target, encoding)).sum()
+
+
+def _decoded(learnt: torch.Tensor, encoding: TargetEncoding) -> torch.Tensor:
+    """Return `encoding.decode` of a tensor, with gradients."""
+    values = learnt * encoding.scale + encoding.shift
+    if encoding.log_offset is None:
+        return values
+    return values.clamp(max=LARGEST_LOGARITHM).exp() - encoding.log_offset
+
+
+def relative_weights(target: torch.Tensor, encoding: TargetEncoding) -> torch.Tensor:
+    """Return 1 / |value| of each encoded target, 0 for a value within a millionth of the spread around 0."""
+    size = _decoded(target, encoding).abs()
+    return torch.where(size > 1e-6 * encoding.spread, 1 / size.clamp(min=1e-6 * encoding.spread), 0.0)
+
+
+def _gamma(output: torch.Tensor, target: torch.Tensor, scale: float) -> torch.Tensor:
+    """Sum the deviances of the gamma distribution, halved, for a target on the log scale.
+
+    It is least for the mean of the values themselves, so nothing has to be corrected when the logarithm is undone;
+    the squared error of logarithms would predict the geometric mean, which is too low.
+
+    Source: McCullagh and Nelder (1989), Generalized Linear Models, 8.3.
+    """
+    ratio = ((target - output[:, 0].float()) * scale).clamp(max=LARGEST_RATIO)
+    return (ratio.exp() - ratio - 1).sum()
+
+
+def _pinball(output: torch.Tensor, target: torch.Tensor, quantile: float) -> torch.Tensor:
+    under = target - output[:, 0].float()
+    return torch.maximum(quantile * under, (quantile - 1) * under).sum()

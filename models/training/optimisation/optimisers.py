@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from models.nets.adapters import ADAPTER_PREFIX
 from models.project_spec.blocks import Train
 
 # Muon's orthogonal updates are for matrices between layers; embeddings are lookup tables.
@@ -89,8 +90,12 @@ def scale_of(name: str, scales: Mapping[str, float]) -> float:
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Return whether `pattern` is the parameter's name, a layer that contains it, or a glob for either."""
-    return fnmatchcase(name, pattern) or fnmatchcase(name, pattern + ".*")
+    """Return whether `pattern` is the parameter's name, a layer that contains it, or a glob for either.
+
+    The name in the user's own net counts too, without the prefix of the adapter around it.
+    """
+    names = {name, name.removeprefix(ADAPTER_PREFIX)}
+    return any(fnmatchcase(each, pattern) or fnmatchcase(each, pattern + ".*") for each in names)
 
 
 def clip(gradients: list[torch.Tensor], norm: torch.Tensor, most: float) -> None:

@@ -33,8 +33,8 @@ def learning_rate(train: Train, step: int, num_steps: int, drops: int = 0) -> fl
 
 
 def is_plateau(progress: Progress, train: Train) -> bool:
-    """Return whether the goal's metric did not improve and lr did not fall in the last `plateau_patience` epochs."""
-    since = max(progress.best_epoch, progress.last_drop)
+    """Return whether the model did not improve and lr did not fall in the last `plateau_patience` epochs."""
+    since = max(progress.improved_epoch, progress.last_drop)
     return train.schedule == "plateau" and progress.epoch - since >= train.plateau_patience
 
 

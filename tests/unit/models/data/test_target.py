@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.target import class_indices, fit_target, infer_task
+from models.data.target import class_indices, fit_target, infer_task, is_on_log_scale
 from models.errors import DataError
 
 
@@ -65,3 +65,37 @@ def test_classes_become_indices_and_an_unseen_one_is_refused(make_spec):
     assert class_indices(column(["b", "a", "b"]), target).tolist() == [1, 0, 1]
     with pytest.raises(DataError, match=r"classes \['c'\] occur in validation or test"):
         class_indices(column(["a", "c"]), target)
+
+
+SKEWED = np.random.default_rng(0).lognormal(3, 1, 500)
+
+
+@pytest.mark.parametrize(
+    ("values", "metric", "expected"),
+    [
+        (SKEWED, None, True),
+        (SKEWED, "pinball", True),
+        (SKEWED, "rmse", False),
+        (SKEWED - 1000, "mae", False),
+        (np.random.default_rng(0).normal(50, 5, 500), "mae", False),
+        (SKEWED[:20], "mae", False),
+    ],
+)
+def test_the_logarithm_is_taken_by_the_stated_rule(make_spec, values, metric, expected):
+    assert is_on_log_scale(column(values), column(values), make_spec().data, metric) is expected
+
+
+def test_the_spec_decides_about_the_logarithm(make_spec):
+    data = make_spec(target_scale="log").data
+    assert is_on_log_scale(column([1.0, 2.0]), column([1.0, 2.0]), data, "rmse")
+    with pytest.raises(DataError, match=r"data\.target_scale: log, but 'y' has values down to -1"):
+        is_on_log_scale(column([-1.0, 2.0]), column([2.0]), data, "mae")
+
+
+def test_a_logarithm_of_zeros_is_undone_exactly(make_spec):
+    values = np.array([0.0, 0.5, 3.0, 400.0])
+    target = fit_target(column(values), make_spec().data, "regression", is_log=True)
+    assert target.log_offset == 0.5
+    np.testing.assert_allclose(target.decode(target.encode(values)), values, rtol=1e-12, atol=1e-12)
+    assert target.encode(values).std() == pytest.approx(1.0)
+    assert target.spread == pytest.approx(values.std())

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 
+from models.data.preparation import ClassHead
+from models.export.class_head import with_class_head
 from models.export.head_graph import graph_outputs, head_part
 from models.inference.names import output_names
 from tests.finished_jobs import CLASSES, run_stretch, table_preparation
@@ -43,3 +45,34 @@ def test_a_regression_is_put_back_into_its_own_unit(dtype: type) -> None:
     stretch = head_part(table_preparation("regression"), "core/out")
     (prediction,) = run_stretch(stretch, {"core/out": raw}, ["prediction"])
     assert (prediction.tolist(), prediction.dtype) == ([46.0, 60.0], np.float32)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.9])
+def test_the_class_head_calibrates_and_decides(threshold: float) -> None:
+    logits = np.linspace(-4, 4, 41, dtype=np.float32)[:, None]
+    head = ClassHead(slope=0.5, offsets=[0.0, 0.7], threshold=threshold)
+    preparation = table_preparation().model_copy(update={"class_head": head})
+    label, probabilities = run_stretch(head_part(preparation, "core/out"), {"core/out": logits}, CLASSIFIED)
+    expected = 1 / (1 + np.exp(-(0.5 * logits[:, 0].astype(np.float64) + 0.7)))
+    np.testing.assert_allclose(probabilities[:, 1], expected, rtol=1e-5)
+    np.testing.assert_allclose(with_class_head(1 / (1 + np.exp(-logits[:, 0].astype(float))), preparation), expected)
+    assert label.tolist() == [CLASSES["binary"][int(each > threshold)] for each in expected]
+
+
+def test_many_classes_are_calibrated_by_slope_and_offsets() -> None:
+    logits = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    head = ClassHead(slope=2.0, offsets=[0.0, 1.0, -1.0])
+    preparation = table_preparation("multiclass").model_copy(update={"class_head": head})
+    label, probabilities = run_stretch(head_part(preparation, "core/out"), {"core/out": logits}, CLASSIFIED)
+    power = np.exp(2 * logits.astype(np.float64) + [0, 1, -1])
+    np.testing.assert_allclose(probabilities, power / power.sum(axis=1, keepdims=True), rtol=1e-5)
+    assert label.tolist() == [CLASSES["multiclass"][each] for each in power.argmax(axis=1)]
+
+
+def test_a_logarithm_is_undone_inside_the_graph() -> None:
+    target = table_preparation("regression").target.model_copy(update={"log_offset": 0.5, "shift": 3.0, "scale": 2.0})
+    preparation = table_preparation("regression").model_copy(update={"target": target})
+    raw = np.array([[-1.0], [0.3], [1000.0]])
+    (prediction,) = run_stretch(head_part(preparation, "core/out"), {"core/out": raw}, ["prediction"])
+    np.testing.assert_allclose(prediction, target.decode(raw[:, 0]), rtol=1e-6)
+    assert np.isfinite(prediction).all()

@@ -14,6 +14,15 @@ from models.project_spec.blocks import Spec
 from models.training import spec_check
 from models.training.spec_check import _parameters, check_spec, read_checked
 
+NETS = """
+class Pictures:
+    def __init__(self, channels, num_outputs, width=8): ...
+
+class Table:
+    def __init__(self, sizes, num_numeric, *, layers, width=8): ...
+
+def any_arguments(sizes, **arguments): ...
+"""
 HEADER = "age,town,left,few,none\n"
 ROWS = HEADER + "".join(f"{age + 0.5},a,{'yes' if age % 2 else 'no'},{age % 3},\n" for age in range(40))
 
@@ -29,6 +38,7 @@ def base(tmp_path: Path) -> Path:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop.csv").symlink_to("loop.csv")
     (tmp_path / "own.py").write_text("def make(frame):\n    raise SystemExit('never run')\n")
+    (tmp_path / "net.py").write_text(NETS)
     return tmp_path
 
 
@@ -48,7 +58,7 @@ def spec_of(blocks: dict[str, Any]) -> Spec:
         ),
         ({"model": {"arguments": {"hidden": "wide"}}}, "model.arguments.hidden: got 'wide', expected a valid integer"),
         ({"model": {"arguments": {"norm": "bach"}}}, "model.arguments.norm: got 'bach', expected 'batch', 'layer' or"),
-        ({"model": {"net": "trees", "arguments": {"leaves": 3}}}, "trees has no argument 'leaves': .*num_leaves"),
+        ({"model": {"net": "trees", "arguments": {"leaves": 3}}}, "LightGBM has no parameter 'leaves': .*num_leaves"),
         ({"goal": {"metric": "acuracy"}}, r"goal.metric: got 'acuracy', did you mean 'accuracy'"),
         ({"goal": {"metric": "rmse"}, "data": {"task": "binary"}}, "goal.metric: got 'rmse', which is for regression"),
         ({"search": {"space": {"train.optimiser": {"choices": ["adam", "foo"]}}}}, "train.optimiser: got 'foo'"),
@@ -77,6 +87,16 @@ def spec_of(blocks: dict[str, Any]) -> Spec:
         ({"data": {"id": "key"}}, "data.id: no column 'key'"),
         ({"judge": {"slices": ["twon"]}}, "judge.slices: no column 'twon'"),
         ({"data": {"source": "./own.py:lod"}}, "data.source: .*has no 'lod'"),
+        ({"model": {"net": "./net.py:Pictures"}}, "needs 'channels', a size of kind image: .* kind table: sizes, "),
+        ({"model": {"net": "./net.py:Table"}}, "needs 'layers': give it in model.arguments"),
+        (
+            {"model": {"net": "./net.py:Table", "arguments": {"layers": 1, "widht": 2}}},
+            "model.arguments.widht: .* did you mean 'width'",
+        ),
+        (
+            {"model": {"net": "trees", "arguments": {"monotone_constraints": {"aeg": 1}}}},
+            "a constraint names 'aeg', which is no column: did you mean 'age'",
+        ),
     ],
 )
 def test_what_is_known_to_fail_is_refused(base: Path, blocks: dict[str, Any], message: str) -> None:
@@ -94,6 +114,9 @@ def test_what_is_known_to_fail_is_refused(base: Path, blocks: dict[str, Any], me
         {"goal": {"metric": "f1"}, "data": {"source": "empty.csv"}},
         {"data": {"source": "nosuch.csv"}},  # ingest says so
         {"data": {"source": "pypi:palmerpenguins==0.1.4!palmerpenguins/data/penguins.csv"}},
+        {"model": {"net": "./net.py:Table", "arguments": {"layers": 2, "width": 4}}},
+        {"model": {"net": "./net.py:any_arguments", "arguments": {"whatever": 2}}},
+        {"model": {"net": "trees", "arguments": {"monotone_constraints": {"age": 1}, "path_smooth": 1.5}}},
         {"data": {"target": "made", "features": {"make": "./own.py:make"}}},
         {"model": {"net": "trees"}},
         {"model": {"net": "trees", "arguments": {"num_leaves": 3, "lambda_l2": 1}}},

@@ -1,8 +1,13 @@
 import json
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
+from models.data.preparation import Preparation
 from models.errors import UsageError
+from models.export.trained import validation_predictions
+from models.metrics.metrics import resolve_metric
 from models.training.job import TREES_FILE, EpochReport
 from models.training.rank import run_job
 
@@ -82,3 +87,26 @@ def test_fewer_rounds_than_epochs_make_an_epoch_a_round(make_job):
 def test_unknown_argument_names_the_nearest(make_job):
     with pytest.raises(UsageError, match="did you mean 'num_leaves'"):
         run_job(make_job("table", "binary", "trees", {"num_leavs": 3}))
+
+
+@pytest.mark.parametrize("metric", ["mae", "mape", "rmse", "pinball_0.8"])
+def test_on_the_log_scale_each_goal_gets_its_own_best_prediction(make_job, metric):
+    job = make_job("table", "regression", "trees", {"rounds": 30, "min_data_in_leaf": 10}, epochs=3, count=800)
+    job = job.model_copy(update={"metric": metric, "direction": "minimize"})
+    preparation = Preparation.load(job.prepared)
+    target = preparation.target.model_copy(update={"log_offset": 0.0, "shift": 0.0, "scale": 1.0})
+    preparation.model_copy(update={"target": target}).save(job.prepared)
+    rng = np.random.default_rng(0)
+    for path in job.tensors.values():
+        tensors = load_file(path)
+        noisy = tensors["target"] + rng.normal(scale=1.0, size=len(tensors["target"])).astype(np.float32)
+        save_file({**tensors, "target": noisy, "value": np.exp(noisy.astype(np.float64))}, path)
+    result = run_job(job)
+    values, positions = load_file(job.tensors["validation"])["value"], np.arange(200)
+    predicted = validation_predictions(job, Preparation.load(job.prepared), positions)
+    assert result.value == pytest.approx(resolve_metric(metric, "regression", job.project).value(values, predicted))
+    if metric == "rmse":
+        assert predicted.mean() == pytest.approx(values.mean(), rel=0.25)
+    else:
+        share = {"mae": 0.5, "pinball_0.8": 0.8, "mape": 0.2}[metric]
+        assert (values <= predicted).mean() == pytest.approx(share, abs=0.13)

@@ -167,6 +167,15 @@ def test_a_users_net_and_its_sibling_are_followed(project: Project) -> None:
     assert first_owed(project, "model.net=./net.py:build") == ("search", ["code layers.py: changed"])
 
 
+def test_a_file_that_an_argument_of_the_net_names_counts_by_its_content(project: Project) -> None:
+    (project.folder / "net.py").write_text("def build(weights, stages):\n    return weights\n")
+    (project.folder / "pretrained.pth").write_bytes(b"one")
+    own = ("model.net=./net.py:build", "model.arguments={weights: pretrained.pth, stages: [1, 2], other: no-file}")
+    record_all(project, *own)
+    (project.folder / "pretrained.pth").write_bytes(b"two!")
+    assert first_owed(project, *own) == ("search", ["file pretrained.pth: changed"])
+
+
 @pytest.mark.parametrize(
     ("net", "module"),
     [("auto", "mlp"), ("mlp", "mlp"), ("transformer", "transformer")],

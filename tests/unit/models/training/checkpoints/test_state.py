@@ -128,5 +128,5 @@ def test_what_else_is_kept_comes_back(tmp_path):
 
 
 def test_progress_is_plain_data():
-    progress = Progress(step=3, history=[{"val_loss": 0.5}], best_value=1.0)
+    progress = Progress(step=3, history=[{"val_loss": 0.5}], best_value=1.0, best_log_loss=0.5, goal_value=1.0)
     assert Progress(**json.loads(json.dumps(asdict(progress)))) == progress

@@ -125,3 +125,40 @@ def test_patterns_that_fit_nothing_or_everything_are_refused():
         freeze(net, Train(start={"freeze": ["trnk.*"]}))
     with pytest.raises(UsageError, match="whole net"):
         freeze(net, Train(start={"freeze": ["*"]}))
+
+
+FORWARD_X = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, channels, num_outputs):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(channels, 4, 3)
+        self.fc = torch.nn.Linear(4, num_outputs)
+
+    def forward(self, x):
+        return self.fc(self.conv1(x).mean(dim=(2, 3)))
+"""
+
+
+@pytest.mark.parametrize("prefix", ["", "net.", "module."])
+def test_weights_of_a_net_with_forward_x_load_by_their_own_names(make_job, tmp_path, prefix):
+    (tmp_path / "own.py").write_text(FORWARD_X)
+    job = make_job("image", "multiclass", "./own.py:Net", epochs=1, start={"partial": True, "freeze": ["conv1"]})
+    net = build_net(job.model, Sizes.of(Preparation.load(job.prepared)), tmp_path)
+    stored = {prefix + name.removeprefix("net."): tensor + 1 for name, tensor in net.state_dict().items()}
+    stored[f"{prefix}fc.weight"], stored[f"{prefix}fc.bias"] = torch.zeros(1000, 4), torch.zeros(1000)
+    save_file(stored, tmp_path / "pretrained.safetensors")
+    origin = origin_of(tmp_path / "pretrained.safetensors", "pretrained.safetensors")
+    run_job(job.model_copy(update={"start": origin}))
+    assert torch.equal(weights(job)["net.conv1.weight"], stored[f"{prefix}conv1.weight"])
+    with pytest.raises(TrainingError, match=r"net\.fc\.bias has \(1000,\), the net \(3,\)"):
+        load_origin(net, origin, Preparation.load(job.prepared), partial=False)
+
+
+def test_weights_with_the_prefix_load_into_a_net_without_an_adapter(make_job, trained, tmp_path):
+    job, _ = trained
+    save_file({f"net.{name}": tensor for name, tensor in weights(job).items()}, tmp_path / "inside.safetensors")
+    net = build_net(job.model, Sizes.of(Preparation.load(job.prepared)), tmp_path)
+    load_origin(net, origin_of(tmp_path / "inside.safetensors", "inside"), Preparation.load(job.prepared), False)
+    assert all(torch.equal(tensor, weights(job)[name]) for name, tensor in net.state_dict().items())

@@ -1,0 +1,52 @@
+"""The class head of an export: calibrated probabilities and the decision threshold, chosen on validation rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from models.data.feeds import spread_positions
+from models.data.preparation import ClassHead, Preparation
+from models.export.trained import num_validation_examples, validation_predictions
+from models.metrics.calibration import MOST_EXAMPLES, PlattScaling, best_threshold, calibration_that_helps
+from models.metrics.metrics import resolve_metric
+from models.training.batches.examples import open_examples
+from models.training.job import TrainingJob
+
+
+def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
+    """Return the preparation with its class head, and the facts for the record and the card.
+
+    The probabilities are calibrated if that is shown to lower the log loss of held-out validation rows. The threshold
+    is the best for the goal by the calibrated probabilities. Other tasks stay as they are.
+
+    Cost: a pass over the validation rows, at most `MOST_EXAMPLES`.
+    """
+    if preparation.task not in ("binary", "multiclass"):
+        return preparation, {}
+    positions = spread_positions(num_validation_examples(job), MOST_EXAMPLES)
+    prediction = validation_predictions(job, preparation, positions)
+    whole = job.model_copy(update={"fold": None, "sample": 1.0})
+    target = open_examples(whole, preparation)[1].values()[positions]
+    tested = calibration_that_helps(target, prediction, job.train.seed)
+    calibration = tested.calibration if tested else None
+    head = ClassHead()
+    if calibration is not None:
+        prediction = calibration.apply(prediction)
+        head = ClassHead(slope=calibration.slope, offsets=list(calibration.offsets))
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    if preparation.task == "binary":
+        head = head.model_copy(update={"threshold": best_threshold(metric, prediction)})
+    names = ("log_loss", "log_loss_after", "ece", "ece_after")
+    facts = {} if tested is None else {name: getattr(tested, name) for name in names}
+    record = {**facts, "calibrated": calibration is not None, "threshold": head.threshold}
+    return preparation.model_copy(update={"class_head": head}), {"class_head": record}
+
+
+def with_class_head(prediction: np.ndarray, preparation: Preparation) -> np.ndarray:
+    """Return the trained model's predictions as the class head changes them."""
+    head = preparation.class_head
+    if head.slope == 1.0 and not head.offsets:
+        return prediction
+    return PlattScaling(head.slope, tuple(head.offsets)).apply(prediction)

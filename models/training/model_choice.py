@@ -1,0 +1,179 @@
+"""The choice among checkpoints, rounds and trials: the goal decides, and within its noise the log loss.
+
+A goal such as roc_auc or accuracy does not see whether the probabilities are any good: on few validation rows its best
+value may come from the first round, before any example is predicted positive. The log loss sees it, but alone it stops
+too early where a goal still improves while the net becomes overconfident. So the model with the least log loss is
+chosen among those whose goal is within its noise of the best goal so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from models.metrics import classification
+from models.metrics.bootstrap import draws
+from models.metrics.calibration import best_threshold, fit_calibration, has_own_threshold
+from models.metrics.metrics import Array, Metric
+from models.project_spec.blocks import Task
+
+if TYPE_CHECKING:
+    from models.training.checkpoints.state import Progress
+
+Direction = Literal["maximize", "minimize"]
+
+NOISE = 0.2
+"""Share of the goal's standard error within which the log loss decides.
+
+Two models of one training share most of their errors, so their difference varies less than either value.
+Source: measured by simulation, docs/decisions/0030.
+"""
+RESAMPLES = 24
+OWN_RESAMPLES = 8
+"""Fewer for a metric of the user's own, which may be slow."""
+MOST_EXAMPLES = 5000
+"""The standard error is measured on at most so many examples; it is scaled to all of them."""
+LOG_LOSS = "val_log_loss"
+_PROPER = frozenset({"log_loss", "brier"})
+
+
+class ValidationScore(NamedTuple):
+    """The quality of one model on the validation examples.
+
+    Attributes:
+        goal: The value of the goal's metric.
+        noise: Its standard error; 0 where only the goal decides.
+        log_loss: Mean log loss in nats; NaN where only the goal decides.
+    """
+
+    goal: float
+    noise: float = 0.0
+    log_loss: float = float("nan")
+
+    def values(self, metric: str) -> dict[str, float]:
+        """Return the score as an epoch's values: `val_<metric>`, with `val_<metric>_se` and `val_log_loss`."""
+        goal = {f"val_{metric}": self.goal}
+        return goal if math.isnan(self.log_loss) else {**goal, f"val_{metric}_se": self.noise, LOG_LOSS: self.log_loss}
+
+    @classmethod
+    def of(cls, values: Mapping[str, float], metric: str) -> ValidationScore:
+        """Return the score in an epoch's values."""
+        names = (f"val_{metric}_se", LOG_LOSS)
+        rest = [values[name] for name in names] if names[0] in values else []
+        return cls(values[f"val_{metric}"], *rest)
+
+
+def score(metric: Metric, task: Task, target: Array, prediction: Array) -> ValidationScore:
+    """Return the score of predictions; only the goal counts if it is proper itself, as all errors of numbers are.
+
+    A goal that depends on the decision threshold is measured as the exported model will decide: calibrated, at the
+    threshold that is best for the goal.
+
+    Raises:
+        UserCodeError: Your own metric raised, or returned no finite number.
+    """
+    log_loss = float("nan")
+    if task in ("binary", "multiclass") and metric.name not in _PROPER:
+        log_loss = classification.log_loss(target, prediction)(np.ones(len(target)))
+    if task == "binary" and has_own_threshold(metric):
+        stride = -(-len(target) // MOST_EXAMPLES)
+        prediction = fit_calibration(target[::stride], prediction[::stride]).apply(prediction)
+        metric = metric.at(best_threshold(metric, prediction))
+    goal = float(metric.value(target, prediction))
+    return (
+        ValidationScore(goal)
+        if math.isnan(log_loss)
+        else ValidationScore(goal, standard_error(metric, target, prediction), log_loss)
+    )
+
+
+def standard_error(metric: Metric, target: Array, prediction: Array) -> float:
+    """Return the bootstrap's standard error of a metric; 0 where it is undefined.
+
+    Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, ch. 6: 25 resamples suffice for it.
+
+    Cost: `RESAMPLES` evaluations on at most `MOST_EXAMPLES` examples.
+    """
+    stride = -(-len(target) // MOST_EXAMPLES)
+    some, predicted = target[::stride], prediction[::stride]
+    evaluate = metric.evaluator(some, predicted)
+    resamples = OWN_RESAMPLES if metric.own else RESAMPLES
+    values = np.array([evaluate(weight) for weight in draws(len(some), resamples)])
+    values = values[np.isfinite(values)]
+    return float(values.std(ddof=1) * math.sqrt(len(some) / len(target))) if len(values) > 1 else 0.0
+
+
+def is_better(value: float, than: float, direction: str) -> bool:
+    """Return whether `value` is a number and is better than `than`, or `than` is NaN."""
+    if math.isnan(value) or math.isnan(than):
+        return not math.isnan(value)
+    return value > than if direction == "maximize" else value < than
+
+
+def should_replace(
+    candidate: ValidationScore, chosen: ValidationScore, best_goal: ValidationScore, direction: Direction
+) -> bool:
+    """Return whether the candidate replaces the chosen model.
+
+    Args:
+        candidate: The new model's score.
+        chosen: The score of the model that is chosen so far.
+        best_goal: The score with the best goal so far, the candidate's included.
+        direction: Of the goal.
+    """
+    if math.isnan(candidate.log_loss) or math.isnan(best_goal.goal):
+        return is_better(candidate.goal, chosen.goal, direction)
+    if not _is_within_noise(candidate, best_goal, direction):
+        return False
+    return not _is_within_noise(chosen, best_goal, direction) or not candidate.log_loss >= chosen.log_loss
+
+
+def record(progress: Progress, latest: ValidationScore, direction: Direction, epoch: int, rounds: int = 0) -> bool:
+    """Record the score of the current model in `progress`; return whether this model is now the chosen one.
+
+    Args:
+        progress: Changed in place.
+        latest: The score of the current model.
+        direction: Of the goal.
+        epoch: The current epoch, from 1 on.
+        rounds: The number of rounds of trees; 0 for nets.
+    """
+    is_first = not progress.best_epoch
+    if is_first or is_better(latest.goal, progress.goal_value, direction):
+        progress.goal_value, progress.goal_noise = latest.goal, latest.noise
+        progress.improved_epoch, progress.improved_round = epoch, rounds
+    chosen = ValidationScore(progress.best_value, progress.best_noise, progress.best_log_loss)
+    best_goal = ValidationScore(progress.goal_value, progress.goal_noise)
+    if not is_first and not should_replace(latest, chosen, best_goal, direction):
+        return False
+    progress.best_value, progress.best_noise, progress.best_log_loss = latest
+    progress.best_epoch = progress.improved_epoch = epoch
+    progress.best_round = progress.improved_round = rounds
+    return True
+
+
+def choose(scores: Sequence[ValidationScore], direction: Direction) -> int:
+    """Return the position of the chosen model; the earlier one wins a tie.
+
+    Args:
+        scores: At least one.
+        direction: Of the goal.
+    """
+    best = 0
+    for position, each in enumerate(scores):
+        if is_better(each.goal, scores[best].goal, direction):
+            best = position
+    chosen = best
+    for position, each in enumerate(scores):
+        fits = _is_within_noise(each, scores[best], direction)
+        if fits and (each.log_loss, position) < (scores[chosen].log_loss, chosen):
+            chosen = position
+    return chosen
+
+
+def _is_within_noise(each: ValidationScore, best: ValidationScore, direction: str) -> bool:
+    behind = best.goal - each.goal if direction == "maximize" else each.goal - best.goal
+    return behind <= NOISE * best.noise

@@ -1,0 +1,36 @@
+"""The class head: calibrated where it helps, with the threshold of the goal."""
+
+import numpy as np
+import pytest
+
+from models.data.preparation import Preparation
+from models.export.class_head import choose_class_head, with_class_head
+from models.export.trained import validation_predictions
+from models.training.rank import run_job
+from tests.tiny_jobs import MakeJob, job_maker
+
+
+@pytest.fixture
+def make_job(tmp_path) -> MakeJob:
+    return job_maker(tmp_path)
+
+
+def test_a_model_of_balanced_weights_is_calibrated_and_decides_for_f1(make_job: MakeJob):
+    job = make_job("table", "binary", "trees", {"rounds": 40, "lambda_l2": 500.0}, epochs=4, count=2000)
+    job = job.model_copy(update={"metric": "f1"})
+    run_job(job)
+    preparation, record = choose_class_head(job, Preparation.load(job.prepared))
+    facts = record["class_head"]
+    assert facts["calibrated"]
+    assert facts["log_loss_after"] < facts["log_loss"]
+    assert preparation.class_head.slope > 1, "strong regularisation makes timid trees"
+    assert 0.2 < preparation.class_head.threshold < 0.8
+    assert preparation.class_head.threshold != 0.5
+    before = validation_predictions(job, preparation, np.arange(100))
+    assert np.array_equal(np.argsort(before), np.argsort(with_class_head(before, preparation)))
+
+
+def test_numbers_have_no_class_head(make_job: MakeJob):
+    job = make_job("table", "regression", "trees", {"rounds": 5}, epochs=1)
+    preparation = Preparation.load(job.prepared)
+    assert choose_class_head(job, preparation) == (preparation, {})

@@ -1,0 +1,77 @@
+"""Calibration helps where it is kept, and is seldom kept where there is nothing to help."""
+
+import numpy as np
+import pytest
+
+from models.metrics.calibration import best_threshold, calibration_that_helps, fit_calibration, logits_of
+from models.metrics.metrics import METRICS, resolve_metric
+
+
+def binary(seed: int, num: int, slope: float = 1.0, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and probabilities whose logits are `slope` times the true ones plus `shift`."""
+    rng = np.random.default_rng(seed)
+    logit = -1.5 + 1.5 * rng.normal(size=num)
+    target = (rng.random(num) < 1 / (1 + np.exp(-logit))).astype(np.int64)
+    return target, 1 / (1 + np.exp(-(slope * logit + shift)))
+
+
+def multiclass(seed: int, num: int, slope: float) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(num, 4)) * 1.5
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    target = (chances.cumsum(axis=1) > rng.random(num)[:, None]).argmax(axis=1)
+    moved = np.exp(slope * logits)
+    return target, moved / moved.sum(axis=1, keepdims=True)
+
+
+def test_slope_and_offset_are_recovered():
+    calibration = fit_calibration(*binary(0, 20_000, slope=2.0, shift=1.0))
+    assert calibration.slope == pytest.approx(0.5, abs=0.03)
+    assert calibration.offsets == pytest.approx((0.0, -0.5), abs=0.08)
+
+
+@pytest.mark.parametrize("problem", [binary(1, 1500, slope=2.5), multiclass(1, 1500, 2.5)])
+def test_overconfident_predictions_get_better_on_other_rows(problem):
+    target, prediction = problem
+    tested = calibration_that_helps(target[:1000], prediction[:1000])
+    assert tested.calibration is not None
+    assert tested.log_loss_after < tested.log_loss
+    assert tested.ece_after < tested.ece
+    before, after = (METRICS["log_loss"].value(target[1000:], each[1000:])
+                     for each in (prediction, tested.calibration.apply(prediction)))  # fmt: skip
+    assert after < before
+
+
+@pytest.mark.parametrize("num", [200, 1000])
+def test_calibrated_predictions_are_changed_in_at_most_5_percent(num):
+    changed = [calibration_that_helps(*binary(seed, num)).calibration is not None for seed in range(60)]
+    assert np.mean(changed) <= 0.05
+
+
+def test_few_examples_are_left_alone():
+    assert calibration_that_helps(*binary(0, 99)) is None
+
+
+def test_certain_predictions_stay_finite():
+    target = np.array([0, 1] * 100)
+    calibration = fit_calibration(target, target.astype(float))
+    assert np.isfinite(calibration.apply(target.astype(float))).all()
+    assert np.isfinite(logits_of(np.array([0.0, 1.0]))).all()
+
+
+@pytest.mark.parametrize("goal", ["f1", "balanced_accuracy", "cost_1_10"])
+def test_the_threshold_serves_the_goal(goal):
+    target, prediction = binary(0, 21_000)
+    metric = resolve_metric(goal, "binary", None)
+    threshold = best_threshold(metric, prediction[:1000])
+    grid = np.linspace(0.02, 0.6, 60)
+    values = [metric.at(each).value(target[1000:], prediction[1000:]) for each in grid]
+    best = max(values) if metric.direction == "maximize" else min(values)
+    at = metric.at(threshold).value(target[1000:], prediction[1000:])
+    assert at == pytest.approx(best, abs=0.012)
+    assert abs(metric.value(target[1000:], prediction[1000:]) - best) > 0.03
+
+
+def test_other_goals_keep_one_half():
+    for name in ("roc_auc", "accuracy", "recall", "log_loss"):
+        assert best_threshold(METRICS[name], np.array([0.1, 0.2])) == 0.5
