@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from models.planner.candidates import Candidate
 from models.planner.profile import ActivationBytes, ParameterCounts, Profiler
-from models.project_spec.blocks import Train
+from models.project_spec.blocks import Precision, Train
 from models.training.optimisation.optimisers import state_ratio
 
 _FULL = 4
@@ -51,14 +51,14 @@ class TrainingShape:
 
     Attributes:
         batch: Examples of a step, over all ranks.
-        precision: As in the spec.
+        precision: As in the spec, resolved.
         state_ratio: Bytes of optimiser state per byte of weights.
         shard_optimiser: Each rank of ddp keeps only its part of the state.
         on_cpu: Whether the copy of the best weights is in the same memory.
     """
 
     batch: int
-    precision: str = "fp32"
+    precision: Precision = "fp32"
     state_ratio: float = 2.0
     shard_optimiser: bool = False
     on_cpu: bool = False
@@ -71,7 +71,7 @@ class TrainingShape:
     @property
     def compute_bytes(self) -> int:
         """Bytes of one number in matrix products and in their transfers."""
-        return _FULL if self.precision == "fp32" else _HALF
+        return _FULL if self.precision.startswith("fp32") else _HALF
 
 
 def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape, exact: bool = False) -> RankMemory:

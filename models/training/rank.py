@@ -14,6 +14,7 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from models.distributed.order import ORDER_VERSION
+from models.distributed.precision import set_products
 from models.distributed.watchdog import OnHang, Watchdog
 from models.distributed.world import World
 from models.errors import TrainingError
@@ -23,6 +24,7 @@ from models.training.auto_batch import is_out_of_memory
 from models.training.checkpoints.finished import identity, read_finished, write_result
 from models.training.checkpoints.state import Tensors
 from models.training.checkpoints.weights import save_weights
+from models.training.choices import reasons, settle_choices
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, TrainingJob, TrainingResult
 from models.training.loop import NonFiniteError, Report, explain, train
@@ -59,13 +61,15 @@ def run_job(
     if done is not None:
         return done
     report = report or (lambda _: True)
-    _settle(job, world)
+    torch.set_num_threads(job.threads)
     if is_trees(job.model.net):
         from models.training.trees import train_trees
 
         return train_trees(job, report, restarts)
     with storing(job.folder):
         job.folder.mkdir(parents=True, exist_ok=True)
+        job = settle_choices(job, world)
+    _settle(job, world)
     ready, before = make_ready(job, world, report, run_job)
     try:
         session = open_session(ready, world)
@@ -160,6 +164,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
         "order_version": ORDER_VERSION,
         "loss": loss_name(session.preparation, session.metric.name),
         **session.plan.describe(),
+        "chosen": reasons(job.folder),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "optimiser": f"{type(session.optimiser).__name__}, {form}",
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
@@ -182,7 +187,7 @@ def _out_of_memory(job: TrainingJob, world: World, error: BaseException) -> str:
 
 
 def _settle(job: TrainingJob, world: World) -> None:
-    torch.set_num_threads(job.threads)
+    set_products(job.train.precision, world.device)
     if world.device.type == "cuda":
         torch.cuda.set_device(world.device)
         torch.backends.cudnn.benchmark = False

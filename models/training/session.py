@@ -43,6 +43,7 @@ from models.training.checkpoints.state import (
     take_tensors,
     weights_of,
 )
+from models.training.choices import with_choices
 from models.training.costs.meter import Meter, open_meter
 from models.training.job import TrainingJob
 from models.training.memory_check import refuse_what_cannot_fit
@@ -156,7 +157,7 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         TrainingError: The checkpoint belongs to another job.
         UsageError, UserCodeError, DataError: The net, the metric or the data does not match the spec.
     """
-    world = world.under(job.train)
+    job, world = with_choices(job, world), world.under(job.train)
     preparation = Preparation.load(job.prepared)
     train, validation = (part.to(world.device) for part in open_examples(job, preparation))
     order = _order(job, world, len(train))
