@@ -20,6 +20,7 @@ from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
 from models.nets.catalogue import is_trees
+from models.project_spec.parallel_dims import check_gpus
 from models.training.auto_batch import is_out_of_memory
 from models.training.checkpoints.finished import identity, read_finished, write_result
 from models.training.checkpoints.state import Tensors
@@ -27,6 +28,7 @@ from models.training.checkpoints.weights import save_weights
 from models.training.choices import reasons, settle_choices
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, TrainingJob, TrainingResult
+from models.training.known_errors import explaining
 from models.training.loop import NonFiniteError, Report, explain, train
 from models.training.optimisation.losses import loss_name
 from models.training.optimisation.optimisers import is_fused
@@ -72,10 +74,11 @@ def run_job(
     _settle(job, world)
     ready, before = make_ready(job, world, report, run_job)
     try:
-        session = open_session(ready, world)
-        with session.saver:
-            pruned = train(session, report)
-            best = session.saver.join_best(session.best)
+        with explaining(f"rank {world.rank}"):
+            session = open_session(ready, world)
+            with session.saver:
+                pruned = train(session, report)
+                best = session.saver.join_best(session.best)
         result = _finish(session, best, pruned, restarts, job, before) if world.is_first else None
     except NonFiniteError as error:
         session.saver.settle()
@@ -109,8 +112,14 @@ def join_world(job: TrainingJob, on_hang: OnHang) -> World:
 
 
 def device_of(job: TrainingJob, number: int = 0) -> torch.device:
-    """Return this rank's own GPU among those of the job's slot, or the CPU if the machine has no GPU."""
+    """Return this rank's own GPU among those of the job's slot, or the CPU if the machine has no GPU.
+
+    Raises:
+        UsageError: The machine has fewer GPUs than the job has ranks on it.
+    """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count:
+        check_gpus(job.train.ranks, count, "this machine")
     return torch.device("cuda", (job.slot * job.train.ranks + number) % count) if count else torch.device("cpu")
 
 
