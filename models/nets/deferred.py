@@ -35,7 +35,7 @@ _MAKING: dict[Any, Callable[[tuple[Any, ...]], tuple[Any, tuple[Any, ...]]]] = {
     _aten.rand.default: lambda _: (_aten.uniform_.default, (0.0, 1.0)),
 }
 # Copies of a tensor with the same values, in other memory or in another layout.
-_COPYING = (_aten._to_copy.default, _aten.clone.default)
+_COPYING = ("aten::_to_copy", "aten::clone")
 _SCALING = {_aten.mul.Tensor: _aten.mul_.Tensor, _aten.add.Tensor: _aten.add_.Tensor}
 
 
@@ -62,10 +62,10 @@ class InitRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         first = args[0] if args else None
         if func in _MAKING:
             self._set(out, (Operation(*_MAKING[func](args)),))
-        elif func in _COPYING:
-            self._set(out, self.recipe(first))
+        elif func.name() in _COPYING:
+            self._set(out, self.recipe(args[0]))
         elif func in _SCALING and all(isinstance(other, int | float) for other in args[1:]):
-            before = self.recipe(first)
+            before = self.recipe(args[0])
             self._set(out, before and (*before, Operation(_SCALING[func], tuple(args[1:]))))
         elif func.name().partition(".")[0].endswith("_") and isinstance(first, torch.Tensor):
             self._changed(func, first, tuple(args[1:]))
@@ -168,11 +168,10 @@ def draft(build: Callable[[], nn.Module], *, is_required: bool, name: str) -> Ne
     """
     with torch.device("meta"), InitRecorder() as recorder, _MetaQuestions(recorder):
         net = build()
-    found = {key: recorder.recipe(tensor) for key, tensor in _tensors(net)}
-    lacking = [key for key, recipe in found.items() if recipe is None]
-    lacking += _tied(net)
+    recipes = {key: recorder.recipe(tensor) for key, tensor in _tensors(net)}
+    lacking = [key for key, recipe in recipes.items() if recipe is None] + _aliases(net)
     if not lacking:
-        return NetDraft(net, {key: recipe for key, recipe in found.items() if recipe is not None})
+        return NetDraft(net, {key: recipe for key, recipe in recipes.items() if recipe is not None})
     if is_required:
         raise UserCodeError(
             f"{name}: build_on_meta is set, but the values of {lacking[0]} are not set as a whole by torch.nn.init, "
@@ -186,7 +185,7 @@ def _tensors(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from net.named_buffers()
 
 
-def _tied(net: nn.Module) -> list[str]:
+def _aliases(net: nn.Module) -> list[str]:
     everything = [name for name, _ in net.named_parameters(remove_duplicate=False)]
     return sorted({*everything} - {name for name, _ in net.named_parameters()})
 

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 from models.distributed.precision import autocast
 from models.distributed.recompute import prepare_blocks
 from models.errors import UsageError, UserCodeError
-from models.nets.build import build_net, example_inputs
+from models.nets.build import draft_net, example_inputs
 from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, tensor_plan
 from models.project_spec.blocks import Model, Precision, Train
@@ -167,7 +167,10 @@ class Profiler:
         self._precision = precision
         self._flash = flash
         with _saying_what_failed(model.net), torch.device("meta"):
-            self._net = build_net(model, sizes, base)
+            drafted = draft_net(model, sizes, base)
+        self._net = drafted.net
+        self.is_deferred = drafted.is_deferred
+        """Whether ranks can build only their shards of the net."""
         self._narrowed = functools.cache(functools.partial(_narrowed, self._net))
         self._weighed = functools.cache(self._weigh)
         self._traced = functools.cache(self._trace)

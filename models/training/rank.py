@@ -58,11 +58,10 @@ def run_job(
         UsageError, UserCodeError, DataError: The net, the metric or the data does not match the spec.
         StoreError: The disk is full or cannot be written; the last good checkpoint stays.
     """
-    world = world or World()
+    world, report = world or World(), report or (lambda _: True)
     done = read_finished(job)
     if done is not None:
         return done
-    report = report or (lambda _: True)
     torch.set_num_threads(job.threads)
     if is_trees(job.model.net):
         from models.training.trees import train_trees
@@ -76,9 +75,7 @@ def run_job(
     try:
         with explaining(f"rank {world.rank}"):
             session = open_session(ready, world)
-            with session.saver:
-                pruned = train(session, report)
-                best = session.saver.join_best(session.best)
+            pruned, best = _trained(session, report)
         result = _finish(session, best, pruned, restarts, job, before) if world.is_first else None
     except NonFiniteError as error:
         session.saver.settle()
@@ -92,6 +89,11 @@ def run_job(
         return result or TrainingResult(best_epoch=0, value=float("nan"), epochs=[])
     # The memory of the session and its gradients is free only here.
     raise explain(ready, world, step)
+
+
+def _trained(session: TrainingSession, report: Report) -> tuple[bool, Tensors]:
+    with session.saver:
+        return train(session, report), session.saver.join_best(session.best)
 
 
 def join_world(job: TrainingJob, on_hang: OnHang) -> World:

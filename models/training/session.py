@@ -23,6 +23,7 @@ from models.errors import TrainingError
 from models.metrics.metrics import Metric, resolve_metric
 from models.nets.build import draft_net
 from models.nets.catalogue import net_name
+from models.nets.deferred import NetDraft
 from models.nets.sizes import Sizes
 from models.training.batches.examples import ExampleSet, open_examples
 from models.training.batches.micro_batch import BatchMaker
@@ -164,23 +165,14 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
     order = _order(job, world, len(train))
     seed_everything("weights", job.train.seed)
     counted = train.targets() if job.train.class_weights == "balanced" else train.target
-    drafted = draft_net(job.model, Sizes.of(preparation), job.project)
-    in_shards = drafted.is_deferred and job.start is None and job.stage != "pretrain" and builds_in_shards(world)
-    if job.stage != "pretrain":
-        freeze(drafted.net, job.train)
-    if world.is_first:
-        refuse_what_cannot_fit(drafted.net, job.train, world, in_shards)
-    fill = partial(drafted.fill, world.device, partial(seed_of, "weights", job.train.seed), job.threads)
-    if not in_shards:
-        fill()
+    drafted = _draft(job, preparation, world)
     purpose = make_purpose(drafted.net, job, preparation, counted)
-    net, loss = purpose.net if in_shards else purpose.net.to(world.device), purpose.loss
+    net, loss = purpose.net if drafted.is_deferred else purpose.net.to(world.device), purpose.loss
     batches = BatchMaker(job, train, purpose.hiding)
     meter = open_meter(job, world, net, train)
     example = train.gather(torch.arange(2, device=world.device))
     plan = make_plan(net, job.train, world, example, _warmup(net, loss, batches, world.device))
-    if in_shards:
-        fill()
+    drafted.fill(world.device, partial(seed_of, "weights", job.train.seed), job.threads)
     optimiser = spread_optimiser(make_optimiser(plan.net, job.train), job.train, plan.mesh)
     _seed_rank(job, world)
     session = TrainingSession(
@@ -206,6 +198,24 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
     if [world.size, job.threads] not in [entry[1:] for entry in session.progress.worlds[-1:]]:
         session.progress.worlds.append([session.progress.step, world.size, job.threads])
     return session
+
+
+def _draft(job: TrainingJob, preparation: Preparation, world: World) -> NetDraft:
+    """Return the net with its layers frozen: without memory if each rank is to fill only its shards, else whole.
+
+    Raises:
+        TrainingError: The plan cannot fit; nothing was allocated for a net of the catalogue.
+    """
+    drafted, is_pretraining = draft_net(job.model, Sizes.of(preparation), job.project), job.stage == "pretrain"
+    if not is_pretraining:
+        freeze(drafted.net, job.train)
+    in_shards = drafted.is_deferred and job.start is None and not is_pretraining and builds_in_shards(world)
+    if world.is_first:
+        refuse_what_cannot_fit(drafted.net, job.train, world, in_shards)
+    if in_shards:
+        return drafted
+    drafted.fill(world.device, partial(seed_of, "weights", job.train.seed), job.threads)
+    return NetDraft(drafted.net)
 
 
 def make_purpose(net: nn.Module, job: TrainingJob, preparation: Preparation, targets: torch.Tensor) -> Objective:

@@ -83,8 +83,8 @@ class Slurm(SpecBlock):
     @property
     def gpus(self) -> int | None:
         """The GPUs of each node that the options ask for; None if they name none."""
-        found = [_GPUS.search(option) for option in self.options]
-        return next((int(match[1] or 1) for match in found if match), None)
+        matches = [_GPUS.search(option) for option in self.options]
+        return next((int(match[1] or 1) for match in matches if match), None)
 
     def check(self) -> None:
         """Let Slurm judge the partition, the account and the options; nothing is submitted, and it may be away.
