@@ -1,11 +1,13 @@
-"""The number of cores that this process may use, from its CPU affinity and its container's CPU limit."""
+"""The cores and GPUs that this process may use: CPU affinity, the container's CPU limit, the kernel's devices."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import sys
+from importlib import metadata
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -18,11 +20,23 @@ def usable_cores() -> int:
     return max(1, math.ceil(min(have, _quota())))
 
 
-def has_gpu() -> bool:
-    """Whether the kernel shows a GPU (NVIDIA, AMD, WSL); True on other systems than Linux, where that is unknown."""
-    if not sys.platform.startswith("linux"):
-        return True
-    return any(DEVICES.glob("nvidia[0-9]*")) or any((DEVICES / name).exists() for name in ("kfd", "dxg"))
+def usable_gpus(visible: str | None = None) -> int | None:
+    """Return the number of GPUs that training would use; None if it is unknown (AMD, WSL, other systems than Linux).
+
+    torch is not imported: it would take seconds.
+
+    Args:
+        visible: The value of CUDA_VISIBLE_DEVICES, if it is set: names of GPUs up to the first that is none.
+    """
+    if metadata.version("torch").endswith("+cpu"):
+        return 0
+    if not sys.platform.startswith("linux") or any((DEVICES / name).exists() for name in ("kfd", "dxg")):
+        return None
+    count = len(list(DEVICES.glob("nvidia[0-9]*")))
+    if visible is None:
+        return count
+    names = [*itertools.takewhile(lambda name: name not in ("", "-1"), map(str.strip, visible.split(",")))]
+    return len(names) if any(name.startswith("MIG") for name in names) else min(count, len(names))
 
 
 def _quota() -> float:

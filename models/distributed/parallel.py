@@ -1,7 +1,7 @@
 """One net on many ranks: applies the spec's parallel plan, and hides the differences of the plans behind one type.
 
-With every plan, each rank first builds the whole net from the seed and then splits it, so that all plans start from the
-same weights. (A net larger than one rank's memory would have to be built in parts; this is not implemented.)
+All plans start from the same weights. With fsdp and hsdp a rank gives memory only to its own shards, if the net can be
+built without memory (`models/nets/deferred.py`); with other plans each rank builds the whole net and then splits it.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehea
     """Split, wrap and prepare a whole net for this rank. Every rank must call it with equal weights.
 
     Args:
-        net: The whole net, on this rank's device.
+        net: The whole net, on this rank's device; on the meta device if `builds_in_shards`.
         train: The spec's `train` block.
         world: The ranks, arranged by their layout.
         example: Inputs of two examples, for the shapes.
@@ -167,6 +167,11 @@ def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehea
     else:
         _divide(net, net, mesh, train)
     return plan
+
+
+def builds_in_shards(world: World) -> bool:
+    """Return whether each rank needs memory only for its shards of a net on the meta device, which are filled later."""
+    return world.size > 1 and world.layout.plan in ("fsdp", "hsdp")
 
 
 def _share_layers(net: nn.Module, mesh: Mesh) -> None:

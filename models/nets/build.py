@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 from models.errors import UsageError, UserCodeError, did_you_mean
 from models.nets.adapters import adapt
 from models.nets.catalogue import NETS, is_trees, net_name
+from models.nets.deferred import NetDraft, draft
 from models.nets.relative import RelativeNet
 from models.nets.sizes import WHOLE_NUMBERS, Sizes
 from models.project_spec.blocks import Model
@@ -53,6 +55,22 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
             "leave it out where the data has no such inputs"
         )
     return net
+
+
+def draft_net(model: Model, sizes: Sizes, base: Path) -> NetDraft:
+    """Build a net without memory for its weights where that is possible; the values come with `NetDraft.fill`.
+
+    The nets of the catalogue are built so. A net of the user's is built as it is, since its constructor may compute
+    values or read files, unless its class or factory says `build_on_meta = True`.
+
+    Raises:
+        UsageError, UserCodeError: As of `build_net`, or the net says that it can be built so and cannot.
+    """
+    name = net_name(model.net, sizes.kind)
+    is_ready = name in NETS
+    if not is_ready and not getattr(resolve(name, base, NETS), "build_on_meta", False):
+        return NetDraft(build_net(model, sizes, base))
+    return draft(partial(build_net, model, sizes, base), is_required=not is_ready, name=name)
 
 
 def check_arguments(

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from models.cores import usable_cores
 from models.errors import UsageError
+from models.project_spec.blocks import Precision
 from models.training.costs.devices import find_device, known_devices, measured_peak
 
 _NAME = re.compile(r"(?:(?P<nodes>\d+)x)?(?P<devices>\d+)x(?P<device>[A-Za-z]\w*)")
@@ -62,9 +63,20 @@ class Cluster(BaseModel):
         """The number of ranks with one rank per device."""
         return self.nodes * self.devices
 
-    def peak(self, precision: str) -> float | None:
-        """Return the FLOP/s of one device in a precision of `train.precision`; None if it has no value."""
-        value = self.peak_tflops.get(precision)  # type: ignore[call-overload]
+    def precision(self, precision: Precision) -> Precision:
+        """Return the precision with `auto` resolved for a device of this cluster; an unknown GPU counts as new."""
+        if precision != "auto":
+            return precision
+        if self.kind == "cpu":
+            return "fp32"
+        return "fp16" if "bf16" not in self.peak_tflops and "fp16" in self.peak_tflops else "bf16"
+
+    def peak(self, precision: Precision) -> float | None:
+        """Return the FLOP/s of one device in a resolved precision; None if it has no value."""
+        peaks = {str(name): value for name, value in self.peak_tflops.items()}
+        value = peaks.get("fp32" if precision == "fp32-exact" else precision)
+        if precision == "fp32":
+            value = peaks.get("tf32", value)
         return None if value is None else value * 1e12
 
 

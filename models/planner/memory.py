@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from models.planner.candidates import Candidate
 from models.planner.profile import ActivationBytes, ParameterCounts, Profiler
-from models.project_spec.blocks import Train
+from models.project_spec.blocks import Precision, Train
 from models.training.optimisation.optimisers import state_ratio
 
 _FULL = 4
@@ -27,7 +27,7 @@ class RankMemory:
         activations: All memory of a micro-batch at the peak.
         gathered: Weights and gradients that sharding gathers temporarily.
         host: The copy of the best weights, in the memory of a CPU.
-        whole: The whole net, which every rank builds before the plan splits it.
+        whole: The whole net, which every rank builds before the plan splits it; its shard if ranks build in shards.
     """
 
     weights: int
@@ -51,14 +51,14 @@ class TrainingShape:
 
     Attributes:
         batch: Examples of a step, over all ranks.
-        precision: As in the spec.
+        precision: As in the spec, resolved.
         state_ratio: Bytes of optimiser state per byte of weights.
         shard_optimiser: Each rank of ddp keeps only its part of the state.
         on_cpu: Whether the copy of the best weights is in the same memory.
     """
 
     batch: int
-    precision: str = "fp32"
+    precision: Precision = "fp32"
     state_ratio: float = 2.0
     shard_optimiser: bool = False
     on_cpu: bool = False
@@ -71,7 +71,7 @@ class TrainingShape:
     @property
     def compute_bytes(self) -> int:
         """Bytes of one number in matrix products and in their transfers."""
-        return _FULL if self.precision == "fp32" else _HALF
+        return _HALF if self.precision in ("bf16", "fp16") else _FULL
 
 
 def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape, exact: bool = False) -> RankMemory:
@@ -96,7 +96,8 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
     shards = candidate.shards
     shared_state = candidate.data if training.shard_optimiser and candidate.parallel.startswith("ddp") else shards
     state = round(training.state_ratio * size / shared_state)
-    whole = _FULL * profiler.weights().total + profiler.weights().buffers
+    in_shards = profiler.is_deferred and candidate.parallel in ("fsdp", "hsdp") and candidate.ranks > 1
+    whole = _FULL * profiler.weights().total // (candidate.shards if in_shards else 1) + weights.buffers
     host = _FULL * profiler.weights().total if training.on_cpu else 0
     if alone:
         # A gradient is allocated while the activations it comes from are freed.

@@ -148,7 +148,7 @@ def _estimate(
 
 
 def _can_start(memory: RankMemory, machine: Cluster) -> bool:
-    """Return whether the whole net fits on a device, and one copy for each rank of a node into the node's memory."""
+    """Return whether what a rank builds first fits on a device, and that of all ranks of a node into its memory."""
     whole, host = memory.whole / 1e9, machine.host_memory_gb
     return whole <= machine.memory_gb and (host is None or machine.devices * whole <= host)
 

@@ -26,14 +26,13 @@ from torch.utils._pytree import tree_leaves
 from models.distributed.precision import autocast
 from models.distributed.recompute import prepare_blocks
 from models.errors import UsageError, UserCodeError
-from models.nets.build import build_net, example_inputs
+from models.nets.build import draft_net, example_inputs
 from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, tensor_plan
-from models.project_spec.blocks import Model, Train
+from models.project_spec.blocks import Model, Precision, Train
 from models.training.costs.flops import count_flops, empty_copy
 
 Recompute = Literal["none", "full", "selective"]
-_Precision = Literal["fp32", "bf16", "fp16"]
 _COUNTED = 2
 # The blocks of a net are alike: only this many are traced, and the others count the same.
 _TRACED = 2
@@ -154,7 +153,7 @@ class Profiler:
         model: The spec's net.
         sizes: The sizes of the data.
         base: Folder of the spec.
-        precision: As `train.precision`.
+        precision: As `train.precision`, resolved.
         flash: Attention never stores its matrix, as on GPUs, whose kernels support dropout.
 
     Raises:
@@ -162,13 +161,16 @@ class Profiler:
     """
 
     def __init__(
-        self, model: Model, sizes: Sizes, base: Path, precision: _Precision = "fp32", flash: bool = False
+        self, model: Model, sizes: Sizes, base: Path, precision: Precision = "fp32", flash: bool = False
     ) -> None:
         self._sizes = sizes
         self._precision = precision
         self._flash = flash
         with _saying_what_failed(model.net), torch.device("meta"):
-            self._net = build_net(model, sizes, base)
+            drafted = draft_net(model, sizes, base)
+        self._net = drafted.net
+        self.is_deferred = drafted.is_deferred
+        """Whether ranks can build only their shards of the net."""
         self._narrowed = functools.cache(functools.partial(_narrowed, self._net))
         self._weighed = functools.cache(self._weigh)
         self._traced = functools.cache(self._trace)
@@ -208,7 +210,7 @@ class Profiler:
         The estimate is on the line through traces of other micro-batches; `exactly` costs more.
         """
         high, names = self.exactly(_ANCHOR, tensor, recompute), ActivationBytes.__dataclass_fields__
-        if self._precision == "fp32":
+        if self._precision.startswith("fp32"):
             line = {name: getattr(high, name) * micro_batch / _ANCHOR for name in names}
         else:
             low, share = self.exactly(_SMALL_ANCHOR, tensor, recompute), (micro_batch - _SMALL_ANCHOR)

@@ -33,6 +33,7 @@ NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 Task = Literal["binary", "multiclass", "regression", "language"]
 Kind = Literal["table", "image", "series", "text"]
 TimeUnit = Literal["hour", "day", "week", "month"]
+Precision = Literal["auto", "fp32", "fp32-exact", "bf16", "fp16"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
 
 
@@ -258,7 +259,11 @@ class Train(SpecBlock):
     recent: Recent | None = None
     pretrain: Pretrain | None = None
     pseudo_labels: PseudoLabels | None = None
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    precision: Precision = Field(
+        "auto",
+        description="auto: bf16 on a GPU that has it, else fp16; fp32 on a CPU. On a GPU fp32 has TF32 products, "
+        "fp32-exact has not.",
+    )
     on: str = Field("here", min_length=1, description="Where the best settings are trained: a place of places.yaml.")
     ranks: int = Field(1, ge=1, description="Processes on each node.")
     parallel: Parallel = Field("ddp", description="How ranks divide the work: see docs/how-to/parallel.md.")

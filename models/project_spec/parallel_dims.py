@@ -163,3 +163,16 @@ def _microbatches(train: Train, layout: ParallelDims, per_rank: int) -> int:
     if train.pipeline == "interleaved" and count % rounds:
         raise UsageError(f"train.microbatches: got {count}, expected a multiple of {layout.pipeline}, the stages")
     return count
+
+
+def check_gpus(ranks: int, gpus: int, where: str) -> None:
+    """Refuse more ranks on a machine than it has GPUs: NCCL lets no two ranks share one.
+
+    Raises:
+        UsageError: There are more ranks than GPUs.
+    """
+    if ranks > gpus:
+        raise UsageError(
+            f"train.ranks: got {ranks}, but {where} has {gpus} GPU{'s' * (gpus > 1)}, and each rank needs its own: "
+            f"expected at most {gpus}"
+        )

@@ -32,6 +32,7 @@ from models.distributed.world import World
 from models.errors import LooplineError, TrainingError
 from models.parent_death import die_with
 from models.training.job import EpochReport, TrainingJob
+from models.training.known_errors import explaining
 from models.training.loop import Report
 from models.training.rank import device_of, join_world, leave_world, local_rank, run_job
 
@@ -53,6 +54,7 @@ def run_ranks(connections: list[Connection], job: TrainingJob) -> None:
         connections: The agent's own connection, then one for each rank.
         job: The training job.
     """
+    device_of(job)  # refuses ranks without a GPU of their own before any starts
     logs = Path(tempfile.mkdtemp(prefix="loopline-agent-"))
     # Ranks report their errors over their connections; the agent's log would repeat them.
     logging.disable(logging.CRITICAL)
@@ -91,15 +93,17 @@ def _rank(job: TrainingJob, connections: list[Connection], agent: int) -> None:
     connection = connections[1 + local_rank()]
     with _quiet():
         world = join_world(job, functools.partial(_hung, job, connection))
-    peers = world.gather(os.getpid())
+    peers: list[int] = []
     try:
+        with explaining(f"rank {world.rank}"):  # the first collective, for which NCCL connects the ranks
+            peers = world.gather(os.getpid())
         restarts = _announce(connection) if world.is_first else 0
         result = run_job(job, _reporter(connection, world), world, restarts)
         if world.is_first:
             connection.send(("result", result))
         leave_world(world)
     except Exception as error:
-        if not isinstance(error, LooplineError) and _has_died(peers):
+        if not isinstance(error, LooplineError) and (not peers or _has_died(peers)):
             raise
         report_error(connection, error)
         raise

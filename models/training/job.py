@@ -57,6 +57,7 @@ class TrainingJob(FrozenModel):
     fold_by: Literal["random", "blocks", "groups"] = Field(
         "random", description="blocks: stretches in the order of the rows; groups: none is divided."
     )
+    chosen: tuple[str, ...] = Field((), description="Keys of `train` that were auto; see models/training/choices.py.")
     stage: Stage = Field("train", description="What of a method's stages this job is; see models/training/stages.py.")
     start: InitialWeights | None = None
     pseudo: str = Field("", description="Hash of tensors['pseudo'], labels that a teacher gave.")

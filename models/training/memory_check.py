@@ -22,12 +22,12 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 _PLANS = ("fsdp", "tp", "pp")
 
 
-def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
+def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World, in_shards: bool = False) -> None:
     """Compare the least memory that a plan needs with all the memory of the device.
 
-    Counts only weights, gradients and optimiser state, or the whole net if that is larger: every rank builds the whole
-    net before the plan splits it. The limit is all the memory of the GPU, or the memory and swap of this machine for
-    all ranks on it. So a rejected plan could never run.
+    Counts only weights, gradients and optimiser state, or the whole net if that is larger and ranks do not build only
+    their shards (`in_shards`). The net may be on the meta device. The limit is all the memory of the GPU, or the memory
+    and swap of this machine for all ranks on it. So a rejected plan could never run.
 
     Raises:
         TrainingError: The plan cannot fit; the message names plans that would fit.
@@ -40,7 +40,8 @@ def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
     together = min(world.size, train.ranks) if world.device.type == "cpu" else 1
     learnt = _NUMBER * trained * (1 + state_ratio(train))
 
-    whole = together * _NUMBER * numbers
+    largest = max(p.numel() for p in net.parameters())
+    whole = together * _NUMBER * (largest if in_shards else numbers)
 
     def needed(layout: ParallelDims) -> float:
         parts = layout.shard * layout.tensor * layout.pipeline
@@ -52,8 +53,9 @@ def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
     where = "the GPU's" if world.device.type == "cuda" else "this machine's"
     if whole > memory:
         raise TrainingError(
-            f"model: {numbers:,} parameters are {whole / 1e9:,.3g} GB for {together} rank(s), and each makes the whole "
-            f"net before a plan cuts it, but {where} memory is {memory / 1e9:,.3g} GB: take a smaller net"
+            f"model: {numbers:,} parameters are {whole / 1e9:,.3g} GB for {together} rank(s), and each makes "
+            f"{'its largest layer' if in_shards else 'the whole net'} before a plan cuts it, but {where} memory is "
+            f"{memory / 1e9:,.3g} GB: take a smaller net"
         )
     if needs <= memory:
         return

@@ -14,17 +14,21 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from models.distributed.order import ORDER_VERSION
+from models.distributed.precision import set_products
 from models.distributed.watchdog import OnHang, Watchdog
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
 from models.nets.catalogue import is_trees
+from models.project_spec.parallel_dims import check_gpus
 from models.training.auto_batch import is_out_of_memory
 from models.training.checkpoints.finished import identity, read_finished, write_result
 from models.training.checkpoints.state import Tensors
 from models.training.checkpoints.weights import save_weights
+from models.training.choices import reasons, settle_choices
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, TrainingJob, TrainingResult
+from models.training.known_errors import explaining
 from models.training.loop import NonFiniteError, Report, explain, train
 from models.training.optimisation.losses import loss_name
 from models.training.optimisation.optimisers import is_fused
@@ -54,24 +58,24 @@ def run_job(
         UsageError, UserCodeError, DataError: The net, the metric or the data does not match the spec.
         StoreError: The disk is full or cannot be written; the last good checkpoint stays.
     """
-    world = world or World()
+    world, report = world or World(), report or (lambda _: True)
     done = read_finished(job)
     if done is not None:
         return done
-    report = report or (lambda _: True)
-    _settle(job, world)
+    torch.set_num_threads(job.threads)
     if is_trees(job.model.net):
         from models.training.trees import train_trees
 
         return train_trees(job, report, restarts)
     with storing(job.folder):
         job.folder.mkdir(parents=True, exist_ok=True)
+        job = settle_choices(job, world)
+    _settle(job, world)
     ready, before = make_ready(job, world, report, run_job)
     try:
-        session = open_session(ready, world)
-        with session.saver:
-            pruned = train(session, report)
-            best = session.saver.join_best(session.best)
+        with explaining(f"rank {world.rank}"):
+            session = open_session(ready, world)
+            pruned, best = _trained(session, report)
         result = _finish(session, best, pruned, restarts, job, before) if world.is_first else None
     except NonFiniteError as error:
         session.saver.settle()
@@ -85,6 +89,11 @@ def run_job(
         return result or TrainingResult(best_epoch=0, value=float("nan"), epochs=[])
     # The memory of the session and its gradients is free only here.
     raise explain(ready, world, step)
+
+
+def _trained(session: TrainingSession, report: Report) -> tuple[bool, Tensors]:
+    with session.saver:
+        return train(session, report), session.saver.join_best(session.best)
 
 
 def join_world(job: TrainingJob, on_hang: OnHang) -> World:
@@ -105,8 +114,14 @@ def join_world(job: TrainingJob, on_hang: OnHang) -> World:
 
 
 def device_of(job: TrainingJob, number: int = 0) -> torch.device:
-    """Return this rank's own GPU among those of the job's slot, or the CPU if the machine has no GPU."""
+    """Return this rank's own GPU among those of the job's slot, or the CPU if the machine has no GPU.
+
+    Raises:
+        UsageError: The machine has fewer GPUs than the job has ranks on it.
+    """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count:
+        check_gpus(job.train.ranks, count, "this machine")
     return torch.device("cuda", (job.slot * job.train.ranks + number) % count) if count else torch.device("cpu")
 
 
@@ -160,6 +175,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
         "order_version": ORDER_VERSION,
         "loss": job.train.loss or loss_name(session.preparation, session.metric.name),
         **session.plan.describe(),
+        "chosen": reasons(job.folder),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "optimiser": f"{type(session.optimiser).__name__}, {form}",
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
@@ -182,7 +198,7 @@ def _out_of_memory(job: TrainingJob, world: World, error: BaseException) -> str:
 
 
 def _settle(job: TrainingJob, world: World) -> None:
-    torch.set_num_threads(job.threads)
+    set_products(job.train.precision, world.device)
     if world.device.type == "cuda":
         torch.cuda.set_device(world.device)
         torch.backends.cudnn.benchmark = False

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,14 +15,15 @@ from torch import nn
 
 from models.data.preparation import Preparation
 from models.distributed.dtensor import spread_optimiser
-from models.distributed.order import SampleOrder
-from models.distributed.parallel import ParallelizedNet, Warmup, make_plan
+from models.distributed.order import SampleOrder, seed_of
+from models.distributed.parallel import ParallelizedNet, Warmup, builds_in_shards, make_plan
 from models.distributed.precision import LossScaler
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.metrics.metrics import Metric, resolve_metric
-from models.nets.build import build_net
+from models.nets.build import draft_net
 from models.nets.catalogue import net_name
+from models.nets.deferred import NetDraft
 from models.nets.sizes import Sizes
 from models.training.batches.examples import ExampleSet, open_examples
 from models.training.batches.micro_batch import BatchMaker
@@ -43,6 +45,7 @@ from models.training.checkpoints.state import (
     take_tensors,
     weights_of,
 )
+from models.training.choices import with_choices
 from models.training.costs.meter import Meter, open_meter
 from models.training.job import TrainingJob
 from models.training.memory_check import refuse_what_cannot_fit
@@ -156,20 +159,20 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         TrainingError: The checkpoint belongs to another job.
         UsageError, UserCodeError, DataError: The net, the metric or the data does not match the spec.
     """
-    world = world.under(job.train)
+    job, world = with_choices(job, world), world.under(job.train)
     preparation = Preparation.load(job.prepared)
     train, validation = (part.to(world.device) for part in open_examples(job, preparation))
     order = _order(job, world, len(train))
     seed_everything("weights", job.train.seed)
     counted = train.targets() if job.train.class_weights == "balanced" else train.target
-    purpose = make_purpose(job, preparation, counted)
-    if world.is_first:
-        refuse_what_cannot_fit(purpose.net, job.train, world)
-    net, loss = purpose.net.to(world.device), purpose.loss
+    drafted = _draft(job, preparation, world)
+    purpose = make_purpose(drafted.net, job, preparation, counted)
+    net, loss = purpose.net if drafted.is_deferred else purpose.net.to(world.device), purpose.loss
     batches = BatchMaker(job, train, purpose.hiding)
     meter = open_meter(job, world, net, train)
     example = train.gather(torch.arange(2, device=world.device))
     plan = make_plan(net, job.train, world, example, _warmup(net, loss, batches, world.device))
+    drafted.fill(world.device, partial(seed_of, "weights", job.train.seed), job.threads)
     optimiser = spread_optimiser(make_optimiser(plan.net, job.train), job.train, plan.mesh)
     _seed_rank(job, world)
     session = TrainingSession(
@@ -197,20 +200,38 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
     return session
 
 
-def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tensor) -> Objective:
-    """Build the net from torch's generator, load the job's initial weights, and freeze the layers of the spec.
+def _draft(job: TrainingJob, preparation: Preparation, world: World) -> NetDraft:
+    """Return the net with its layers frozen: without memory if each rank is to fill only its shards, else whole.
+
+    Raises:
+        TrainingError: The plan cannot fit; nothing was allocated for a net of the catalogue.
+    """
+    drafted, is_pretraining = draft_net(job.model, Sizes.of(preparation), job.project), job.stage == "pretrain"
+    if not is_pretraining:
+        freeze(drafted.net, job.train)
+    in_shards = drafted.is_deferred and job.start is None and not is_pretraining and builds_in_shards(world)
+    if world.is_first:
+        refuse_what_cannot_fit(drafted.net, job.train, world, in_shards)
+    if in_shards:
+        return drafted
+    drafted.fill(world.device, partial(seed_of, "weights", job.train.seed), job.threads)
+    return NetDraft(drafted.net)
+
+
+def make_purpose(net: nn.Module, job: TrainingJob, preparation: Preparation, targets: torch.Tensor) -> Objective:
+    """Load the job's initial weights into the net, and give it the loss and the metric of the job's stage.
 
     Args:
+        net: The net with its layers frozen; it has its values if the job has initial weights or is a pretraining.
         job: The job.
         preparation: The preparation of its data.
         targets: The training targets, from which balanced class weights are computed.
 
     Raises:
-        UsageError, UserCodeError: The net or the metric does not match the spec.
+        UsageError, UserCodeError: The metric does not match the spec.
         StoreError, TrainingError: The initial weights cannot be read, or do not fit.
     """
     sizes = Sizes.of(preparation)
-    net = build_net(job.model, sizes, job.project)
     if job.start is not None:
         load_origin(net, job.start, preparation, job.train.start is not None and job.train.start.partial)
     if job.stage == "pretrain":
@@ -218,7 +239,6 @@ def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tens
         hiding = MaskingScheme(sizes, job.train.pretrain)
         metric = Metric(LOSS, "minimize", (), _unused)
         return Objective(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
-    freeze(net, job.train)
     metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
     return Objective(net, make_loss(preparation, job.train, metric.name, targets, job.project), metric)
 

@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from models.cores import has_gpu, usable_cores
+from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.catalogue import CATALOGUE, is_trees, net_name
 from models.nets.sizes import COMMON, SIZES_OF_KIND
-from models.project_spec.blocks import Spec, Train
+from models.project_spec.blocks import Spec
+from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension
@@ -30,7 +31,12 @@ _TASK_OF_KIND = {"series": "regression", "text": "language"}
 
 
 def read_checked(
-    path: Path, overrides: Sequence[str] = (), shown_as: str | None = None, *, is_for_here: bool = True
+    path: Path,
+    overrides: Sequence[str] = (),
+    shown_as: str | None = None,
+    *,
+    is_for_here: bool = True,
+    visible_gpus: str | None = None,
 ) -> Spec:
     """A spec that was read (`read_spec`) and checked (`check_spec`); errors name file and line.
 
@@ -40,7 +46,7 @@ def read_checked(
     """
     spec = read_spec(path, overrides, shown_as)
     try:
-        check_spec(spec, path.parent, is_for_here=is_for_here)
+        check_spec(spec, path.parent, is_for_here=is_for_here, visible_gpus=visible_gpus)
     except (UsageError, DataError) as error:
         where = place_of(str(error).partition(":")[0], path, overrides, shown_as)
         if not where:
@@ -49,7 +55,7 @@ def read_checked(
     return spec
 
 
-def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True) -> None:
+def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus: str | None = None) -> None:
     """Refuse what can be known to fail from the spec, the project's own files and the header of a local table.
 
     Checks net, arguments, metric, search space, ranks, references, and the columns that the spec names. No code of the
@@ -59,6 +65,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True) -> None:
         spec: The project's.
         base: The folder that holds the spec.
         is_for_here: Whether training is to run on this machine, so that its cores and devices count.
+        visible_gpus: The value of CUDA_VISIBLE_DEVICES, if it is set.
 
     Raises:
         UsageError: Says the key, what was got, what was expected.
@@ -71,8 +78,9 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True) -> None:
     _check_metric(spec, base)
     _check_search(spec, net)
     if is_for_here and spec.train.on == "here":
-        _check_ranks(spec.train)
-        _check_precision(spec)
+        gpus = usable_gpus(visible_gpus)
+        _check_ranks(spec, 0 if is_trees(net) else gpus)
+        _check_precision(spec, gpus)
     path = _local_path(spec.data.source, base)
     if path is not None:
         _check_columns(spec, path, base)
@@ -195,21 +203,32 @@ def _values(dimension: Dimension) -> Iterator[Any]:
             yield int(end) if dimension.integer else end
 
 
-def _check_ranks(train: Train) -> None:
-    """More ranks than any machine of these cores can hold are a slip: each is a process of its own with torch in it."""
-    most = max(64, 8 * usable_cores())
-    if train.ranks > most:
+def _check_ranks(spec: Spec, gpus: int | None) -> None:
+    """Ranks of one job need a GPU each, where there are GPUs; jobs of one rank may share a GPU.
+
+    Without a GPU, more ranks than any machine of these cores can hold are a slip: each is a process with torch in it.
+    """
+    ranks, most = spec.train.ranks, max(64, 8 * usable_cores())
+    if gpus and ranks > 1:
+        check_gpus(ranks, gpus, "this machine")
+        workers = min(spec.search.workers, spec.search.trials)
+        if workers * ranks > gpus:
+            raise UsageError(
+                f"search.workers: got {workers} with train.ranks {ranks}, which is {workers * ranks} ranks at a time, "
+                f"but this machine has {gpus} GPU{'s' * (gpus > 1)}: expected at most {gpus // ranks}"
+            )
+    elif ranks > most:
         raise UsageError(
-            f"train.ranks: got {train.ranks}, expected at most {most} on this machine, which has {usable_cores()} "
+            f"train.ranks: got {ranks}, expected at most {most} on this machine, which has {usable_cores()} "
             "cores: one a GPU, or one a core or two"
         )
 
 
-def _check_precision(spec: Spec) -> None:
+def _check_precision(spec: Spec, gpus: int | None) -> None:
     """fp16 needs a GPU: `models/distributed/precision.py` refuses it on the device itself, after the data is made."""
     dimension = (spec.search.space or {}).get("train.precision")
     choices = dimension.choices or () if dimension else ()
-    if (spec.train.precision == "fp16" or "fp16" in choices) and not has_gpu():
+    if (spec.train.precision == "fp16" or "fp16" in choices) and gpus == 0:
         key = "train.precision" if spec.train.precision == "fp16" else "search.space.train.precision"
         raise UsageError(f"{key}: got fp16, and this machine has no GPU: take bf16 or fp32")
 

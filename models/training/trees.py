@@ -399,6 +399,7 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
             "job": identity(job),
             "python": sys.version.split()[0],
             "lightgbm": lightgbm.__version__,
+            "chosen": {"device": "cpu (trees grow in one process; LightGBM's GPU build is another package)"},
             "parameters": boosting.parameters(0),
             "rounds": progress.best_round,
             "train_examples": boosting.num_train,

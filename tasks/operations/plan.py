@@ -43,5 +43,6 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
     machine = detect_machine() if cluster == "detect" else read_machine(cluster)
     sizes = Sizes.of(Preparation.load(project.prepared))
     flash = machine.kind == "cuda"
-    profiler = Profiler(spec.model, sizes, project.folder, spec.train.precision, flash)
-    return plan(profiler, machine, TrainingShape.of(spec.train, machine.kind == "cpu"), Candidate.of(spec.train))
+    train = spec.train.model_copy(update={"precision": machine.precision(spec.train.precision)})
+    profiler = Profiler(spec.model, sizes, project.folder, train.precision, flash)
+    return plan(profiler, machine, TrainingShape.of(train, machine.kind == "cpu"), Candidate.of(train))

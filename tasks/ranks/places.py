@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from models.errors import UsageError, did_you_mean
 from models.project_spec.blocks import Spec, Train
+from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_document
 from models.training.spec_check import read_checked
 from tasks.host.workspace import Project, Workspace
@@ -58,6 +59,8 @@ def check_place(workspace: Workspace, train: Train) -> None:
     place = find_place(workspace, train)
     if place is not None:
         try:
+            if isinstance(place, Slurm) and place.gpus is not None:
+                check_gpus(train.ranks, place.gpus, "a node of this place")
             place.check()
         except UsageError as error:
             raise UsageError(f"{place_of(train.on, _file(workspace))}: {train.on}: {error}") from error
@@ -73,7 +76,8 @@ def checked_spec(project: Project, overrides: Sequence[str] = (), *, is_for_here
         DataError: The source has no such column, or its header cannot be read.
     """
     path, shown_as = project.spec_path, project.shown_spec
-    spec = read_checked(path, overrides, shown_as, is_for_here=is_for_here)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    spec = read_checked(path, overrides, shown_as, is_for_here=is_for_here, visible_gpus=visible)
     try:
         if is_for_here:
             check_place(project.workspace, spec.train)

@@ -22,6 +22,10 @@ Word = Annotated[str, StringConstraints(pattern=r"^[\w.,-]+$"), BeforeValidator(
 Line = Annotated[str, StringConstraints(pattern=r"^[^\n]+$")]
 
 _COMMAND_S = 120
+# Source: sbatch's manual: --gres=gpu[:type][:count], --gpus-per-node=[type:]count.
+_GPUS = re.compile(
+    r"^--(?:gres[= ](?:.*,)?gpu(?!\w)(?::[A-Za-z]\w*)?:?|gpus-per-node[= ](?:[A-Za-z]\w*:)?)(\d+)?(?:,|\(|$)"
+)
 _OVER = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
@@ -75,6 +79,12 @@ class Slurm(SpecBlock):
             if any(ours.startswith(name) for ours in _OURS):  # sbatch takes the beginning of a name too
                 raise ValueError(f"another option than {option}: Loopline sets --{name} itself")
         return options
+
+    @property
+    def gpus(self) -> int | None:
+        """The GPUs of each node that the options ask for; None if they name none."""
+        matches = [_GPUS.search(option) for option in self.options]
+        return next((int(match[1] or 1) for match in matches if match), None)
 
     def check(self) -> None:
         """Let Slurm judge the partition, the account and the options; nothing is submitted, and it may be away.

@@ -79,6 +79,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             "seconds": round(trained["seconds"], 1),
             "ranks": trained["world_size"],
             "threads a rank": trained["threads"],
+            **{f"{key}, chosen": why for key, why in trained["environment"].get("chosen", {}).items()},
             "restarts": trained["restarts"],
             "taken up again at steps": ", ".join(map(str, trained["resumed_from"])) or "never",
             **_costs(search, trained),

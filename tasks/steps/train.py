@@ -57,6 +57,8 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
             else:
                 result = train_at(place, task, on_epoch, loop.report.note)
         summary = {**result.model_dump(mode="json"), "params": params}
+        chosen = result.environment.get("chosen", {})
+        loop.outbox.params(LOOP_RUN, {f"chosen.{key}": why for key, why in chosen.items()})
         size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}
         loop.outbox.metrics(LOOP_RUN, {**size, **_stage_metrics(result)})
         if task.start is not None:

@@ -29,6 +29,8 @@ def identity(job: TrainingJob) -> dict[str, Any]:
     whole["start"] = job.start.sha256 if job.start else ""
     for key in _FREE:
         del whole["train"][key]
+    for key in {*job.chosen} - {*_FREE}:
+        whole["train"][key] = "auto"  # what the machine chose is no setting: the spec still says auto
     return json.loads(json.dumps(whole))  # type: ignore[no-any-return]
 
 

@@ -79,9 +79,11 @@ def peak_of(device: Device, precision: str, matmul: str = "highest") -> float | 
 
     Args:
         device: A known device.
-        precision: fp32, bf16, fp16 or fp8.
+        precision: fp32, fp32-exact, bf16, fp16 or fp8.
         matmul: torch's float32 matmul precision; anything but `highest` lets fp32 run on the tensor cores.
     """
+    if precision == "fp32-exact":
+        return device.peaks.get("fp32")
     if precision == "fp32" and matmul != "highest":
         return device.peaks.get("tf32", device.peaks.get("fp32"))
     return device.peaks.get(precision)
@@ -94,20 +96,19 @@ def measured_peak(threads: int, precision: str = "fp32") -> float | None:
 
     Args:
         threads: Threads of one rank.
-        precision: fp32 or bf16; CPUs compute in no other precision.
+        precision: As `train.precision`; a CPU computes in bf16 or else in fp32.
 
     Returns:
-        The FLOP/s; None for other precisions, or if ranks use a GPU, whose peak is known by its name.
+        The FLOP/s; None for fp16, or if ranks use a GPU, whose peak is known by its name.
     """
     import torch
 
-    types = {"fp32": torch.float32, "bf16": torch.bfloat16}
-    if precision not in types or torch.cuda.is_available():
+    if precision == "fp16" or torch.cuda.is_available():
         return None
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        left = torch.ones(_SIDE, _SIDE, dtype=types[precision])
+        left = torch.ones(_SIDE, _SIDE, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
         best = 0.0
         for _ in range(_REPEATS):
             start = time.process_time()

@@ -39,18 +39,32 @@ def test_without_any_limit_or_affinity(cgroup: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("names", "found"), [(["null", "nvidiactl"], False), (["nvidia0"], True), (["kfd"], True), (["dxg"], True)]
+    ("names", "visible", "expected"),
+    [
+        (["null", "nvidiactl"], None, 0),
+        (["nvidia0", "nvidia1", "nvidia2"], None, 3),
+        (["nvidia0", "nvidia1", "nvidia2"], "0, 2", 2),
+        (["nvidia0", "nvidia1"], "1,-1,0", 1),
+        (["nvidia0"], "", 0),
+        (["nvidia0"], "MIG-1a,MIG-2b", 2),
+        (["kfd"], None, None),
+        (["dxg"], None, None),
+    ],
 )
-def test_a_gpu_is_one_that_the_kernel_shows(
-    names: list[str], found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_gpus_are_those_that_the_kernel_shows_and_the_environment_leaves(
+    names: list[str], visible: str | None, expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cores, "DEVICES", tmp_path)
+    monkeypatch.setattr(cores.metadata, "version", lambda _: "2.13.0")
     for name in names:
         (tmp_path / name).touch()
-    assert cores.has_gpu() is found
+    assert cores.usable_gpus(visible) == expected
+    monkeypatch.setattr(cores.metadata, "version", lambda _: "2.13.0+cpu")
+    assert cores.usable_gpus(visible) == 0
 
 
 def test_elsewhere_than_on_linux_a_gpu_is_not_ruled_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "DEVICES", tmp_path)
+    monkeypatch.setattr(cores.metadata, "version", lambda _: "2.13.0")
     monkeypatch.setattr("sys.platform", "darwin")
-    assert cores.has_gpu()
+    assert cores.usable_gpus() is None

@@ -23,7 +23,7 @@ class Toy(nn.Module):
 
 def test_one_process_trains_the_net_itself():
     net, inputs = Toy(), {"numeric": torch.randn(4, 3)}
-    plan = make_plan(net, Train(parallel="fsdp"), World(), inputs, lambda _: pytest.fail("nothing to rehearse"))
+    plan = make_plan(net, Train(parallel="fsdp", precision="fp32"), World(), inputs, pytest.fail)
     assert plan.net is plan.module is net
     assert plan.num_parameters == 4
     assert plan.describe() | {"parallel": "one", "mesh": {}, "precision": "fp32", "compiled": False} == plan.describe()

@@ -1,9 +1,18 @@
+import contextlib
+
 import pytest
 import torch
 from torch import nn
 
 from models.distributed import precision
-from models.distributed.precision import LossScaler, autocast, check_precision, sharding_policy
+from models.distributed.precision import (
+    LossScaler,
+    autocast,
+    check_precision,
+    precision_for,
+    set_products,
+    sharding_policy,
+)
 from models.errors import UsageError
 from models.project_spec.blocks import Train
 
@@ -15,6 +24,33 @@ def test_what_the_device_cannot_do_is_refused_with_its_reason():
         check_precision(Train(precision="fp16"), CPU)
     check_precision(Train(precision="bf16"), CPU)
     check_precision(Train(precision="fp16"), torch.device("cuda"))
+
+
+@pytest.mark.parametrize(("has_bf16", "expected"), [(True, "bf16"), (False, "fp16")])
+def test_auto_is_bf16_where_the_gpu_computes_it(monkeypatch, has_bf16, expected):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla")
+    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
+    assert precision_for("auto", torch.device("cuda"))[0] == expected
+    assert precision_for("fp32", torch.device("cuda")) == ("fp32", "")
+    assert precision_for("auto", CPU) == ("fp32", "on a CPU")
+
+
+@pytest.mark.parametrize(
+    ("precision", "products", "convolutions"), [("fp32", "high", True), ("fp32-exact", "highest", False)]
+)
+def test_only_exact_fp32_has_no_tf32(monkeypatch, precision, products, convolutions):
+    before = torch.get_float32_matmul_precision()
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)  # restored at the end
+    try:
+        set_products(precision, torch.device("cuda"))
+        assert torch.get_float32_matmul_precision() == products
+        assert torch.backends.cudnn.allow_tf32 is convolutions
+        torch.set_float32_matmul_precision(before)
+        set_products("fp32", CPU)
+        assert torch.get_float32_matmul_precision() == before
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_products_are_in_the_asked_type_and_sums_of_gradients_in_fp32():

@@ -33,6 +33,7 @@ class Figures:
 
     tensor_parts = 8
     num_blocks = 8
+    is_deferred = False
 
     def weights(self, tensor=1):
         return ParameterCounts(outside=500, enter=200, block=1000 // tensor, num_blocks=8, buffers=0)
@@ -87,10 +88,16 @@ def test_on_a_cpu_the_best_weights_are_in_the_same_memory():
     assert memory_of(NET, Candidate("ddp", data=8), TrainingShape(64, on_cpu=True)).host == WHOLE
 
 
-def test_a_rank_holds_the_whole_net_before_it_is_cut():
+def test_a_rank_holds_the_whole_net_before_it_is_cut_unless_it_is_built_in_shards(monkeypatch):
     cut = memory_of(NET, Candidate("fsdp", data=64), TrainingShape(64))
     assert cut.whole == WHOLE
     assert cut.total >= WHOLE > cut.weights
+    monkeypatch.setattr(Figures, "is_deferred", True)
+    assert memory_of(NET, Candidate("fsdp", data=64), TrainingShape(64)).whole == cut.weights
+    groups = memory_of(NET, Candidate("hsdp", data=64, replicas=8), TrainingShape(64))
+    assert groups.whole == groups.weights > cut.weights
+    for name in ("ddp", "fsdp+tp"):
+        assert memory_of(NET, Candidate(name, data=64), TrainingShape(64)).whole == WHOLE
 
 
 @pytest.mark.parametrize(("name", "expected"), [("adamw", 2.0), ("adam", 2.0), ("sgd", 1.0)])

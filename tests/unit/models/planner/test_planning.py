@@ -56,8 +56,13 @@ def test_when_nothing_fits_as_it_is_memory_is_spared(profiler):
     assert {"train.accumulate", "train.recompute"} & set(found.best.candidate.overrides())
 
 
-def test_a_net_that_no_rank_can_make_whole_is_no_plan(profiler):
-    """Whatever would hold a part of it: every rank makes the whole net first."""
+def test_an_own_net_that_no_rank_can_make_whole_is_no_plan(profiler, monkeypatch):
+    """Whatever would hold a part of it: every rank makes the whole net first. A ready net is built in shards."""
+    ready = plan(
+        profiler, read_machine("8xH100").model_copy(update={"host_memory_gb": 200.0}), TrainingShape(256, "bf16"), BASE
+    )
+    assert ready.best.candidate.parallel == "fsdp"
+    monkeypatch.setattr(profiler, "is_deferred", False)
     small = read_machine("8xH100").model_copy(update={"memory_gb": 28.0})
     assert not any(one.fits for one in plan(profiler, small, TrainingShape(8, "bf16"), BASE).estimates)
     host = read_machine("8xH100").model_copy(update={"host_memory_gb": 200.0})
@@ -67,7 +72,8 @@ def test_a_net_that_no_rank_can_make_whole_is_no_plan(profiler):
     assert "80 GB on a device and 200 GB of the node: take a smaller net" in found.reasons[0]
 
 
-def test_what_can_never_fit_says_what_is_needed(profiler):
+def test_what_can_never_fit_says_what_is_needed(profiler, monkeypatch):
+    monkeypatch.setattr(profiler, "is_deferred", False)
     found = plan(profiler, read_machine("2xL4"), TrainingShape(64, "bf16"), BASE)
     assert found.best is None
     assert found.reasons[0].startswith("Nothing can start: each of the 2 ranks of a node makes the whole net")

@@ -4,7 +4,10 @@ import torch
 from models.data.preparation import Preparation
 from models.distributed.world import World
 from models.errors import TrainingError
+from models.nets.build import build_net
+from models.nets.sizes import Sizes
 from models.training import memory_check as refusal
+from models.training.choices import CHOICES_FILE
 from models.training.rank import run_job
 from models.training.session import make_purpose, open_session
 
@@ -75,16 +78,17 @@ def test_a_plan_that_cannot_fit_ends_before_anything_is_written(make_job, monkey
     job = make_job(arguments={"hidden": 64})
     with pytest.raises(TrainingError, match="what would fit"):
         run_job(job)
-    assert list(job.folder.rglob("*.*")) == []
+    assert [path.name for path in job.folder.rglob("*.*")] == [CHOICES_FILE]
 
 
 def test_training_is_for_the_goal_and_pretraining_for_the_inputs(make_job):
     job = make_job(arguments={"hidden": 8}, pretrain={"epochs": 1})
     preparation = Preparation.load(job.prepared)
     targets = torch.zeros(4)
-    plain = make_purpose(job, preparation, targets)
+    net = build_net(job.model, Sizes.of(preparation), job.project)
+    plain = make_purpose(net, job, preparation, targets)
     assert (plain.metric.name, plain.hiding) == ("accuracy", None)
-    first = make_purpose(job.model_copy(update={"stage": "pretrain"}), preparation, targets)
+    first = make_purpose(net, job.model_copy(update={"stage": "pretrain"}), preparation, targets)
     assert first.metric.name == "pretrain_loss"
     assert first.metric.direction == "minimize"
     assert first.loss == first.hiding.loss

@@ -183,12 +183,45 @@ def test_fp16_is_refused_where_training_would_find_no_gpu(
     base: Path, blocks: dict[str, Any], key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = spec_of(blocks)
-    monkeypatch.setattr(spec_check, "has_gpu", lambda: False)
+    monkeypatch.setattr(spec_check, "usable_gpus", lambda _: 0)
     with pytest.raises(LooplineError, match=key):
         check_spec(spec, base)
     check_spec(spec, base, is_for_here=False)
-    monkeypatch.setattr(spec_check, "has_gpu", lambda: True)
+    monkeypatch.setattr(spec_check, "usable_gpus", lambda _: 1)
     check_spec(spec, base)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "blocks", "message"),
+    [
+        (
+            1,
+            {"train": {"ranks": 2}},
+            r"train.ranks: got 2, but this machine has 1 GPU, and each rank needs its own: ex",
+        ),
+        (
+            4,
+            {"train": {"ranks": 2}, "search": {"workers": 3}},
+            r"search.workers: got 3 with train.ranks 2, which is 6 ranks at a time, but .* 4 GPUs: expected at most 2",
+        ),
+        (4, {"train": {"ranks": 2}, "search": {"workers": 2}}, None),
+        (4, {"train": {"ranks": 4}, "search": {"workers": 3, "trials": 0}}, None),
+        (1, {"search": {"workers": 3}}, None),
+        (1, {"train": {"ranks": 2}, "model": {"net": "trees"}}, None),
+        (0, {"train": {"ranks": 2}}, None),
+        (None, {"train": {"ranks": 2}}, None),
+    ],
+)
+def test_each_rank_of_a_job_needs_a_gpu_of_its_own(
+    base: Path, gpus: int | None, blocks: dict[str, Any], message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spec_check, "usable_gpus", lambda _: gpus)
+    if message is None:
+        check_spec(spec_of(blocks), base)
+        return
+    with pytest.raises(UsageError, match=message):
+        check_spec(spec_of(blocks), base)
+    check_spec(spec_of(blocks), base, is_for_here=False)
 
 
 def test_a_cluster_elsewhere_is_not_held_to_this_machines_cores(base: Path) -> None:

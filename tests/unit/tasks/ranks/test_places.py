@@ -109,6 +109,12 @@ def test_slurm_refuses_a_place_before_anything_ran(workspace, programs, answer, 
         check_place(workspace, train)
 
 
+def test_more_ranks_than_the_gpus_of_a_node_are_refused(workspace, programs):
+    written(workspace, "gpu: {engine: slurm, options: [--gres=gpu:a100:4]}\n")
+    with pytest.raises(UsageError, match=r"places.yaml:1: gpu: train.ranks: got 8, but a node of this place has 4 GPU"):
+        check_place(workspace, Train(on="gpu", ranks=8))
+
+
 def test_the_spec_is_refused_at_its_line(make_project, workspace):
     project = make_project("tiny", "train:\n  on: gpu\n")
     with pytest.raises(UsageError, match=r"project.yaml:\d+: train.on: got 'gpu', expected one of here, or a new"):

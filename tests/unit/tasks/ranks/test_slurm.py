@@ -140,3 +140,21 @@ def test_what_slurm_refuses_and_missing_programs_are_errors_with_a_cure(fake, tm
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UsageError, match="scancel: no such program"):
         Slurm(engine="slurm").cancel("0123")
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus"),
+    [
+        (["--gres=gpu:8"], 8),
+        (["--mem=8G", "--gres=gpu:a100:4"], 4),
+        (["--gres=shard:2,gpu:h100:2"], 2),
+        (["--gres=gpu"], 1),
+        (["--gpus-per-node=h100:8"], 8),
+        (["--gpus-per-node=2"], 2),
+        (["--gres=gpumem:40"], None),
+        (["--gpus=16"], None),
+        ([], None),
+    ],
+)
+def test_the_gpus_of_a_node_are_read_from_its_options(options, gpus):
+    assert Slurm(engine="slurm", options=options).gpus == gpus

@@ -1,0 +1,56 @@
+"""What a job leaves open (`auto`) and the machine that trains it chooses: once, kept in the job's folder.
+
+A step's key holds `auto`, so a plan made on another machine repeats nothing. The job's folder holds the choice, so a
+resumed job goes on with it, on whatever machine.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from models.distributed.precision import precision_for
+from models.distributed.world import World
+from models.errors import UsageError
+from models.files import read_json, write_json
+from models.training.job import TrainingJob
+
+CHOICES_FILE = "choices.json"
+
+
+def settle_choices(job: TrainingJob, world: World) -> TrainingJob:
+    """Return the job with every `auto` of its precision resolved, as its folder says or else by this device.
+
+    Every rank must call it. Rank 0 writes the choice into the job's folder.
+
+    Raises:
+        UsageError: The job was begun in fp16 on a GPU, and this machine has none.
+    """
+    if job.train.precision != "auto":
+        return job
+    path = job.folder / CHOICES_FILE
+    if world.is_first and not read_json(path):
+        precision, why = precision_for("auto", world.device)
+        write_json(path, {"precision": {"value": precision, "why": why}})
+    world.gather(None)
+    return with_choices(job, world, json.loads(path.read_text()))
+
+
+def with_choices(job: TrainingJob, world: World, choices: dict[str, Any] | None = None) -> TrainingJob:
+    """Return the job with the choices set; without `choices`, by this device, and nothing is kept."""
+    if job.train.precision != "auto":
+        return job
+    precision = choices["precision"]["value"] if choices else precision_for("auto", world.device)[0]
+    if precision == "fp16" and world.device.type == "cpu":
+        raise UsageError(
+            f"train.precision: {job.folder} was begun in fp16 on a GPU, and this machine has none: run it again where "
+            "it was begun, or remove the folder"
+        )
+    train = job.train.model_copy(update={"precision": precision})
+    return job.model_copy(update={"train": train, "chosen": (*job.chosen, "precision")})
+
+
+def reasons(folder: Path) -> dict[str, str]:
+    """Return the choices of the job in a folder, each with its reason: `{"precision": "fp32 (on a CPU)"}`."""
+    return {key: f"{one['value']} ({one['why']})" for key, one in read_json(folder / CHOICES_FILE).items()}
