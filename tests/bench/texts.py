@@ -59,7 +59,8 @@ def main(files: list[str]) -> None:
             error = apart.std() / len(apart) ** 0.5
             print(
                 f"{Path(file).stem:10} {'accuracy' if is_class else 'MAE':8} seed {seed}: {np.mean(values[0]):.4f} "
-                f"{cost[0]:5.1f} s, TF-IDF {np.mean(values[1]):.4f} {cost[1]:4.1f} s, apart {apart.mean():+.4f} +- {error:.4f}",
+                f"{cost[0]:5.1f} s, TF-IDF {np.mean(values[1]):.4f} {cost[1]:4.1f} s, "
+                f"apart {apart.mean():+.4f} +- {error:.4f}",
                 flush=True,
             )
 
