@@ -211,6 +211,7 @@ def test_every_ready_metric_of_every_model_is_in_the_verdict():
         "accuracy",
         "precision",
         "recall",
+        "balanced_accuracy",
         "f1",
         "log_loss",
         "brier",
