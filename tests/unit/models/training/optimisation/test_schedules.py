@@ -41,9 +41,9 @@ def test_one_cycle_rises_and_ends_near_nothing():
 
 def test_a_plateau_is_so_many_epochs_after_the_best_or_the_last_drop():
     train = Train(schedule="plateau", plateau_patience=2)
-    assert not is_plateau(Progress(epoch=3, best_epoch=2), train)
-    assert is_plateau(Progress(epoch=4, best_epoch=2), train)
-    assert not is_plateau(Progress(epoch=5, best_epoch=2, last_drop=4), train)
-    assert is_plateau(Progress(epoch=6, best_epoch=2, last_drop=4), train)
-    assert not is_plateau(Progress(epoch=9, best_epoch=2), Train())
+    assert not is_plateau(Progress(epoch=3, improved_epoch=2), train)
+    assert is_plateau(Progress(epoch=4, improved_epoch=2), train)
+    assert not is_plateau(Progress(epoch=5, improved_epoch=2, last_drop=4), train)
+    assert is_plateau(Progress(epoch=6, improved_epoch=2, last_drop=4), train)
+    assert not is_plateau(Progress(epoch=9, improved_epoch=2), Train())
     assert learning_rate(Train(lr=1.0, warmup=0.0, schedule="plateau", decay=0.5), 7, 9, drops=2) == 0.25
