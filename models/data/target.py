@@ -104,12 +104,12 @@ def is_on_log_scale(column: pa.ChunkedArray, training: pa.ChunkedArray, data: Da
     Raises:
         DataError: The spec asks for the logarithm, but a value is negative.
     """
-    least = pc.min(column).as_py()
-    if data.target_scale == "log" and least is not None and least < 0:
+    least = float(np.nanmin(as_float64(column, data.target), initial=np.inf))
+    if data.target_scale == "log" and least < 0:
         raise DataError(f"data.target_scale: log, but {data.target!r} has values down to {least:g}: say linear")
     if data.target_scale != "auto":
         return data.target_scale == "log"
-    if data.kind == "series" or metric not in _OF_QUANTILES or least is None or not least > 0:
+    if data.kind == "series" or metric not in _OF_QUANTILES or least <= 0:
         return False
     values = as_float64(training, data.target)
     values = values[~np.isnan(values)]
