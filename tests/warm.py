@@ -277,7 +277,8 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
     os.chdir(cwd)
     sys.argv = [program, *arguments]
     sys.modules["__main__"] = types.ModuleType("__main__")
-    sys.modules["__main__"].__file__ = program
+    if program != "-c":
+        sys.modules["__main__"].__file__ = program
     if (program == "-c" and "RankPool" in arguments[0]) or (arguments[:1] and arguments[0] in TRAINING):
         _keep_ranks_ready()
 
