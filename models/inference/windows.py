@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.data.preparation import Preparation
-from models.data.series import series_rows, window_ends
 from models.errors import DataError
 from models.inference import portable
 from models.inference.input_schema import (
@@ -126,6 +125,8 @@ class SeriesSchema(InputSchema):
         key, num_steps = self._window.series_key, len(steps)
         if key is None and self._time not in columns:
             return self._windows(steps), list(range(self._length - 1, num_steps))
+        from models.data.series import series_rows, window_ends  # pyarrow: not in servers that need no times
+
         window, time = self._window, self._time or "time"
         if time not in columns:
             window = window.model_copy(update={"frequency": ROWS})
