@@ -94,12 +94,13 @@ def _trees_text(job: TrainingJob) -> str:
 
 
 def _trees_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
-    import lightgbm
+    import torch
     from safetensors.numpy import load_file
+
+    from models.training.boosters import Boosters
+    from models.training.optimisation.losses import predictions
 
     tensors = load_file(job.tensors["validation"])
     columns = [tensors[name][positions].astype(np.float64) for name in ("numeric", "categorical")]
-    predicted = lightgbm.Booster(model_str=_trees_text(job)).predict(np.hstack(columns), num_threads=1)
-    if preparation.task == "regression":
-        return np.asarray(predicted) * preparation.target.scale + preparation.target.shift
-    return np.asarray(predicted)
+    raw = Boosters.of_text(_trees_text(job)).raw(np.hstack(columns), 0, -1, threads=1)
+    return predictions(torch.from_numpy(raw), preparation)

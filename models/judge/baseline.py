@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from models.errors import DataError
 from models.metrics.language import unigram_bits
 from models.metrics.metrics import Array
+from models.metrics.outputs import Output
 from models.project_spec.blocks import Task
 
 
@@ -21,26 +23,41 @@ class Baseline(NamedTuple):
 
 
 def trivial_baseline(
-    task: Task, train_target: Array, num_examples: int, num_classes: int = 2, metric: str = ""
+    task: Task,
+    train_target: Array,
+    num_examples: int,
+    num_classes: int = 2,
+    metric: str = "",
+    outputs: Sequence[Output] = (),
 ) -> Baseline:
     """Return the same prediction for every example: the classes' shares, or the median or mean of the training targets.
 
+    Of several outputs: that of each, or the quantiles of the training targets.
+
     Args:
         task: Decides the form of the predictions.
-        train_target: Class indices, or numbers in the target's own unit (example,).
+        train_target: Class indices, or numbers in the target's own unit (example,); of several outputs (example,
+            output).
         num_examples: Number of test examples.
         num_classes: Number of classes, including those absent from training.
         metric: The median is used for `mae` and `mape`, which it minimises, the mean for all others.
+        outputs: The outputs, if there are several.
 
     Raises:
         DataError: No training target.
     """
     if not len(train_target):
         raise DataError("the training split is empty: a baseline needs at least one target")
+    if task == "quantile":
+        levels = [np.quantile(train_target[:, at], output.quantile or 0.5) for at, output in enumerate(outputs)]
+        return Baseline("quantiles of the training targets", np.tile(levels, (num_examples, 1)))
+    if task == "multilabel":
+        return Baseline("share of each label", np.tile(train_target.mean(axis=0), (num_examples, 1)))
     if task == "regression":
         middle = np.median if metric in ("mae", "mape") else np.mean
         name = "median of the training targets" if middle is np.median else "mean of the training targets"
-        return Baseline(name, np.full(num_examples, float(middle(train_target))))
+        values = np.asarray(middle(train_target, axis=0))
+        return Baseline(name, np.tile(values, (num_examples, 1)) if outputs else np.full(num_examples, float(values)))
     shares = np.bincount(np.asarray(train_target, dtype=np.int64), minlength=num_classes) / len(train_target)
     if task == "binary":
         return Baseline("share of the positive class", np.full(num_examples, shares[1]))

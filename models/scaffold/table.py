@@ -56,7 +56,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     known = table.filter(pc.invert(pa.array(unanswered(table, data))))
     if not known.num_rows:
         raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
-    task = infer_task(known.column(target), data)
+    task = infer_task(known.select(data.targets), data)
     if task != "regression" and _num_values(known.column(target)) < 2:
         raise UsageError(f"--target: every row has the same {target!r}: name a column that differs")
     drop = dict(_not_features(table, target))

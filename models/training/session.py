@@ -219,7 +219,7 @@ def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tens
         metric = Metric(LOSS, "minimize", (), _unused)
         return Objective(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
     freeze(net, job.train)
-    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction, preparation.target.outputs)
     return Objective(net, make_loss(preparation, job.train, metric.name, targets), metric)
 
 

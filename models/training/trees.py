@@ -29,6 +29,7 @@ from models.metrics.metrics import Metric, resolve_metric
 from models.nets.build import check_arguments
 from models.project_spec.references import call
 from models.training.batches.examples import ExampleSet, open_examples
+from models.training.boosters import Boosters, Parameters, objectives
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
 from models.training.checkpoints.finished import identity, write_result
 from models.training.checkpoints.state import Progress
@@ -72,7 +73,7 @@ class _Boosting:
     preparation: Preparation
     metric: Metric
     arguments: dict[str, Any]
-    train_set: Any
+    train_sets: list[Any]
     num_train: int
     inputs: NDArray[np.float32]
     targets: torch.Tensor
@@ -92,14 +93,17 @@ class _Boosting:
         sampled = min(self.arguments["feature_fraction"], self.arguments["bagging_fraction"]) < 1
         return -(-self.rounds // _SEGMENTS) if sampled else self.rounds
 
-    def parameters(self, start: int) -> dict[str, Any]:
-        """LightGBM's parameters for the segment that holds round `start`."""
+    def parameters(self, start: int) -> list[Parameters]:
+        """LightGBM's parameters of each booster for the segment that holds round `start`."""
+        own = objectives(self.preparation, self.metric.name)
+        return [{**self._common(start), **each} for each in own]
+
+    def _common(self, start: int) -> Parameters:
         words = {key: value for key, value in self.arguments.items() if key != "rounds"}
         sampled = {"bagging_freq": 1} if words["bagging_fraction"] < 1 else {}
         return {
             **words,
             **sampled,
-            **_objective(self.preparation, self.metric.name),
             "num_threads": self.job.threads,
             "seed": seed_of("trees", self.job.train.seed, start // self.segment) % 2**31,
             "deterministic": True,
@@ -124,7 +128,7 @@ def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> Training
     pruned = False
     try:
         for booster in _epochs(boosting, progress, text):
-            text = booster.model_to_string()
+            text = booster.to_text()
             pruned = not report(EpochReport(epoch=progress.epoch, epochs=boosting.epochs, values=progress.history[-1]))
             if pruned or is_over(progress, boosting.epochs, job.train.patience):
                 break
@@ -142,7 +146,7 @@ def _open(job: TrainingJob) -> _Boosting:
     if preparation.kind != "table":
         raise UsageError(f"model.net: trees take tables, got data of kind {preparation.kind}")
     check_arguments("trees", settings, job.model.arguments)
-    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction, preparation.target.outputs)
     train, validation = open_examples(job, preparation)
     targets = train.targets()
     weights = class_weights(preparation, targets) if job.train.class_weights == "balanced" else None
@@ -152,30 +156,45 @@ def _open(job: TrainingJob) -> _Boosting:
         preparation=preparation,
         metric=metric,
         arguments=settings(**job.model.arguments),
-        train_set=None,
+        train_sets=[],
         num_train=len(train),
         inputs=_matrix(validation),
         targets=validation.targets(),
         values=validation.values(),
     )
-    boosting.train_set = lightgbm.Dataset(
-        _matrix(train),
-        targets.numpy(),
-        weight=None if weights is None else weights[targets.long()].numpy(),
-        categorical_feature=list(range(numeric, numeric + categorical)),
-        params=boosting.parameters(0),
-        free_raw_data=False,
-    )
+    inputs = _matrix(train)
+    for label, weight in _labels(targets, weights, preparation):
+        train_set = lightgbm.Dataset(
+            inputs,
+            label,
+            weight=weight,
+            reference=boosting.train_sets[0] if boosting.train_sets else None,
+            categorical_feature=list(range(numeric, numeric + categorical)),
+            params=boosting.parameters(0)[0],
+            free_raw_data=False,
+        )
+        boosting.train_sets.append(train_set)
     return boosting
 
 
-def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]:
+def _labels(
+    targets: torch.Tensor, weights: torch.Tensor | None, preparation: Preparation
+) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+    """Yield the target (row,) and the weights of the rows of each booster."""
+    if targets.ndim == 1:
+        yield targets.numpy(), None if weights is None else weights[targets.long()].numpy()
+        return
+    for at in range(preparation.num_outputs):
+        own = targets[:, at].contiguous()
+        yield own.numpy(), None if weights is None else weights[own.long(), at].numpy()
+
+
+def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Boosters]:
     """Grow the trees of each remaining epoch; `progress` is up to date whenever a booster is yielded."""
     rounds, epochs = boosting.rounds, boosting.epochs
-    booster: Any = None
+    booster = Boosters.of_text(text) if text else None
     raw = np.zeros((len(boosting.inputs), boosting.preparation.num_outputs))
-    if text:
-        booster = _of_text(text)
+    if booster is not None:
         raw += _raw(boosting, booster, 0, progress.step)
     fresh = True
     while progress.epoch < epochs:
@@ -185,11 +204,13 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
             for at in range(low, high):
                 booster = _round(boosting, booster, at, fresh or at % boosting.segment == 0)
                 fresh = False
+            assert booster is not None
             raw += _raw(boosting, booster, low, high)
             value = _look(boosting, progress, raw, high)
         progress.step, progress.epoch = stop, progress.epoch + 1
         loss = _loss(torch.from_numpy(raw), boosting.targets, boosting.preparation, boosting.metric.name)
-        train_loss = float(booster.eval_train()[0][2])
+        assert booster is not None
+        train_loss = booster.train_loss()
         seconds = max(time.perf_counter() - start, 1e-9)
         progress.seconds += seconds
         progress.history.append(
@@ -207,15 +228,13 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
         yield booster
 
 
-def _round(boosting: _Boosting, booster: Any, at: int, anew: bool) -> Any:
-    """Grow one more round; `anew` makes a new booster from the text of the one before."""
-    import lightgbm
-
-    if not anew:
+def _round(boosting: _Boosting, booster: Boosters | None, at: int, anew: bool) -> Boosters:
+    """Grow one more round; `anew` makes new boosters from the text of those before."""
+    if not anew and booster is not None:
         booster.update()
         return booster
-    before = _of_text(booster.model_to_string()) if booster is not None else None
-    return lightgbm.train(boosting.parameters(at), boosting.train_set, 1, init_model=before, keep_training_booster=True)
+    before = Boosters.of_text(booster.to_text()) if booster is not None else None
+    return Boosters.first_round(boosting.parameters(at), boosting.train_sets, before)
 
 
 def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[int, int]]:
@@ -236,22 +255,16 @@ def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rou
     return value
 
 
-def _objective(preparation: Preparation, metric: str) -> dict[str, Any]:
-    if preparation.task == "binary":
-        return {"objective": "binary", "metric": "binary_logloss"}
-    if preparation.task == "multiclass":
-        return {"objective": "multiclass", "metric": "multi_logloss", "num_class": preparation.num_outputs}
-    if metric in ("mae", "mape"):
-        return {"objective": "regression_l1", "metric": "l1"}
-    return {"objective": "regression", "metric": "l2"}
-
-
 def _loss(raw: torch.Tensor, target: torch.Tensor, preparation: Preparation, metric: str) -> torch.Tensor:
-    if preparation.task == "binary":
-        return F.binary_cross_entropy_with_logits(raw[:, 0], target.double())
     if preparation.task == "multiclass":
         return F.cross_entropy(raw, target)
-    return (F.l1_loss if metric in ("mae", "mape") else F.mse_loss)(raw[:, 0], target.double())
+    truth = target.double().reshape(raw.shape)
+    if preparation.task in ("binary", "multilabel"):
+        return F.binary_cross_entropy_with_logits(raw, truth)
+    if preparation.task == "quantile":
+        levels = torch.tensor([output.quantile for output in preparation.target.outputs], dtype=raw.dtype)
+        return torch.maximum(levels * (truth - raw), (levels - 1) * (truth - raw)).mean()
+    return (F.l1_loss if metric in ("mae", "mape") else F.mse_loss)(raw, truth)
 
 
 def _matrix(examples: ExampleSet) -> NDArray[np.float32]:
@@ -260,22 +273,9 @@ def _matrix(examples: ExampleSet) -> NDArray[np.float32]:
     return torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
 
 
-def _raw(boosting: _Boosting, booster: Any, low: int, high: int) -> NDArray[np.float64]:
+def _raw(boosting: _Boosting, booster: Boosters, low: int, high: int) -> NDArray[np.float64]:
     """Return what the trees of rounds `low` to `high` add to the outputs of the validation rows."""
-    added = booster.predict(
-        boosting.inputs,
-        start_iteration=low,
-        num_iteration=high - low,
-        raw_score=True,
-        num_threads=boosting.job.threads,
-    )
-    return np.asarray(added, dtype=np.float64).reshape(len(boosting.inputs), -1)
-
-
-def _of_text(text: str) -> Any:
-    import lightgbm
-
-    return lightgbm.Booster(model_str=text)
+    return booster.raw(boosting.inputs, low, high, boosting.job.threads)
 
 
 def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:
@@ -296,14 +296,14 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
     import lightgbm
 
     job = boosting.job
-    best = _of_text(text).model_to_string(num_iteration=progress.best_round)
+    best = Boosters.of_text(text).to_text(progress.best_round)
     write_text(job.folder / TREES_FILE, best)
     return write_result(
         job,
         progress,
         weights=TREES_FILE,
         weights_sha256=hashlib.sha256(best.encode()).hexdigest(),
-        num_parameters=sum(tree["num_leaves"] for tree in _of_text(best).dump_model()["tree_info"]),
+        num_parameters=Boosters.of_text(best).num_leaves(),
         restarts=restarts,
         pruned=pruned,
         costs=of_epochs(progress.history, "cpu"),
@@ -311,7 +311,7 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
             "job": identity(job),
             "python": sys.version.split()[0],
             "lightgbm": lightgbm.__version__,
-            "parameters": boosting.parameters(0),
+            "parameters": boosting.parameters(0)[0],
             "rounds": progress.best_round,
             "train_examples": boosting.num_train,
             "validation_examples": len(boosting.targets),

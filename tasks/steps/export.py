@@ -56,8 +56,9 @@ def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     from models.export.bench import optimise
     from models.metrics.metrics import resolve_metric
 
-    spec, task = loop.spec, Preparation.load(folder).task
-    metric = resolve_metric(spec.goal.metric, task, loop.project.folder, spec.goal.direction)
+    spec, preparation = loop.spec, Preparation.load(folder)
+    outputs = preparation.target.outputs
+    metric = resolve_metric(spec.goal.metric, preparation.task, loop.project.folder, spec.goal.direction, outputs)
     table = optimise(folder, prepared, metric, spec.serve, spec.train.seed)
     served = next((each.name for each in table if each.served), FP32)
     _log(loop, served, table)
