@@ -76,7 +76,8 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
 
 def metric_of(spec: Spec, preparation: Preparation, base: Path) -> Metric:
     """Return the goal's metric for a model's task."""
-    return resolve_metric(spec.goal.reference, preparation.task, base, spec.goal.direction)
+    outputs = preparation.target.outputs
+    return resolve_metric(spec.goal.reference, preparation.task, base, spec.goal.direction, outputs)
 
 
 def score(metric: Metric, target: Array, prediction: Array, preparation: Preparation, seed: int = 0) -> Score:
@@ -93,7 +94,7 @@ def score(metric: Metric, target: Array, prediction: Array, preparation: Prepara
 def _champion(champion: Path, prepared: Path, own: Preparation) -> Array | None:
     """Return the champion's predictions of the challenger's test rows; None if its preparation cannot read them."""
     theirs = Preparation.load(champion)
-    if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
+    if theirs.task != own.task or not theirs.target.predicts_same(own.target):
         return None
     try:
         return predict(champion / MODEL_FILE, feeds(prepared, "test", theirs), theirs)

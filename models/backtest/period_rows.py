@@ -92,7 +92,7 @@ def rows_predicted(folder: Path) -> np.ndarray:
 
 def _names(preparation: Preparation) -> list[str]:
     pixels = [preparation.pixels.image.column] if preparation.pixels else []
-    return list(dict.fromkeys([*preparation.columns, *pixels, preparation.target.name]))
+    return list(dict.fromkeys([*preparation.columns, *pixels, *preparation.target.columns]))
 
 
 def _check_columns(table: pa.Table, preparation: Preparation) -> None:
@@ -112,10 +112,13 @@ def _steps(known: pa.Table, preparation: Preparation) -> np.ndarray:
 
 def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.ndarray:
     """Return True for rows that can be examples: with a known target and, for a series, a complete window before."""
-    column = part.column(preparation.target.name)
-    usable = ~missing(column)
+    usable = np.ones(part.num_rows, dtype=bool)
+    for name in preparation.target.columns:
+        usable &= ~missing(part.column(name))
     if preparation.target.classes is not None:
-        known = pc.is_in(as_text(column), pa.array(preparation.target.classes, pa.string()))
+        known = pc.is_in(
+            as_text(part.column(preparation.target.name)), pa.array(preparation.target.classes, pa.string())
+        )
         usable &= known.to_numpy().astype(bool)
     if preparation.window is not None:
         step = steps - first_target(preparation.window)
@@ -127,7 +130,7 @@ def _column(part: pa.Table, name: str, preparation: Preparation) -> pa.Array | p
     column = part.column(name)
     if name in preparation.columns:
         return as_input(column, name, preparation)
-    if name == preparation.target.name and preparation.task == "regression":
+    if name in preparation.target.columns and not preparation.target.classes:
         return pa.array(as_float64(column, name))
     if preparation.pixels is not None and name == preparation.pixels.image.column:
         return column.cast(pa.binary())

@@ -118,7 +118,9 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
         raise UsageError(f"backtest: replays one series as it is, but the spec has data.window.{key}: drop it for this")
     notes = []
     if data.kind != "series":
-        never = missing(_column(table, data.target, "data.target"))
+        never = np.zeros(table.num_rows, dtype=bool)
+        for name in data.targets:
+            never |= missing(_column(table, name, "data.target"))
         if never.any():
             notes.append(f"{int(never.sum())} rows without a label were left out")
             table = table.filter(pa.array(~never))

@@ -40,7 +40,7 @@ def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -
         remaining = np.flatnonzero(~unanswered(table, data))
         if not len(remaining):
             raise DataError(
-                f"data.target {data.target!r} has no value at all in {table.num_rows} rows: name another column"
+                f"data.target {data.target_name!r} has no value at all in {table.num_rows} rows: name another column"
             )
     if data.deduplicate:
         _, first = np.unique(hash_rows(table, table.column_names)[remaining], return_index=True)
@@ -62,9 +62,12 @@ def dropped_rows(table: pa.Table, data: Data, remaining: np.ndarray) -> dict[str
 
 
 def unanswered(table: pa.Table, data: Data) -> np.ndarray:
-    """Return True where a row has no target, bool (rows,): null, NaN or empty text."""
-    column = table.column(data.target)
-    return missing(as_text(column) if is_text(column.type) else column)
+    """Return True where a row lacks a target, or one of several, bool (rows,): null, NaN or empty text."""
+    lacks = np.zeros(table.num_rows, dtype=bool)
+    for name in data.targets:
+        column = table.column(name)
+        lacks |= missing(as_text(column) if is_text(column.type) else column)
+    return lacks
 
 
 def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:

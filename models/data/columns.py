@@ -54,7 +54,7 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
         reason = _reason_to_leave_out(name, types[name], data)
         if reason:
             columns.left_out[name] = reason
-        elif name != data.target or data.kind == "series":
+        elif name not in data.targets or data.kind == "series":
             kind = _kind(name, types[name], data)
             getattr(columns, kind).append(name)
     if not columns.inputs:
@@ -160,10 +160,10 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
     if (
         features.columns is not None
         and name not in features.columns
-        and not (data.kind == "series" and name == data.target)
+        and not (data.kind == "series" and name in data.targets)
     ):
         return "not in data.features.columns"
-    if name == data.target:
+    if name in data.targets:
         return None
     if name == data.id and not is_named:
         return "it names the row (data.id)"

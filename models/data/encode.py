@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from models.data.datetimes import datetime_features
+from models.data.outputs import encoded_outputs
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, CategoricalInput, NumericInput, Preparation, TextInput
-from models.data.target import class_indices
+from models.data.target import true_values
 from models.data.tensor_file import RowWriter
 from models.data.text import indices_of, text_of, window_starts
 from models.data.unlabelled import UNLABELLED, read_unlabelled
@@ -37,8 +38,9 @@ def encode(folder: Path, split: str) -> Tensors:
     uint8 (rows, channel, height, width). Series: `series` float32 (time, feature), all steps with NaN for missing, and
     `end` int64 (examples,), the last input row of each example. Text: `tokens` (character,), indices of the alphabet in
     the smallest type that holds them, and `start` int64 (examples,), the first token of each example. All kinds except
-    text: `target`, int64 classes or float32 standardised; regression also `value`, the raw target in float64, which the
-    metrics use. Tables and images split by time or group: `key` int64, the rank of the time, or the group.
+    text: `target`, int64 classes, float32 standardised or 0/1 labels; numbers also `value`, the raw target in float64,
+    which the metrics use; of several outputs both (examples, output). Tables and images split by time or group: `key`
+    int64, the rank of the time, or the group.
 
     Raises:
         DataError: The folder is incomplete.
@@ -114,7 +116,7 @@ def category_indices(column: pa.ChunkedArray, part: CategoricalInput) -> np.ndar
 
 
 def _encode_rows(rows: pa.Table, preparation: Preparation) -> Tensors:
-    tensors = _targets(rows.column(preparation.target.name), preparation)
+    tensors = _targets(rows, preparation)
     if KEY_COLUMN in rows.column_names:
         tensors["key"] = rows.column(KEY_COLUMN).to_numpy()
     return tensors | _encode_inputs(rows, preparation)
@@ -181,7 +183,7 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
         raise DataError(f"{folder}: a series without window: remove the folder and run again")
     rows = pq.read_table(folder / ROWS_FILE)
     targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
-    chosen = rows.column(preparation.target.name).take(pa.array(targets))
+    chosen = rows.select(preparation.target.columns).take(pa.array(targets))
     steps = [standardised(rows.column(part.name).to_numpy(), part) for part in preparation.numeric]
     return {
         "series": np.stack(steps, axis=1),
@@ -195,9 +197,12 @@ def _encode_text(folder: Path, split: str, characters: TextInput) -> Tensors:
     return {"tokens": indices_of(points, characters), "start": window_starts(len(points), characters, split)}
 
 
-def _targets(column: pa.ChunkedArray, preparation: Preparation) -> Tensors:
+def _targets(rows: pa.Table, preparation: Preparation) -> Tensors:
     target = preparation.target
-    if preparation.task != "regression":
-        return {"target": class_indices(column, target)}
-    values: np.ndarray = column.to_numpy()
-    return {"target": target.encode(values).astype(np.float32), "value": values}
+    values = true_values(rows, target)
+    if target.classes:
+        return {"target": values}
+    if not target.outputs:
+        return {"target": target.encode(values).astype(np.float32), "value": values}
+    encoded = encoded_outputs(values, target)
+    return {"target": encoded} if preparation.task == "multilabel" else {"target": encoded, "value": values}

@@ -18,7 +18,7 @@ from models.data.header import no_such_column
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
 from models.data.series import first_target
-from models.data.target import class_indices
+from models.data.target import true_values
 from models.data.text import text_of, window_starts, windows_of
 from models.errors import DataError
 from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
@@ -79,7 +79,7 @@ def spread_positions(count: int, most: int) -> np.ndarray:
 
 
 def targets(prepared: Path, split: str) -> np.ndarray:
-    """Return the true values of a split: int64 class indices, or float64 in the target's own unit.
+    """Return the true values of a split in the form for metrics, see `true_values`.
 
     Text: the code points to be predicted, int64 (windows, length).
     """
@@ -87,11 +87,7 @@ def targets(prepared: Path, split: str) -> np.ndarray:
     if preparation.characters is not None:
         points, starts = _text(prepared, split)
         return windows_of(points, starts, preparation.characters.length)[:, 1:]
-    column = rows_of(prepared, split, [preparation.target.name]).column(0)
-    if preparation.task != "regression":
-        return class_indices(column, preparation.target)
-    values: np.ndarray = column.to_numpy()
-    return values
+    return true_values(rows_of(prepared, split, preparation.target.columns), preparation.target)
 
 
 class SeriesTargets(NamedTuple):

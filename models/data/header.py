@@ -68,7 +68,7 @@ def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) ->
     """
     features = data.features
     named: dict[str, list[str]] = {
-        "data.text.column" if data.kind == "text" else "data.target": [data.target],
+        "data.text.column" if data.kind == "text" else "data.target": data.targets,
         "data.id": [data.id] if data.id else [],
         "data.split.column": [data.split.column] if data.split.column else [],
         "data.features.columns": features.columns or [],

@@ -83,20 +83,47 @@ class TextColumn(FrozenModel):
     num_features: int
 
 
+class OutputColumn(FrozenModel):
+    """One of several outputs of a row: a target, a quantile of a target, or a label.
+
+    The net learns `(value - shift) / scale`, where the value is that of `column` in the target's own unit. A label is
+    learnt as it is, 0 or 1.
+    """
+
+    name: str = Field(description="Unique among the outputs; a column of the answer is named after it.")
+    column: str = Field(description="The column of the prepared rows that holds the true value.")
+    shift: float = 0.0
+    scale: float = 1.0
+    quantile: float | None = Field(None, description="The share of true values that lie below the prediction.")
+
+
 class TargetEncoding(FrozenModel):
     """The target of the prediction.
 
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
     Regression: the net learns `(value - shift) / scale`, or `(log(value + log_offset) - shift) / scale`.
+    Several outputs of a row: `outputs` in the order of the net's outputs; everything that names, scales or counts them
+    reads this table. Targets and predictions are then arrays (row, output).
     """
 
-    name: str
+    name: str = Field(description="The target column, or several, separated by commas.")
     classes: list[str] | None = None
     dtype: Literal["string", "integer", "boolean", "float"] = "float"
     shift: float = 0.0
     scale: float = 1.0
     log_offset: float | None = Field(None, description="Set on the log scale; 0 unless the training rows hold zeros.")
     deviation: float | None = Field(None, description="Standard deviation of the values, if not `scale`.")
+    outputs: list[OutputColumn] = Field(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the prepared rows that hold true values."""
+        return list(dict.fromkeys(output.column for output in self.outputs)) or [self.name]
+
+    def predicts_same(self, other: TargetEncoding) -> bool:
+        """Return whether predictions of this target can be compared with those of another one."""
+        own, theirs = ([(each.name, each.quantile) for each in target.outputs] for target in (self, other))
+        return (self.classes, own) == (other.classes, theirs)
 
     @property
     def spread(self) -> float:
@@ -232,9 +259,11 @@ class Preparation(FrozenModel):
 
     @property
     def num_outputs(self) -> int:
-        """Width of the net's output: 1 for binary (a logit) and regression, else the classes or characters."""
+        """Width of the net's output: 1 for binary (a logit) and one number, else the outputs, classes or characters."""
         if self.characters is not None:
             return self.characters.cardinality
+        if self.target.outputs:
+            return len(self.target.outputs)
         return len(self.target.classes or ()) if self.task == "multiclass" else 1
 
     def save(self, folder: Path) -> None:

@@ -15,6 +15,7 @@ from models.data.columns import Columns, all_missing, as_float64, as_text, choos
 from models.data.datetimes import as_seconds, fit_datetime
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.data.hashing import row_identities
+from models.data.outputs import check_label
 from models.data.pixels import pixels_of
 from models.data.preparation import (
     ROWS_FILE,
@@ -102,7 +103,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     dropped = dropped_rows(raw, data, positions)
     if data.window is not None:
         return _prepare_series(table, positions, identities, spec, columns)
-    codes = assign(table, data.split, data.target, identities[positions])
+    codes = assign(table, data.split, data.targets[0], identities[positions])
     is_newest = newest(codes, split_key(table, data.split), data.newest)
     dropped |= _older(is_newest, data)
     if not is_newest.all():
@@ -120,7 +121,7 @@ def _prepare_series(
     assert window is not None
     table, order, series, steps, *_ = ordered = series_rows(table, window, str(data.split.column))
     positions = np.where(order < 0, order, positions[order])
-    codes = assign(table, data.split, data.target)
+    codes = assign(table, data.split, data.targets[0])
     is_newest = newest(codes, split_key(table, data.split), data.newest)
     if not is_newest.all():
         table, positions, codes = table.filter(pa.array(is_newest)), positions[is_newest], codes[is_newest]
@@ -175,7 +176,7 @@ def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """Return the columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
     inputs = [*columns.inputs, data.image and data.image.column]
-    named = {*inputs, data.target, data.split.column, data.window and data.window.series_key, *spec.judge.slices}
+    named = {*inputs, *data.targets, data.split.column, data.window and data.window.series_key, *spec.judge.slices}
     return [name for name in table.column_names if name in named]
 
 
@@ -328,14 +329,16 @@ def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.Chunked
 def _target(
     table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array], metric: str | None
 ) -> tuple[Task, TargetEncoding]:
-    column = table.column(data.target)
-    training = column.filter(pa.array(rows.train))
+    training = table.select(data.targets).filter(pa.array(rows.train))
     task = infer_task(training, data)
-    is_log = task == "regression" and is_on_log_scale(column, training, data, metric)
+    is_log = is_on_log_scale(table, training, data, task, metric)
     target = fit_target(training, data, task, is_log)
-    if task == "regression":
-        made[data.target] = pa.array(as_float64(column, data.target))
-    else:
-        made[data.target] = as_text(column)
-        class_indices(made[data.target], target)
+    for name in target.columns:
+        column = table.column(name)
+        made[name] = as_text(column) if target.classes else pa.array(as_float64(column, name))
+    if target.classes:
+        class_indices(made[target.name], target)
+    if task == "multilabel":
+        for name in data.targets:
+            check_label(table.column(name), name)
     return task, target

@@ -31,17 +31,17 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
     if not reference or data.kind == "series":
         return
     sample = table.slice(0, SAMPLE)
-    inputs = sample.drop_columns([data.target]) if data.target in sample.column_names else sample
+    inputs = sample.drop_columns([name for name in data.targets if name in sample.column_names])
     cure = "rows to predict have none: make features of the other columns alone"
     try:
         alone = made_features(inputs, reference, base)
     except UserCodeError as error:
         made_features(sample, reference, base)  # raises if the function fails with the target as well
         raise UserCodeError(
-            f"data.features.make {reference}: needs the target {data.target!r}; {cure}. Without it: {error}"
+            f"data.features.make {reference}: needs the target {data.target_name!r}; {cure}. Without it: {error}"
         ) from error
     whole = made_features(sample, reference, base)
-    names = [name for name in whole.column_names if name != data.target]
+    names = [name for name in whole.column_names if name not in data.targets]
     there = set(alone.column_names)
     changed = [
         name
@@ -50,7 +50,8 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
     ]
     if changed:
         raise UserCodeError(
-            f"data.features.make {reference}: the column {changed[0]!r} depends on the target {data.target!r}; {cure}"
+            f"data.features.make {reference}: the column {changed[0]!r} depends on the target {data.target_name!r}; "
+            f"{cure}"
         )
     if not is_row_wise(inputs, reference, base):
         raise UserCodeError(

@@ -91,7 +91,7 @@ def example_splits(codes: np.ndarray, steps: np.ndarray, table: pa.Table, data: 
             f"data.window: one example spans {first + 1} steps (length {window.length}, horizon {window.horizon}), but "
             f"the longest stretch without a gap has {steps.max(initial=-1) + 1}: give more data, or a shorter window"
         )
-    usable = (steps >= first) & ((steps - first) % window.stride == 0) & ~missing(table.column(data.target))
+    usable = (steps >= first) & ((steps - first) % window.stride == 0) & ~missing(table.column(data.targets[0]))
     examples: np.ndarray = np.where(usable, codes, NO_SPLIT).astype(np.int8)
     return examples
 

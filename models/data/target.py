@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.columns import as_float64, as_text, dtype_of, is_number, is_text
+from models.data.outputs import fit_outputs, infer_task_of_several, output_values
 from models.data.preparation import TargetEncoding
 from models.errors import DataError
 from models.project_spec.blocks import Data, Task
@@ -21,22 +22,27 @@ Source: the measurements of docs/decisions/0030.
 _OF_QUANTILES = (None, "mae", "mape", "pinball")
 
 
-def infer_task(column: pa.ChunkedArray, data: Data) -> Task:
-    """Return the task of a target, from its training rows.
+def infer_task(targets: pa.Table, data: Data) -> Task:
+    """Return the task of the target columns, from their training rows.
 
     `data.task` takes precedence. Otherwise text and booleans are classes; integers are classes when there are at most
     20 different values (floats: exactly two, both whole); all other numbers are a regression. Two classes are binary.
+    Several targets: see `models.data.outputs`.
 
     Raises:
         DataError: The target's type fits no task, or not the declared one.
     """
-    name, kind = data.target, column.type
+    if len(data.targets) > 1:
+        return infer_task_of_several(targets, data)
+    name, column = data.target_name, targets.column(data.targets[0])
+    kind = column.type
     if not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
         raise DataError(f"data.target {name!r}: got type {kind}, expected numbers, text or booleans: convert it")
-    if data.task == "regression" and not is_number(kind):
-        raise DataError(f"data.task: regression, but the target {name!r} is {kind}, expected numbers")
-    if data.task is not None:
-        return data.task
+    task = "quantile" if data.quantiles else data.task
+    if task in ("regression", "quantile") and not is_number(kind):
+        raise DataError(f"data.task: {task}, but the target {name!r} is {kind}, expected numbers")
+    if task is not None:
+        return task
     if data.kind == "series" or _is_continuous(column):
         return "regression"
     return "binary" if len(pc.unique(column)) == 2 else "multiclass"
@@ -49,22 +55,24 @@ def certain_task(first: pa.ChunkedArray, data: Data) -> Task | None:
         return None
     if is_number(values.type):
         return "regression" if pc.count_distinct(values).as_py() > 2 and _is_continuous(values) else None
-    return infer_task(values, data)
+    return infer_task(pa.table({data.targets[0]: values}), data)
 
 
-def fit_target(column: pa.ChunkedArray, data: Data, task: Task, is_log: bool = False) -> TargetEncoding:
-    """Return the classes, or shift and scale, of the training rows.
+def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) -> TargetEncoding:
+    """Return the classes, or shift and scale, or the table of several outputs, from the training rows.
 
     Args:
-        column: The targets of the training rows.
+        targets: The target columns of the training rows.
         data: The spec's `data` block.
-        task: The task of the target.
+        task: The task of the targets.
         is_log: The net learns the logarithm of the values.
 
     Raises:
         DataError: There is only one class, more than two for binary, or more than a thousand.
     """
-    name = data.target
+    if task in ("multilabel", "quantile") or len(data.targets) > 1:
+        return fit_outputs(targets, data, task)
+    name, column = data.target_name, targets.column(data.targets[0])
     if task == "regression":
         values = as_float64(column, name)
         values = values[~np.isnan(values)]
@@ -89,29 +97,33 @@ def fit_target(column: pa.ChunkedArray, data: Data, task: Task, is_log: bool = F
     return TargetEncoding(name=name, classes=classes, dtype=dtype)
 
 
-def is_on_log_scale(column: pa.ChunkedArray, training: pa.ChunkedArray, data: Data, metric: str | None) -> bool:
-    """Return whether the net learns the logarithm of a regression's target.
+def is_on_log_scale(table: pa.Table, training: pa.Table, data: Data, task: Task, metric: str | None) -> bool:
+    """Return whether the net learns the logarithm of a regression's one target.
 
     `auto` takes the logarithm if all values are positive, the training rows are skewed to the right, the logarithm
     is at most half as skewed, and the goal is met by a median or a quantile, which are the same on both scales.
 
     Args:
-        column: The targets of all rows.
-        training: The targets of the training rows.
+        table: All rows.
+        training: The target columns of the training rows.
         data: The spec's `data` block.
+        task: The task of the targets.
         metric: The spec's `goal.metric`.
 
     Raises:
         DataError: The spec asks for the logarithm, but a value is negative.
     """
-    least = float(np.nanmin(as_float64(column, data.target), initial=np.inf))
+    if task != "regression" or len(data.targets) > 1:
+        return False
+    (name,) = data.targets
+    least = float(np.nanmin(as_float64(table.column(name), name), initial=np.inf))
     if data.target_scale == "log" and least < 0:
-        raise DataError(f"data.target_scale: log, but {data.target!r} has values down to {least:g}: say linear")
+        raise DataError(f"data.target_scale: log, but {name!r} has values down to {least:g}: say linear")
     if data.target_scale != "auto":
         return data.target_scale == "log"
     if data.kind == "series" or metric not in _OF_QUANTILES or least <= 0:
         return False
-    values = as_float64(training, data.target)
+    values = as_float64(training.column(name), name)
     values = values[~np.isnan(values)]
     if len(values) < LEAST_ROWS:
         return False
@@ -140,6 +152,24 @@ def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray
             f"which has {(target.classes or [])[:20]}: split by stratified, or leave those rows out in the source"
         )
     values: np.ndarray = indices.to_numpy().astype(np.int64)
+    return values
+
+
+def true_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
+    """Return the true values of prepared rows in the form for metrics.
+
+    int64 class indices (rows,), float64 in the target's own unit (rows,), or of several outputs (rows, output); labels
+    are 0 or 1.
+
+    Raises:
+        DataError: A class does not occur in the training rows.
+    """
+    if target.outputs:
+        return output_values(rows, target)
+    column = rows.column(target.name)
+    if target.classes:
+        return class_indices(column, target)
+    values: np.ndarray = column.to_numpy()
     return values
 
 

@@ -59,8 +59,8 @@ def _seen_in_training(table: pa.Table, data: Data) -> np.ndarray:
         seen: np.ndarray = (points >= split.test + split.validation) & ~missing(column)
         return seen
     when = times(column, split.column)
-    answered, positions = usable_rows(table, data, [data.target, split.column])
-    last = when[positions][assign(answered, split, data.target) == TRAIN].max()
+    answered, positions = usable_rows(table, data, [*data.targets, split.column])
+    last = when[positions][assign(answered, split, data.targets[0]) == TRAIN].max()
     before: np.ndarray = (when <= last) & ~missing(column)
     return before
 

@@ -10,14 +10,21 @@ from models.data.preparation import LARGEST_LOGARITHM, Preparation
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LOG_PROBABILITIES
-from models.inference.portable import LABEL, PREDICTION, PROBABILITIES
+from models.inference.portable import LABEL, LABELS, PREDICTION, PROBABILITIES
 
 
 def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
     """Return the outputs of the exported graph, in order."""
     types = onnx.TensorProto
-    if preparation.task == "regression":
-        return [helper.make_tensor_value_info(PREDICTION, types.FLOAT, ["batch"])]
+    num_outputs = len(preparation.target.outputs)
+    if preparation.task == "multilabel":
+        return [
+            helper.make_tensor_value_info(LABELS, types.BOOL, ["batch", num_outputs]),
+            helper.make_tensor_value_info(PROBABILITIES, types.FLOAT, ["batch", num_outputs]),
+        ]
+    if preparation.task in ("regression", "quantile"):
+        shape = ["batch", num_outputs] if num_outputs else ["batch"]
+        return [helper.make_tensor_value_info(PREDICTION, types.FLOAT, shape)]
     if preparation.task == "language":
         shape = ["batch", "length", preparation.num_outputs]
         return [
@@ -34,6 +41,8 @@ def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
 def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
     """Return the nodes that turn logits into probabilities and a label, or scale a regression back to its own unit.
 
+    Quantiles are sorted, so that they never cross. A label of several is given if its probability is above one half.
+
     For text: the nodes that compute the natural log-probabilities of the character after each one, and the bits of each
     character except the first.
 
@@ -42,7 +51,9 @@ def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
         raw: Name of the core's output (batch, num_outputs), float32 or float64; of text (batch, length, num_outputs).
     """
     builder = GraphBuilder("head/")
-    if preparation.task == "regression":
+    if preparation.target.outputs:
+        _several(builder, preparation, raw)
+    elif preparation.task == "regression":
         _regression(builder, preparation, raw)
     elif preparation.task == "language":
         _language(builder, raw)
@@ -65,6 +76,26 @@ def _regression(builder: GraphBuilder, preparation: Preparation, raw: str) -> No
         power = builder.node("Exp", [builder.node("Min", [own_unit, limit], "limited")], "power")
         own_unit = builder.node("Sub", [power, offset], "value")
     builder.node("Cast", [own_unit], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
+
+
+def _several(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
+    outputs = preparation.target.outputs
+    double = builder.node("Cast", [raw], "double", to=onnx.TensorProto.DOUBLE)
+    if preparation.task == "multilabel":
+        exact = builder.node("Sigmoid", [double], "exact")
+        builder.node("Cast", [exact], "probabilities", output=PROBABILITIES, to=onnx.TensorProto.FLOAT)
+        builder.node("Greater", [exact, builder.constant("half", np.array(0.5))], "labels", output=LABELS)
+        return
+    scale = builder.constant("scale", np.array([output.scale for output in outputs], np.float64))
+    shift = builder.constant("shift", np.array([output.shift for output in outputs], np.float64))
+    values = builder.node("Add", [builder.node("Mul", [double, scale], "scaled"), shift], "own_unit")
+    if preparation.task == "quantile":
+        num = builder.constant("num", np.array([len(outputs)], np.int64))
+        sorted_values = builder.prefix + "sorted"
+        names = [sorted_values, builder.prefix + "order"]
+        builder.nodes.append(helper.make_node("TopK", [values, num], names, name=names[0], axis=1, largest=0, sorted=1))
+        values = sorted_values
+    builder.node("Cast", [values], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
 
 
 def _language(builder: GraphBuilder, raw: str) -> None:

@@ -56,14 +56,18 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
 def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> np.ndarray:
     """Return the distance between each row's two predictions (rows,)."""
     apart: np.ndarray = np.abs(got - expected)
-    if preparation.task == "regression":
-        apart = apart / np.maximum(np.abs(expected), preparation.target.spread)
+    target = preparation.target
+    if preparation.task in ("regression", "quantile"):
+        scale = np.array([output.scale for output in target.outputs]) if target.outputs else target.spread
+        apart = apart / np.maximum(np.abs(expected), scale)
     return apart.max(axis=1) if apart.ndim > 1 else apart
 
 
 def _label_flips(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> int:
-    if preparation.task in ("regression", "language"):
+    if preparation.task in ("regression", "quantile", "language"):
         return 0
+    if preparation.task == "multilabel":
+        return int(((got > 0.5) != (expected > 0.5)).any(axis=1).sum())
     threshold = preparation.class_head.threshold
     labels = [values.argmax(axis=1) if values.ndim > 1 else values > threshold for values in (got, expected)]
     return int((labels[0] != labels[1]).sum())

@@ -94,14 +94,13 @@ def _trees_text(job: TrainingJob) -> str:
 
 
 def _trees_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
-    import lightgbm
     import torch
     from safetensors.numpy import load_file
 
+    from models.training.boosters import Boosters
     from models.training.optimisation.losses import predictions
 
     tensors = load_file(job.tensors["validation"])
     columns = [tensors[name][positions].astype(np.float64) for name in ("numeric", "categorical")]
-    booster = lightgbm.Booster(model_str=_trees_text(job))
-    raw = np.asarray(booster.predict(np.hstack(columns), num_threads=1, raw_score=True), np.float64)
-    return np.asarray(predictions(torch.from_numpy(raw).reshape(len(positions), -1), preparation), np.float64)
+    raw = Boosters.of_text(_trees_text(job)).raw(np.hstack(columns), 0, -1, threads=1)
+    return np.asarray(predictions(torch.from_numpy(raw), preparation), np.float64)

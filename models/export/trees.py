@@ -17,6 +17,7 @@ from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
+from models.training.boosters import Boosters
 
 LEQ, MEMBER = 0, 6
 ZERO = float(np.float32(1e-35))
@@ -30,19 +31,17 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """Return the trees' nodes and the name of their output (batch, num_outputs): logits or standardised values.
 
     Args:
-        text: The output of `Booster.save_model`; its features: numeric columns, then categorical.
+        text: The output of `Boosters.to_text`; its features: numeric columns, then categorical.
         preparation: The preparation schema of the model.
 
     Raises:
         TrainingError: The export does not know the output of this objective or kind of tree.
     """
-    import lightgbm
-
-    dump = lightgbm.Booster(model_str=text).dump_model()
-    factor = _logit_factor(dump)
+    dumps = [booster.dump_model() for booster in Boosters.of_text(text).boosters]
+    factor = _logit_factor(dumps[0])
     builder = GraphBuilder(CORE_PREFIX)
     features = _features(builder, preparation)
-    attributes = _ensemble(dump["tree_info"], int(dump["num_tree_per_iteration"]))
+    attributes = _ensemble(*_targeted(dumps))
     raw = builder.node("TreeEnsemble", [features], "trees", domain=ML_DOMAIN, **attributes)
     if factor == 1.0:
         return builder, raw
@@ -105,14 +104,28 @@ def _node(split: dict[str, Any]) -> _Node:
     return _Node(feature, threshold, LEQ, int(left))
 
 
-def _ensemble(trees: list[dict[str, Any]], num_targets: int) -> dict[str, Any]:
+def _targeted(dumps: list[dict[str, Any]]) -> tuple[list[tuple[dict[str, Any], int]], int]:
+    """Return the root of each tree with the number of its output, and the number of outputs.
+
+    One booster has a tree for each class in each round; of several boosters each has the trees of one output.
+    """
+    per_round = int(dumps[0]["num_tree_per_iteration"])
+    trees = [
+        (tree["tree_structure"], at if len(dumps) > 1 else int(tree["tree_index"]) % per_round)
+        for at, dump in enumerate(dumps)
+        for tree in dump["tree_info"]
+    ]
+    return trees, max(len(dumps), per_round)
+
+
+def _ensemble(trees: list[tuple[dict[str, Any], int]], num_targets: int) -> dict[str, Any]:
     """Return the attributes of the TreeEnsemble operator."""
     nodes: list[_Node] = []
     leaves: list[tuple[int, float]] = []
     roots = []
-    for tree in trees:
+    for root, target in trees:
         roots.append(len(nodes))
-        _grow(nodes, leaves, tree["tree_structure"], int(tree["tree_index"]) % num_targets)
+        _grow(nodes, leaves, root, target)
     columns = {one.name: [getattr(node, one.name) for node in nodes] for one in fields(_Node)}
     members = [member for group in columns.pop("members") for member in group]
     attributes: dict[str, Any] = {

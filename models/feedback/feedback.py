@@ -21,6 +21,7 @@ from models.data.columns import as_text, is_number, is_text
 from models.data.hashing import missing
 from models.errors import DataError
 from models.feedback.columns import INPUT, LABEL, RAW
+from models.feedback.label_text import label_columns
 from models.project_spec.blocks import Data
 
 _ORIGIN_COLUMNS = {
@@ -66,7 +67,9 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> JoinedFeed
         DataError: The predicted rows share no column with the source.
     """
     held = set(labelled.column_names)
-    carried = [name for name in table.column_names if name != data.target and held & {f"{RAW}{name}", f"{INPUT}{name}"}]
+    carried = [
+        name for name in table.column_names if name not in data.targets and held & {f"{RAW}{name}", f"{INPUT}{name}"}
+    ]
     if not carried:
         raise DataError(
             "labelled predictions: their rows have no column of the source, which has "
@@ -125,19 +128,21 @@ def _as_source(
     columns = {}
     times = {field.name for field in schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)}
     times |= {name for name, kind in data.features.kinds.items() if kind == "datetime"}
+    labels = labelled.column(LABEL)
+    targets = label_columns(labels, data.targets) if len(data.targets) > 1 else {data.targets[0]: labels}
     for field in schema:
         column = pa.chunked_array([pa.nulls(labelled.num_rows, field.type)])
         names = [f"{prefix}{field.name}" for prefix in (INPUT, RAW)] if field.name in carried else []
         if field.name == data.id:  # an id of another type is not in the source
             names = []
             column = _cast(labelled.column("id"), field.type)[0]
-        for name in [LABEL] if field.name == data.target else names:  # raw values override the graph's inputs
-            if name in labelled.column_names:
-                values = labelled.column(name)
-                if field.name in times and pa.types.is_floating(values.type):
-                    values = _as_times(values, field.type)
-                cast, bad = _cast(values, field.type)
-                column, unfit = pc.coalesce(cast, column), unfit | bad
+        values = [labelled.column(name) for name in names if name in labelled.column_names]
+        if field.name in targets:
+            values = [pa.chunked_array([targets[field.name]]) if len(data.targets) > 1 else labels]
+        for each in values:  # raw values override the graph's inputs
+            is_time = field.name in times and pa.types.is_floating(each.type)
+            cast, bad = _cast(_as_times(each, field.type) if is_time else each, field.type)
+            column, unfit = pc.coalesce(cast, column), unfit | bad
         columns[field.name] = column
     return pa.table(columns, schema=schema), unfit
 

@@ -21,6 +21,7 @@ from models.errors import DataError, TrainingError
 from models.feedback.columns import INPUT, RAW
 from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.names import scores_of
+from models.inference.portable import LABELS
 from models.inference.predict import Feed
 from models.inference.windows import known_window
 from models.project_spec.blocks import Data
@@ -125,7 +126,10 @@ def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: dateti
     except Exception as error:
         raise TrainingError(f"the exported model cannot run on these rows: {error}") from error
     scores = scores_of(answer.outputs, model.preparation.task)
-    shown = {name: pa.array(values, from_pandas=True) for name, values in model.columns(answer).items()}
+    kinds = {LABELS: pa.list_(pa.string())}
+    shown = {
+        name: pa.array(values, kinds.get(name), from_pandas=True) for name, values in model.columns(answer).items()
+    }
     columns = {"id": ids, **shown, "version": pa.array([model.version] * rows.num_rows, pa.string())}
     metadata = {SHOWN: str(len(columns)).encode()}
     columns |= _logged(model.preparation, scores, rows, feed, at, data)
@@ -235,7 +239,7 @@ def _logged(
         inputs = set(feed)
     is_raw = data.features.make is not None  # a made column may have the name of a raw one
     for name in raw_rows.column_names:
-        if (is_raw or name not in inputs) and name != data.target:
+        if (is_raw or name not in inputs) and name not in data.targets:
             columns[f"{RAW}{name}"] = raw_rows.column(name)
     return columns
 

@@ -69,9 +69,12 @@ class Explainer:
 
     @classmethod
     def load(cls, folder: Path, preparation: Preparation) -> Explainer | None:
-        """Return the explainer of a version; None for one without background rows: texts, images, older versions."""
+        """Return the explainer of a version; None for one without background rows: texts, images, older versions.
+
+        None as well for several outputs of a row: an explanation is of one number.
+        """
         path = folder / BACKGROUND_FILE
-        if preparation.kind not in ("table", "series") or not path.exists():
+        if preparation.kind not in ("table", "series") or preparation.target.outputs or not path.exists():
             return None
         document = orjson.loads(path.read_bytes())
         texts = preparation.text_columns

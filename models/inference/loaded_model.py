@@ -15,12 +15,12 @@ from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.inference.explain import Explainer
 from models.inference.input_schema import InputSchema
+from models.inference.names import answer_columns
 from models.inference.one_column import ImageSchema, TextSchema
 from models.inference.portable import (
     BITS_PER_CHAR,
     NEXT_CHARACTER,
     PROBABILITY,
-    column_names,
     columns_of,
     read_texts,
     records_of,
@@ -87,7 +87,7 @@ class LoadedModel:
         if self.preparation.characters is not None:
             self.outputs = [TensorSpec(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
         self._names = [port.name for port in self.outputs]
-        self._column_names = column_names(self.preparation.target.classes or ())
+        self._column_names = answer_columns(self.preparation)
         self.call_ms = self._warm_up()
 
     def answer(self, feed: Feed) -> Prediction:
@@ -105,7 +105,7 @@ class LoadedModel:
         return Explainer.load(self.folder, self.preparation)
 
     def columns(self, answer: Prediction) -> dict[str, np.ndarray]:
-        """Return the columns for callers: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
+        """Return the columns for callers: see `models.inference.portable.column_names`; else the model's outputs."""
         return columns_of(answer.outputs, self._column_names)
 
     def records(self, answer: Prediction) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import UsageError
-from models.inference.portable import BITS_PER_CHAR, LABEL, PREDICTION, PROBABILITIES
+from models.inference.portable import BITS_PER_CHAR, LABEL, LABELS, PREDICTION, PROBABILITIES, column_names
 from models.project_spec.blocks import Task
 
 LOG_PROBABILITIES, BITS = "log_probabilities", "bits"
@@ -21,20 +21,35 @@ UNCHANGED_FILE = "model.fp32.onnx"
 """The unchanged export; it lies beside `model.onnx` if that is a smaller variant."""
 
 
+_SCORED: dict[Task, str] = {"regression": PREDICTION, "quantile": PREDICTION, "language": BITS_PER_CHAR}
+
+
 def output_names(preparation: Preparation) -> list[str]:
-    """Return `label` and `probabilities`, or `prediction`; for text `log_probabilities` and `bits`."""
+    """Return the outputs of the graph.
+
+    `prediction`; `label` or (of several) `labels`, and `probabilities`; for text `log_probabilities` and `bits`.
+    """
     if preparation.task == "language":
         return [LOG_PROBABILITIES, BITS]
-    return [PREDICTION] if preparation.task == "regression" else [LABEL, PROBABILITIES]
+    if preparation.task in ("regression", "quantile"):
+        return [PREDICTION]
+    return [LABELS if preparation.task == "multilabel" else LABEL, PROBABILITIES]
+
+
+def answer_columns(preparation: Preparation) -> list[str]:
+    """Return the names of the columns that callers see; empty for a model with one number, and for text."""
+    target = preparation.target
+    names = target.classes or [output.name for output in target.outputs]
+    return column_names(preparation.task, names) if names else []
 
 
 def scores_of(outputs: Mapping[str, np.ndarray], task: Task) -> np.ndarray:
-    """Return the values that are logged, from a model's outputs: float64 (row,), or (row, class) for multiclass.
+    """Return the values that are logged, from a model's outputs: float64 (row,), or (row, class) or (row, output).
 
     They are predictions, probabilities (for two classes that of the positive class), or the bits per character of
     texts.
     """
-    scored = {"regression": PREDICTION, "language": BITS_PER_CHAR}.get(task, PROBABILITIES)
+    scored = _SCORED.get(task, PROBABILITIES)
     values = outputs[scored][:, 1] if task == "binary" else outputs[scored]
     return np.ascontiguousarray(values, np.float64)
 

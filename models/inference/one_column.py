@@ -42,12 +42,12 @@ class OneColumnSchema(InputSchema):
     Args:
         column: The column that holds them; the name of the tensor is accepted as well.
         tensor: The tensor of requests.
-        target: The target column; it is ignored.
+        targets: The target columns; they are ignored.
     """
 
-    def __init__(self, column: str, tensor: TensorSpec, target: str) -> None:
+    def __init__(self, column: str, tensor: TensorSpec, targets: Sequence[str]) -> None:
         self.columns, self.numbers, self.inputs = [column], [], [tensor]
-        self._target = target
+        self._targets = targets
 
     @abstractmethod
     def read(self, values: Sequence[Any], name: str) -> np.ndarray:
@@ -59,7 +59,7 @@ class OneColumnSchema(InputSchema):
         check_columns(columns)
         (name,) = self.names_in(columns)
         values = self.read(column_of(columns, name), name)
-        extra = {other: values for other, values in columns.items() if other not in (name, self._target)}
+        extra = {other: values for other, values in columns.items() if other not in (name, *self._targets)}
         return InputRows({self.inputs[0].name: values}, extra)
 
     def from_array(self, values: Any) -> InputRows:
@@ -80,7 +80,7 @@ class ImageSchema(OneColumnSchema):
         self._image = image = preparation.pixels.image
         self._shape = (image.height, image.width, image.channels)
         self._size = image.height * image.width * image.channels
-        super().__init__(image.column, TensorSpec(IMAGE, "UINT8", (-1, *self._shape)), preparation.target.name)
+        super().__init__(image.column, TensorSpec(IMAGE, "UINT8", (-1, *self._shape)), preparation.target.columns)
 
     def read(self, values: Sequence[Any], name: str) -> np.ndarray:
         """Return images from nested lists, or base64 of their bytes."""
@@ -159,7 +159,7 @@ class TextSchema(OneColumnSchema):
 
     def __init__(self, preparation: Preparation) -> None:
         assert preparation.characters is not None
-        super().__init__(preparation.characters.column, TensorSpec(TEXT, "BYTES", (-1,)), preparation.target.name)
+        super().__init__(preparation.characters.column, TensorSpec(TEXT, "BYTES", (-1,)), preparation.target.columns)
 
     def read(self, values: Sequence[Any], name: str) -> np.ndarray:
         """Return texts (rows,)."""

@@ -22,6 +22,7 @@ import base64
 import contextlib
 import csv
 import io
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import onnxruntime
     import pandas as pd
 
-LABEL, PROBABILITIES, PREDICTION = "label", "probabilities", "prediction"
+LABEL, LABELS, PROBABILITIES, PREDICTION = "label", "labels", "probabilities", "prediction"
 NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR = "next_character", "probability", "bits_per_char"
 PREPARATION_KEY = "loopline.preparation"
 """Key of the preparation schema, as JSON, in the metadata of `model.onnx`."""
@@ -59,26 +60,16 @@ class RowError(ValueError):
 
 
 def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0) -> np.ndarray:
-    """Return a column of numbers as float64 (rows,), NaN for missing.
-
-    Messages name the column, the row by the word `place`, and its number, counted from `first`.
-
-    Raises:
-        RowError: A value is no number, or too large; names row, column, value and what is expected.
-    """
+    """Return a column of numbers as float64 (rows,), NaN for missing, or raise `RowError`, with `place` for a row."""
     if not NUMBERS.issuperset(map(type, values)):
         at = next(at for at, value in enumerate(values) if type(value) not in NUMBERS)
-        wrong = f"{place} {first + at}, column {name!r}: got {shown(values[at])}"
-        raise RowError(f"{wrong}, expected a number, or null for missing")
+        wrong = shown(values[at])
+        raise RowError(f"{place} {first + at}, column {name!r}: got {wrong}, expected a number, or null for missing")
     return in_range(np.array(values, np.float64), name, place, first)
 
 
 def in_range(values: np.ndarray, name: str, place: str = "row", first: int = 0) -> np.ndarray:
-    """Return the same numbers, rows first.
-
-    Raises:
-        RowError: A number is infinite or larger than `MOST_NUMBER`.
-    """
+    """Return the same numbers, or raise `RowError` if one is infinite or larger than `MOST_NUMBER`."""
     if not are_in_range(values):
         at = tuple(np.argwhere(np.abs(values) > MOST_NUMBER)[0])
         expected = f"a number between -{MOST_NUMBER:g} and {MOST_NUMBER:g}, or null for missing"
@@ -99,18 +90,11 @@ def are_in_range(values: np.ndarray) -> bool:
 def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 0) -> np.ndarray:
     """Return a column of categories as an object array of texts (rows,), "" for missing: the text form of training.
 
-    `dtype` is what the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`. In messages
-    rows count from `first`.
-
-    Raises:
-        RowError: A value is no category; names row, column, value and what is expected.
+    `dtype` is what the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`. A value that
+    is no category raises `RowError`.
     """
     texts = [_category(value, dtype) for value in values]
-    if None in texts:
-        at = texts.index(None)
-        wrong = f"row {first + at}, column {name!r}: got {shown(values[at])}"
-        raise RowError(f"{wrong}, expected text, or null for missing")
-    return np.array(texts, object)
+    return np.array(_complete(texts, values, name, first, "text, or null for missing"), object)
 
 
 def moments(values: Sequence[Any], name: str, first: int = 0) -> np.ndarray:
@@ -120,11 +104,15 @@ def moments(values: Sequence[Any], name: str, first: int = 0) -> np.ndarray:
         RowError: A value is no time; names row, column, value and what is expected.
     """
     seconds = [_seconds(value) for value in values]
-    if None in seconds:
-        at = seconds.index(None)
-        expected = "a time: ISO 8601 text such as 2024-05-31T14:30:00Z, seconds since 1970, or null for missing"
+    expected = "a time: ISO 8601 text such as 2024-05-31T14:30:00Z, seconds since 1970, or null for missing"
+    return np.array(_complete(seconds, values, name, first, expected), np.float64)
+
+
+def _complete(parts: list[Any], values: Sequence[Any], name: str, first: int, expected: str) -> list[Any]:
+    if None in parts:
+        at = parts.index(None)
         raise RowError(f"row {first + at}, column {name!r}: got {shown(values[at])}, expected {expected}")
-    return np.array(seconds, np.float64)
+    return parts
 
 
 def _seconds(value: Any) -> float | None:
@@ -268,27 +256,43 @@ def shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def column_names(classes: Iterable[str]) -> list[str]:
-    """Return the names of a classifier's columns: `label`, then `probability_<class>` for each class."""
-    return [LABEL, *(f"{PROBABILITY}_{name}" for name in classes)]
+def column_names(task: str, names: Iterable[str]) -> list[str]:
+    """Return the names of the columns that callers see, from the task and the names of classes or outputs.
+
+    `label` or `labels`, then `probability_<name>` of each; or `prediction_<name>` of each. Of one number none.
+    """
+    if task in ("regression", "quantile"):
+        return [f"{PREDICTION}_{name}" for name in names]
+    return [LABELS if task == "multilabel" else LABEL, *(f"{PROBABILITY}_{name}" for name in names)]
 
 
 def columns_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the columns that callers see: of a classifier those of `column_names`, else a model's outputs."""
-    if PROBABILITIES not in outputs:
-        return dict(outputs)
-    chances = outputs[PROBABILITIES].astype(np.float64)
-    return dict(zip(names, (outputs[LABEL], *chances.T), strict=True))
+    """Return the columns that callers see: those of `column_names`, else a model's outputs."""
+    if PROBABILITIES in outputs:
+        chances = outputs[PROBABILITIES].astype(np.float64)
+        first = _label_lists(outputs[LABELS], names) if LABELS in outputs else outputs[LABEL]
+        return dict(zip(names, (first, *chances.T), strict=True))
+    if names and PREDICTION in outputs:
+        return dict(zip(names, outputs[PREDICTION].T, strict=True))
+    return dict(outputs)
+
+
+def _label_lists(flags: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Return the labels of each row whose flag is set: an object array of lists (row,), from bool (row, label)."""
+    labels = [name.removeprefix(f"{PROBABILITY}_") for name in names[1:]]
+    return np.fromiter((list(itertools.compress(labels, row)) for row in flags.tolist()), object, len(flags))
 
 
 def records_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the columns that callers see as rows of plain values; for one row in half the time of `columns_of`."""
     if PROBABILITIES not in outputs:
-        return [
-            dict(zip(outputs, row, strict=True)) for row in zip(*map(np.ndarray.tolist, outputs.values()), strict=True)
-        ]
+        if names and PREDICTION in outputs:
+            return [dict(zip(names, row, strict=True)) for row in outputs[PREDICTION].tolist()]
+        rows = zip(*map(np.ndarray.tolist, outputs.values()), strict=True)
+        return [dict(zip(outputs, row, strict=True)) for row in rows]
     chances = outputs[PROBABILITIES].astype(np.float64).tolist()
-    labelled = zip(outputs[LABEL].tolist(), chances, strict=True)
+    labels = _label_lists(outputs[LABELS], names) if LABELS in outputs else outputs[LABEL]
+    labelled = zip(labels.tolist(), chances, strict=True)
     return [dict(zip(names, (label, *row), strict=True)) for label, row in labelled]
 
 
@@ -299,7 +303,9 @@ class Predictor:
         self._session = session
         self._preparation = json.loads(session.get_modelmeta().custom_metadata_map[PREPARATION_KEY])
         self._kind = self._preparation["kind"]
-        self._names = column_names(self._preparation["target"]["classes"] or ())
+        target = self._preparation["target"]
+        named = target["classes"] or [output["name"] for output in target.get("outputs", ())]
+        self._names = column_names(self._preparation["task"], named)
         self._numeric = [part["name"] for part in self._preparation["numeric"]]
         self._times = [part["name"] for part in self._preparation.get("datetimes", ())]
         self._texts = [part["name"] for part in self._preparation.get("texts", ())]
@@ -307,16 +313,10 @@ class Predictor:
     def predict(
         self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
     ) -> pd.DataFrame:
-        """Predict rows.
+        """Return the columns of `column_names`, or `prediction`, of rows.
 
-        Args:
-            model_input: A column for each input, or arrays by input name. Text: a column `text` of texts of any
-                lengths, each read as if it followed the end of a line.
-            params: Ignored; there are no parameters.
-
-        Returns:
-            Classification: `label`, then `probability_<class>` for each class. Regression: `prediction`. Text: the
-            most probable `next_character` with its `probability`, and the `bits_per_char` of the text itself.
+        `model_input` has a column for each input, or arrays by input name. Text: a column `text` of texts of any
+        lengths, whose answer is that of `read_texts`. `params` means nothing.
 
         Raises:
             RowError: The model does not accept a value.
@@ -397,7 +397,7 @@ def read_texts(
 ) -> dict[str, np.ndarray]:
     """Return each text's most probable next character, its probability, and the mean bits per character of the text.
 
-    A text is read as if it followed the end of a line. A text longer than a window of `length` characters is read in
+    A text is read as if it followed the end of a line; if it is longer than a window of `length` characters, in
     windows, as in the evaluation. The bits of an empty text are NaN.
     """
     readings = [_read(session, text, alphabet, length) for text in lines]

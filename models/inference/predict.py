@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Feed = Mapping[str, np.ndarray]
 
 WARM_UP_RUNS = 20
-_SCORED = {"regression": "prediction", "language": "bits"}
+_SCORED = {"regression": "prediction", "quantile": "prediction", "language": "bits"}
 
 
 def session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
@@ -49,7 +49,8 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
 
     Returns:
         float64; binary: (rows,) probability of the positive class; multiclass: (rows, num_classes);
-        regression: (rows,) in the target's own unit; text: (windows, length) bits of each character.
+        regression: (rows,) in the target's own unit; several outputs: (rows, outputs); text: (windows, length) bits of
+        each character.
     """
     running = session(path, threads)
     task = preparation.task
@@ -58,7 +59,8 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
     if not parts:
         if preparation.characters is not None:
             return np.zeros((0, preparation.characters.length))
-        return np.zeros((0, _width(running, name)) if task == "multiclass" else 0)
+        is_wide = task == "multiclass" or preparation.target.outputs
+        return np.zeros((0, _width(running, name)) if is_wide else 0)
     values = np.concatenate(parts).astype(np.float64)
     return values[:, 1] if task == "binary" else values
 

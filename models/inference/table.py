@@ -64,7 +64,7 @@ class TableSchema(InputSchema):
         self.columns = names = [port.name for port in self.inputs]
         self._values = itemgetter(*names) if len(names) > 1 else lambda record: (record[names[0]],)
         self._names = frozenset(names)
-        self._known = self._names | {preparation.target.name}
+        self._known = self._names | frozenset(preparation.target.columns)
 
     def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`."""

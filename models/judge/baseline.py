@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from models.errors import DataError
 from models.metrics.language import unigram_bits
 from models.metrics.metrics import Array, quantile_of
+from models.metrics.outputs import Output
 from models.project_spec.blocks import Task
 
 
@@ -21,26 +23,43 @@ class Baseline(NamedTuple):
 
 
 def trivial_baseline(
-    task: Task, train_target: Array, num_examples: int, num_classes: int = 2, metric: str = ""
+    task: Task,
+    train_target: Array,
+    num_examples: int,
+    num_classes: int = 2,
+    metric: str = "",
+    outputs: Sequence[Output] = (),
 ) -> Baseline:
     """Return the same prediction for every example: the classes' shares, or the constant that is best for the metric.
 
+    Of several outputs: that of each, or the quantiles of the training targets.
+
     Args:
         task: Decides the form of the predictions.
-        train_target: Class indices, or numbers in the target's own unit (example,).
+        train_target: Class indices, or numbers in the target's own unit (example,); of several outputs (example,
+            output).
         num_examples: Number of test examples.
         num_classes: Number of classes, including those absent from training.
         metric: `mae` is minimised by the median, `mape` by the median with weights 1 / |target|, `pinball` by the
             quantile; the mean is used for all others.
+        outputs: The outputs, if there are several.
 
     Raises:
         DataError: No training target.
     """
     if not len(train_target):
         raise DataError("the training split is empty: a baseline needs at least one target")
+    if task == "quantile":
+        levels = [np.quantile(train_target[:, at], output.quantile or 0.5) for at, output in enumerate(outputs)]
+        return Baseline("quantiles of the training targets", np.tile(levels, (num_examples, 1)))
+    if task == "multilabel":
+        return Baseline("share of each label", np.tile(train_target.mean(axis=0), (num_examples, 1)))
     if task == "regression":
-        name, constant = _best_constant(np.asarray(train_target, dtype=np.float64), metric)
-        return Baseline(f"{name} of the training targets", np.full(num_examples, constant))
+        columns = np.asarray(train_target, dtype=np.float64).reshape(len(train_target), -1)
+        best = [_best_constant(column, metric) for column in columns.T]
+        constants = np.array([constant for _, constant in best])
+        forecast = np.tile(constants, (num_examples, 1)) if outputs else np.full(num_examples, constants[0])
+        return Baseline(f"{best[0][0]} of the training targets", forecast)
     shares = np.bincount(np.asarray(train_target, dtype=np.int64), minlength=num_classes) / len(train_target)
     if task == "binary":
         return Baseline("share of the positive class", np.full(num_examples, shares[1]))

@@ -18,9 +18,13 @@ from models.judge.comparison import (
 from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
 from models.judge.slices import judge_slices
-from models.judge.verdict import Difference, Gate, Verdict
+from models.judge.verdict import Difference, Gate, OutputFigures, Verdict
 from models.metrics.metrics import Metric, measure, metrics_for
+from models.metrics.outputs import output_figures
 from models.project_spec import blocks as spec
+
+_OUTPUT_METRICS = ("mae", "rmse", "r2", "roc_auc", "pr_auc", "f1")
+"""The metrics that a verdict has of each of several outputs."""
 
 
 def judge(
@@ -109,6 +113,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         over_baseline=result.difference("baseline", beaten, rules.confidence) if has_baseline else None,
         slices=judge_slices(evidence, rules, metric, seed),
         metrics=_every_metric(evidence, metric, result),
+        outputs=_outputs(evidence),
         challenger_cost=evidence.challenger_cost,
         champion_cost=evidence.champion_cost,
         parity=evidence.parity,
@@ -143,11 +148,30 @@ def _against_champion(
 
 def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) -> dict[str, dict[str, float | None]]:
     values: dict[str, dict[str, float | None]] = {metric.name: dict(result.values)}
-    for each in metrics_for(evidence.task):
+    for each in metrics_for(evidence.task, evidence.outputs):
         if each.name != metric.name:
             predictions = evidence.models_for(each)
             values[each.name] = {name: each.value(evidence.target, p) for name, p in predictions.items()}
     return values
+
+
+def _outputs(evidence: Evidence) -> list[OutputFigures]:
+    """Return the figures of each output, of the challenger and the champion."""
+    named = {each.name: each.prepare for each in metrics_for(evidence.task) if each.name in _OUTPUT_METRICS}
+    figures = {
+        name: output_figures(named, evidence.outputs, evidence.target, evidence.models[name])
+        for name in ("challenger", "champion")
+        if name in evidence.models
+    }
+    return [
+        OutputFigures(
+            name=output.name,
+            quantile=output.quantile,
+            challenger=figures["challenger"][output.name],
+            champion=figures["champion"][output.name] if "champion" in figures else {},
+        )
+        for output in evidence.outputs
+    ]
 
 
 def _reasons(draft: Verdict, gates: list[Gate]) -> list[str]:

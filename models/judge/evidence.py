@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from models.errors import DataError
 from models.judge.verdict import Parity, ServingCost
 from models.metrics.classification import at_threshold
 from models.metrics.metrics import Array, Metric, check_examples
+from models.metrics.outputs import Output
 from models.project_spec.blocks import Task
 
 _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
@@ -44,6 +45,8 @@ class Evidence:
     challenger_cost: ServingCost = field(default_factory=ServingCost)
     champion_cost: ServingCost | None = None
     parity: Parity | None = None
+    outputs: Sequence[Output] = ()
+    """The outputs of a row, if there are several; targets and predictions are then (example, output)."""
 
     @property
     def models(self) -> dict[str, Array]:

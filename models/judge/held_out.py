@@ -45,7 +45,8 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
         target = feeds.targets(prepared, "test")
         return min(naive_forecasts(prepared, preparation), key=lambda each: np.abs(each.prediction - target).mean())
     num_classes = len(preparation.target.classes or ()) or 2
-    return trivial_baseline(preparation.task, feeds.targets(prepared, "train"), num_examples, num_classes, metric)
+    training, outputs = feeds.targets(prepared, "train"), preparation.target.outputs
+    return trivial_baseline(preparation.task, training, num_examples, num_classes, metric, outputs)
 
 
 def naive_forecasts(prepared: Path, preparation: Preparation) -> list[Baseline]:
@@ -154,9 +155,15 @@ def time_units(times: Array, unit: TimeUnit | None = None) -> Array:
 
 
 def _loss(task: Task, target: Array, prediction: Array) -> Array:
-    """Return a loss of each example, whatever the metric: error, missing probability of the true class, or bits."""
+    """Return a loss of each example, whatever the metric: error, missing probability of the true class, or bits.
+
+    Of several outputs: the mean of their errors, each relative to the mean size of its true values' deviations.
+    """
     if task == "language":
         return np.asarray(prediction.mean(axis=1))
+    if target.ndim > 1:
+        spread = np.abs(target - np.median(target, axis=0)).mean(axis=0)
+        return np.asarray((np.abs(target - prediction) / np.where(spread > 0, spread, 1.0)).mean(axis=1))
     if task in ("regression", "binary"):
         return np.asarray(np.abs(target - prediction))
     return np.asarray(1 - prediction[np.arange(len(target)), target])

@@ -57,6 +57,18 @@ class Slice(FrozenModel):
     note: str = ""
 
 
+class OutputFigures(FrozenModel):
+    """The figures of one of several outputs by itself, in its own unit: metric -> value.
+
+    A quantile has its pinball loss and the share of true values below it.
+    """
+
+    name: str
+    quantile: float | None = None
+    challenger: dict[str, Number]
+    champion: dict[str, Number] = Field(default_factory=dict)
+
+
 class ServingCost(FrozenModel):
     """Serving cost of one model: p50 latency of one row on one thread, and the size of the loaded file."""
 
@@ -118,6 +130,7 @@ class Verdict(FrozenModel):
     metrics: dict[str, dict[str, Number]] = Field(
         default_factory=dict, description="Every ready metric of the task: name -> model -> value."
     )
+    outputs: list[OutputFigures] = Field(default_factory=list, description="Of each output, if there are several.")
     challenger_cost: ServingCost = Field(default_factory=ServingCost)
     champion_cost: ServingCost | None = None
     parity: Parity | None = None

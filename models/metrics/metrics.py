@@ -1,14 +1,15 @@
 """The table of metrics, the lookup by name or reference, and the function that checks arrays and computes a value.
 
-The formulas are in `classification.py`, `regression.py` and `language.py`. Targets are class indices (int64) or
-floats in the target's own unit; predictions are as in `models/metrics/classification.py`; text as in `language.py`.
+The formulas are in `classification.py`, `regression.py`, `outputs.py` and `language.py`. Targets are class indices
+(int64) or floats in the target's own unit; predictions are as in `models/metrics/classification.py`; text as in
+`language.py`; several outputs as in `outputs.py`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import DataError, UsageError, UserCodeError, did_you_mean
-from models.metrics import classification, language, regression
+from models.metrics import classification, language, outputs, regression
 from models.metrics.evaluator import Evaluator
+from models.metrics.outputs import Output, Prepare
 from models.project_spec import references
 from models.project_spec.blocks import Task
 
@@ -29,27 +31,33 @@ Direction = Literal["maximize", "minimize"]
 DEFAULTS: dict[Task, str] = {
     "binary": "roc_auc",
     "multiclass": "accuracy",
+    "multilabel": "roc_auc",
     "regression": "mae",
+    "quantile": "pinball",
     "language": "bits_per_char",
 }
-_CLASSES: tuple[Task, ...] = ("binary", "multiclass")
+_CLASSES: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
+_ONE_CLASS: tuple[Task, ...] = ("binary", "multiclass")
 _NUMBERS: tuple[Task, ...] = ("regression",)
+_QUANTILES: tuple[Task, ...] = ("quantile",)
 
 
 @dataclass(frozen=True)
 class Metric:
     """A measure of predictions, and the direction in which it is better.
 
-    `prepare` takes target and prediction, each with one entry for each example, and returns their evaluator.
+    `prepare` takes target and prediction, each with one entry for each example, and returns their evaluator. `join`
+    makes of it the same of a model with several outputs; None: `prepare` takes several outputs itself.
     """
 
     name: str
     direction: Direction
     tasks: tuple[Task, ...]
-    prepare: Callable[[Array, Array], Evaluator]
+    prepare: Prepare
     own: bool = False
     decides: bool = False
     """It looks at the predicted class only, so it depends on the decision threshold."""
+    join: Callable[[Prepare, Sequence[Output]], Prepare] | None = None
 
     @property
     def sign(self) -> int:
@@ -65,6 +73,12 @@ class Metric:
             return self.prepare(target, classification.at_threshold(prediction, threshold))
 
         return replace(self, prepare=prepare)
+
+    def of(self, outputs: Sequence[Output]) -> Metric:
+        """Return the metric of a model with these outputs; itself if there are none."""
+        if not outputs or self.join is None:
+            return self
+        return replace(self, prepare=self.join(self.prepare, outputs), join=None)
 
     def value(self, target: Array, prediction: Array, weight: Array | None = None) -> float:
         """Return the metric's value; NaN where it is undefined (one class only, constant target).
@@ -98,36 +112,46 @@ class Metric:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("roc_auc", "maximize", _CLASSES, classification.roc_auc),
-        Metric("pr_auc", "maximize", _CLASSES, classification.pr_auc),
-        Metric("accuracy", "maximize", _CLASSES, classification.accuracy, decides=True),
-        Metric("balanced_accuracy", "maximize", _CLASSES, classification.balanced_accuracy, decides=True),
-        Metric("precision", "maximize", _CLASSES, classification.precision, decides=True),
-        Metric("recall", "maximize", _CLASSES, classification.recall, decides=True),
-        Metric("f1", "maximize", _CLASSES, classification.f1, decides=True),
-        Metric("log_loss", "minimize", _CLASSES, classification.log_loss),
-        Metric("brier", "minimize", _CLASSES, classification.brier),
-        Metric("ece", "minimize", _CLASSES, classification.ece),
-        Metric("mae", "minimize", _NUMBERS, regression.mae),
-        Metric("rmse", "minimize", _NUMBERS, regression.rmse),
-        Metric("r2", "maximize", _NUMBERS, regression.r2),
-        Metric("mape", "minimize", _NUMBERS, regression.mape),
+        Metric("roc_auc", "maximize", _CLASSES, classification.roc_auc, join=outputs.over_labels),
+        Metric("pr_auc", "maximize", _CLASSES, classification.pr_auc, join=outputs.over_labels),
+        Metric("accuracy", "maximize", _CLASSES, classification.accuracy, decides=True, join=outputs.exact_match),
+        Metric("balanced_accuracy", "maximize", _ONE_CLASS, classification.balanced_accuracy, decides=True),
+        Metric("precision", "maximize", _CLASSES, classification.precision, decides=True, join=outputs.over_labels),
+        Metric("recall", "maximize", _CLASSES, classification.recall, decides=True, join=outputs.over_labels),
+        Metric("f1", "maximize", _CLASSES, classification.f1, decides=True, join=outputs.over_labels),
+        Metric("f1_micro", "maximize", ("multilabel",), outputs.f1_micro),
+        Metric("log_loss", "minimize", _CLASSES, classification.log_loss, join=outputs.over_labels),
+        Metric("brier", "minimize", _CLASSES, classification.brier, join=outputs.over_labels),
+        Metric("ece", "minimize", _CLASSES, classification.ece, join=outputs.over_labels),
+        Metric("mae", "minimize", _NUMBERS, regression.mae, join=outputs.scaled_over_targets),
+        Metric("rmse", "minimize", _NUMBERS, regression.rmse, join=outputs.scaled_over_targets),
+        Metric("r2", "maximize", _NUMBERS, regression.r2, join=outputs.over_targets),
+        Metric("mape", "minimize", _NUMBERS, regression.mape, join=outputs.over_targets),
+        Metric("pinball", "minimize", _QUANTILES, outputs.needs_outputs, join=outputs.pinball),
+        Metric("coverage_gap", "minimize", _QUANTILES, outputs.needs_outputs, join=outputs.coverage_gap),
         Metric("bits_per_char", "minimize", ("language",), language.bits_per_char),
     )
 }
 _TAKEN = {*METRICS, "loss"}
 
 
-def metrics_for(task: Task) -> list[Metric]:
-    """Return every built-in metric of a task, the default one first."""
-    fitting = [metric for metric in METRICS.values() if task in metric.tasks]
+def metrics_for(task: Task, outputs: Sequence[Output] = ()) -> list[Metric]:
+    """Return every built-in metric of a task, and of several outputs if there are, the default one first."""
+    fitting = [metric.of(outputs) for metric in METRICS.values() if task in metric.tasks]
     return sorted(fitting, key=lambda metric: metric.name != DEFAULTS[task])
 
 
-def resolve_metric(reference: str | None, task: Task, base: Path, direction: Direction | None = None) -> Metric:
+def resolve_metric(
+    reference: str | None,
+    task: Task,
+    base: Path,
+    direction: Direction | None = None,
+    outputs: Sequence[Output] = (),
+) -> Metric:
     """Return the metric that `goal.metric` names; None is the default metric of the task.
 
-    A metric of your own is a function `(target, prediction) -> float` and needs `direction`.
+    A metric of your own is a function `(target, prediction) -> float` and needs `direction`. Of a model with several
+    outputs it takes arrays (example, output).
 
     Raises:
         UsageError: No such metric, not one for this task, or a direction that is missing or contradicts.
@@ -154,7 +178,7 @@ def resolve_metric(reference: str | None, task: Task, base: Path, direction: Dir
         raise UsageError(f"goal.metric: got {name!r}, which is for {' and '.join(metric.tasks)}; for {task}: {fitting}")
     if direction not in (None, metric.direction):
         raise UsageError(f"goal.direction: got {direction!r}, but {name} is to {metric.direction}: leave it out")
-    return metric
+    return metric.of(outputs)
 
 
 def quantile_of(name: str) -> float | None:

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from models.judge.verdict import Estimate
 from models.metrics.metrics import Metric
+from models.metrics.outputs import Output
 from models.monitoring.cbpe import expected_metric
 from models.monitoring.contract import breaches
 from models.monitoring.correlation import changes
+from models.monitoring.coverage import coverage_of
 from models.monitoring.drift import comparable, feature_drift, score_drift
 from models.monitoring.performance import POOLED, pooled, realised
 from models.monitoring.reference import Reference
@@ -37,6 +39,7 @@ class AssessmentRules:
         promoted: The metric at the version's promotion, on test rows.
         bounds: Allowed ranges of numeric columns.
         promoted_confidence: The confidence of the interval of `promoted`.
+        outputs: The outputs of a row, if there are several.
     """
 
     version: str
@@ -46,6 +49,7 @@ class AssessmentRules:
     promoted: Estimate | None = None
     bounds: Bounds | None = None
     promoted_confidence: float = 0.95
+    outputs: Sequence[Output] = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,9 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
     reference, monitor = watched.reference, watched.monitor
     before = comparable(past, predicted.begin, predicted.tally.num_rows, monitor)
     measured = realised(watched.metric, predicted.target, predicted.prediction, monitor)
+    coverage = (
+        coverage_of(predicted.target, predicted.prediction, watched.outputs) if measured and watched.outputs else None
+    )
     window = WindowReport(
         id=f"{watched.version}/{predicted.first}",
         version=watched.version,
@@ -95,6 +102,11 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
         breaches=breaches(predicted.tally, reference.columns, monitor, watched.bounds or {}) if reference else [],
         realised=measured,
         num_measured=len(predicted.target) if measured else 0,
+        coverage=coverage,
+        miscovered=coverage is not None
+        and reference is not None
+        and reference.coverage is not None
+        and coverage.has_changed(reference.coverage),
         estimated=_estimated(predicted, watched),
         predictions=score_drift(predicted.tally, reference.scores, monitor, before) if reference else [],
         features=feature_drift(predicted.tally, reference.columns, monitor, before) if reference else [],
@@ -129,6 +141,9 @@ def state_of(window: WindowReport) -> tuple[State, str]:
         return "red", "; ".join(breach.reason for breach in window.breaches[:3])
     if window.decayed:
         return "red", "the realised metric is worse than at promotion"
+    if window.miscovered and window.coverage is not None:
+        share, intended = window.coverage.share, window.coverage.intended
+        return "amber", f"{share:.0%} of the true values lie in the predicted interval, which is of {intended:.0%}"
     for drifts, words in ((window.predictions, "the predictions drift"), (window.features, "features drift")):
         notable = [drift for drift in drifts if drift.level != "none"]
         if notable:

@@ -16,6 +16,7 @@ from models.data.feeds import feeds, targets
 from models.data.preparation import ROWS_FILE, SPLITS, DatetimeInput, Preparation
 from models.inference.predict import predict
 from models.monitoring.calibration import fit_calibration
+from models.monitoring.coverage import coverage_of
 from models.monitoring.histogram import Bins, CategoricalBins, Measure, NumericBins, measured, numeric_bins
 from models.monitoring.reference import Reference, ReferenceColumn
 from models.monitoring.tally import INPUT, PredictionCounts, scores_of, tally
@@ -57,9 +58,12 @@ def reference_of(
     """
     classes = preparation.target.classes
     prediction = prediction.mean(axis=1) if preparation.characters is not None else prediction
-    scores = [_score(name, values, classes) for name, values in scores_of(prediction, preparation.task).items()]
+    outputs = preparation.target.outputs
+    watched = scores_of(prediction, preparation.task, [output.name for output in outputs])
+    scores = [_score(name, values, classes) for name, values in watched.items()]
     calibration = fit_calibration(target, prediction) if classes else None
-    empty = Reference(task=preparation.task, classes=classes, scores=scores, calibration=calibration)
+    coverage = coverage_of(target, prediction, outputs)
+    empty = Reference(task=preparation.task, classes=classes, scores=scores, calibration=calibration, coverage=coverage)
     return _with_columns(empty, preparation, rows) if preparation.kind == "table" else empty
 
 

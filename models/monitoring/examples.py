@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.data.columns import as_text
 from models.data.hashing import hash_values, unit_interval
 
 MOST_MEASURED = 50_000
@@ -28,8 +26,9 @@ class KeyedPredictions:
 
     Attributes:
         keys: (example,).
-        prediction: (example,), or (example, class).
-        label: (example,) class index or number; NaN while no label is known.
+        prediction: (example,), or (example, class) or (example, output).
+        label: (example,) class index or number, NaN while no label is known; of several outputs (example, output) once
+            one is known.
     """
 
     keys: Keys
@@ -46,7 +45,7 @@ class KeyedPredictions:
         all_keys = np.concatenate([self.keys, keys])
         order = np.argsort(all_keys, kind="stable")
         known = self.prediction if len(self.keys) else prediction[:0]
-        label = np.concatenate([self.label, np.full(len(keys), np.nan)])
+        label = np.concatenate([self.label, np.full((len(keys), *self.label.shape[1:]), np.nan)])
         return KeyedPredictions(all_keys[order], np.concatenate([known, prediction])[order], label[order])
 
     def with_labels(self, keys: Keys, label: Array) -> tuple[KeyedPredictions, NDArray[np.bool_]]:
@@ -59,13 +58,15 @@ class KeyedPredictions:
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         is_match = self.keys[place] == keys
         labels_now = self.label.copy()
+        if label.ndim > labels_now.ndim:
+            labels_now = np.full((len(self.keys), *label.shape[1:]), np.nan)
         labels_now[place[is_match]] = label[is_match]
         return KeyedPredictions(self.keys, self.prediction, labels_now), is_match
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
-        """True for predictions that have a label."""
-        return ~np.isnan(self.label)
+        """True for predictions that have a label, or that of every output."""
+        return np.asarray(~np.isnan(self.label).reshape(len(self.keys), -1).any(axis=1))
 
     def to_bytes(self) -> bytes:
         """Return the predictions as safetensors, which hold numbers alone."""
@@ -92,20 +93,3 @@ def sampled(keys: Keys, window: int) -> NDArray[np.bool_]:
     if window <= MOST_MEASURED:
         return np.ones(len(keys), dtype=bool)
     return np.asarray(unit_interval(keys) < MOST_MEASURED / window)
-
-
-def label_values(labels: pa.ChunkedArray, classes: list[str] | None) -> Array:
-    """Return label texts as numbers (row,): the class index, or the number itself; NaN for other texts."""
-    texts = as_text(labels)
-    if classes is not None:
-        indices = pc.index_in(texts, pa.array(classes, pa.string()))
-        return np.asarray(indices.cast(pa.float64()).to_numpy(), dtype=np.float64)
-    return np.array([_number(text) for text in texts.to_pylist()], dtype=np.float64)
-
-
-def _number(text: str | None) -> float:
-    try:
-        value = float(text) if text is not None else np.nan
-    except ValueError:
-        return float("nan")
-    return value if np.isfinite(value) else float("nan")

@@ -17,6 +17,7 @@ from models.errors import StoreError
 from models.files import write_text
 from models.frozen_model import FrozenModel
 from models.monitoring.calibration import Calibration
+from models.monitoring.coverage import Coverage
 from models.monitoring.histogram import Bins, Counts
 from models.project_spec.blocks import Task
 
@@ -61,12 +62,15 @@ class Reference(FrozenModel):
     task: Task
     classes: list[str] | None = None
     columns: list[ReferenceColumn] = Field(default_factory=list)
-    scores: list[ReferenceColumn] = Field(description="`score`, or of many classes `confidence` and `class`.")
+    scores: list[ReferenceColumn] = Field(
+        description="`score`, of many classes `confidence` and `class`, or each of several outputs."
+    )
     gram: list[list[float]] = Field(
         default_factory=list,
         description="Gram matrix of the ranks of the first numeric columns (models/monitoring/tally.py).",
     )
     calibration: Calibration | None = Field(None, description="Of classifications: what stated chances came to.")
+    coverage: Coverage | None = Field(None, description="Of quantiles: the coverage of their interval on test rows.")
 
     @property
     def correlated(self) -> list[ReferenceColumn]:

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from models.frozen_model import FrozenModel
 from models.judge.verdict import Estimate, Number
+from models.monitoring.coverage import Coverage
 
 State = Literal["green", "amber", "red"]
 Level = Literal["none", "warn", "strong"]
@@ -85,6 +86,8 @@ class WindowReport(FrozenModel):
     )
     num_pooled: int = Field(0, description="Windows in `pooled`, this one included.")
     decayed: bool = Field(False, description="`pooled` is worse than at promotion, by more than the margin.")
+    coverage: Coverage | None = Field(None, description="Of quantiles: the coverage of their interval.")
+    miscovered: bool = Field(False, description="`coverage` differs from that on the test rows.")
     estimated: Number = Field(None, description="The metric expected without labels (CBPE); never a gate.")
     predictions: list[Drift] = Field(default_factory=list, description="The score; of many classes also the class.")
     features: list[Drift] = Field(default_factory=list, description="Furthest drifted first.")

@@ -106,23 +106,30 @@ def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -
 
 
 def predictions_of(table: pa.Table, task: Task) -> NDArray[np.float64]:
-    """Return the predictions of a log's rows in the form for metrics: (row,), or (row, class) for many classes."""
-    if task != "multiclass":
+    """Return the predictions of a log's rows in the form for metrics: (row,), or (row, class) or (row, output)."""
+    is_wide = "scores" in table.column_names and table.column("scores").null_count < table.num_rows
+    if task != "multiclass" and not is_wide:
         return as_numbers(table.column("score"))
     scores = table.column("scores").combine_chunks()
     flat: NDArray[np.float64] = pc.list_flatten(scores).to_numpy(zero_copy_only=False)
     return flat.reshape(table.num_rows, -1) if table.num_rows else np.zeros((0, 1))
 
 
-def scores_of(prediction: NDArray[np.float64], task: Task) -> dict[str, NDArray[Any]]:
-    """Return the values watched for drift: the score itself, or for many classes the top class and its probability."""
+def scores_of(prediction: NDArray[np.float64], task: Task, outputs: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """Return the values watched for drift: the score itself, or for many classes the top class and its probability.
+
+    Of several outputs: each by its name.
+    """
     if task == "multiclass":
         return {"confidence": prediction.max(axis=1), "class": prediction.argmax(axis=1)}
+    if prediction.ndim > 1:
+        return dict(zip(outputs, prediction.T, strict=True))
     return {"score": prediction}
 
 
 def _count_scores(table: pa.Table, reference: Reference) -> dict[str, Counts]:
-    scores = scores_of(predictions_of(table, reference.task), reference.task)
+    names = [column.name for column in reference.scores]
+    scores = scores_of(predictions_of(table, reference.task), reference.task, names)
     values = {name: pa.array(each if each.dtype.kind == "f" else each.astype(str)) for name, each in scores.items()}
     return {SCORE + column.name: column.bins.count(values[column.name]) for column in reference.scores}
 

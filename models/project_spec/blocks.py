@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from models.project_spec.block import Fraction, NumberText, Reference, SpecBlock
+from models.project_spec.block import Fraction, Names, NumberText, Reference, SpecBlock
 from models.project_spec.goal import Goal
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
@@ -30,7 +30,7 @@ from models.project_spec.window import Window
 
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
-Task = Literal["binary", "multiclass", "regression", "language"]
+Task = Literal["binary", "multiclass", "multilabel", "regression", "quantile", "language"]
 Kind = Literal["table", "image", "series", "text"]
 TimeUnit = Literal["hour", "day", "week", "month"]
 Precision = Literal["auto", "fp32", "fp32-exact", "bf16", "fp16"]
@@ -111,9 +111,6 @@ class Text(SpecBlock):
     )
 
 
-_ORDERED = "say `split: {by: time, column: ...}`, or drop it"
-
-
 class Data(SpecBlock):
     """The source of the data and the roles of its columns."""
 
@@ -127,9 +124,15 @@ class Data(SpecBlock):
     source: Reference = Field(
         description="A file, a folder of Parquet or of text, `pypi:`/`npm:`/`debian:` package!file, or a function."
     )
-    target: str = Field(min_length=1, description="The column to predict; text needs none.")
+    target: Names = Field(
+        description="The column to predict, or a list: several numbers, or the 0/1 columns of a multilabel task; text "
+        "needs none.",
+    )
     kind: Kind = "table"
     task: Task | None = Field(None, description="Default: guessed from the target.")
+    quantiles: list[Fraction] | None = Field(
+        None, min_length=2, description="Predict these quantiles of a number, such as [0.1, 0.5, 0.9]."
+    )
     split: Split = Field(default_factory=Split)
     features: Features = Field(default_factory=Features)
     expectations: list[Expectation] = Field(default_factory=list)
@@ -162,34 +165,20 @@ class Data(SpecBlock):
 
     @model_validator(mode="after")
     def _kind_has_its_shape(self) -> Data:
-        if self.kind == "image" and self.image is None:
-            raise ValueError("kind image needs `data.image` with height and width")
-        if self.kind == "series" and self.window is None:
-            raise ValueError("kind series needs `data.window` with length")
-        if self.kind == "series" and self.split.by != "time":
-            raise ValueError("kind series needs `data.split.by: time` with its column: shuffled series leak")
-        if self.kind == "series" and self.task not in (None, "regression"):
-            raise ValueError(
-                f"kind series predicts a number, got task {self.task}: remove `task`, or let the source make each "
-                "window a row and say `kind: table`"
-            )
-        if self.kind != "text" and self.task == "language":
-            raise ValueError("task language is for `kind: text`")
-        if self.newest and (self.split.by not in ("time", "position") or self.kind == "text"):
-            raise ValueError(f"newest needs rows in order, but {self.kind} is split by {self.split.by}: {_ORDERED}")
-        if self.text is not None:
-            self._check_text(self.text)
+        from models.project_spec.data_checks import check_data
+
+        check_data(self)
         return self
 
-    def _check_text(self, text: Text) -> None:
-        if self.kind != "text":
-            raise ValueError("`data.text` is for text: say `kind: text`, or remove it")
-        if self.target != text.column:
-            raise ValueError(f"kind text has no target ({self.target!r}): every character is one; remove `target`")
-        if self.split.by != "position":
-            raise ValueError(f"kind text is split by position, got {self.split.by}: shuffled text leaks; remove `by`")
-        if self.task not in (None, "language") or self.features != Features():
-            raise ValueError("kind text has no `task` and no `features`: remove them")
+    @property
+    def targets(self) -> list[str]:
+        """The target columns, of which most specs have one."""
+        return [self.target] if isinstance(self.target, str) else self.target
+
+    @property
+    def target_name(self) -> str:
+        """The target columns in messages: their names, separated by commas."""
+        return ", ".join(self.targets)
 
 
 class Model(SpecBlock):
@@ -419,6 +408,9 @@ class Spec(SpecBlock):
         by, kind = self.data.split.by, self.data.kind
         if self.judge.unit and (by != "time" or kind == "series"):
             raise ValueError(f"judge.unit is for tables split by time, but {kind} is split by {by}: drop it")
+        several = len(self.data.targets) > 1 or self.data.quantiles is not None
+        if self.judge.test == "mcnemar" and several:
+            raise ValueError("judge.test: mcnemar compares one class a row, but a row has several outputs: drop it")
         if self.judge.test == "mcnemar" and (by in ("time", "group") or kind == "text"):
             raise ValueError(
                 f"judge.test: mcnemar counts every row as independent, but {kind} is split by {by}: say `bootstrap`"
@@ -437,9 +429,11 @@ class Spec(SpecBlock):
 
     @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:
+        from models.project_spec.data_checks import ORDERED
+
         methods = self.train.methods
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):
-            raise ValueError(f"retrain.rows needs rows in order, but data.split.by is {self.data.split.by}: {_ORDERED}")
+            raise ValueError(f"retrain.rows needs rows in order, but data.split.by is {self.data.split.by}: {ORDERED}")
         if self.model.net == "trees" and self.retrain.start == "champion":
             raise ValueError("retrain.start: champion is for nets trained by gradient descent, but model.net is trees")
         if self.model.net == "trees" and methods:

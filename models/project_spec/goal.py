@@ -20,7 +20,8 @@ class Goal(SpecBlock):
     """The goal of the model: the metric that decides, and the least acceptable value."""
 
     metric: Reference | None = Field(
-        None, description="A short name or a reference; default roc_auc, accuracy, mae or bits_per_char by task."
+        None,
+        description="A short name or a reference; default roc_auc, accuracy, mae, pinball or bits_per_char by task.",
     )
     quantile: float | None = Field(
         None, gt=0, lt=1, description="Of metric pinball: 0.9 predicts a value that 90 % of the true ones stay under."
@@ -44,8 +45,6 @@ class Goal(SpecBlock):
 
     @model_validator(mode="after")
     def _metric_has_its_parameters(self) -> Goal:
-        if self.metric == "pinball" and self.quantile is None:
-            raise ValueError("metric pinball needs `quantile`, such as 0.9")
         if self.metric != "pinball" and self.quantile is not None:
             raise ValueError(f"quantile is of metric pinball, but metric is {self.metric}: say `metric: pinball`")
         if self.metric == "cost" and self.costs is None:

@@ -91,7 +91,7 @@ def roc_and_pr(target: Array, models: Mapping[str, Array], classes: Sequence[str
     def paint(figure: Any) -> None:
         left, right = figure.subplots(1, 2)
         for place, (name, (positive, score)) in enumerate(curves.items()):
-            missed, caught, precision = _rates(positive, score)
+            missed, caught, precision = curve_rates(positive, score)
             auc, ap = (METRICS[metric].value(positive, score) for metric in ("roc_auc", "pr_auc"))
             left.plot(missed, caught, label=f"{shorten(name, 12)} {auc:.3f}", **look(name, place))
             right.step(caught, precision, where="pre", label=f"{shorten(name, 12)} {ap:.3f}", **look(name, place))
@@ -135,7 +135,7 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
         from matplotlib.colors import LogNorm
 
         left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
-        low, high = _padded(np.r_[truth, guess])
+        low, high = padded(np.r_[truth, guess])
         counts, _, _ = np.histogram2d(truth, guess, bins=60, range=[[low, high], [low, high]])
         shown = np.where(counts > 0, counts, np.nan).T
         image = left.imshow(
@@ -149,7 +149,7 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
         left.plot([low, high], [low, high], color=PALETTE[1], linewidth=1.2, linestyle="--")
         unit = shorten(name, 24)
         left.set(title="Predicted and true", xlabel=f"true {unit}", ylabel=f"predicted {unit}")
-        right.hist(error, bins=50, range=_padded(np.quantile(error, [0.001, 0.999])), color=PALETTE[0])
+        right.hist(error, bins=50, range=padded(np.quantile(error, [0.001, 0.999])), color=PALETTE[0])
         right.axvline(0, color=INK, linewidth=1)
         right.axvline(float(np.median(error)), color=PALETTE[1], linestyle="--")
         right.set(title=f"Errors (median {signed(float(np.median(error)))})", ylabel="examples")
@@ -161,7 +161,7 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
 def scores(target: Array, prediction: Array, classes: Sequence[str], name: str = "target") -> bytes:
     """Draw the distribution of the predictions: by true class, or beside the true values of a regression."""
     parts = _score_parts(np.asarray(target), prediction, classes)
-    low, high = (0.0, 1.0) if classes else _padded(np.concatenate(list(parts.values())))
+    low, high = (0.0, 1.0) if classes else padded(np.concatenate(list(parts.values())))
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
@@ -246,7 +246,7 @@ def _curves(target: Array, models: Mapping[str, Array], classes: Sequence[str]) 
     return {classes[index]: (np.asarray(target) == index, first[:, index]) for index in present[: 2 * len(PALETTE)]}
 
 
-def _rates(positive: Array, score: Array) -> tuple[Array, Array, Array]:
+def curve_rates(positive: Array, score: Array) -> tuple[Array, Array, Array]:
     """Return false positive rate, true positive rate and precision at falling thresholds, thinned."""
     order = np.argsort(-score, kind="stable")
     ends = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])
@@ -266,7 +266,8 @@ def _score_parts(target: Array, prediction: Array, classes: Sequence[str]) -> di
     return {"rightly classified": highest[right], "wrongly classified": highest[~right]}
 
 
-def _padded(values: Array) -> tuple[float, float]:
+def padded(values: Array) -> tuple[float, float]:
+    """Return the range of the values with a small margin."""
     low, high = float(np.min(values)), float(np.max(values))
     pad = 0.03 * (high - low) or max(1e-6, 0.05 * abs(high))
     return low - pad, high + pad

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     Args:
         path: A CSV or Parquet file, or a folder of Parquet.
         name: The project's name.
-        target: The column to predict; default: `guess_target`.
+        target: The column to predict, or several separated by commas; default: `guess_target`.
         source: The value of `data.source`; default: the path.
 
     Raises:
@@ -50,17 +50,17 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     """
     table = read_source(path)
     target = target or guess_target(table)
-    if target not in table.column_names:
-        raise UsageError(f"--target: {no_such_column(target, table.column_names)}")
-    data = Data(source=source or str(path), target=target)
+    targets = _target_names(target, table.column_names)
+    data = Data(source=source or str(path), target=targets if len(targets) > 1 else targets[0])
     known = table.filter(pc.invert(pa.array(unanswered(table, data))))
     if not known.num_rows:
         raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
-    task = infer_task(known.column(target), data)
-    if task != "regression" and _num_values(known.column(target)) < 2:
-        raise UsageError(f"--target: every row has the same {target!r}: name a column that differs")
-    drop = dict(_not_features(table, target))
-    inputs = [column for column in table.column_names if column not in drop and column != target]
+    task = infer_task(known.select(data.targets), data)
+    for column in targets if task != "regression" else ():
+        if _num_values(known.column(column)) < 2:
+            raise UsageError(f"--target: every row has the same {column!r}: name a column that differs")
+    drop = dict(_not_features(table, targets))
+    inputs = [column for column in table.column_names if column not in drop and column not in targets]
     lines = [
         f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
         *_doubt_lines(table),
@@ -68,8 +68,8 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         "",
         "data:",
         f"  source: {_text(data.source)}",
-        f"  target: {_text(target)}",
-        f"  task: {task}  # {_why(known.column(target), task)}",
+        f"  target: {_value(targets) if len(targets) > 1 else _text(target)}",
+        f"  task: {task}  # {_why(known.select(targets), task)}",
         *_unlabelled_lines(table.num_rows - known.num_rows, table.num_rows),
         *_split_lines(table, task),
         *_drop_lines(drop),
@@ -78,6 +78,17 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         *_slice_lines(table, inputs),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _target_names(target: str, columns: Sequence[str]) -> list[str]:
+    """Return the target columns that `--target` names: one, or several separated by commas."""
+    names = [target] if target in columns else [name.strip() for name in target.split(",")]
+    for name in names:
+        if name not in columns:
+            raise UsageError(f"--target: {no_such_column(name, list(columns))}")
+    if len(set(names)) < len(names):
+        raise UsageError(f"--target: got {target!r}, expected each column once")
+    return names
 
 
 def guess_target(table: pa.Table) -> str:
@@ -103,10 +114,10 @@ def _doubt_lines(table: pa.Table) -> Iterator[str]:
                 yield "#   a source of your own (`source: ./data.py:load`) can make them what they are."
 
 
-def _not_features(table: pa.Table, target: str) -> Iterator[tuple[str, str]]:
+def _not_features(table: pa.Table, targets: Sequence[str]) -> Iterator[tuple[str, str]]:
     for name in table.column_names:
         column = table.column(name)
-        if name == target:
+        if name in targets:
             continue
         if column.null_count == len(column):
             yield name, "no value at all"
@@ -133,8 +144,10 @@ def _is_id(name: str, column: pa.ChunkedArray, num_values: int) -> bool:
     return is_text(column.type) or (pa.types.is_integer(column.type) and named)
 
 
-def _why(column: pa.ChunkedArray, task: str) -> str:
-    num_values = _num_values(column)
+def _why(targets: pa.Table, task: str) -> str:
+    if targets.num_columns > 1:
+        return "each holds 0 and 1" if task == "multilabel" else "each is a number"
+    num_values = _num_values(targets.column(0))
     return f"{num_values} different values" if task == "regression" else f"{num_values} classes"
 
 
@@ -155,7 +168,7 @@ def _split_lines(table: pa.Table, task: str) -> Iterator[str]:
 
 
 def _by(task: str) -> str:
-    return "random" if task == "regression" else "stratified"
+    return "random" if task in ("regression", "multilabel") else "stratified"
 
 
 def _drop_lines(drop: dict[str, str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError, did_you_mean
 from models.feedback.columns import LABEL
+from models.feedback.label_text import label_text
 from models.inference.input_schema import refusing
 from models.inference.portable import csv_columns, number_text, shown
 from models.serving.mlflow_scoring import LONGEST_ID
@@ -48,7 +49,8 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
     """Return the labels if all of them are valid.
 
     Args:
-        rows: Objects with `id`, and `label` or a key with the target's name; further keys are ignored.
+        rows: Objects with `id`, and `label` or a key with the target's name, or of each of several targets; further
+            keys are ignored.
         preparation: The version's; its target defines the valid labels.
 
     Raises:
@@ -62,11 +64,12 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
     labels: dict[str, tuple[str, int]] = {}
     empty = 0
     for number, row in enumerate(rows, 1):
-        value = _value(row, target, number)
-        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        several = len(target.columns) > 1
+        value = _values(row, preparation, number) if several else _value(row, target, number)
+        if _is_missing(value):
             empty += 1
             continue
-        one, label = _id(row, number), _label(value, target, number)
+        one, label = _id(row, number), str(value) if several else _label(value, target, number)
         before, earlier = labels.setdefault(one, (label, number))
         if before != label:
             raise DataError(
@@ -75,10 +78,53 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
     return LabelBatch([(one, label) for one, (label, _) in labels.items()], empty)
 
 
+def _is_missing(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
+def _values(row: Any, preparation: Preparation, number: int) -> str | None:
+    """Return the text of the labels of several targets; None if there is none.
+
+    They are keys of the row, or of an object under `label`; of a multilabel task `label` may be the list of labels.
+    """
+    if not isinstance(row, Mapping):
+        raise DataError(f"row {number}: got {shown(row)}, expected an object with {ID!r} and the targets")
+    columns, own = preparation.target.columns, row.get(LABEL)
+    if isinstance(own, list) and preparation.task == "multilabel":
+        strange = [name for name in own if name not in columns]
+        if strange:
+            cure = did_you_mean(str(strange[0]), columns, f"expected some of {', '.join(columns[:_SHOWN])}")
+            raise DataError(f"row {number}: got label {shown(strange[0])}, which is none of the model: {cure}")
+        return label_text({name: float(name in own) for name in columns}, columns)
+    values = own if isinstance(own, Mapping) else row
+    given = [name for name in columns if not _is_missing(values.get(name))]
+    if not given and any(name in values for name in (LABEL, *columns)) and _is_missing(own):
+        return None
+    if len(given) < len(columns):
+        lacks = next(name for name in columns if name not in given)
+        raise DataError(f"row {number}: no label of {lacks!r}, expected one of each of {', '.join(columns[:_SHOWN])}")
+    numbers = {name: _output(values[name], name, preparation, number) for name in columns}
+    return label_text(numbers, columns)
+
+
+def _output(value: Any, name: str, preparation: Preparation, number: int) -> float:
+    is_label = preparation.task == "multilabel"
+    if is_label and isinstance(value, (bool, str)):
+        value = {"true": 1, "false": 0}.get(_BOOLEANS.get(str(value).lower(), ""), value)
+    try:
+        result = float("nan") if isinstance(value, bool) else float(value)
+    except (ValueError, TypeError, OverflowError):
+        result = float("nan")
+    if not math.isfinite(result) or (is_label and result not in (0, 1)):
+        expected = "0 or 1" if is_label else "a number"
+        raise DataError(f"row {number}: got label {shown(value)} of {name!r}, expected {expected}: correct it")
+    return result
+
+
 def _value(row: Any, target: TargetEncoding, number: int) -> Any:
     if not isinstance(row, Mapping):
         raise DataError(f"row {number}: got {shown(row)}, expected an object with {ID!r} and {LABEL!r}")
-    for name in (target.name, LABEL):
+    for name in (target.columns[0], LABEL):
         if name in row:
             return row[name]
     near = difflib.get_close_matches(LABEL, list(row), 1)

@@ -16,7 +16,8 @@ from typing import Any
 
 from models.inference.input_schema import FINITE, Schema
 from models.inference.loaded_model import LoadedModel
-from models.inference.portable import LABEL, column_names
+from models.inference.names import answer_columns
+from models.inference.portable import LABEL, LABELS
 from models.inference.tensors import TensorSpec
 from models.serving.feedback import LONGEST_BY
 from models.serving.mlflow_scoring import LONGEST_ID
@@ -134,6 +135,9 @@ def _invocations(name: str, served: LoadedModel) -> dict[str, Any]:
 def _feedback(name: str, served: LoadedModel) -> dict[str, Any]:
     target = served.preparation.target
     value: Schema = {"enum": list(target.classes)} if target.classes is not None else _NUMBER_OR_DIGITS
+    if len(target.columns) > 1:
+        one_of = {"enum": [0, 1]} if served.preparation.task == "multilabel" else _NUMBER_OR_DIGITS
+        value = _object(dict.fromkeys(target.columns, one_of), target.columns)
     by: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_BY, "description": "Who says so."}
     one: Schema = {"type": ["string", "integer"], "minLength": 1, "maxLength": LONGEST_ID}
     known = _object({"id": one, "label": value, "by": by}, ["id", "label"])
@@ -144,9 +148,10 @@ def _feedback(name: str, served: LoadedModel) -> dict[str, Any]:
         "model": {"const": name},
     }
     words = (
-        f"What turned out, by the ids of predictions made already or yet to be made. `{target.name}` may stand for "
-        "`label`; without a label a row is passed over. Also taken: a list of such, `labels` beside `by`, and CSV "
-        "with a header, as text/csv; of several rows an id has one label."
+        "What turned out, by the ids of predictions made already or yet to be made. "
+        f"{', '.join(f'`{name}`' for name in target.columns)} may stand for `label`; without a label a row is passed "
+        "over. Also taken: a list of such, `labels` beside `by`, and CSV with a header, as text/csv; of several rows "
+        "an id has one label; of a multilabel model a label may be the list of the names of the labels."
     )
     return {"post": _operation(f"label {name}", words, {"anyOf": [known, unknown]}, _object(answer, list(answer)))}
 
@@ -161,10 +166,14 @@ def _split(served: LoadedModel, least: int) -> Schema:
 
 def prediction_schema(served: LoadedModel) -> Schema:
     """Return the JSON Schema of one row's prediction in a response."""
-    classes = served.preparation.target.classes
-    if classes is not None:
-        columns: dict[str, Schema] = {column: {"type": ["number", "null"]} for column in column_names(classes)}
-        columns[LABEL] = {"enum": list(classes)}
+    target, names = served.preparation.target, answer_columns(served.preparation)
+    if names:
+        columns: dict[str, Schema] = {column: {"type": ["number", "null"]} for column in names}
+        if LABEL in columns:
+            columns[LABEL] = {"enum": list(target.classes or ())}
+        if LABELS in columns:
+            items = {"enum": [output.name for output in target.outputs]}
+            columns[LABELS] = {"type": "array", "items": items, "uniqueItems": True}
     else:
         kinds: dict[bool, Schema] = {True: _TEXT, False: {"type": ["number", "null"]}}
         columns = {port.name: kinds[port.dtype == "BYTES"] for port in served.outputs}

@@ -28,7 +28,9 @@ class ShadowComparison(BaseModel):
     version: str
     num_rows: int = 0
     agreement: Number = Field(None, description="Share of rows with the same class; None of numbers.")
-    distance: Number = Field(None, description="Mean absolute difference of the scores.")
+    distance: Number = Field(
+        None, description="Mean absolute difference of the scores; of several numbers each relative to its spread."
+    )
     num_labelled: int = 0
     metric: str = ""
     answered: Number = Field(None, description="The metric of what was answered, on rows with a label.")
@@ -45,17 +47,27 @@ def compare(version: str, metric: Metric, answered: Array, shadow: Array, label:
         metric: The project's goal.
         answered: (row,) scores, or (row, class) probabilities, of the live versions.
         shadow: The same of the shadow.
-        label: (row,) class index or number; NaN while no label is known. A text needs none: any number.
+        label: (row,) class index or number, or (row, output); NaN while no label is known. A text needs none: any
+            number.
     """
     comparison = ShadowComparison(version=version, num_rows=len(answered), metric=metric.name)
     if not len(answered):
         return comparison
-    numbers = not {"binary", "multiclass"} & set(metric.tasks)
-    agreement = None if numbers else float(np.mean(predicted_class(answered) == predicted_class(shadow)))
-    labelled = ~np.isnan(label)
-    measures = {"agreement": agreement, "distance": float(np.mean(np.abs(answered - shadow)))}
+    numbers = not {"binary", "multiclass", "multilabel"} & set(metric.tasks)
+    agreement = None if numbers else _agreement(answered, shadow, several=label.ndim > 1)
+    labelled = ~np.isnan(label.reshape(len(label), -1)).any(axis=1)
+    spread = np.std(answered, axis=0) if numbers and label.ndim > 1 else np.ones(())
+    distance = np.abs(answered - shadow) / np.where(spread > 0, spread, 1.0)
+    measures = {"agreement": agreement, "distance": float(np.mean(distance))}
     judged = _judged(metric, answered[labelled], shadow[labelled], label[labelled], numbers)
     return comparison.model_copy(update={**measures, **judged, "num_labelled": int(labelled.sum())})
+
+
+def _agreement(answered: Array, shadow: Array, *, several: bool) -> float:
+    """Return the share of rows with the same class, or with the same labels."""
+    if several:
+        return float(np.mean(((answered > 0.5) == (shadow > 0.5)).all(axis=1)))
+    return float(np.mean(predicted_class(answered) == predicted_class(shadow)))
 
 
 def _judged(metric: Metric, answered: Array, shadow: Array, label: Array, numbers: bool) -> dict[str, object]:

@@ -239,7 +239,8 @@ def make_purpose(net: nn.Module, job: TrainingJob, preparation: Preparation, tar
         hiding = MaskingScheme(sizes, job.train.pretrain)
         metric = Metric(LOSS, "minimize", (), _unused)
         return Objective(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
-    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    outputs = preparation.target.outputs
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction, outputs)
     return Objective(net, make_loss(preparation, job.train, metric.name, targets, job.project), metric)
 
 

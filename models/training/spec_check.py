@@ -177,7 +177,7 @@ def _check_metric(spec: Spec, base: Path) -> None:
         return
     from models.metrics.metrics import METRICS, costs_of, quantile_of, resolve_metric
 
-    task = spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
+    task = "quantile" if spec.data.quantiles else spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
     if task is not None:
         resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
     elif name not in METRICS and quantile_of(name) is None and costs_of(name) is None:
@@ -291,12 +291,12 @@ def _check_constraints(spec: Spec, names: Sequence[str]) -> None:
 def _check_target(spec: Spec, path: Path, base: Path) -> None:
     """A metric that is not for what the first rows of the target show, whatever the others hold."""
     name, data = spec.goal.reference, spec.data
-    if name is None or is_own_code(name) or data.task is not None:
+    if name is None or is_own_code(name) or data.task is not None or data.quantiles or len(data.targets) > 1:
         return
     from models.data.target import certain_task
     from models.metrics.metrics import resolve_metric
 
-    first = first_values(path, data.target)
+    first = first_values(path, data.targets[0])
     task = None if first is None else certain_task(first, data)
     if task is not None:
         resolve_metric(name, task, base, spec.goal.direction)

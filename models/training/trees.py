@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -25,9 +25,10 @@ from models.distributed.order import seed_of, share
 from models.distributed.world import World
 from models.errors import TrainingError, UsageError
 from models.files import write_text
-from models.metrics.metrics import Metric, quantile_of, resolve_metric
+from models.metrics.metrics import Metric, resolve_metric
 from models.project_spec.references import call
 from models.training.batches.examples import ExampleSet, open_examples
+from models.training.boosters import Boosters, Gradients, Parameters, objectives
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
 from models.training.checkpoints.finished import identity, write_result
 from models.training.checkpoints.state import Progress
@@ -48,19 +49,9 @@ from models.training.optimisation.losses import (
 from models.training.session import last_checkpoint
 from models.training.tree_parameters import MONOTONE, check_parameter, is_sampled, samples_rows, with_positions
 
-Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
 CPU = torch.device("cpu")
-GAMMA = "gamma, log scale"
-"""The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
 RENEWED = ("l1", "relative_l1", "pinball")
 """Losses whose leaves LightGBM sets to a quantile after a split, so that it cannot keep them in order."""
-_REGRESSION = {
-    "mse": {"objective": "regression", "metric": "l2"},
-    "l1": {"objective": "regression_l1", "metric": "l1"},
-    "relative_l1": {"objective": "regression_l1", "metric": "l1"},
-    "pinball": {"objective": "quantile", "metric": "quantile"},
-    "gamma": {"objective": GAMMA, "metric": "l2"},
-}
 _PLAIN_LOSS = {"class_weights": "none", "label_smoothing": 0.0}
 """The validation loss of trees is the plain one."""
 # Each segment costs one extra prediction over the training rows.
@@ -100,7 +91,7 @@ class _Boosting:
     preparation: Preparation
     metric: Metric
     arguments: dict[str, Any]
-    train_set: Any
+    train_sets: list[Any]
     num_train: int
     inputs: NDArray[np.float32]
     targets: torch.Tensor
@@ -129,14 +120,17 @@ class _Boosting:
         """The number of rounds after which boosting restarts from its text."""
         return -(-self.rounds // _SEGMENTS) if is_sampled(self.arguments) else self.rounds
 
-    def parameters(self, start: int) -> dict[str, Any]:
-        """LightGBM's parameters for the segment that holds round `start`."""
+    def parameters(self, start: int) -> list[Parameters]:
+        """LightGBM's parameters of each booster for the segment that holds round `start`."""
+        own = objectives(self.preparation, self.metric.name)
+        return [{**self._common(start), **each} for each in own]
+
+    def _common(self, start: int) -> Parameters:
         words = {key: value for key, value in self.arguments.items() if key != "rounds"}
         sampled = {"bagging_freq": 1} if samples_rows(words) else {}
         return {
             **words,
             **sampled,
-            **_objective(self.preparation, self.metric.name),
             "num_threads": self.job.threads,
             "seed": seed_of("trees", self.job.train.seed, start // self.segment) % 2**31,
             "deterministic": True,
@@ -161,7 +155,7 @@ def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> Training
     pruned = False
     try:
         for booster in _epochs(boosting, progress, text):
-            text = booster.model_to_string()
+            text = booster.to_text()
             pruned = not report(EpochReport(epoch=progress.epoch, epochs=boosting.epochs, values=progress.history[-1]))
             if pruned or is_over(progress, boosting.epochs, job.train.patience) or _is_stale(boosting, progress):
                 break
@@ -180,9 +174,9 @@ def _open(job: TrainingJob) -> _Boosting:
         raise UsageError(f"model.net: trees take tables, got data of kind {preparation.kind}")
     if job.train.loss is not None and preparation.num_outputs > 1:
         raise UsageError(
-            "train.loss: trees take an own loss of two classes or of numbers, got many classes: take a net"
+            "train.loss: trees take an own loss of two classes or of one number, got several outputs: take a net"
         )
-    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction, preparation.target.outputs)
     train, validation = open_examples(job, preparation)
     targets = train.targets()
     numeric, categorical = preparation.num_numeric, len(preparation.categorical)
@@ -191,22 +185,38 @@ def _open(job: TrainingJob) -> _Boosting:
         preparation=preparation,
         metric=metric,
         arguments=_arguments(job, preparation, metric),
-        train_set=None,
+        train_sets=[],
         num_train=len(train),
         inputs=_matrix(validation),
         targets=validation.targets(),
         values=validation.values(),
         loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets, job.project),
     )
-    boosting.train_set = lightgbm.Dataset(
-        _matrix(train),
-        targets.numpy(),
-        weight=_row_weights(boosting, targets),
-        categorical_feature=list(range(numeric, numeric + categorical)),
-        params=boosting.parameters(0),
-        free_raw_data=False,
-    )
+    inputs = _matrix(train)
+    for label, weight in _labels(boosting, targets):
+        train_set = lightgbm.Dataset(
+            inputs,
+            label,
+            weight=weight,
+            reference=boosting.train_sets[0] if boosting.train_sets else None,
+            categorical_feature=list(range(numeric, numeric + categorical)),
+            params=boosting.parameters(0)[0],
+            free_raw_data=False,
+        )
+        boosting.train_sets.append(train_set)
     return boosting
+
+
+def _labels(boosting: _Boosting, targets: torch.Tensor) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+    """Yield the target (row,) and the weights of the rows of each booster."""
+    if targets.ndim == 1:
+        yield targets.numpy(), _row_weights(boosting, targets)
+        return
+    balanced = boosting.job.train.class_weights == "balanced"
+    weights = class_weights(boosting.preparation, targets) if balanced else None
+    for at in range(boosting.preparation.num_outputs):
+        own = targets[:, at].contiguous()
+        yield own.numpy(), None if weights is None else weights[own.long(), at].numpy()
 
 
 def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> dict[str, Any]:
@@ -226,13 +236,12 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
     return {**settings(), **with_positions(job.model.arguments, columns, numbers)}
 
 
-def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]:
+def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Boosters]:
     """Grow the trees of each remaining epoch; `progress` is up to date whenever a booster is yielded."""
     rounds, epochs = boosting.rounds, boosting.epochs
-    booster: Any = None
+    booster = Boosters.of_text(text) if text else None
     raw = np.zeros((len(boosting.inputs), boosting.preparation.num_outputs))
-    if text:
-        booster = _of_text(text)
+    if booster is not None:
         raw += _raw(boosting, booster, 0, progress.step)
     fresh = True
     while progress.epoch < epochs:
@@ -242,11 +251,13 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
             for at in range(low, high):
                 booster = _round(boosting, booster, at, fresh or at % boosting.segment == 0)
                 fresh = False
+            assert booster is not None
             raw += _raw(boosting, booster, low, high)
             latest = _look(boosting, progress, raw, high)
         progress.step, progress.epoch = stop, progress.epoch + 1
         loss = boosting.loss(torch.from_numpy(raw), boosting.targets) / len(boosting.targets)
-        train_loss = float(booster.eval_train()[0][2])
+        assert booster is not None
+        train_loss = booster.train_loss()
         seconds = max(time.perf_counter() - start, 1e-9)
         progress.seconds += seconds
         progress.history.append(
@@ -264,18 +275,13 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
         yield booster
 
 
-def _round(boosting: _Boosting, booster: Any, at: int, anew: bool) -> Any:
-    """Grow one more round; `anew` makes a new booster from the text of the one before."""
-    import lightgbm
-
-    if not anew:
-        booster.update(fobj=boosting.gradients)
+def _round(boosting: _Boosting, booster: Boosters | None, at: int, anew: bool) -> Boosters:
+    """Grow one more round; `anew` makes new boosters from the text of those before."""
+    if not anew and booster is not None:
+        booster.update(boosting.gradients)
         return booster
-    before = _of_text(booster.model_to_string()) if booster is not None else None
-    parameters = boosting.parameters(at)
-    if boosting.gradients is not None:
-        parameters["objective"] = boosting.gradients
-    return lightgbm.train(parameters, boosting.train_set, 1, init_model=before, keep_training_booster=True)
+    before = Boosters.of_text(booster.to_text()) if booster is not None else None
+    return Boosters.first_round(boosting.parameters(at), boosting.train_sets, before, boosting.gradients)
 
 
 def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[int, int]]:
@@ -326,15 +332,6 @@ def _row_weights(boosting: _Boosting, targets: torch.Tensor) -> NDArray[Any] | N
     return None if of_classes is None else of_classes[targets.long()].numpy()
 
 
-def _objective(preparation: Preparation, metric: str) -> dict[str, Any]:
-    if preparation.task == "binary":
-        return {"objective": "binary", "metric": "binary_logloss"}
-    if preparation.task == "multiclass":
-        return {"objective": "multiclass", "metric": "multi_logloss", "num_class": preparation.num_outputs}
-    quantile = quantile_of(metric)
-    return {**_REGRESSION[loss_name(preparation, metric)], **({} if quantile is None else {"alpha": quantile})}
-
-
 def _gamma_gradients(raw: NDArray[Any], train_set: Any, scale: float) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return gradient and second derivative of the gamma loss of `losses.py` in the standardised logarithm."""
     ratio = np.exp(np.minimum((train_set.get_label() - raw) * scale, LARGEST_RATIO))
@@ -348,22 +345,9 @@ def _matrix(examples: ExampleSet) -> NDArray[np.float32]:
     return torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
 
 
-def _raw(boosting: _Boosting, booster: Any, low: int, high: int) -> NDArray[np.float64]:
+def _raw(boosting: _Boosting, booster: Boosters, low: int, high: int) -> NDArray[np.float64]:
     """Return what the trees of rounds `low` to `high` add to the outputs of the validation rows."""
-    added = booster.predict(
-        boosting.inputs,
-        start_iteration=low,
-        num_iteration=high - low,
-        raw_score=True,
-        num_threads=boosting.job.threads,
-    )
-    return np.asarray(added, dtype=np.float64).reshape(len(boosting.inputs), -1)
-
-
-def _of_text(text: str) -> Any:
-    import lightgbm
-
-    return lightgbm.Booster(model_str=text)
+    return booster.raw(boosting.inputs, low, high, boosting.job.threads)
 
 
 def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:
@@ -384,14 +368,14 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
     import lightgbm
 
     job = boosting.job
-    best = _of_text(text).model_to_string(num_iteration=progress.best_round)
+    best = Boosters.of_text(text).to_text(progress.best_round)
     write_text(job.folder / TREES_FILE, best)
     return write_result(
         job,
         progress,
         weights=TREES_FILE,
         weights_sha256=hashlib.sha256(best.encode()).hexdigest(),
-        num_parameters=sum(tree["num_leaves"] for tree in _of_text(best).dump_model()["tree_info"]),
+        num_parameters=Boosters.of_text(best).num_leaves(),
         restarts=restarts,
         pruned=pruned,
         costs=of_epochs(progress.history, "cpu"),
@@ -400,7 +384,7 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
             "python": sys.version.split()[0],
             "lightgbm": lightgbm.__version__,
             "chosen": {"device": "cpu (trees grow in one process; LightGBM's GPU build is another package)"},
-            "parameters": boosting.parameters(0),
+            "parameters": boosting.parameters(0)[0],
             "rounds": progress.best_round,
             "train_examples": boosting.num_train,
             "validation_examples": len(boosting.targets),

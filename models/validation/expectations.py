@@ -47,7 +47,7 @@ def raw_checks(data: Data) -> list[ExpectationCheck]:
 
     90 % of the rows must have a target, unless the spec allows unlabelled rows (`data.unlabelled`).
     """
-    needed = [data.target, data.split.column, *(data.features.columns or []), data.image and data.image.column]
+    needed = [*data.targets, data.split.column, *(data.features.columns or []), data.image and data.image.column]
     made = bool(data.features.make)
     return [
         ExpectationCheck(expectation="table_row_count_to_be_between", arguments={"min_value": least_rows(data)}),
@@ -56,7 +56,11 @@ def raw_checks(data: Data) -> list[ExpectationCheck]:
             for column in dict.fromkeys(needed)
             if column and not made
         ),
-        *([] if made or data.unlabelled else [_present(data.target, TARGET_PRESENT, "reject", "default")]),
+        *(
+            []
+            if made or data.unlabelled
+            else [_present(name, TARGET_PRESENT, "reject", "default") for name in data.targets]
+        ),
         *_of_spec(data, "raw"),
     ]
 

@@ -13,9 +13,29 @@ from models.data.header import no_such_column
 from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError, UsageError, did_you_mean
 from models.feedback.columns import LABEL
+from models.feedback.label_text import label_text
 
 _SHOWN = 20
+_BITS = {"true": "1", "yes": "1", "false": "0", "no": "0"}
 _BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false"}
+
+
+def label_columns_of(names: Sequence[str], preparation: Preparation) -> list[str]:
+    """Return the names of the label columns: `label_column`, or the target columns if there are several.
+
+    Raises:
+        UsageError: See `label_column`.
+        DataError: A label column is absent.
+    """
+    columns = preparation.target.columns
+    if len(columns) == 1:
+        return [label_column(names, preparation)]
+    for column in columns:
+        if column not in names:
+            raise DataError(
+                f"expected a column of each target, {', '.join(columns)}: {no_such_column(column, list(names))}"
+            )
+    return columns
 
 
 def label_column(names: Sequence[str], preparation: Preparation) -> str:
@@ -27,7 +47,7 @@ def label_column(names: Sequence[str], preparation: Preparation) -> str:
     """
     if preparation.characters is not None:
         raise UsageError("a model of text has no labels: more text at the source is what it learns from")
-    target = preparation.target.name
+    target = preparation.target.columns[0]
     if target in names:
         return target
     if LABEL in names and not any(name.startswith("probability_") for name in names):
@@ -57,24 +77,26 @@ def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, dis
     if id_column not in rows.column_names:
         raise DataError(f"{display_name}: {no_such_column(id_column, rows.column_names)}")
     try:
-        column = rows.column(label_column(rows.column_names, preparation))
+        names = label_columns_of(rows.column_names, preparation)
     except DataError as error:
         raise DataError(f"{display_name}: {error}") from error
-    for one in (rows.column(id_column), column):
+    columns = rows.select(names)
+    for one in (rows.column(id_column), *columns.columns):
         _refuse_unfit(one.type, display_name)
     ids = as_text(rows.column(id_column))
-    is_set = pc.invert(pc.is_null(as_text(column), nan_is_null=True)).to_numpy(zero_copy_only=False)
+    is_set = _are_set(columns, display_name)
     numbers = np.flatnonzero(is_set) + 1
-    ids, column = ids.filter(pa.array(is_set)), column.filter(pa.array(is_set))
+    ids, columns = ids.filter(pa.array(is_set)), columns.filter(pa.array(is_set))
     if ids.null_count:
         row = numbers[np.flatnonzero(pc.is_null(ids).to_numpy())[0]]
         raise DataError(f"{display_name}, row {row}, column {id_column!r}: no id: say which prediction the label is of")
-    target = preparation.target
-    labels = (
-        _numbers(column, target, numbers, display_name)
-        if target.classes is None
-        else _classes(column, target, numbers, display_name)
-    )
+    target, column = preparation.target, columns.column(0)
+    if len(target.columns) > 1:
+        labels = _of_several(columns, preparation, numbers, display_name)
+    elif target.classes is None:
+        labels = _numbers(column, target.name, numbers, display_name)
+    else:
+        labels = _classes(column, target, numbers, display_name)
     return _one_each(pa.table({"id": ids, LABEL: labels}), numbers, display_name)
 
 
@@ -85,17 +107,48 @@ def _refuse_unfit(kind: pa.DataType, display_name: str) -> None:
         )
 
 
-def _numbers(column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarray, display_name: str) -> pa.Array:
+def _are_set(columns: pa.Table, display_name: str) -> np.ndarray:
+    """Return which rows have a label, bool (rows,).
+
+    Raises:
+        DataError: A row has labels of some targets only.
+    """
+    known = np.stack(
+        [
+            pc.invert(pc.is_null(as_text(one), nan_is_null=True)).to_numpy(zero_copy_only=False)
+            for one in columns.columns
+        ]
+    )
+    partial = np.flatnonzero(known.any(axis=0) & ~known.all(axis=0))
+    if len(partial):
+        row = int(partial[0])
+        lacks = columns.column_names[int(np.flatnonzero(~known[:, row])[0])]
+        raise DataError(f"{display_name}, row {row + 1}: no {lacks!r}, expected a label of every target, or of none")
+    return np.asarray(known.all(axis=0))
+
+
+def _of_several(columns: pa.Table, preparation: Preparation, numbers: np.ndarray, display_name: str) -> pa.Array:
+    names = columns.column_names
+    texts = [_numbers(column, name, numbers, display_name, is_label=preparation.task == "multilabel")
+             for name, column in zip(names, columns.columns, strict=True)]  # fmt: skip
+    rows = zip(*(part.to_pylist() for part in texts), strict=True)
+    return pa.array([label_text(dict(zip(names, map(float, row), strict=True)), names) for row in rows], pa.string())
+
+
+def _numbers(
+    column: pa.ChunkedArray, name: str, numbers: np.ndarray, display_name: str, *, is_label: bool = False
+) -> pa.Array:
     texts = as_text(column).to_pylist() if is_text(column.type) else column.cast(pa.float64(), safe=False).to_pylist()
+    expected = "0 or 1" if is_label else "a number"
     parts = []
     for row, text in zip(numbers, texts, strict=True):
         try:
-            value = float(text)
+            value = float(_BITS.get(str(text).lower(), text) if is_label else text)
         except ValueError:
             value = float("nan")
-        if not np.isfinite(value):
+        if not np.isfinite(value) or (is_label and value not in (0, 1)):
             raise DataError(
-                f"{display_name}, row {row}: got label {text!r} of {target.name!r}, expected a number: correct it"
+                f"{display_name}, row {row}: got label {text!r} of {name!r}, expected {expected}: correct it"
             )
         parts.append(repr(value))
     return pa.array(parts, pa.string())

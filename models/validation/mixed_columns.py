@@ -21,7 +21,7 @@ def odd_cells(table: pa.Table, data: Data) -> list[str]:
 
     Cost: `LOOKED_AT` rows of each text column; linear in the number of columns.
     """
-    left_alone = {data.target, *data.features.drop, *data.features.kinds}
+    left_alone = {*data.targets, *data.features.drop, *data.features.kinds}
     there = dict.fromkeys(table.column_names)
     names = [name for name in data.features.columns or there if name in there and name not in left_alone]
     findings = [_odd(table.column(name).slice(0, LOOKED_AT), name) for name in names]

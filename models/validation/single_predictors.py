@@ -19,7 +19,7 @@ ROWS_A_BIN, MOST_BINS = 20, 200
 
 
 def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, float]:
-    """Return the input columns of a table that alone predict the target almost perfectly, with their score.
+    """Return the input columns of a table that alone predict a target almost perfectly, with their score.
 
     Each column but texts is cut into bins or categories; the shares of classes, or the mean rank, in the training rows
     of a bin predict its validation rows. The score is ROC AUC (mean over classes) or R2 of the ranks. Empty for other
@@ -37,28 +37,31 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
     train, validation = (codes == SPLITS.index(split) for split in ("train", "validation"))
     if preparation.kind != "table" or min(train.sum(), validation.sum()) < FEWEST_ROWS:
         return {}
-    metric, values, target = _target(rows, preparation, train)
-    telling = {}
+    targets = [_target(rows, name, preparation, train) for name in preparation.target.columns]
+    telling: dict[str, float] = {}
     for name, cells in _cells(rows, preparation, train):
         num_cells = int(cells.max()) + 1
         counts = np.bincount(cells[train], minlength=num_cells) + 1.0
-        prior = values[train].mean(axis=0)
-        sums = [np.bincount(cells[train], each[train], num_cells) for each in values.T]
-        predicted = ((np.stack(sums, axis=1) + prior) / counts[:, None])[cells[validation]]
-        prediction = predicted if preparation.task == "multiclass" else predicted[:, -1]
-        score = METRICS[metric].value(target[validation], prediction)
-        if score >= LEAST_SCORE[metric]:
-            telling[name] = float(score)
+        for metric, values, target in targets:
+            prior = values[train].mean(axis=0)
+            sums = [np.bincount(cells[train], each[train], num_cells) for each in values.T]
+            predicted = ((np.stack(sums, axis=1) + prior) / counts[:, None])[cells[validation]]
+            prediction = predicted if preparation.task == "multiclass" else predicted[:, -1]
+            score = METRICS[metric].value(target[validation], prediction)
+            if score >= max(LEAST_SCORE[metric], telling.get(name, 0.0)):
+                telling[name] = float(score)
     return telling
 
 
-def _target(rows: pa.Table, preparation: Preparation, train: Array) -> tuple[str, Array, Array]:
+def _target(rows: pa.Table, name: str, preparation: Preparation, train: Array) -> tuple[str, Array, Array]:
     """Return the metric, the values to average in a bin (row, value), and the target for the metric (row,)."""
-    column = rows.column(preparation.target.name)
-    if preparation.task != "regression":
+    column = rows.column(name)
+    if preparation.target.classes:
         classes = class_indices(column, preparation.target)
-        return "roc_auc", np.eye(len(preparation.target.classes or ()))[classes], classes
+        return "roc_auc", np.eye(len(preparation.target.classes))[classes], classes
     numbers = column.to_numpy()
+    if preparation.task == "multilabel":
+        return "roc_auc", numbers[:, None], numbers.astype(np.int64)
     ranks = np.searchsorted(np.sort(numbers[train]), numbers) / max(1, int(train.sum()))
     return "r2", ranks[:, None], ranks
 

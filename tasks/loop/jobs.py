@@ -67,7 +67,8 @@ def job(
     """
     preparation = Preparation.load(prepared.folder)
     goal = loop.spec.goal
-    metric = resolve_metric(goal.reference, preparation.task, loop.project.folder, goal.direction)
+    outputs = preparation.target.outputs
+    metric = resolve_metric(goal.reference, preparation.task, loop.project.folder, goal.direction, outputs)
     threads = train.threads or (
         default_threads(train.ranks, workers) if place is None else max(1, (place.cpus or 0) // train.ranks)
     )

@@ -329,7 +329,7 @@ class StepCache:
         if self.feedback is None:
             return {}
         data = self.spec.data
-        rows_of = " ".join(filter(None, [data.target, "by", data.split.by, data.split.column, data.id]))
+        rows_of = " ".join(filter(None, [data.target_name, "by", data.split.by, data.split.column, data.id]))
         if data.expectations:
             rows_of += f", expected {key_of(data.model_dump(mode='json', include={'expectations'}))[:8]}"
         return {"feedback:labelled predictions": f"{self.feedback.rows} ({self.feedback.digest}) for {rows_of}"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.files import write_text
 from models.inference import portable
+from models.inference.portable import LABELS
 from tasks.mlflow import provenance
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
     mlflow.onnx.save_model(
         proto,
         str(folder),
-        signature=_signature(exported["inputs"], predictor.predict(example)),
+        signature=model_signature(exported["inputs"], predictor.predict(example)),
         input_example=example,
         pip_requirements=list(REQUIREMENTS),
         save_as_external_data=False,
@@ -75,11 +76,12 @@ def _example(exported: dict[str, Any]) -> Any:
     return pd.DataFrame(feed) if all(values.ndim == 1 for values in feed.values()) else feed
 
 
-def _signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
+def model_signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
     """Return the model's signature: the graph's inputs, and the outputs of the model's code."""
     import numpy as np
     from mlflow.models import ModelSignature, infer_signature
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+    from mlflow.types.schema import Array
 
     from models.export.signature import DTYPES
 
@@ -99,4 +101,6 @@ def _signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
             )
             for part in inputs
         ]
-    return ModelSignature(Schema(taken), infer_signature(model_output=answer).outputs)
+    given = infer_signature(model_output=answer.drop(columns=LABELS, errors="ignore")).outputs
+    lists = [ColSpec(Array(DataType.string), LABELS)] if LABELS in answer else []
+    return ModelSignature(Schema(taken), Schema([*lists, *given.inputs]))

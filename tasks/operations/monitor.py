@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.data.seen_hashes import SortedHashSet
 from models.errors import StoreError, UsageError
+from models.feedback.label_text import label_values
 from models.files import write_text
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.metrics import Metric, resolve_metric
 from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up, with_decay
 from models.monitoring.contract import bounds_of
-from models.monitoring.examples import Keys, keys_of, label_values, sampled
+from models.monitoring.examples import Keys, keys_of, sampled
 from models.monitoring.reference import REFERENCE_FILE, Reference
 from models.monitoring.report import MonitoringReport, WindowReport
 from models.monitoring.tally import Bounds
@@ -235,11 +236,11 @@ class _MonitoringRun:
         for version, first, examples in self._store.with_examples():
             if version not in values:
                 preparation = self._facts_of(version).preparation
-                values[version] = label_values(labels, preparation.target.classes if preparation else None)
+                values[version] = label_values(labels, preparation.target if preparation else None)
             labelled, here = examples.with_labels(keys, values[version])
             if here.any():
                 self._store.save_examples(version, first, labelled)
-                strange += int(np.isnan(values[version][here]).sum())
+                strange += int(np.isnan(values[version][here].reshape(here.sum(), -1)).any(axis=1).sum())
             has_prediction |= here
         if strange:
             self.notes.append(f"{strange} of the new labels are no class or number of the model: they do not count")
@@ -265,12 +266,13 @@ class _MonitoringRun:
         if facts.preparation is None:
             return None
         goal = self._spec.goal
-        metric = resolve_metric(goal.reference, facts.preparation.task, self._project.folder, goal.direction)
+        outputs = facts.preparation.target.outputs
+        metric = resolve_metric(goal.reference, facts.preparation.task, self._project.folder, goal.direction, outputs)
         metric = metric.at(facts.preparation.class_head.threshold)
         promoted = promised(facts.verdict, metric.name) if facts.verdict else None
         confidence = facts.verdict.rules.confidence if facts.verdict else 0.95
         return AssessmentRules(
-            version, self._spec.monitor, metric, facts.reference, promoted, self._bounds(facts), confidence
+            version, self._spec.monitor, metric, facts.reference, promoted, self._bounds(facts), confidence, outputs
         )
 
     def _facts_of(self, version: str) -> VersionFacts:
@@ -345,7 +347,7 @@ def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
         tally=window.tally,
         whole=window.is_whole,
         num_labels=round(int(there.sum()) / share) if share else 0,
-        target=target if "regression" in metric.tasks else target.astype(np.int64),
+        target=target if {"regression", "quantile"} & set(metric.tasks) else target.astype(np.int64),
         prediction=examples.prediction[there],
         scores=examples.prediction,
     )

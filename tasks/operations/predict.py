@@ -241,8 +241,9 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
             raise UsageError(f"{path}: --id {work.id_column}: {no_such_column(work.id_column, names)}")
         if not data.features.make:  # else the columns are checked after the feature function has run
             input_schema(preparation).check_header(names, str(path))
-        if data.target in names and preparation.kind in ("table", "image"):
-            reading.note(f"column {data.target!r} is the target: not read (`loopline label` takes it)")
+        for target in data.targets if preparation.kind in ("table", "image") else ():
+            if target in names:
+                reading.note(f"column {target!r} is the target: not read (`loopline label` takes it)")
     return reading
 
 

@@ -54,6 +54,11 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
         raise UsageError(
             f"{spec.name}: a {spec.data.kind} learns from more of it at the source, not from single labels"
         )
+    if len(spec.data.targets) > 1:
+        raise UsageError(
+            f"{spec.name}: rows to label are suggested by one class or number a row, and this model has several: label "
+            "rows of your choice with `loopline label`"
+        )
     from models.data.preparation import Preparation
 
     cached = cached_version(project.workspace, spec.name)
@@ -128,11 +133,11 @@ def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparatio
     inputs = [f"{INPUT}{name}" for name in names]
     tables, values = [], [np.zeros(0)]
     path = project.prepared / ROWS_FILE
-    if path.is_file() and set(names) | {spec.data.target} <= set(pq.read_schema(path).names):
-        rows = rows_of(project.prepared, "train", [*names, spec.data.target])
+    if path.is_file() and set(names) | {spec.data.target_name} <= set(pq.read_schema(path).names):
+        rows = rows_of(project.prepared, "train", [*names, spec.data.target_name])
         rows = rows.take(np.linspace(0, rows.num_rows - 1, min(KNOWN, rows.num_rows)).astype(np.int64))
         tables.append(rows.select(names).rename_columns(inputs))
-        values.append(rows.column(spec.data.target).to_numpy())
+        values.append(rows.column(spec.data.target_name).to_numpy())
     left = KNOWN
     for table in joined(state, columns=inputs, labelled=True):
         rows = table.slice(0, left)
@@ -177,7 +182,7 @@ def _shown(rows: pa.Table, spec: Spec) -> pa.Table:
             kind = rows.schema.field(name).type
             if name.startswith(prefix) and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
                 columns.setdefault(name.removeprefix(prefix), _without_nan(rows.column(name)))
-    columns.pop(spec.data.target, None)
+    columns.pop(spec.data.target_name, None)
     columns[LABEL] = pa.nulls(rows.num_rows, pa.string())
     return pa.table(columns)
 

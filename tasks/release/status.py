@@ -74,22 +74,23 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
 
 def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     """Compare a shadow's predictions with the served ones, on the last predictions that it processed."""
-    from models.monitoring.examples import label_values
+    from models.feedback.label_text import label_values
 
     state = project.state(spec.name)
     folder = project.workspace.cache / "models" / spec.name / version
     preparation = Preparation.load(folder)
-    metric = resolve_metric(spec.goal.reference, preparation.task, project.folder, spec.goal.direction)
+    outputs = preparation.target.outputs
+    metric = resolve_metric(spec.goal.reference, preparation.task, project.folder, spec.goal.direction, outputs)
     metric = metric.at(preparation.class_head.threshold)
     ids, answered, shadow = shadows.answers(state, version)
-    label = np.full(len(ids), np.nan)
+    label = np.full((len(ids), len(outputs)) if outputs else len(ids), np.nan)
     if preparation.kind == "text":
         label = np.zeros(len(ids))  # no label is needed: the next character is in the text
     elif ids and (state / "labels").is_dir():
         import pyarrow as pa
 
         labels = latest_labels(label_store(state), pa.chunked_array([ids], pa.string()))
-        label = label_values(labels.column("label"), preparation.target.classes)
+        label = label_values(labels.column("label"), preparation.target)
     comparison = compare(version, metric, answered, shadow, label)
     return comparison.model_copy(update={"note": shadows.note_of(state, version)})
 

@@ -64,8 +64,8 @@ def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     from models.metrics.metrics import resolve_metric
 
     spec, preparation = loop.spec, Preparation.load(folder)
-    task = preparation.task
-    metric = resolve_metric(spec.goal.reference, task, loop.project.folder, spec.goal.direction)
+    task, outputs = preparation.task, preparation.target.outputs
+    metric = resolve_metric(spec.goal.reference, task, loop.project.folder, spec.goal.direction, outputs)
     metric = metric.at(preparation.class_head.threshold)
     table = optimise(folder, prepared, metric, spec.serve, spec.train.seed)
     served = next((each.name for each in table if each.served), FP32)

@@ -137,7 +137,7 @@ def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
         model_version = registry_reader.numbered(loop.spec.name, version) if version is not None else None
         if (
             model_version is None
-            or model_version.tags.get("loopline.target", loop.spec.data.target) == loop.spec.data.target
+            or model_version.tags.get("loopline.target", loop.spec.data.target_name) == loop.spec.data.target_name
         ):
             fitting.append(version)
     return pa.array(fitting, labelled.column("version").type)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from models.data.feeds import Feed
-    from models.data.preparation import Preparation
+    from models.data.preparation import Preparation, TargetEncoding
     from models.judge.evidence import Evidence
 
 SHOWN = 5
@@ -96,7 +96,7 @@ def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
     from models.judge.decide import judge as decide
 
     goal = loop.spec.goal
-    metric = resolve_metric(goal.reference, evidence.task, loop.project.folder, goal.direction)
+    metric = resolve_metric(goal.reference, evidence.task, loop.project.folder, goal.direction, evidence.outputs)
     return decide(
         evidence,
         loop.spec.judge,
@@ -139,6 +139,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
         parity=Parity.model_validate(
             {key: exported.result[key] for key in Parity.model_fields if key in exported.result}
         ),
+        outputs=preparation.target.outputs,
     )
     evidence = with_clusters(evidence, prepared, preparation, loop.spec)
     if known is None or not known.any():
@@ -191,7 +192,7 @@ def _champion(loop: Loop, inputs: Inputs, rival: str, own: Preparation) -> _Cham
     names = ("model.onnx", PREPARATION_FILE, KNOWN_ROWS_FILE)
     folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
     theirs = Preparation.load(folder)
-    if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
+    if theirs.task != own.task or not theirs.target.predicts_same(own.target):
         loop.report.note(f"the champion (version {number}) predicts another target: judged by goal and baseline")
         return _Champion()
     try:
@@ -247,7 +248,9 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
     pictures = {"difference": figures.difference(verdict)}
     if verdict.slices:
         pictures["slices"] = figures.slices(verdict)
-    if classes:
+    if target.outputs:
+        pictures |= _of_outputs(evidence, target)
+    elif classes:
         pictures["confusion"] = figures.confusion_matrix(evidence.target, evidence.decided, classes)
         pictures["roc-pr"] = figures.roc_and_pr(evidence.target, models, classes)
         pictures["calibration"] = figures.calibration(evidence.target, models)
@@ -255,12 +258,30 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
         pictures["context"] = figures.bits_by_position(models, verdict.references)
     else:
         pictures["residuals"] = figures.residuals(evidence.target, evidence.challenger, target.name)
-    if evidence.task != "language":
+    if evidence.task != "language" and not target.outputs:
         pictures["scores"] = figures.scores(evidence.target, evidence.challenger, classes, target.name)
     for name, content in pictures.items():
         path = folder / "figures" / f"{name}.svg"
         write_bytes(path, content)
         loop.outbox.artifact(LOOP_RUN, path, "verdict")
+
+
+def _plain(name: str) -> str:
+    """Return a name that MLflow takes as part of a metric's name."""
+    return "".join(character if character.isalnum() or character in "_-. " else "_" for character in name)
+
+
+def _of_outputs(evidence: Evidence, target: TargetEncoding) -> dict[str, bytes]:
+    """Draw several outputs: quantiles against true values, each number's residuals, or a curve for each label."""
+    from models.report import output_figures
+
+    names = [output.name for output in target.outputs]
+    if evidence.task == "quantile":
+        levels = [output.quantile or 0.0 for output in target.outputs]
+        return {"quantiles": output_figures.quantiles(evidence.target, evidence.challenger, levels)}
+    if evidence.task == "multilabel":
+        return {"labels": output_figures.labels(evidence.target, evidence.challenger, names)}
+    return {"targets": output_figures.targets(evidence.target, evidence.challenger, names)}
 
 
 def _log(loop: Loop, verdict: Verdict) -> None:
@@ -273,5 +294,8 @@ def _log(loop: Loop, verdict: Verdict) -> None:
     for model in ("challenger", "champion", "baseline"):
         loop.outbox.metrics(LOOP_RUN, named(model))
     references = {f"test_{name}_{verdict.metric}": value for name, value in verdict.references.items()}
+    for output in verdict.outputs:
+        own = {f"test_{_plain(output.name)}_{_plain(name)}": value for name, value in output.challenger.items()}
+        references |= own
     loop.outbox.metrics(LOOP_RUN, {name: value for name, value in references.items() if value is not None})
     loop.outbox.tags(LOOP_RUN, {"loopline.decision": verdict.decision, "loopline.verdict": verdict.summary})

@@ -102,7 +102,7 @@ def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
         "loopline.loop_id": loop.id,
         "loopline.dataset": str(dataset["prepared"]),
         "loopline.raw": str(dataset["raw"]),
-        "loopline.target": loop.spec.data.target,
+        "loopline.target": loop.spec.data.target_name,
         "loopline.spec": key_of(loop.spec.model_dump(mode="json")),
         "loopline.code": provenance.shown(code),
         "loopline.lock": code["lock"],

@@ -18,7 +18,7 @@ from models.files import read_json, write_bytes, write_json
 from models.metrics.metrics import METRICS, measure, metric_name, resolve_metric
 from models.nets.catalogue import net_name
 from models.pipeline.records import StepRecord
-from models.project_spec.blocks import Model, Task, Train
+from models.project_spec.blocks import Model, Train
 from models.project_spec.search import Dimension
 from models.training.costs.summary import Costs, total
 from models.training.job import EpochReport, TrainingResult
@@ -42,6 +42,7 @@ from tasks.state.outbox import LOOP_RUN
 from tasks.tools import optuna_study
 
 if TYPE_CHECKING:
+    from models.data.preparation import Preparation
     from tasks.tools.optuna_study import OpenTrial, Study
 
 BEST_FILE = "best.json"
@@ -83,14 +84,16 @@ def _check_goal(loop: Loop, prepared: Input) -> None:
     from models.data import feeds
 
     goal = loop.spec.goal.reference
-    if goal in METRICS and _task(prepared) == "regression":
+    preparation = _preparation(prepared)
+    if goal in METRICS and preparation.task == "regression":
         target = feeds.targets(prepared.folder, "test")
-        measure(METRICS[goal], target, target)
+        measure(METRICS[goal].of(preparation.target.outputs), target, target)
 
 
-def _task(prepared: Input) -> Task:
-    task: Task = json.loads(prepared.file("preparation.json").read_text())["task"]
-    return task
+def _preparation(prepared: Input) -> Preparation:
+    from models.data.preparation import Preparation
+
+    return Preparation.load(prepared.folder)
 
 
 @dataclass
@@ -130,7 +133,8 @@ class _Search:
         self._taken: set[Path] = set()
         self._began = time.monotonic()
         goal = loop.spec.goal
-        metric = resolve_metric(goal.reference, _task(inputs["prepare"]), loop.project.folder, goal.direction)
+        made = _preparation(inputs["prepare"])
+        metric = resolve_metric(goal.reference, made.task, loop.project.folder, goal.direction, made.target.outputs)
         self._direction, self._metric = metric.direction, metric.name
         check_space(self._space, net_name(loop.spec.model.net, loop.spec.data.kind))
         self._study = self._open_study()

@@ -20,6 +20,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mlflow.types import DataType
+from mlflow.types.schema import Array
 
 from models.data.columns import as_text
 from models.data.datetimes import as_seconds
@@ -27,6 +29,7 @@ from models.data.preparation import (
     CategoricalInput,
     DatetimeInput,
     NumericInput,
+    OutputColumn,
     Preparation,
     TargetEncoding,
     TextColumn,
@@ -41,7 +44,9 @@ from models.inference.portable import _load_pyfunc, moments
 from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data
 from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json
-from models.serving.open_inference import inference_of
+from models.serving.open_api import prediction_schema
+from models.serving.open_inference import InferenceRequest, inference_of, written
+from tasks.mlflow.onnx_model import model_signature
 
 Columns = dict[str, list[Any]]
 Records = list[dict[str, Any]]
@@ -80,15 +85,16 @@ PREPARATION = Preparation(
 class Ways:
     """A small model whose every column decides, and each way to have it predict."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, preparation: Preparation = PREPARATION) -> None:
+        self.folder, self.preparation = folder, preparation
         net = GraphBuilder("net/")
         as_floats = net.node("Cast", ["core/categorical"], "floats", to=onnx.TensorProto.FLOAT)
         both = net.node("Concat", ["core/numeric", as_floats], "both", axis=1)
         factors = np.array([[0.02], [0.03], [0.5], [0.3], [0.7], [0.8], [0.9], [0.1], [0.2], [0.4]], np.float32)
+        factors = factors * np.arange(1, preparation.num_outputs + 1, dtype=np.float32)
         raw = net.node("MatMul", [both, net.constant("factors", factors)], "raw")
-        onnx.save(assemble(PREPARATION, net, raw, {}), folder / "model.onnx")
-        PREPARATION.save(folder)
+        onnx.save(assemble(preparation, net, raw, {}), folder / "model.onnx")
+        preparation.save(folder)
         self.served = LoadedModel("tiny", "1", folder)
         self.pyfunc = _load_pyfunc(str(folder))
         for name, text in bundle(self.served, {}).items():
@@ -114,8 +120,7 @@ class Ways:
         return self._batch(pa.table({name: pa.array(values) for name, values in columns.items()}))
 
     def frame(self, columns: Columns) -> Records:
-        frame = pd.DataFrame({name: pd.Series(values, dtype=_pandas_type(values)) for name, values in columns.items()})
-        return self.pyfunc.predict(frame).to_dict("records")  # type: ignore[no-any-return]
+        return self.pyfunc.predict(_frame(columns)).to_dict("records")  # type: ignore[no-any-return]
 
     def edge_json(self, columns: Columns) -> Records:
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -128,7 +133,7 @@ class Ways:
     def batch_csv(self, columns: Columns) -> Records:
         (self.folder / "rows.csv").write_text(_csv(columns), encoding="utf-8")
         data = Data(source="rows.csv", target="y")
-        reading = ReadOptions(data, PREPARATION, self.folder, csv_types(PREPARATION, None))
+        reading = ReadOptions(data, self.preparation, self.folder, csv_types(self.preparation, None))
         ((_, feed),) = examples(reading, [self.folder / "rows.csv"], "rows.csv")
         return self.served.records(self.served.answer(feed))
 
@@ -341,3 +346,50 @@ def test_a_time_is_the_seconds_of_the_training_data(values: list[Any]) -> None:
     else:
         seconds = as_seconds(column, "when")
     np.testing.assert_array_equal(moments(values, "when"), seconds)
+
+
+SEVERAL = {
+    "regression": [OutputColumn(name="a", column="a", shift=3.0), OutputColumn(name="b b", column="b b", scale=100.0)],
+    "quantile": [OutputColumn(name=f"q{1 - level:g}", column="y", quantile=1 - level) for level in (0.9, 0.5, 0.1)],
+    "multilabel": [OutputColumn(name=name, column=name) for name in ("hot", "wet")],
+}
+NAMES = {
+    "regression": ["prediction_a", "prediction_b b"],
+    "quantile": ["prediction_q0.1", "prediction_q0.5", "prediction_q0.9"],
+    "multilabel": ["labels", "probability_hot", "probability_wet"],
+}
+
+
+@pytest.mark.parametrize("task", list(SEVERAL))
+def test_several_outputs_are_the_same_in_every_way_in(task: Any, tmp_path: Path) -> None:
+    target = TargetEncoding(name=task, outputs=SEVERAL[task])
+    several = Ways(tmp_path, PREPARATION.model_copy(update={"task": task, "target": target}))
+    columns: Columns = {"x": [-9e29, 2e28], "n": [3.0, None], "when": [0.0, NOON_S], "word": ["a", "3"]}
+    columns |= {"month": [3, 1], "late": [True, False]}
+    expected = Ways.records(several, columns)
+    assert [list(row) for row in expected] == [NAMES[task]] * 2
+    cells = {name: ["" if value is None else str(value) for value in values] for name, values in columns.items()}
+    for way in [*TYPED, *CELLS]:
+        for one, row in zip(expected, way(several, columns if way in TYPED else cells), strict=True):
+            assert list(row) == NAMES[task], way.__name__
+            assert row.get("labels") == one.get("labels"), way.__name__
+            numbers = [name for name in NAMES[task] if name != "labels"]
+            assert [row[name] for name in numbers] == pytest.approx([one[name] for name in numbers], rel=1e-6)
+    schema = prediction_schema(several.served)
+    assert list(schema["properties"]) == NAMES[task]
+    signature = model_signature(
+        [{"name": "x", "dtype": "double", "shape": ["batch"]}], several.pyfunc.predict(_frame(columns))
+    )
+    assert signature.outputs.input_names() == NAMES[task]
+    if task == "quantile":
+        assert all(list(row.values()) == sorted(row.values()) for row in expected)
+    if task == "multilabel":
+        assert [row["labels"] for row in expected] == [[], ["hot", "wet"]]
+        assert signature.outputs.input_types()[0] == Array(DataType.string)
+    outputs = several.served.answer(several.served.schema.from_columns(columns).feed).outputs
+    written_ = orjson.loads(written(InferenceRequest({}), outputs, several.served.outputs, "tiny", "1", "id").body)
+    assert [tensor["shape"] for tensor in written_["outputs"]] == [[2, len(SEVERAL[task])]] * len(outputs)
+
+
+def _frame(columns: Columns) -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(values, dtype=_pandas_type(values)) for name, values in columns.items()})

@@ -218,7 +218,7 @@ def _examples(preparation: Preparation, tensors: Inputs, keep: torch.Tensor | No
         target=tensors[name].to(kind),
         target_type=kind,
         keep=keep,
-        value=tensors[VALUE] if preparation.task == "regression" else None,
+        value=tensors.get(VALUE),
         window=window.length if window else 0,
         fill=_fill(preparation) if preparation.window and tensors["series"].isnan().any() else None,
         mean=torch.tensor(pixels.mean).view(-1, 1, 1) if pixels else None,
@@ -262,7 +262,7 @@ def _with_more(train: ExampleSet, job: TrainingJob) -> ExampleSet:
     """Return the training examples, followed by the unlabelled or teacher-labelled rows that this stage uses."""
     if job.stage == "pretrain" and "unlabelled" in job.tensors:
         more = _mapped(job.tensors["unlabelled"])
-        return train.with_more(more, train.target.new_zeros(len(next(iter(more.values())))))
+        return train.with_more(more, train.target.new_zeros(len(next(iter(more.values()))), *train.target.shape[1:]))
     if job.pseudo:
         labels = _mapped(job.tensors["pseudo"])
         unlabelled = _mapped(job.tensors["unlabelled"])

@@ -43,8 +43,11 @@ def give_labels(teacher: TrainingJob, confidence: float, world: World) -> Pseudo
         DataError: There is no unlabelled row.
     """
     preparation = Preparation.load(teacher.prepared)
-    if preparation.task == "regression":
-        raise UsageError("train.pseudo_labels: a regression does not say how sure it is: for classes only, drop it")
+    if preparation.target.classes is None:
+        raise UsageError(
+            f"train.pseudo_labels: got task {preparation.task}, which does not say how sure it is: for classes only, "
+            "drop it"
+        )
     path = teacher.folder / LABELS_FILE
     unlabelled = open_unlabelled(teacher, preparation)
     if world.is_first and not path.exists():

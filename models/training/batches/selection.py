@@ -30,7 +30,8 @@ def fold_of(
     """Return the fold of each example, int64 (n,).
 
     Args:
-        target: Classes or values; each fold gets its share of every class, or of every range of values.
+        target: Classes or values, of several outputs (n, output); each fold gets its share of every class, or of every
+            range of values.
         k: Number of folds.
         seed: Seed of the shuffle before examples are assigned to folds.
         blocks: Cut into k blocks in the order of time instead, as series and a split by time need.
@@ -43,6 +44,8 @@ def fold_of(
     if blocks:
         spans = torch.arange(count) * k // count
         return spans if times is None else _dealt(torch.argsort(times, stable=True), spans)
+    if target.ndim > 1:  # several outputs: a row with more labels, or larger values
+        target = target.float().mean(dim=1)
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(seed_of("fold", seed)))
     return _dealt(shuffled[torch.argsort(target[shuffled], stable=True)], torch.arange(count) % k)
 

@@ -166,7 +166,7 @@ def _by_category(tensors: Tensors, own: Tensors, before: Preparation, now: Prepa
 
 def _without_other_classes(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
     """Drop the last layer if the classes differ, because its outputs are classes by position."""
-    if before.target.classes == now.target.classes:
+    if before.target.predicts_same(now.target):
         return tensors
     layer = list(own)[-1].rpartition(".")[0]
     return {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[0] != layer}

@@ -32,21 +32,24 @@ def loss_name(preparation: Preparation, metric: str) -> str:
 
     Source: Gneiting (2011), JASA 106: a model should be trained by a loss that is consistent with its evaluation.
     """
-    if preparation.task == "binary":
+    if preparation.task in ("binary", "multilabel"):
         return "bce"
+    if preparation.task == "quantile":
+        return "pinball"
     if preparation.task in ("multiclass", "language"):
         return "cross_entropy"
     if quantile_of(metric) is not None:
         return "pinball"
     if metric in ("mae", "mape"):
-        return "l1" if metric == "mae" else "relative_l1"
+        return "relative_l1" if metric == "mape" and not preparation.target.outputs else "l1"
     return "mse" if preparation.target.log_offset is None else "gamma"
 
 
 def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor, base: Path = Path()) -> Loss:
     """Return a function (output (batch, num_outputs), target (batch,)) -> summed loss, a float32 scalar.
 
-    For text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
+    Of several outputs the target is (batch, num_outputs), and the loss of an example is the mean over its outputs. For
+    text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
 
     Args:
         preparation: Holds the task and its classes.
@@ -72,14 +75,21 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
     if name == "relative_l1":
         return partial(_relative_l1, encoding=preparation.target)
     if name == "pinball":
-        return partial(_pinball, quantile=quantile_of(metric) or 0.5)
+        levels = [output.quantile for output in preparation.target.outputs] or [quantile_of(metric)]
+        return partial(_pinball, levels=torch.tensor(levels, dtype=torch.float32, device=targets.device))
     if name == "gamma":
         return partial(_gamma, scale=preparation.target.scale)
     return partial(_distance, distance=F.l1_loss if name == "l1" else F.mse_loss)
 
 
 def class_weights(preparation: Preparation, targets: torch.Tensor) -> torch.Tensor | None:
-    """Return each class's weight n / (k n_c), 1 on average; None for regression. Source: scikit-learn's `balanced`."""
+    """Return each class's weight n / (k n_c), 1 on average; None for regression. Source: scikit-learn's `balanced`.
+
+    Of labels: (2, label), the weights of 0 and of 1 of each label.
+    """
+    if preparation.task == "multilabel":
+        ones = (targets > 0.5).double().sum(dim=0).clamp(1, max(1, len(targets) - 1))
+        return (len(targets) / (2 * torch.stack([len(targets) - ones, ones]))).float().to(targets.device)
     if preparation.target.classes is None:
         return None
     counts = torch.bincount(targets.long(), minlength=len(preparation.target.classes)).clamp(min=1)
@@ -107,6 +117,9 @@ def settled_loss(share: torch.Tensor, target: torch.Tensor, loss: Loss, preparat
 def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
     """Return the input of metrics: the second class's probability, all probabilities, or values in the target's unit.
 
+    Of several outputs (example, output). Quantiles are sorted, so that they never cross: sorting never makes the
+    pinball loss larger. Source: Chernozhukov, Fernandez-Val and Galichon (2010), Econometrica 78(3).
+
     For text: the bits of each character, as `settle` returns them.
     """
     output = output.double()
@@ -116,6 +129,13 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
         return output[:, 0].sigmoid().numpy()
     if preparation.task == "multiclass":
         return output.softmax(dim=1).numpy()
+    if preparation.task == "multilabel":
+        return output.sigmoid().numpy()
+    outputs = preparation.target.outputs
+    if outputs:
+        scale, shift = (output.new_tensor([getattr(each, name) for each in outputs]) for name in ("scale", "shift"))
+        values = output * scale + shift
+        return (values.sort(dim=1).values if preparation.task == "quantile" else values).numpy()
     return np.asarray(preparation.target.decode(output[:, 0].numpy()))
 
 
@@ -154,7 +174,8 @@ def _bce(output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: t
     each = None if weight is None else torch.where(target > 0.5, weight[1], weight[0])
     if smoothing:
         target = target * (1 - smoothing) + smoothing / 2
-    return F.binary_cross_entropy_with_logits(output[:, 0].float(), target, weight=each, reduction="sum")
+    logits, num_outputs = _as_target(output, target)
+    return F.binary_cross_entropy_with_logits(logits, target, weight=each, reduction="sum") / num_outputs
 
 
 def _cross_entropy(
@@ -164,7 +185,8 @@ def _cross_entropy(
 
 
 def _distance(output: torch.Tensor, target: torch.Tensor, distance: Callable[..., torch.Tensor]) -> torch.Tensor:
-    return distance(output[:, 0].float(), target, reduction="sum")
+    value, num_outputs = _as_target(output, target)
+    return distance(value, target, reduction="sum") / num_outputs
 
 
 def _relative_l1(output: torch.Tensor, target: torch.Tensor, encoding: TargetEncoding) -> torch.Tensor:
@@ -199,6 +221,11 @@ def _gamma(output: torch.Tensor, target: torch.Tensor, scale: float) -> torch.Te
     return (ratio.exp() - ratio - 1).sum()
 
 
-def _pinball(output: torch.Tensor, target: torch.Tensor, quantile: float) -> torch.Tensor:
-    under = target - output[:, 0].float()
-    return torch.maximum(quantile * under, (quantile - 1) * under).sum()
+def _pinball(output: torch.Tensor, target: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
+    error = target.reshape(output.shape) - output.float()
+    return torch.maximum(levels * error, (levels - 1) * error).mean(dim=1).sum()
+
+
+def _as_target(output: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Return the output in the shape of the target, (batch,) or (batch, num_outputs), and the number of outputs."""
+    return (output[:, 0].float(), 1) if target.ndim == 1 else (output.float(), target.shape[1])

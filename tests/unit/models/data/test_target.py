@@ -10,6 +10,10 @@ def column(values):
     return pa.chunked_array([pa.array(values)])
 
 
+def targets(values):
+    return pa.table({"y": column(values)})
+
+
 @pytest.mark.parametrize(
     ("values", "task"),
     [
@@ -25,43 +29,43 @@ def column(values):
     ],
 )
 def test_the_task_is_guessed_by_the_stated_rules(make_spec, values, task):
-    assert infer_task(column([value for value in values if value is not None]), make_spec().data) == task
+    assert infer_task(targets([value for value in values if value is not None]), make_spec().data) == task
 
 
 def test_the_spec_has_the_last_word_where_it_can(make_spec):
-    assert infer_task(column([0, 1]), make_spec(task="regression").data) == "regression"
+    assert infer_task(targets([0, 1]), make_spec(task="regression").data) == "regression"
     with pytest.raises(DataError, match=r"data\.task: regression, but the target 'y' is string"):
-        infer_task(column(["a"]), make_spec(task="regression").data)
+        infer_task(targets(["a"]), make_spec(task="regression").data)
     with pytest.raises(DataError, match="got type timestamp"):
-        infer_task(column(np.array(["2020-01-01"], "datetime64[s]")), make_spec().data)
+        infer_task(targets(np.array(["2020-01-01"], "datetime64[s]")), make_spec().data)
 
 
 def test_classes_are_in_the_order_of_their_values(make_spec):
     data = make_spec().data
-    assert fit_target(column([10, 9, 2]), data, "multiclass").classes == ["2", "9", "10"]
-    assert fit_target(column([0.0, 1.0]), data, "binary").classes == ["0", "1"]
-    assert fit_target(column([True, False]), data, "binary").classes == ["false", "true"]
-    assert fit_target(column(["yes", "no"]), data, "binary").classes == ["no", "yes"]
+    assert fit_target(targets([10, 9, 2]), data, "multiclass").classes == ["2", "9", "10"]
+    assert fit_target(targets([0.0, 1.0]), data, "binary").classes == ["0", "1"]
+    assert fit_target(targets([True, False]), data, "binary").classes == ["false", "true"]
+    assert fit_target(targets(["yes", "no"]), data, "binary").classes == ["no", "yes"]
 
 
 def test_a_regression_is_standardised(make_spec):
-    target = fit_target(column([1.0, 3.0]), make_spec().data, "regression")
+    target = fit_target(targets([1.0, 3.0]), make_spec().data, "regression")
     assert (target.shift, target.scale, target.classes) == (2.0, 1.0, None)
-    assert fit_target(column([2.0, 2.0]), make_spec().data, "regression").scale == 1.0
+    assert fit_target(targets([2.0, 2.0]), make_spec().data, "regression").scale == 1.0
 
 
 def test_too_few_or_too_many_classes_are_refused(make_spec):
     data = make_spec().data
     with pytest.raises(DataError, match="one class only"):
-        fit_target(column(["a", "a"]), data, "multiclass")
+        fit_target(targets(["a", "a"]), data, "multiclass")
     with pytest.raises(DataError, match="binary, but the target 'y' has 3 classes"):
-        fit_target(column(["a", "b", "c"]), data, "binary")
+        fit_target(targets(["a", "b", "c"]), data, "binary")
     with pytest.raises(DataError, match="got 1001 classes"):
-        fit_target(column([str(i) for i in range(1001)]), data, "multiclass")
+        fit_target(targets([str(i) for i in range(1001)]), data, "multiclass")
 
 
 def test_classes_become_indices_and_an_unseen_one_is_refused(make_spec):
-    target = fit_target(column(["a", "b"]), make_spec().data, "binary")
+    target = fit_target(targets(["a", "b"]), make_spec().data, "binary")
     assert class_indices(column(["b", "a", "b"]), target).tolist() == [1, 0, 1]
     with pytest.raises(DataError, match=r"classes \['c'\] occur in validation or test"):
         class_indices(column(["a", "c"]), target)

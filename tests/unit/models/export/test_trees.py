@@ -5,6 +5,7 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.trees import trees_part
+from models.training.boosters import Boosters
 from tests.finished_jobs import run_stretch, table_preparation
 
 NUMERIC, CATEGORICAL = "core/numeric", "core/categorical"
@@ -132,3 +133,21 @@ def test_trees_that_would_be_read_wrongly_are_refused(settings: dict[str, object
     booster = grown(columns, np.abs(score(columns)), 2, **settings)
     with pytest.raises(TrainingError, match=message):
         trees_part(booster.model_to_string(), table_preparation("regression"))
+
+
+@pytest.mark.parametrize("num_trees", [1, 12])
+def test_several_boosters_have_an_output_each(num_trees: int) -> None:
+    columns = rows()
+    boosters = Boosters(
+        [grown(columns, score(columns) * factor, num_trees, objective="regression") for factor in (1.0, -3.0)]
+    )
+    text = boosters.to_text()
+    stretch, output = trees_part(text, table_preparation())
+    feed = {NUMERIC: columns[:, :2].astype(np.float32), CATEGORICAL: columns[:, 2:].astype(np.int64)}
+    (scores,) = run_stretch(stretch, feed, [output])
+    expected = Boosters.of_text(text).raw(columns, 0, -1, threads=1)
+    assert expected.shape == (len(columns), 2)
+    np.testing.assert_allclose(scores, expected, rtol=1e-12, atol=1e-12)
+    half = Boosters.of_text(text).raw(columns, 0, num_trees // 2, threads=1) if num_trees > 1 else 0
+    rest = Boosters.of_text(text).raw(columns, num_trees // 2, num_trees, threads=1)
+    np.testing.assert_allclose(half + rest, expected, atol=1e-12)

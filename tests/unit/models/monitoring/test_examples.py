@@ -3,8 +3,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.data.preparation import TargetEncoding
 from models.data.seen_hashes import SortedHashSet
-from models.monitoring.examples import MOST_MEASURED, KeyedPredictions, keys_of, label_values, sampled
+from models.feedback.label_text import label_values
+from models.monitoring.examples import MOST_MEASURED, KeyedPredictions, keys_of, sampled
 
 KEYS = st.lists(st.integers(0, 50), max_size=30).map(lambda keys: np.array(keys, dtype=np.uint64))
 
@@ -60,8 +62,8 @@ def test_large_windows_are_sampled_by_the_ids_alone() -> None:
 
 def test_labels_are_classes_or_numbers_and_else_nothing() -> None:
     texts = pa.chunked_array([["yes", "no", "perhaps", None]])
-    assert label_values(texts, ["no", "yes"]).tolist()[:2] == [1.0, 0.0]
-    assert np.isnan(label_values(texts, ["no", "yes"])[2:]).all()
+    assert label_values(texts, TargetEncoding(name="y", classes=["no", "yes"])).tolist()[:2] == [1.0, 0.0]
+    assert np.isnan(label_values(texts, TargetEncoding(name="y", classes=["no", "yes"]))[2:]).all()
     numbers = label_values(pa.chunked_array([["1.5", "x", "inf", None]]), None)
     assert numbers[0] == 1.5
     assert np.isnan(numbers[1:]).all()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import TargetEncoding
+from models.data.preparation import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.serving.feedback import checked, rows_of_csv
 from models.serving.mlflow_scoring import LONGEST_ID
@@ -112,3 +112,51 @@ def test_csv():
     for body, said in ((b"\xff\xfe", "no UTF-8"), (b"id,label\na\n", "row 0"), (b"id,label\na,b,c\n", "row 0")):
         with pytest.raises(DataError, match=said):
             rows_of_csv(body)
+
+
+def several(task):
+    columns = [OutputColumn(name=name, column=name) for name in ("load", "price")]
+    target = TargetEncoding(name="load, price", outputs=columns)
+    return preparation_of("binary").model_copy(update={"task": task, "target": target})
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "label"),
+    [
+        ("regression", {"load": 1, "price": "2.5"}, '{"load": 1.0, "price": 2.5}'),
+        ("regression", {"label": {"price": 2.5, "load": 1}}, '{"load": 1.0, "price": 2.5}'),
+        ("multilabel", {"label": ["price"]}, '{"load": 0.0, "price": 1.0}'),
+        ("multilabel", {"label": []}, '{"load": 0.0, "price": 0.0}'),
+        ("multilabel", {"load": True, "price": "no"}, '{"load": 1.0, "price": 0.0}'),
+    ],
+)
+def test_labels_of_several_targets_come_together_over_http_and_by_file(task, row, label):
+    assert checked([{"id": "a", **row}], several(task)).pairs == [("a", label)]
+    if "label" not in row:
+        table = pa.table({"id": ["a"], **{name: [value] for name, value in row.items()}})
+        assert checked_labels(table, "id", several(task), "f")["label"].to_pylist() == [label]
+    assert checked([{"id": "a", "load": None, "price": ""}, {"id": "b", "label": None}], several(task)).empty == 2
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "message"),
+    [
+        ("regression", {"load": 1}, "no label of 'price'"),
+        ("regression", {"load": 1, "price": "much"}, "got label 'much' of 'price', expected a number"),
+        ("regression", {"label": ["price"]}, "no label of 'load'"),
+        ("multilabel", {"label": ["prize"]}, "did you mean 'price'"),
+        ("multilabel", {"load": 0.5, "price": 1}, "got label 0.5 of 'load', expected 0 or 1"),
+        ("regression", {}, "no label of 'load'"),
+    ],
+)
+def test_labels_that_lack_a_target_or_are_none_are_refused(task, row, message):
+    with pytest.raises(DataError, match=message):
+        checked([{"id": "a", **row}], several(task))
+
+
+def test_a_file_that_lacks_a_target_names_it():
+    with pytest.raises(DataError, match=r"expected a column of each target, load, price: no column 'price'"):
+        checked_labels(pa.table({"id": ["a"], "load": [1.0]}), "id", several("regression"), "f")
+    table = pa.table({"id": ["a", "b"], "load": [1.0, 2.0], "price": [1.0, None]})
+    with pytest.raises(DataError, match=r"row 2: no 'price', expected a label of every target"):
+        checked_labels(table, "id", several("regression"), "f")

@@ -1,0 +1,132 @@
+"""Several outputs of a row: the table of output columns, made from the spec and the training rows, and its true values.
+
+Targets and predictions of such a model are arrays (row, output), in the order of `TargetEncoding.outputs`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.columns import as_float64, is_number
+from models.data.preparation import OutputColumn, TargetEncoding
+from models.errors import DataError
+from models.project_spec.blocks import Data, Task
+
+MAX_OUTPUTS = 200
+"""Most outputs of a row: each is a column of every answer and of the prediction log."""
+
+
+def infer_task_of_several(table: pa.Table, data: Data) -> Task:
+    """Return the task of several target columns: `data.task`, else multilabel if all hold 0 and 1, else regression.
+
+    Raises:
+        DataError: A column is neither, or some are labels and some are numbers.
+    """
+    labels = [name for name in data.targets if is_label(table.column(name))]
+    if data.task is not None:
+        strange = [name for name in data.targets if name not in labels]
+        if data.task == "multilabel" and strange:
+            raise DataError(_no_label(table, strange[0]))
+        return data.task
+    for name in data.targets:
+        if name not in labels and not is_number(table.column(name).type):
+            raise DataError(
+                f"data.target {name!r}: got type {table.column(name).type}, expected numbers: of several targets each "
+                "is a number, or each holds 0 and 1"
+            )
+    if labels and len(labels) < len(data.targets):
+        raise DataError(
+            f"data.target: {labels[0]!r} holds 0 and 1 alone, other targets are numbers: say `task: regression` to "
+            "predict all as numbers, or make two projects"
+        )
+    return "multilabel" if labels else "regression"
+
+
+def is_label(column: pa.ChunkedArray) -> bool:
+    """Return whether a column holds nothing but 0 and 1, or booleans; missing values count as neither."""
+    if pa.types.is_boolean(column.type):
+        return True
+    if not is_number(column.type):
+        return False
+    values = pc.drop_null(column.cast(pa.float64()))
+    return len(values) > 0 and bool(pc.all(pc.or_(pc.equal(values, 0.0), pc.equal(values, 1.0))).as_py())
+
+
+def fit_outputs(training: pa.Table, data: Data, task: Task) -> TargetEncoding:
+    """Return the target of a model with several outputs, with the shift and scale of each from the training rows.
+
+    Raises:
+        DataError: A target has no value, or is a label with one value only, or there are too many.
+    """
+    if task == "quantile":
+        (name,) = data.targets
+        shift, scale = _spread(training.column(name), name)
+        levels = data.quantiles or []
+        outputs = [
+            OutputColumn(name=f"q{level:g}", column=name, shift=shift, scale=scale, quantile=level) for level in levels
+        ]
+    elif task == "multilabel":
+        for name in data.targets:
+            _check_label(training.column(name), name)
+        outputs = [OutputColumn(name=name, column=name) for name in data.targets]
+    else:
+        spreads = {name: _spread(training.column(name), name) for name in data.targets}
+        outputs = [OutputColumn(name=name, column=name, shift=a, scale=b) for name, (a, b) in spreads.items()]
+    if len(outputs) > MAX_OUTPUTS:
+        raise DataError(
+            f"data.target: got {len(outputs)} outputs, expected {MAX_OUTPUTS} at most: make several projects"
+        )
+    return TargetEncoding(name=data.target_name, outputs=outputs)
+
+
+def output_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
+    """Return the true value of each output, in its own unit: float64 (row, output)."""
+    columns = {name: as_float64(rows.column(name), name) for name in target.columns}
+    return np.stack([columns[output.column] for output in target.outputs], axis=1)
+
+
+def encoded_outputs(values: np.ndarray, target: TargetEncoding) -> np.ndarray:
+    """Return true values (row, output) as the net learns them, float32."""
+    shift = np.array([output.shift for output in target.outputs])
+    scale = np.array([output.scale for output in target.outputs])
+    encoded: np.ndarray = ((values - shift) / scale).astype(np.float32)
+    return encoded
+
+
+def _spread(column: pa.ChunkedArray, name: str) -> tuple[float, float]:
+    if not is_number(column.type):
+        raise DataError(f"data.target {name!r}: got type {column.type}, expected numbers")
+    values = as_float64(column, name)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        raise DataError(f"data.target {name!r} has no value in the training rows")
+    return float(values.mean()), float(values.std()) or 1.0
+
+
+def check_label(column: pa.ChunkedArray, name: str) -> None:
+    """Refuse a column that is no label.
+
+    Raises:
+        DataError: It holds other values than 0 and 1.
+    """
+    if not is_label(column):
+        raise DataError(_no_label(pa.table({name: column}), name))
+
+
+def _check_label(column: pa.ChunkedArray, name: str) -> None:
+    check_label(column, name)
+    values = as_float64(column, name)
+    if values.min() == values.max():
+        raise DataError(
+            f"data.target {name!r}: every training row has {values[0]:g}, expected both 0 and 1: leave the label out, "
+            "or give more data"
+        )
+
+
+def _no_label(table: pa.Table, name: str) -> str:
+    column = table.column(name)
+    values = [value for value in pc.unique(column.slice(0, 1000)).to_pylist() if value not in (None, 0, 1)]
+    got = f"type {column.type}" if not is_number(column.type) else f"{values[:3]} among its values"
+    return f"data.target {name!r}: got {got}, expected 0 and 1 alone, as every column of a multilabel task has them"

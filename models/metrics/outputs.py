@@ -1,0 +1,157 @@
+"""Metrics of models with several outputs of a row: several numbers, quantiles of one number, or labels.
+
+Legend: target and prediction (example, output); for quantiles each column of the target is the same. A metric of one
+output becomes one of several by a mean over the outputs; functions here make it so. Labels follow scikit-learn's
+definitions: macro is the mean over labels, micro counts all labels together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from models.metrics.evaluator import Array, Evaluator, weighted_mean
+
+Prepare = Callable[[Array, Array], Evaluator]
+
+
+class Output(Protocol):
+    """The facts of an output that metrics need; `models.data.preparation.OutputColumn` has them."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of its training values."""
+
+    @property
+    def quantile(self) -> float | None:
+        """The share of true values that should lie below the prediction."""
+
+
+def over_targets(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
+    """Return the mean over targets of a metric without a unit; NaN if it is undefined for one of them."""
+    return _mean_of(prepare, np.ones(len(outputs)))
+
+
+def scaled_over_targets(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
+    """Return the mean over targets of a metric in the target's unit, each divided by the target's training scale."""
+    return _mean_of(prepare, np.array([output.scale for output in outputs]))
+
+
+def over_labels(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
+    """Return the mean over the labels for which a metric is defined (macro); NaN if it is for none."""
+
+    def several(target: Array, prediction: Array) -> Evaluator:
+        parts = _parts(prepare, target, prediction, len(outputs))
+
+        def value(weight: Array) -> float:
+            values = np.array([part(weight) for part in parts])
+            defined = values[~np.isnan(values)]
+            return float(defined.mean()) if len(defined) else float("nan")
+
+        return value
+
+    return several
+
+
+def exact_match(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
+    """Return the share of examples with every label right: scikit-learn's `accuracy_score` of labels."""
+    del prepare, outputs
+    return lambda target, prediction: weighted_mean(((prediction > 0.5) == (target > 0.5)).all(axis=1))
+
+
+def f1_micro(target: Array, prediction: Array) -> Evaluator:
+    """Harmonic mean of precision and recall over all labels of all examples together; 0 when both are."""
+    true, called = target > 0.5, prediction > 0.5
+    hits, total = (true & called).sum(axis=1).astype(np.float64), (true.sum(axis=1) + called.sum(axis=1)) / 2
+
+    def value(weight: Array) -> float:
+        if not weight.sum() > 0:
+            return float("nan")
+        most = float(np.einsum("i,i->", total, weight))
+        return float(np.einsum("i,i->", hits, weight)) / most if most > 0 else 0.0
+
+    return value
+
+
+def pinball(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
+    """Return the mean pinball loss of the quantiles, in the target's unit.
+
+    Source: Koenker and Bassett (1978), Econometrica 46(1).
+    """
+    del prepare
+    levels = _levels(outputs)
+    return lambda target, prediction: weighted_mean(_pinball(target, prediction, levels).mean(axis=1))
+
+
+def coverage_gap(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
+    """Return the distance between the share of true values within the outermost quantiles and the share intended."""
+    del prepare
+    levels = _levels(outputs)
+
+    def several(target: Array, prediction: Array) -> Evaluator:
+        covered = weighted_mean(is_covered(target, prediction))
+        return lambda weight: abs(covered(weight) - float(levels[-1] - levels[0]))
+
+    return several
+
+
+def is_covered(target: Array, prediction: Array) -> Array:
+    """Return whether the true value lies between the lowest and the highest predicted quantile, bool (example,)."""
+    return np.asarray((target[:, 0] >= prediction[:, 0]) & (target[:, 0] <= prediction[:, -1]))
+
+
+def needs_outputs(target: Array, prediction: Array) -> Evaluator:
+    """Raise: a metric of quantiles needs to know which they are, see `Metric.of`."""
+    raise TypeError("a metric of quantiles is computed by `Metric.of(outputs)`")
+
+
+def output_figures(
+    named: dict[str, Prepare], outputs: Sequence[Output], target: Array, prediction: Array
+) -> dict[str, dict[str, float]]:
+    """Return figures of each output by itself, in its own unit: output -> name -> value.
+
+    A quantile has its pinball loss and the share of true values below it, which should be its level.
+
+    Args:
+        named: The metrics of one output, by name.
+        outputs: The outputs.
+        target: True values (example, output).
+        prediction: Predictions (example, output).
+    """
+    once, figures = np.ones(len(target)), {}
+    for at, output in enumerate(outputs):
+        if output.quantile is not None:
+            loss = _pinball(target[:, [at]], prediction[:, [at]], np.array([output.quantile]))
+            below = float((target[:, at] <= prediction[:, at]).mean())
+            figures[output.name] = {"pinball": float(loss.mean()), "share below": below}
+        else:
+            parts = {name: prepare(target[:, at], prediction[:, at]) for name, prepare in named.items()}
+            figures[output.name] = {name: part(once) for name, part in parts.items()}
+    return figures
+
+
+def _mean_of(prepare: Prepare, scales: Array) -> Prepare:
+    def several(target: Array, prediction: Array) -> Evaluator:
+        parts = _parts(prepare, target, prediction, len(scales))
+        return lambda weight: float(np.mean([part(weight) for part in parts] / scales))
+
+    return several
+
+
+def _parts(prepare: Prepare, target: Array, prediction: Array, num_outputs: int) -> list[Evaluator]:
+    return [prepare(target[:, at], prediction[:, at]) for at in range(num_outputs)]
+
+
+def _pinball(target: Array, prediction: Array, levels: Array) -> Array:
+    error = np.asarray(target, dtype=np.float64) - prediction
+    return np.maximum(levels * error, (levels - 1) * error)
+
+
+def _levels(outputs: Sequence[Output]) -> Array:
+    return np.array([output.quantile for output in outputs], dtype=np.float64)

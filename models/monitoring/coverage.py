@@ -1,0 +1,59 @@
+"""Calibration of predicted quantiles: the share of true values within the interval of the outermost ones.
+
+A model whose interval does not have its intended coverage on test rows is shown as such on the card. Monitoring asks
+another question, whether the coverage has changed since, so that one model does not alarm for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.frozen_model import FrozenModel
+from models.metrics.outputs import Output, is_covered
+
+CRITICAL = 3.3
+"""Standard errors of the difference that are a change: 1 false alarm in 1,000 windows."""
+
+
+class Coverage(FrozenModel):
+    """How many of some true values lay within the interval, and the share that was intended."""
+
+    intended: float
+    num_covered: int
+    num_rows: int
+
+    @property
+    def share(self) -> float:
+        """Share of the true values within the interval."""
+        return self.num_covered / max(1, self.num_rows)
+
+    def has_changed(self, since: Coverage) -> bool:
+        """Return whether the coverage differs from an earlier one: a two-proportion z test beyond `CRITICAL`.
+
+        Source: Agresti (2013), Categorical Data Analysis, 3.1, with the pooled variance.
+        """
+        total = self.num_rows + since.num_rows
+        pooled = (self.num_covered + since.num_covered) / max(1, total)
+        variance = pooled * (1 - pooled) * (1 / max(1, self.num_rows) + 1 / max(1, since.num_rows))
+        return abs(self.share - since.share) > CRITICAL * math.sqrt(variance) if variance > 0 else False
+
+
+def coverage_of(
+    target: NDArray[np.float64], prediction: NDArray[np.float64], outputs: Sequence[Output]
+) -> Coverage | None:
+    """Return the coverage of predicted quantiles; None without any true value, and for other outputs.
+
+    Args:
+        target: True values (example, quantile).
+        prediction: Predicted quantiles (example, quantile), ascending.
+        outputs: The quantiles.
+    """
+    low, high = (outputs[0].quantile, outputs[-1].quantile) if outputs else (None, None)
+    if not len(target) or low is None or high is None:
+        return None
+    covered = int(is_covered(target, prediction).sum())
+    return Coverage(intended=high - low, num_covered=covered, num_rows=len(target))

@@ -1,0 +1,85 @@
+"""Checks of the spec's `data` block whose keys must go together."""
+
+from __future__ import annotations
+
+import itertools
+
+from models.project_spec.blocks import Data, Features, Text
+
+ORDERED = "say `split: {by: time, column: ...}`, or drop it"
+
+
+def check_data(data: Data) -> None:
+    """Refuse keys that contradict each other.
+
+    Raises:
+        ValueError: Says which keys, and the cure.
+    """
+    _check_kind(data)
+    if data.newest and (data.split.by not in ("time", "position") or data.kind == "text"):
+        raise ValueError(f"newest needs rows in order, but {data.kind} is split by {data.split.by}: {ORDERED}")
+    if data.text is not None:
+        _check_text(data, data.text)
+    _check_targets(data)
+    if data.quantiles is not None:
+        _check_quantiles(data, data.quantiles)
+
+
+def _check_kind(data: Data) -> None:
+    if data.kind == "image" and data.image is None:
+        raise ValueError("kind image needs `data.image` with height and width")
+    if data.kind == "series" and data.window is None:
+        raise ValueError("kind series needs `data.window` with length")
+    if data.kind == "series" and data.split.by != "time":
+        raise ValueError("kind series needs `data.split.by: time` with its column: shuffled series leak")
+    if data.kind == "series" and data.task not in (None, "regression"):
+        raise ValueError(
+            f"kind series predicts a number, got task {data.task}: remove `task`, or let the source make each "
+            "window a row and say `kind: table`"
+        )
+    if data.kind != "text" and data.task == "language":
+        raise ValueError("task language is for `kind: text`")
+
+
+def _check_text(data: Data, text: Text) -> None:
+    if data.kind != "text":
+        raise ValueError("`data.text` is for text: say `kind: text`, or remove it")
+    if data.target != text.column:
+        raise ValueError(f"kind text has no target ({data.target!r}): every character is one; remove `target`")
+    if data.split.by != "position":
+        raise ValueError(f"kind text is split by position, got {data.split.by}: shuffled text leaks; remove `by`")
+    if data.task not in (None, "language") or data.features != Features():
+        raise ValueError("kind text has no `task` and no `features`: remove them")
+
+
+def _check_targets(data: Data) -> None:
+    """Check the number of targets against task, kind and split."""
+    if isinstance(data.target, str):
+        if data.task == "multilabel":
+            raise ValueError(
+                f"task multilabel needs a list of 0/1 columns, got target {data.target}: write `target: [first, "
+                "second]`; for one label say `task: binary`"
+            )
+        if data.task == "quantile" and data.quantiles is None:
+            raise ValueError("task quantile needs the quantiles: write `quantiles: [0.1, 0.5, 0.9]`")
+        return
+    if data.kind not in ("table", "image"):
+        raise ValueError(f"kind {data.kind} predicts one column, got {len(data.target)} targets: name one")
+    if data.task not in (None, "regression", "multilabel"):
+        raise ValueError(
+            f"several targets are a regression or a multilabel task, got task {data.task}: remove `task`, or name one "
+            "target"
+        )
+    if data.split.by == "stratified":
+        raise ValueError("split by stratified needs one target: say `by: random`, or `by: hash` with a key column")
+
+
+def _check_quantiles(data: Data, quantiles: list[float]) -> None:
+    if data.kind not in ("table", "image"):
+        raise ValueError(f"quantiles are of tables and images, got kind {data.kind}: remove `quantiles`")
+    if not isinstance(data.target, str):
+        raise ValueError(f"quantiles are of one target, got {len(data.target)}: name one, or remove `quantiles`")
+    if data.task not in (None, "regression", "quantile"):
+        raise ValueError(f"quantiles are of a regression, got task {data.task}: remove `quantiles` or `task`")
+    if any(low >= high for low, high in itertools.pairwise(quantiles)):
+        raise ValueError(f"quantiles: got {quantiles}, expected ascending ones, such as [0.1, 0.5, 0.9]")

@@ -1,0 +1,78 @@
+"""Figures of models with several outputs of a row; each function returns the bytes of one SVG.
+
+Targets and predictions are (example, output); the first outputs are drawn, at most `MOST_OUTPUTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from models.metrics.metrics import METRICS, Array
+from models.report.figures import curve_rates, padded
+from models.report.style import MUTED, PALETTE, draw, look, shorten
+
+MOST_OUTPUTS = 9
+_BINS = 12
+
+
+def targets(target: Array, prediction: Array, names: Sequence[str]) -> bytes:
+    """Draw predicted against true values of each target, in its own unit."""
+    shown = list(enumerate(names))[:MOST_OUTPUTS]
+
+    def paint(figure: Any) -> None:
+        rows = -(-len(shown) // 3)
+        panels = figure.subplots(rows, min(3, len(shown)), squeeze=False).ravel()
+        for axes, (at, name) in zip(panels, shown, strict=False):
+            low, high = padded(np.r_[target[:, at], prediction[:, at]])
+            axes.plot(target[:, at], prediction[:, at], ".", markersize=2, color=PALETTE[0], rasterized=True)
+            axes.plot([low, high], [low, high], color=PALETTE[1], linewidth=1.2, linestyle="--")
+            axes.set(title=shorten(name, 24), xlabel="true", ylabel="predicted", xlim=(low, high), ylim=(low, high))
+        for axes in panels[len(shown) :]:
+            axes.set_visible(False)
+
+    return draw(paint, height_in=0.6 + 2.6 * -(-len(shown) // 3))
+
+
+def quantiles(target: Array, prediction: Array, levels: Sequence[float]) -> bytes:
+    """Draw the share of true values below each quantile against its level, and the interval by its middle."""
+    below = (target <= prediction).mean(axis=0)
+    middle = prediction[:, len(levels) // 2]
+    edges = np.unique(np.quantile(middle, np.linspace(0, 1, _BINS + 1)))
+    bins = np.clip(np.searchsorted(edges, middle, "right") - 1, 0, max(0, len(edges) - 2))
+    covered = (target[:, 0] >= prediction[:, 0]) & (target[:, 0] <= prediction[:, -1])
+    counts = np.bincount(bins)
+    shares = np.bincount(bins, covered)[counts > 0] / counts[counts > 0]
+    centres = np.bincount(bins, middle)[counts > 0] / counts[counts > 0]
+
+    def paint(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        left.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
+        left.plot(levels, below, "o-", color=PALETTE[0])
+        left.set(title="Calibration", xlabel="level of the quantile", ylabel="share of true values below it")
+        left.set(xlim=(0, 1), ylim=(0, 1))
+        right.axhline(levels[-1] - levels[0], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
+        right.plot(centres, shares, "o-", color=PALETTE[0])
+        right.set(title="Coverage of the interval", xlabel="predicted middle", ylabel="share within", ylim=(0, 1.02))
+
+    return draw(paint, height_in=3.3)
+
+
+def labels(target: Array, prediction: Array, names: Sequence[str]) -> bytes:
+    """Draw the precision-recall curve of each label that both occurs and is absent."""
+    mixed = [at for at in range(len(names)) if 0 < target[:, at].mean() < 1][:MOST_OUTPUTS]
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for place, at in enumerate(mixed):
+            _, caught, precision = curve_rates(target[:, at] == 1, prediction[:, at])
+            average = METRICS["pr_auc"].value(target[:, at], prediction[:, at])
+            label = f"{shorten(names[at], 18)} {average:.3f}"
+            axes.step(caught, precision, where="pre", label=label, **look(names[at], place))
+        axes.set(xlabel="recall", ylabel="precision", xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
+        if mixed:
+            axes.legend(title="average precision", loc="best", fontsize=8)
+
+    return draw(paint, height_in=3.6)

@@ -1,0 +1,125 @@
+"""LightGBM boosters behind the calls of one: a booster for each output of a row, for LightGBM predicts one.
+
+All of them take the same number of rounds. Their text is that of LightGBM, or of several boosters a JSON list of texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.data.preparation import Preparation
+from models.metrics.metrics import quantile_of
+from models.training.optimisation.losses import loss_name
+
+Parameters = dict[str, Any]
+Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
+"""An objective of our own: raw predictions and training set -> gradient and second derivative of each row."""
+GAMMA = "gamma, log scale"
+"""The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
+_REGRESSION = {
+    "mse": {"objective": "regression", "metric": "l2"},
+    "l1": {"objective": "regression_l1", "metric": "l1"},
+    "relative_l1": {"objective": "regression_l1", "metric": "l1"},
+    "pinball": {"objective": "quantile", "metric": "quantile"},
+    "gamma": {"objective": GAMMA, "metric": "l2"},
+}
+
+
+class Boosters:
+    """The boosters of a model, one for each output, or one for all classes.
+
+    Args:
+        boosters: The boosters, in the order of the outputs.
+    """
+
+    def __init__(self, boosters: Sequence[Any]) -> None:
+        self._boosters = list(boosters)
+
+    @classmethod
+    def of_text(cls, text: str) -> Boosters:
+        """Return the boosters that wrote a text."""
+        import lightgbm
+
+        return cls([lightgbm.Booster(model_str=part) for part in booster_texts(text)])
+
+    @classmethod
+    def first_round(
+        cls,
+        parameters: Sequence[Parameters],
+        train_sets: Sequence[Any],
+        before: Boosters | None,
+        gradients: Gradients | None,
+    ) -> Boosters:
+        """Grow the first round of new boosters, or one more round after `before` with other parameters."""
+        import lightgbm
+
+        objective = {} if gradients is None else {"objective": gradients}
+        earlier = before.boosters if before else [None] * len(parameters)
+        return cls(
+            [
+                lightgbm.train({**own, **objective}, train_set, 1, init_model=model, keep_training_booster=True)
+                for own, train_set, model in zip(parameters, train_sets, earlier, strict=True)
+            ]
+        )
+
+    @property
+    def boosters(self) -> list[Any]:
+        """Each booster."""
+        return self._boosters
+
+    def update(self, gradients: Gradients | None) -> None:
+        """Grow one more round of each."""
+        for booster in self._boosters:
+            booster.update(fobj=gradients)
+
+    def raw(self, inputs: NDArray[Any], low: int, high: int, threads: int) -> NDArray[np.float64]:
+        """Return what the trees of rounds `low` to `high`, or to the last (-1), add to the outputs: (row, output)."""
+        num = high if high < 0 else high - low
+        parts = [
+            booster.predict(inputs, start_iteration=low, num_iteration=num, raw_score=True, num_threads=threads)
+            for booster in self._boosters
+        ]
+        return np.concatenate([np.asarray(part, np.float64).reshape(len(inputs), -1) for part in parts], axis=1)
+
+    def train_loss(self) -> float:
+        """Return the mean training loss of the boosters."""
+        return float(np.mean([booster.eval_train()[0][2] for booster in self._boosters]))
+
+    def num_leaves(self) -> int:
+        """Return the number of leaves of all trees."""
+        return sum(tree["num_leaves"] for booster in self._boosters for tree in booster.dump_model()["tree_info"])
+
+    def to_text(self, rounds: int | None = None) -> str:
+        """Return the text of the boosters, of their first `rounds` rounds or of all."""
+        texts = [booster.model_to_string(num_iteration=rounds) for booster in self._boosters]
+        return str(texts[0]) if len(texts) == 1 else json.dumps(texts)
+
+
+def booster_texts(text: str) -> list[str]:
+    """Return LightGBM's text of each booster."""
+    return [str(part) for part in json.loads(text)] if text.startswith("[") else [text]
+
+
+def objectives(preparation: Preparation, metric: str) -> list[Parameters]:
+    """Return LightGBM's objective and training metric of each booster.
+
+    Args:
+        preparation: The preparation of the data.
+        metric: Short name of the goal's metric.
+    """
+    outputs = preparation.target.outputs
+    if preparation.task == "multiclass":
+        return [{"objective": "multiclass", "metric": "multi_logloss", "num_class": preparation.num_outputs}]
+    if preparation.task == "quantile":
+        return [{"objective": "quantile", "metric": "quantile", "alpha": output.quantile} for output in outputs]
+    if preparation.task in ("binary", "multilabel"):
+        one: Parameters = {"objective": "binary", "metric": "binary_logloss"}
+    else:
+        quantile = quantile_of(metric)
+        one = {**_REGRESSION[loss_name(preparation, metric)], **({} if quantile is None else {"alpha": quantile})}
+    return [one] * max(1, len(outputs))

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+from models.data.preparation import OutputColumn
+from models.metrics.metrics import METRICS, metrics_for, resolve_metric
+from models.metrics.outputs import output_figures
+
+RNG = np.random.default_rng(0)
+WEIGHT = RNG.integers(0, 3, 200).astype(float)
+
+
+def outputs(*scales, levels=None):
+    levels = levels or [None] * len(scales)
+    return [
+        OutputColumn(name=f"o{at}", column=f"o{at}", scale=scale, quantile=level)
+        for at, (scale, level) in enumerate(zip(scales, levels, strict=True))
+    ]
+
+
+def test_metrics_of_labels_are_those_of_scikit_learn():
+    target = (RNG.random((200, 3)) < [0.5, 0.2, 0.05]).astype(np.int64)
+    chance = np.clip(0.4 * target + 0.6 * RNG.random((200, 3)), 0, 1)
+    called = (chance > 0.5).astype(int)
+    expected = {
+        "roc_auc": sk.roc_auc_score(target, chance, average="macro", sample_weight=WEIGHT),
+        "pr_auc": sk.average_precision_score(target, chance, average="macro", sample_weight=WEIGHT),
+        "f1": sk.f1_score(target, called, average="macro", sample_weight=WEIGHT, zero_division=0),
+        "f1_micro": sk.f1_score(target, called, average="micro", sample_weight=WEIGHT),
+        "precision": sk.precision_score(target, called, average="macro", sample_weight=WEIGHT, zero_division=0),
+        "recall": sk.recall_score(target, called, average="macro", sample_weight=WEIGHT, zero_division=0),
+        "accuracy": sk.accuracy_score(target, called, sample_weight=WEIGHT),
+    }
+    for name, value in expected.items():
+        metric = METRICS[name].of(outputs(1.0, 1.0, 1.0))
+        assert metric.value(target, chance, WEIGHT) == pytest.approx(value, rel=1e-9), name
+
+
+def test_a_label_that_occurs_never_counts_in_no_ranking_metric():
+    target = np.array([[0, 0], [1, 0], [0, 0], [1, 0]])
+    chance = np.array([[0.1, 0.2], [0.9, 0.3], [0.2, 0.1], [0.8, 0.4]])
+    assert METRICS["roc_auc"].of(outputs(1.0, 1.0)).value(target, chance) == 1.0
+
+
+def test_errors_of_several_targets_are_relative_to_their_scales(tmp_path):
+    target = np.column_stack([RNG.normal(size=200), 1000 * RNG.normal(size=200)])
+    prediction = target + np.column_stack([np.full(200, 0.5), np.full(200, 100.0)])
+    own = outputs(1.0, 1000.0)
+    mae = resolve_metric(None, "regression", tmp_path, outputs=own)
+    assert mae.value(target, prediction) == pytest.approx((0.5 + 0.1) / 2)
+    rmse = METRICS["rmse"].of(own).value(target, prediction, WEIGHT)
+    assert rmse == pytest.approx((0.5 + 0.1) / 2)
+    r2 = METRICS["r2"].of(own).value(target, prediction)
+    assert r2 == pytest.approx(sk.r2_score(target, prediction, multioutput="uniform_average"))
+
+
+def test_quantiles_are_judged_by_their_pinball_loss():
+    levels = [0.1, 0.5, 0.9]
+    own = outputs(1.0, 1.0, 1.0, levels=levels)
+    truth = RNG.normal(size=200)
+    target = np.repeat(truth[:, None], 3, axis=1)
+    prediction = np.tile(np.quantile(truth, levels), (200, 1))
+    expected = np.mean([sk.mean_pinball_loss(truth, prediction[:, at], alpha=level) for at, level in enumerate(levels)])
+    assert METRICS["pinball"].of(own).value(target, prediction) == pytest.approx(expected)
+    assert METRICS["coverage_gap"].of(own).value(target, prediction) == pytest.approx(0.0, abs=0.02)
+    figures = output_figures({}, own, target, prediction)
+    assert [figures[output.name]["share below"] for output in own] == pytest.approx(levels, abs=0.02)
+
+
+def test_each_task_has_its_default_first():
+    assert metrics_for("multilabel")[0].name == "roc_auc"
+    assert [metric.name for metric in metrics_for("quantile")] == ["pinball", "coverage_gap"]
