@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticKnownError
 
 Reference = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -17,6 +26,21 @@ def number_as_text(value: object) -> object:
 
 NumberText = Annotated[str, BeforeValidator(number_as_text)]
 """Text that YAML may read as a number."""
+
+
+def _auto_is_zero(value: Any) -> Any:
+    """Convert `auto` to 0: a batch is always a number; the dump has `auto` again, so a 0 in a spec is an error."""
+    if value == 0 and not isinstance(value, bool):
+        raise PydanticKnownError("greater_than", {"gt": 0})
+    return 0 if value == "auto" else value
+
+
+Batch = Annotated[
+    int,
+    BeforeValidator(_auto_is_zero),
+    PlainSerializer(lambda batch: batch or "auto", return_type=Any),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}),
+]
 
 
 class SpecBlock(BaseModel):

@@ -7,20 +7,16 @@ Each block is one class. With the defaults, a spec with only a data source and a
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import (
-    BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticKnownError
 
-from models.project_spec.block import Fraction, NumberText, Reference, SpecBlock
+from models.project_spec.block import Batch, Fraction, NumberText, Reference, SpecBlock
 from models.project_spec.goal import Goal
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
@@ -197,21 +193,6 @@ class Model(SpecBlock):
 
     net: Reference = Field("auto", description="auto: mlp (tables), cnn (images), gru (series), decoder (text).")
     arguments: dict[str, Any] = Field(default_factory=dict)
-
-
-def _auto_is_zero(value: Any) -> Any:
-    """Convert `auto` to 0: a batch is always a number; the dump has `auto` again, so a 0 in a spec is an error."""
-    if value == 0 and not isinstance(value, bool):
-        raise PydanticKnownError("greater_than", {"gt": 0})
-    return 0 if value == "auto" else value
-
-
-Batch = Annotated[
-    int,
-    BeforeValidator(_auto_is_zero),
-    PlainSerializer(lambda batch: batch or "auto", return_type=Any),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}),
-]
 
 
 class Train(SpecBlock):
