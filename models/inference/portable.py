@@ -49,7 +49,7 @@ MISSING = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
     "NaN", "n/a", "nan", "null",
 ))  # fmt: skip
-"""Cells of a CSV that are missing values, quoted or not: the same as in Arrow, which reads the training data."""
+"""Cells of a CSV that are missing values, quoted or not: as in Arrow, which reads the training data."""
 _BOOLEANS = {"true": True, "false": False}
 _BITS = {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
 
@@ -301,8 +301,6 @@ class Predictor:
         self._kind = self._preparation["kind"]
         self._names = column_names(self._preparation["target"]["classes"] or ())
         self._numeric = [part["name"] for part in self._preparation["numeric"]]
-        self._times = [part["name"] for part in self._preparation.get("datetimes", ())]
-        self._texts = [part["name"] for part in self._preparation.get("texts", ())]
 
     def predict(
         self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
@@ -310,8 +308,7 @@ class Predictor:
         """Predict rows.
 
         Args:
-            model_input: A column for each input, or arrays by input name. Text: a column `text` of texts of any
-                lengths, each read as if it followed the end of a line.
+            model_input: A column for each input, or arrays by input name. Text: a column `text`, of any lengths.
             params: Ignored; there are no parameters.
 
         Returns:
@@ -378,8 +375,9 @@ class Predictor:
 
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         feed = {name: numbers(_column(columns, name), name) for name in self._numeric}
-        feed |= {name: moments(_column(columns, name), name) for name in self._times}
-        feed |= {name: texts(_column(columns, name), name) for name in self._texts}
+        for kind, read in (("datetimes", moments), ("texts", texts)):
+            names = (part["name"] for part in self._preparation.get(kind, ()))
+            feed |= {name: read(_column(columns, name), name) for name in names}
         for part in self._preparation["categorical"]:
             feed[part["name"]] = categories(_column(columns, part["name"]), part["name"], part["dtype"])
         return feed

@@ -62,21 +62,15 @@ class Split(SpecBlock):
 class Features(SpecBlock):
     """The input columns of the model, and their kinds."""
 
-    columns: list[str] | None = Field(
-        None, description="Use only these columns. Default: every column except the target."
-    )
+    columns: list[str] | None = Field(None, description="Use only these columns. Default: all but the target.")
     drop: list[str] = Field(default_factory=list, description="Never use these columns (leaks, ids).")
     kinds: dict[str, Literal["numeric", "categorical", "datetime", "text"]] = Field(
-        default_factory=dict,
-        description="Override the guessed kind of a column. datetime: dates, times, ISO texts or seconds since 1970. "
-        "text: sentences, whose words are features.",
+        default_factory=dict, description="Override the guessed kind of a column. datetime: also seconds since 1970."
     )
     make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")
     impute: Literal["median", "mean", "zero"] = "median"
     normalise: Literal["standard", "robust", "minmax", "none"] = "standard"
-    max_categories: int = Field(
-        1000, ge=2, description="The most common categories keep an index of their own; the rest share one."
-    )
+    max_categories: int = Field(1000, ge=2, description="The most common ones keep an index; the rest share one.")
 
 
 class Expectation(SpecBlock):

@@ -223,7 +223,7 @@ def test_any_table_gets_a_spec_that_it_passes(tmp_path_factory, table):
 
 
 @pytest.mark.soak
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(table=st.fixed_dictionaries(ANY_TABLE))
 def test_many_tables_get_specs_that_they_pass(tmp_path_factory, table):
     refusal = passes_its_own_gate(tmp_path_factory.mktemp("any"), **table)
