@@ -61,10 +61,8 @@ class RowError(ValueError):
 def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0) -> np.ndarray:
     """Return a column of numbers as float64 (rows,), NaN for missing.
 
-    Messages name the column, the row by the word `place`, and its number, counted from `first`.
-
     Raises:
-        RowError: A value is no number, or too large; names row, column, value and what is expected.
+        RowError: A value is no number, or too large; names the row (a `place`, from `first` on), column and value.
     """
     if not NUMBERS.issuperset(map(type, values)):
         at = next(at for at, value in enumerate(values) if type(value) not in NUMBERS)

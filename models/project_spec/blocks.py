@@ -401,18 +401,10 @@ class Spec(SpecBlock):
         return self
 
     @model_validator(mode="after")
-    def _plan_fits_the_window(self) -> Spec:
-        window, plan = self.data.window, self.train.parallel
-        if window is not None and window.reference != "none" and {"tp", "pp"} & set(plan.split("+")):
-            raise ValueError(
-                f"train.parallel {plan} divides a net's layers, but the reference forecast of series "
-                f"(data.window.reference: {window.reference}) is around them: say `reference: none`"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:
         methods = self.train.methods
+        if self.data.window is not None:
+            self.data.window.check_plan(self.train.parallel)
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):
             raise ValueError(f"retrain.rows needs rows in order, but data.split.by is {self.data.split.by}: {_ORDERED}")
         if self.model.net == "trees" and self.retrain.start == "champion":
