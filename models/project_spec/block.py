@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -47,3 +47,12 @@ class SpecBlock(BaseModel):
     """Base of all blocks: unknown keys are errors, types are strict, and instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Expectation(SpecBlock):
+    """One Great Expectations check, by its snake_case name, with its own arguments."""
+
+    expect: str = Field(description="For example `column_values_to_be_between`.")
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    severity: Literal["reject", "warn"] = "reject"
+    on: Literal["raw", "prepared"] = "raw"

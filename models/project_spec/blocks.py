@@ -16,11 +16,11 @@ from pydantic import (
     model_validator,
 )
 
-from models.project_spec.block import Batch, Fraction, NumberText, Reference, SpecBlock
+from models.project_spec.block import Batch, Expectation, Fraction, NumberText, Reference, SpecBlock
 from models.project_spec.goal import Goal
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
-from models.project_spec.search import Search
+from models.project_spec.search import WITHOUT_DESCENT, Search
 from models.project_spec.serve import Serve
 from models.project_spec.window import Window
 
@@ -71,15 +71,6 @@ class Features(SpecBlock):
     impute: Literal["median", "mean", "zero"] = "median"
     normalise: Literal["standard", "robust", "minmax", "none"] = "standard"
     max_categories: int = Field(1000, ge=2, description="The most common ones keep an index; the rest share one.")
-
-
-class Expectation(SpecBlock):
-    """One Great Expectations check, by its snake_case name, with its own arguments."""
-
-    expect: str = Field(description="For example `column_values_to_be_between`.")
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    severity: Literal["reject", "warn"] = "reject"
-    on: Literal["raw", "prepared"] = "raw"
 
 
 class Image(SpecBlock):
@@ -183,9 +174,11 @@ class Data(SpecBlock):
 
 
 class Model(SpecBlock):
-    """The architecture: a ready net (mlp, cnn, gru, lstm, transformer, decoder, trees) or a reference to your own."""
+    """The architecture: mlp, cnn, gru, lstm, transformer, decoder, trees, linear, or a reference to your own."""
 
-    net: Reference = Field("auto", description="auto: mlp (tables), cnn (images), gru (series), decoder (text).")
+    net: Reference = Field(
+        "auto", description="auto: the search chooses (tables), cnn (images), gru (series), decoder."
+    )
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -407,10 +400,11 @@ class Spec(SpecBlock):
             self.data.window.check_plan(self.train.parallel)
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):
             raise ValueError(f"retrain.rows needs rows in order, but data.split.by is {self.data.split.by}: {_ORDERED}")
-        if self.model.net == "trees" and self.retrain.start == "champion":
-            raise ValueError("retrain.start: champion is for nets trained by gradient descent, but model.net is trees")
-        if self.model.net == "trees" and methods:
-            raise ValueError(f"train.{methods[0]} is for nets trained by gradient descent, but model.net is trees")
+        net = self.model.net
+        if net in WITHOUT_DESCENT and self.retrain.start == "champion":
+            raise ValueError(f"retrain.start: champion is for nets trained by gradient descent, but model.net is {net}")
+        if net in WITHOUT_DESCENT and methods:
+            raise ValueError(f"train.{methods[0]} is for nets trained by gradient descent, but model.net is {net}")
         if self.train.pseudo_labels and not self.data.unlabelled:
             raise ValueError("train.pseudo_labels needs rows without a label: say `data.unlabelled: true`")
         if self.data.kind not in ("table", "image"):
