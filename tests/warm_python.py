@@ -1,8 +1,8 @@
 """What stands for Python's program where the product starts a process by `python -m MODULE`, in all but cold starts.
 
 The warm parent writes it as a script and has the product use it (`stand_in`): MODULES, such as Prefect's engine and the
-workspace's Prefect server, are then forked from the parent. All other programs are Python's own, as is whatever
-supervisord starts.
+workspace's Prefect server, are then forked from the parent. All other programs are Python's own, as are the services of
+the platform and their flow runs.
 The script's process has the environment of the program that it stands for, hands signals on, and ends as that ends; if
 it is killed, so is the program.
 """
@@ -26,6 +26,8 @@ MODULES = (
     "tasks.release.smoke_test",
 )
 """The modules that are forked: their imports take one to five seconds."""
+PLATFORM = "LOOPLINE_SERVICE"
+"""The mark of a service of the platform, and of what it started; `tasks.host.processes` is not imported for it."""
 HANDED_ON = (signal.SIGTERM, signal.SIGINT)
 _SCRIPT = """\
 #!{python} -S
@@ -69,9 +71,13 @@ def _machine() -> str:
 
 
 def become(address: str, python: str, machine: str) -> None:
-    """Have the parent run what our arguments say, or be Python: also on another machine than the parent's."""
+    """Have the parent run what our arguments say, or be Python: so on another machine, and below the platform.
+
+    The platform knows its processes by the environment that they were started with.
+    """
     arguments = sys.argv[1:]
-    if arguments[0] != "-m" or arguments[1] not in MODULES or _machine() != machine:
+    is_cold = PLATFORM in os.environ or _machine() != machine
+    if arguments[0] != "-m" or arguments[1] not in MODULES or is_cold:
         os.execv(python, [python, *arguments])
     parent = socket.socket(socket.AF_UNIX)
     parent.connect(address)

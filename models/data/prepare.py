@@ -39,7 +39,6 @@ from models.data.window_reference import SeriesValues, fit_reference, season_of
 from models.errors import DataError
 from models.files import replacing_folder
 from models.ngrams.columns import feature_column, holds_texts, plain_texts
-from models.ngrams.fit import fit_ngrams, ngram_features
 from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data, Spec, Task
 from models.project_spec.reserved_columns import (
@@ -296,6 +295,10 @@ def _texts(
 ) -> tuple[list[TextColumn], dict[str, NgramModel]]:
     parts: list[TextColumn] = []
     models: dict[str, NgramModel] = {}
+    if not columns.text:
+        return parts, models
+    from models.ngrams.fit import fit_ngrams, ngram_features
+
     for name in columns.text:
         column = as_text(table.column(name))
         texts = plain_texts(column)

@@ -15,7 +15,6 @@ from models.data.pixels import pixels_of
 from models.data.preparation import Preparation
 from models.data.split import TRAIN, assign, times
 from models.ngrams.columns import feature_column, plain_texts
-from models.ngrams.fit import ngram_features
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import TEXT_PREFIX
 from models.sources.read import read_table
@@ -72,6 +71,8 @@ def _inputs(rows: pa.Table, data: Data, preparation: Preparation) -> pa.Table:
         return pa.table({data.image.column: column.cast(pa.binary())})
     inputs = {name: as_input(rows.column(name), name, preparation) for name in preparation.columns}
     for part in preparation.texts:
+        from models.ngrams.fit import ngram_features
+
         features = ngram_features(preparation.ngrams[part.name], plain_texts(inputs[part.name]))
         inputs[TEXT_PREFIX + part.name] = pa.chunked_array([feature_column(features)])
     return pa.table(inputs)

@@ -61,8 +61,9 @@ def receive(sock: socket.socket) -> tuple[Any, list[int]]:
 def serve(descriptor: int, caller: int) -> None:
     """Fork a child for each request on the socket until the caller ends. Never returns.
 
-    Requests are ("start", function reference, arguments) with the child's connections, answered by its pid, and
-    ("wait", pid), answered by its exit code (negative: the signal that killed it).
+    Requests are ("start", function reference, arguments) with the child's connections, answered by its pid;
+    ("wait", pid), answered by its exit code (negative: the signal that killed it); and ("import", module), answered by
+    None when all later children have the module.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
@@ -70,9 +71,7 @@ def serve(descriptor: int, caller: int) -> None:
     with _ending_with(caller):
         for name in PRELOAD:
             __import__(name)
-    # Frozen objects are not visited, and so not copied, by the garbage collection of a child.
-    gc.collect()
-    gc.freeze()
+    _freeze()
     while os.getppid() == caller:
         if not select.select([sock], [], [], _LOOK_S)[0]:
             continue
@@ -83,6 +82,12 @@ def serve(descriptor: int, caller: int) -> None:
         if request == "wait":
             send(sock, os.waitstatus_to_exitcode(os.waitpid(rest[0], 0)[1]))
             continue
+        if request == "import":
+            with _ending_with(caller):
+                __import__(rest[0])
+            _freeze()
+            send(sock, None)
+            continue
         fork_server, pid = os.getpid(), os.fork()
         if pid == 0:
             sock.close()
@@ -91,6 +96,12 @@ def serve(descriptor: int, caller: int) -> None:
             os.close(each)
         send(sock, pid)
     os._exit(0)
+
+
+def _freeze() -> None:
+    """Keep the garbage collection of a child from visiting, and so copying, all objects that exist now."""
+    gc.collect()
+    gc.freeze()
 
 
 @contextlib.contextmanager

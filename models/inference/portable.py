@@ -50,7 +50,7 @@ MISSING = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
     "NaN", "n/a", "nan", "null",
 ))  # fmt: skip
-"""Cells of a CSV that are missing values, quoted or not: the same as in Arrow, which reads the training data."""
+"""Cells of a CSV that are missing values, quoted or not: as in Arrow, which reads the training data."""
 _BOOLEANS = {"true": True, "false": False}
 _BITS = {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
 
@@ -60,7 +60,11 @@ class RowError(ValueError):
 
 
 def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0) -> np.ndarray:
-    """Return a column of numbers as float64 (rows,), NaN for missing, or raise `RowError`, with `place` for a row."""
+    """Return a column of numbers as float64 (rows,), NaN for missing.
+
+    Raises:
+        RowError: A value is no number, or too large; names the row (a `place`, from `first` on), column and value.
+    """
     if not NUMBERS.issuperset(map(type, values)):
         at = next(at for at, value in enumerate(values) if type(value) not in NUMBERS)
         wrong = shown(values[at])
@@ -307,8 +311,6 @@ class Predictor:
         named = target["classes"] or [output["name"] for output in target.get("outputs", ())]
         self._names = column_names(self._preparation["task"], named)
         self._numeric = [part["name"] for part in self._preparation["numeric"]]
-        self._times = [part["name"] for part in self._preparation.get("datetimes", ())]
-        self._texts = [part["name"] for part in self._preparation.get("texts", ())]
 
     def predict(
         self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
@@ -378,8 +380,9 @@ class Predictor:
 
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         feed = {name: numbers(_column(columns, name), name) for name in self._numeric}
-        feed |= {name: moments(_column(columns, name), name) for name in self._times}
-        feed |= {name: texts(_column(columns, name), name) for name in self._texts}
+        for kind, read in (("datetimes", moments), ("texts", texts)):
+            names = (part["name"] for part in self._preparation.get(kind, ()))
+            feed |= {name: read(_column(columns, name), name) for name in names}
         for part in self._preparation["categorical"]:
             feed[part["name"]] = categories(_column(columns, part["name"]), part["name"], part["dtype"])
         return feed

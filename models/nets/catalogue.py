@@ -6,13 +6,14 @@ This module does not import torch: the process that plans a search reads the spa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from models.errors import UsageError
 from models.project_spec.blocks import Kind
 from models.project_spec.references import is_own_code, resolve
-from models.project_spec.search import Dimension
+from models.project_spec.search import WITHOUT_DESCENT, Dimension
 
 _TRAIN_SPACE = {
     "train.lr": Dimension(low=1e-4, high=1e-2, log=True),
@@ -29,14 +30,15 @@ _RECURRENT_SPACE = {
 class CatalogueEntry:
     """A built-in net: its factory, the kinds of data it accepts, and its own part of the default search space.
 
-    `arguments` names the function whose parameters are `model.arguments`, if it is not the factory.
+    `arguments` names the function whose parameters are `model.arguments`, if it is not the factory. `defaults` are the
+    values of its first trial, by spec path, where a search chooses between families.
     """
 
     reference: str
     kinds: tuple[Kind, ...]
     space: dict[str, Dimension]
-    gradient: bool = True
     arguments: str = ""
+    defaults: dict[str, Any] = field(default_factory=dict)
 
 
 CATALOGUE: dict[str, CatalogueEntry] = {
@@ -47,6 +49,15 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.hidden": Dimension(choices=[64, 128, 256, 512]),
             "model.layers": Dimension(low=1, high=4, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.5),
+        },
+        defaults={
+            "train.lr": 2e-3,
+            "train.weight_decay": 1e-2,
+            "train.patience": 10,
+            "model.hidden": 256,
+            "model.layers": 2,
+            "model.dropout": 0.1,
+            "model.numeric_embedding": "periodic",
         },
     ),
     "cnn": CatalogueEntry(
@@ -87,12 +98,27 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.min_data_in_leaf": Dimension(low=5, high=200, log=True, integer=True),
             "model.lambda_l2": Dimension(low=1e-3, high=10.0, log=True),
         },
-        gradient=False,
         arguments="models.training.trees:settings",
+        defaults={
+            "model.rounds": 1000,
+            "train.epochs": 20,
+            "model.learning_rate": 0.05,
+            "model.num_leaves": 31,
+            "model.min_data_in_leaf": 20,
+            "model.lambda_l2": 1.0,
+        },
+    ),
+    "linear": CatalogueEntry(
+        "models.nets.linear:build",
+        ("table",),
+        {"model.l2": Dimension(low=1e-2, high=1e3, log=True)},
+        defaults={"model.l2": 1.0},
     ),
 }
 NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}
-_DEFAULT: dict[Kind, str] = {"table": "mlp", "image": "cnn", "series": "gru", "text": "decoder"}
+FAMILIES = ("trees", "linear", "mlp")
+"""What `auto` of a table chooses from, in the order in which a search tries them."""
+_DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "gru", "text": "decoder"}
 _OF_STEPS = {"batch", "accumulate", "optimiser", "momentum", "nesterov", "weight_decay", "clip_norm"}
 _OF_RATES = {"lr", "schedule", "cycles", "decay", "warmup", "plateau_patience"}
 _OF_PASSES = {"augment", "label_smoothing", "precision", "recompute", "compile"}
@@ -119,13 +145,18 @@ def net_name(net: str, kind: Kind) -> str:
 
 
 def is_trees(net: str) -> bool:
-    """Return whether the net is not trained by gradient descent on ranks."""
-    return net in CATALOGUE and not CATALOGUE[net].gradient
+    """Return whether the net is LightGBM's trees, which are no torch net."""
+    return net == "trees"
+
+
+def is_descent(net: str) -> bool:
+    """Return whether the net is trained by gradient descent over batches, on ranks; otherwise one process fits it."""
+    return net not in WITHOUT_DESCENT
 
 
 def unused(net: str, names: Iterable[str]) -> list[str]:
-    """Return those of the `train` keys `names` that a net does not use: trees have no gradient descent."""
-    return sorted(_OF_DESCENT & {*names}) if is_trees(net) else []
+    """Return those of the `train` keys `names` that a net without gradient descent does not use."""
+    return [] if is_descent(net) else sorted(_OF_DESCENT & {*names})
 
 
 def default_space(net: str) -> dict[str, Dimension]:
@@ -137,4 +168,4 @@ def default_space(net: str) -> dict[str, Dimension]:
     entry = CATALOGUE.get(net)
     if entry is None:
         return dict(_TRAIN_SPACE)
-    return {**(_TRAIN_SPACE if entry.gradient else {}), **entry.space}
+    return {**(_TRAIN_SPACE if is_descent(net) else {}), **entry.space}

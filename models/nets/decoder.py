@@ -6,25 +6,21 @@ Source: pre-norm blocks as in Radford et al. 2019 (GPT-2); rotary positions of S
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from models.errors import UsageError
+from models.nets.attention import by_head, query_key_value, rotated
 from models.nets.sizes import Sizes
 from models.nets.splitting import Style
 
 BLOCK_PLAN: dict[str, Style] = {
-    "query": "column",
-    "key": "column",
-    "value": "column",
+    "query_key_value": "column",
     "project": "row",
     "widen": "column",
     "narrow": "row",
 }
-_WAVELENGTH = 10_000.0
 
 
 class DecoderBlock(nn.Module):
@@ -34,9 +30,7 @@ class DecoderBlock(nn.Module):
         super().__init__()
         self.head_width = width // heads
         self.norm_attention = nn.LayerNorm(width)
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
+        self.query_key_value = query_key_value(width)
         self.project = nn.Linear(width, width)
         self.norm_feed = nn.LayerNorm(width)
         self.widen = nn.Linear(width, 4 * width)
@@ -46,12 +40,9 @@ class DecoderBlock(nn.Module):
 
     def forward(self, hidden_BTW: torch.Tensor) -> torch.Tensor:
         """Return (batch, position, width) from the same shape."""
-        normed_BTW = self.norm_attention(hidden_BTW)
-        q_BHTD, k_BHTD, v_BHTD = (
-            layer(normed_BTW).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
-        mixed_BHTD = F.scaled_dot_product_attention(rotated(q_BHTD), rotated(k_BHTD), v_BHTD, is_causal=True)
+        heads_3BHTD = by_head(self.query_key_value(self.norm_attention(hidden_BTW)), self.head_width)
+        q_BHTD, k_BHTD = rotated(heads_3BHTD[:2])
+        mixed_BHTD = F.scaled_dot_product_attention(q_BHTD, k_BHTD, heads_3BHTD[2], is_causal=True)
         hidden_BTW = hidden_BTW + self.drop(self.project(mixed_BHTD.transpose(1, 2).flatten(2)))
         fed_BTW = self.narrow(F.gelu(self.widen(self.norm_feed(hidden_BTW))))
         output: torch.Tensor = hidden_BTW + self.drop(fed_BTW)
@@ -100,20 +91,6 @@ class Decoder(nn.Module):
     def tensor_parts(self) -> int:
         """Return the number of heads."""
         return self.heads
-
-
-def rotated(x_BHTD: torch.Tensor) -> torch.Tensor:
-    """Rotate each pair of features by an angle that grows with the position, so that attention depends on distances.
-
-    No table of angles is stored, so any length works. Source: Su et al. 2021, equation 34.
-    """
-    half = x_BHTD.shape[-1] // 2
-    step = torch.arange(half, device=x_BHTD.device, dtype=torch.float32)
-    place = torch.arange(x_BHTD.shape[-2], device=x_BHTD.device, dtype=torch.float32)
-    angle_TD = place.unsqueeze(1) * torch.exp(step * (-math.log(_WAVELENGTH) / half))
-    cos_TD, sin_TD = angle_TD.cos().to(x_BHTD.dtype), angle_TD.sin().to(x_BHTD.dtype)
-    first, second = x_BHTD[..., :half], x_BHTD[..., half:]
-    return torch.cat([first * cos_TD - second * sin_TD, first * sin_TD + second * cos_TD], dim=-1)
 
 
 def build(

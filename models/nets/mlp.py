@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from models.errors import UsageError
+from models.nets.periodic import MOST_COLUMNS, PeriodicEmbedding
 from models.nets.sizes import Sizes
 from models.nets.splitting import Style
 
@@ -21,10 +22,17 @@ class Mlp(nn.Module):
     """An MLP; images and series are flattened and treated as numbers."""
 
     def __init__(
-        self, sizes: Sizes, embedding_dims: list[int], first: nn.Module, equal: list[nn.Module], head: nn.Linear
+        self,
+        sizes: Sizes,
+        embedding_dims: list[int],
+        first: nn.Module,
+        equal: list[nn.Module],
+        head: nn.Linear,
+        periodic: PeriodicEmbedding | None = None,
     ) -> None:
         super().__init__()
         self.kind = sizes.kind
+        self.periodic = periodic
         self.embeddings = nn.ModuleList(
             nn.Embedding(n, dim) for n, dim in zip(sizes.cardinalities, embedding_dims, strict=True)
         )
@@ -62,10 +70,10 @@ class Mlp(nn.Module):
             assert flat is not None
             flat = flat.flatten(1)
         else:
-            columns = [numeric]
+            columns = [numeric if self.periodic is None else self.periodic(numeric)]
             if categorical is not None:
                 columns += [embed(categorical[:, i]) for i, embed in enumerate(self.embeddings)]
-            flat = torch.cat(columns, dim=1) if len(columns) > 1 else numeric
+            flat = torch.cat(columns, dim=1) if len(columns) > 1 else columns[0]
         hidden: torch.Tensor = self.trunk["first"](flat)
         return hidden
 
@@ -101,17 +109,21 @@ def build(
     dropout: float = 0.1,
     norm: Literal["batch", "layer", "none"] = "batch",
     activation: Literal["relu", "gelu", "silu"] = "relu",
+    numeric_embedding: Literal["none", "periodic"] = "none",
 ) -> nn.Module:
-    """Build an MLP of `layers` blocks of `hidden` units.
+    """Build an MLP of `layers` blocks of `hidden` units; `numeric_embedding` is for a table of up to 500 numbers.
 
     Raises:
-        UsageError: `norm` or `activation` has an unknown value.
+        UsageError: `norm`, `activation` or `numeric_embedding` has an unknown value.
     """
     norms = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": None}
     layer, act = _chosen("norm", norm, norms), _chosen("activation", activation, ACTIVATIONS)
     dims = [embedding_dim(n) for n in sizes.cardinalities]
     is_table = sizes.kind == "table"
-    width = sizes.num_numeric + sum(dims) if is_table else math.prod(next(iter(sizes.inputs.values())))
+    embeds = {"none": False, "periodic": is_table and 0 < sizes.num_numeric <= MOST_COLUMNS}
+    periodic = PeriodicEmbedding(sizes.num_numeric) if _chosen("numeric_embedding", numeric_embedding, embeds) else None
+    numeric = sizes.num_numeric * (periodic.width if periodic else 1)
+    width = numeric + sum(dims) if is_table else math.prod(next(iter(sizes.inputs.values())))
     blocks = [
         nn.Sequential(
             nn.Linear(before, after, bias=layer is None),
@@ -122,7 +134,8 @@ def build(
         for before, after in pairwise([width, *[hidden] * layers])
     ]
     first = blocks[0] if blocks else nn.Identity()
-    return Mlp(sizes, dims, first, list(blocks[1:]), nn.Linear(hidden if layers else width, sizes.num_outputs))
+    head = nn.Linear(hidden if layers else width, sizes.num_outputs)
+    return Mlp(sizes, dims, first, list(blocks[1:]), head, periodic)
 
 
 def _chosen(argument: str, value: str, table: Mapping[str, Any]) -> Any:

@@ -11,24 +11,20 @@ import torch.nn.functional as F
 from torch import nn
 
 from models.errors import UsageError
+from models.nets.attention import by_head, query_key_value
 from models.nets.sizes import Sizes
 from models.nets.splitting import Style
 
 
 class EncoderBlock(nn.Module):
-    """Attention and a feed-forward net, each with a pre-norm and a residual connection.
-
-    Queries, keys and values have separate layers, so that ranks can share them by whole heads.
-    """
+    """Attention and a feed-forward net, each with a pre-norm and a residual connection."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.head_width = width // heads
         self.dropout = dropout
         self.norm_attention = nn.LayerNorm(width)
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
+        self.query_key_value = query_key_value(width)
         self.project = nn.Linear(width, width)
         self.norm_feed = nn.LayerNorm(width)
         self.feed = nn.Sequential(
@@ -37,11 +33,7 @@ class EncoderBlock(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return (batch, token, width) from the same shape."""
-        normed = self.norm_attention(tokens)
-        q, k, v = (
-            layer(normed).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
+        q, k, v = by_head(self.query_key_value(self.norm_attention(tokens)), self.head_width)
         mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
         tokens = tokens + self.project(mixed.transpose(1, 2).flatten(2))
         output: torch.Tensor = tokens + self.feed(self.norm_feed(tokens))
@@ -49,9 +41,7 @@ class EncoderBlock(nn.Module):
 
 
 BLOCK_PLAN: dict[str, Style] = {
-    "query": "column",
-    "key": "column",
-    "value": "column",
+    "query_key_value": "column",
     "project": "row",
     "feed.0": "column",
     "feed.3": "row",

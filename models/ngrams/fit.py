@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from models.ngrams.graph import counts, feature_session
 from models.ngrams.model import NgramModel
 from models.ngrams.vocabulary import MOST_CHARACTERS, alphabet_of, terms_of
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 MOST_LEARNT = 20_000
 """Training texts that vocabulary, scores and topics are learnt from, spread evenly over the rows."""

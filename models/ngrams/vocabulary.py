@@ -22,7 +22,7 @@ LONGEST_TERM = 40
 MOST_PIECE_CHARACTERS = 2_000_000
 """Characters of different words, most frequent first, of which the pieces are counted."""
 UNKNOWN, SPACE, FIRST_CODE = 0, 1, 2
-_KEPT = "LNMS"
+_LETTERS = "LNMS"
 _PLANES = (range(0x20, 0x250), range(0x2000, 0x2070), range(0x3000, 0x3040), range(0xFF00, 0xFFF0))
 """Letters and punctuation that count as known even if no training text has them."""
 
@@ -30,7 +30,7 @@ _PLANES = (range(0x20, 0x250), range(0x2000, 0x2070), range(0x3000, 0x3040), ran
 def folded(character: str) -> str:
     """Return a character as the vocabulary has it: lower case, compatibility forms as one; a space for punctuation."""
     plain = unicodedata.normalize("NFKC", character).lower()[:1]
-    return plain if plain and unicodedata.category(plain)[0] in _KEPT else " "
+    return plain if plain and unicodedata.category(plain)[0] in _LETTERS else " "
 
 
 def alphabet_of(texts: Iterable[str]) -> dict[str, str]:
@@ -71,5 +71,5 @@ def _pieces(words: Counter[str]) -> Counter[str]:
 
 
 def _most_frequent(counts: Counter[str], most: int) -> list[str]:
-    kept = [(-count, term) for term, count in counts.items() if count >= FEWEST_TEXTS and len(term) <= LONGEST_TERM]
-    return [term for _, term in sorted(kept)[:most]]
+    frequent = [(-count, term) for term, count in counts.items() if count >= FEWEST_TEXTS and len(term) <= LONGEST_TERM]
+    return [term for _, term in sorted(frequent)[:most]]

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticKnownError
 
 Reference = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -31,7 +41,31 @@ Names = Annotated[str | list[str], AfterValidator(_one_or_several)]
 """The name of a column, or a list of several different names."""
 
 
+def _auto_is_zero(value: Any) -> Any:
+    """Convert `auto` to 0: a batch is always a number; the dump has `auto` again, so a 0 in a spec is an error."""
+    if value == 0 and not isinstance(value, bool):
+        raise PydanticKnownError("greater_than", {"gt": 0})
+    return 0 if value == "auto" else value
+
+
+Batch = Annotated[
+    int,
+    BeforeValidator(_auto_is_zero),
+    PlainSerializer(lambda batch: batch or "auto", return_type=Any),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}),
+]
+
+
 class SpecBlock(BaseModel):
     """Base of all blocks: unknown keys are errors, types are strict, and instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Expectation(SpecBlock):
+    """One Great Expectations check, by its snake_case name, with its own arguments."""
+
+    expect: str = Field(description="For example `column_values_to_be_between`.")
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    severity: Literal["reject", "warn"] = "reject"
+    on: Literal["raw", "prepared"] = "raw"

@@ -7,24 +7,20 @@ Each block is one class. With the defaults, a spec with only a data source and a
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import (
-    BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticKnownError
 
-from models.project_spec.block import Fraction, Names, NumberText, Reference, SpecBlock
+from models.project_spec.block import Batch, Expectation, Fraction, Names, NumberText, Reference, SpecBlock
 from models.project_spec.goal import Goal
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
-from models.project_spec.search import Search
+from models.project_spec.search import WITHOUT_DESCENT, Search
 from models.project_spec.serve import Serve
 from models.project_spec.window import Window
 
@@ -66,30 +62,15 @@ class Split(SpecBlock):
 class Features(SpecBlock):
     """The input columns of the model, and their kinds."""
 
-    columns: list[str] | None = Field(
-        None, description="Use only these columns. Default: every column except the target."
-    )
+    columns: list[str] | None = Field(None, description="Use only these columns. Default: all but the target.")
     drop: list[str] = Field(default_factory=list, description="Never use these columns (leaks, ids).")
     kinds: dict[str, Literal["numeric", "categorical", "datetime", "text"]] = Field(
-        default_factory=dict,
-        description="Override the guessed kind of a column. datetime: dates, times, ISO texts or seconds since 1970. "
-        "text: sentences, whose words are features.",
+        default_factory=dict, description="Override the guessed kind of a column. datetime: also seconds since 1970."
     )
     make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")
     impute: Literal["median", "mean", "zero"] = "median"
     normalise: Literal["standard", "robust", "minmax", "none"] = "standard"
-    max_categories: int = Field(
-        1000, ge=2, description="The most common categories keep an index of their own; the rest share one."
-    )
-
-
-class Expectation(SpecBlock):
-    """One Great Expectations check, by its snake_case name, with its own arguments."""
-
-    expect: str = Field(description="For example `column_values_to_be_between`.")
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    severity: Literal["reject", "warn"] = "reject"
-    on: Literal["raw", "prepared"] = "raw"
+    max_categories: int = Field(1000, ge=2, description="The most common ones keep an index; the rest share one.")
 
 
 class Image(SpecBlock):
@@ -182,25 +163,12 @@ class Data(SpecBlock):
 
 
 class Model(SpecBlock):
-    """The architecture: a ready net (mlp, cnn, gru, lstm, transformer, decoder, trees) or a reference to your own."""
+    """The architecture: mlp, cnn, gru, lstm, transformer, decoder, trees, linear, or a reference to your own."""
 
-    net: Reference = Field("auto", description="auto: mlp (tables), cnn (images), gru (series), decoder (text).")
+    net: Reference = Field(
+        "auto", description="auto: the search chooses (tables), cnn (images), gru (series), decoder."
+    )
     arguments: dict[str, Any] = Field(default_factory=dict)
-
-
-def _auto_is_zero(value: Any) -> Any:
-    """Convert `auto` to 0: a batch is always a number; the dump has `auto` again, so a 0 in a spec is an error."""
-    if value == 0 and not isinstance(value, bool):
-        raise PydanticKnownError("greater_than", {"gt": 0})
-    return 0 if value == "auto" else value
-
-
-Batch = Annotated[
-    int,
-    BeforeValidator(_auto_is_zero),
-    PlainSerializer(lambda batch: batch or "auto", return_type=Any),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}),
-]
 
 
 class Train(SpecBlock):
@@ -418,26 +386,19 @@ class Spec(SpecBlock):
         return self
 
     @model_validator(mode="after")
-    def _plan_fits_the_window(self) -> Spec:
-        window, plan = self.data.window, self.train.parallel
-        if window is not None and window.reference != "none" and {"tp", "pp"} & set(plan.split("+")):
-            raise ValueError(
-                f"train.parallel {plan} divides a net's layers, but the reference forecast of series "
-                f"(data.window.reference: {window.reference}) is around them: say `reference: none`"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:
         from models.project_spec.data_checks import ORDERED
 
         methods = self.train.methods
+        if self.data.window is not None:
+            self.data.window.check_plan(self.train.parallel)
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):
             raise ValueError(f"retrain.rows needs rows in order, but data.split.by is {self.data.split.by}: {ORDERED}")
-        if self.model.net == "trees" and self.retrain.start == "champion":
-            raise ValueError("retrain.start: champion is for nets trained by gradient descent, but model.net is trees")
-        if self.model.net == "trees" and methods:
-            raise ValueError(f"train.{methods[0]} is for nets trained by gradient descent, but model.net is trees")
+        net = self.model.net
+        if net in WITHOUT_DESCENT and self.retrain.start == "champion":
+            raise ValueError(f"retrain.start: champion is for nets trained by gradient descent, but model.net is {net}")
+        if net in WITHOUT_DESCENT and methods:
+            raise ValueError(f"train.{methods[0]} is for nets trained by gradient descent, but model.net is {net}")
         if self.train.pseudo_labels and not self.data.unlabelled:
             raise ValueError("train.pseudo_labels needs rows without a label: say `data.unlabelled: true`")
         if self.data.kind not in ("table", "image"):

@@ -8,6 +8,9 @@ from pydantic import Field, field_validator, model_validator
 
 from models.project_spec.block import SpecBlock
 
+WITHOUT_DESCENT = ("trees", "linear")
+"""The ready nets that one process fits without gradient descent over batches."""
+
 
 class Dimension(SpecBlock):
     """One dimension of a search space: a range (`low`, `high`) or `choices`."""
@@ -54,6 +57,24 @@ class Search(SpecBlock):
     folds: int = Field(1, ge=1, description="k > 1: k-fold cross-validation over train and validation rows.")
     epochs: int | None = Field(None, ge=1, description="Epochs of a trial; default: half of train.epochs.")
     sample: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of the training rows a trial sees.")
+    budget_s: float | None = Field(
+        None,
+        gt=0,
+        description="Work after which no further trial begins, in seconds of a reference core: counted from rows, "
+        "rounds and operations, not by the clock, so that the search can be repeated. Default: where `model.net: auto` "
+        "chooses between families, 15 times the first trial, between 6 and 600; else none.",
+    )
+    patience: int | None = Field(
+        None,
+        ge=1,
+        description="Trials without an improvement after which the search ends. Default: 6 where `model.net: auto` "
+        "chooses between families, else none.",
+    )
+    families: list[Literal["trees", "linear", "mlp", "transformer"]] | None = Field(
+        None,
+        min_length=1,
+        description="What `model.net: auto` of a table chooses from, first tried first. Default: trees, linear, mlp.",
+    )
     space: dict[str, Dimension] | None = Field(
         None,
         description="Keys are spec paths: train.lr, model.hidden. Default: the net's own space, without the keys "
@@ -62,6 +83,13 @@ class Search(SpecBlock):
     settings: dict[str, Any] | None = Field(
         None, description="Settings from an earlier search, by spec path, used as they are. Needs `trials: 0`."
     )
+
+    @field_validator("families")
+    @classmethod
+    def _each_once(cls, families: list[str] | None) -> list[str] | None:
+        if families is not None and len({*families}) < len(families):
+            raise ValueError(f"expected each family once, got {', '.join(families)}")
+        return families
 
     @field_validator("space")
     @classmethod

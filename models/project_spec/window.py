@@ -50,3 +50,15 @@ class Window(SpecBlock):
     @classmethod
     def _frequency_is_known(cls, text: str | None) -> str | None:
         return None if text is None else parse_frequency(text).text
+
+    def check_plan(self, parallel: str) -> None:
+        """Refuse a parallel plan that divides a net's layers while a reference forecast is around them.
+
+        Raises:
+            ValueError: Names plan, reference and cure.
+        """
+        if self.reference != "none" and {"tp", "pp"} & set(parallel.split("+")):
+            raise ValueError(
+                f"train.parallel {parallel} divides a net's layers, but the reference forecast of series "
+                f"(data.window.reference: {self.reference}) is around them: say `reference: none`"
+            )

@@ -55,6 +55,8 @@ class Card:
     decision: Facts = field(default_factory=dict)
     """How probabilities become a label: calibration and decision threshold."""
     search: Facts = field(default_factory=dict)
+    families: Sequence[Facts] = ()
+    """One row for each family of nets that the search chose from; all with the same keys."""
     provenance: Facts = field(default_factory=dict)
     samples: Sequence[Snippet] = ()
     """Texts that the model generated, if it is a text model."""

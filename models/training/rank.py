@@ -19,7 +19,7 @@ from models.distributed.watchdog import OnHang, Watchdog
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
-from models.nets.catalogue import is_trees
+from models.nets.catalogue import is_descent, is_trees
 from models.project_spec.parallel_dims import check_gpus
 from models.training.auto_batch import is_out_of_memory
 from models.training.checkpoints.finished import identity, read_finished, write_result
@@ -63,10 +63,8 @@ def run_job(
     if done is not None:
         return done
     torch.set_num_threads(job.threads)
-    if is_trees(job.model.net):
-        from models.training.trees import train_trees
-
-        return train_trees(job, report, restarts)
+    if not is_descent(job.model.net):
+        return _fit_alone(job, report, restarts)
     with storing(job.folder):
         job.folder.mkdir(parents=True, exist_ok=True)
         job = settle_choices(job, world)
@@ -94,6 +92,17 @@ def run_job(
 def _trained(session: TrainingSession, report: Report) -> tuple[bool, Tensors]:
     with session.saver:
         return train(session, report), session.saver.join_best(session.best)
+
+
+def _fit_alone(job: TrainingJob, report: Report, restarts: int) -> TrainingResult:
+    """Fit a net that needs no gradient descent over batches."""
+    if is_trees(job.model.net):
+        from models.training.trees import train_trees
+
+        return train_trees(job, report, restarts)
+    from models.training.linear import fit_linear
+
+    return fit_linear(job, report, restarts)
 
 
 def join_world(job: TrainingJob, on_hang: OnHang) -> World:

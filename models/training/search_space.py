@@ -14,13 +14,15 @@ from pydantic import Field, ValidationError
 
 from models.errors import TrainingError, UsageError
 from models.frozen_model import FrozenModel
-from models.nets.catalogue import default_space, net_name, unused
+from models.nets.catalogue import default_space, unused
 from models.project_spec.blocks import Model, Spec, Train
 from models.project_spec.search import Dimension, Search
 from models.training.costs.summary import Costs
 from models.training.job import TrainingResult
 from models.training.model_choice import Direction, ValidationScore, choose
 
+NET = "model.net"
+"""The path of the net itself, among the settings of a search that chose it."""
 State = Literal["complete", "pruned", "failed"]
 
 
@@ -50,6 +52,7 @@ class Trial(FrozenModel):
     reason: str = ""
     seconds: float = 0.0
     costs: Costs | None = None
+    work_s: float = Field(0.0, description="Its work in seconds of a reference core, which the budget counts.")
     epochs: list[float] = Field(default_factory=list, description="The metric after each epoch.")
     noise: float = Field(0.0, description="Standard error of `value`; 0 if only the goal decides.")
     log_loss: float | None = None
@@ -83,33 +86,36 @@ def check_space(space: Mapping[str, Dimension], net: str = "") -> None:
             raise UsageError(f"search.space.{path}: train has no {key!r}: {cure}")
 
 
-def usual_space(spec: Spec, fixed: bool) -> dict[str, Dimension]:
+def usual_space(spec: Spec, net: str, fixed: bool) -> dict[str, Dimension]:
     """Return the default search space of the net, without the keys that the spec sets itself.
 
     Args:
         spec: The project's spec.
+        net: The net, resolved.
         fixed: The net starts from existing weights, so its shape must not change.
     """
     fixed_paths = {f"train.{name}" for name in spec.train.model_fields_set}
     fixed_paths |= {f"model.{name}" for name in spec.model.arguments}
-    space = default_space(net_name(spec.model.net, spec.data.kind))
+    space = default_space(net)
     if fixed:
         fixed_paths |= {path for path in space if path.startswith("model.") and path != "model.dropout"}
     return {path: dimension for path, dimension in space.items() if path not in fixed_paths}
 
 
 def with_params(model: Model, train: Train, params: Mapping[str, Any]) -> tuple[Model, Train]:
-    """Return the spec's model and train blocks with the searched values.
+    """Return the spec's model and train blocks with the searched values; `model.net` among them names the net.
 
     Raises:
         UsageError: A value is not valid for its key, so the space exceeds the allowed range.
     """
     arguments, settings = dict(model.arguments), train.model_dump()
+    net = str(params.get(NET, model.net))
     for path, value in params.items():
         block, _, key = path.partition(".")
-        (arguments if block == "model" else settings)[key] = value
+        if path != NET:
+            (arguments if block == "model" else settings)[key] = value
     try:
-        return model.model_copy(update={"arguments": arguments}), Train.model_validate(settings)
+        return model.model_copy(update={"net": net, "arguments": arguments}), Train.model_validate(settings)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"search.space: train.{first['loc'][0]}: got {first['input']!r}: {first['msg']}") from error

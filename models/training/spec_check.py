@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
-from models.nets.catalogue import CATALOGUE, is_trees, net_name
+from models.nets.arguments import argument_types
+from models.nets.catalogue import is_descent, is_trees
 from models.nets.sizes import COMMON, SIZES_OF_KIND
 from models.project_spec.blocks import Spec
 from models.project_spec.parallel_dims import check_gpus
@@ -23,10 +23,10 @@ from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension
 from models.project_spec.user_code import check_own_code
+from models.training.families import families_of
 from models.training.search_space import check_space, with_params
 from models.training.tree_parameters import MONOTONE, check_parameter, constrained_columns
 
-_PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
 
 
@@ -72,14 +72,17 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         DataError: The source has no such column, or its header cannot be read.
     """
     check_own_code(spec, base)
-    net = net_name(spec.model.net, spec.data.kind)
+    nets = families_of(spec)
     _check_own_net(spec, base)
-    _check_arguments(net, "model.arguments", spec.model.arguments.items())
+    for net in nets:
+        _check_arguments(net, "model.arguments", spec.model.arguments.items())
     _check_metric(spec, base)
-    _check_search(spec, net)
+    _check_sampler(spec, nets)
+    for net in nets:
+        _check_search(spec, net)
     if is_for_here and spec.train.on == "here":
         gpus = usable_gpus(visible_gpus)
-        _check_ranks(spec, 0 if is_trees(net) else gpus)
+        _check_ranks(spec, gpus if any(map(is_descent, nets)) else 0)
         _check_precision(spec, gpus)
     path = _local_path(spec.data.source, base)
     if path is not None:
@@ -88,7 +91,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
 
 def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -> None:
     """Check the arguments of a ready net: its parameters are read from the source, without importing torch."""
-    known = _parameters(CATALOGUE[net].arguments or CATALOGUE[net].reference) if net in CATALOGUE else None
+    known = argument_types(net)
     if known is None:
         return
     for name, value in arguments:
@@ -147,29 +150,6 @@ def _factory_of(path: Path, name: str) -> ast.FunctionDef | None:
     return None
 
 
-def _parameters(reference: str) -> dict[str, Any] | None:
-    """Names and types of a factory's parameters beside the sizes; None if it takes any, or cannot be read."""
-    module, _, name = reference.partition(":")
-    module_spec = importlib.util.find_spec(module)
-    if module_spec is None or module_spec.origin is None:
-        return None
-    for node in ast.parse(Path(module_spec.origin).read_bytes()).body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            return None if node.args.kwarg else {one.arg: _type(one) for one in arguments if one.arg != "sizes"}
-    return None
-
-
-def _type(argument: ast.arg) -> Any:
-    """A plain type or a choice of values, as it is written; Any for the rest."""
-    match argument.annotation:
-        case ast.Name(id=name) if name in _PLAIN:
-            return _PLAIN[name]
-        case ast.Subscript(value=ast.Name(id="Literal"), slice=values):
-            return Literal[ast.literal_eval(values)]
-    return Any
-
-
 def _check_metric(spec: Spec, base: Path) -> None:
     """Check the metric: by the task if the spec or the kind of data decides it, else by its name alone."""
     name = spec.goal.reference
@@ -183,6 +163,15 @@ def _check_metric(spec: Spec, base: Path) -> None:
     elif name not in METRICS and quantile_of(name) is None and costs_of(name) is None:
         cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
         raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")
+
+
+def _check_sampler(spec: Spec, nets: Sequence[str]) -> None:
+    """Refuse samplers that draw from one space only, where the net is itself a dimension."""
+    if len(nets) > 1 and spec.search.trials and spec.search.sampler not in ("tpe", "random"):
+        raise UsageError(
+            f"search.sampler: {spec.search.sampler} cannot choose between {', '.join(nets)}: say tpe or random, or "
+            "name one in model.net"
+        )
 
 
 def _check_search(spec: Spec, net: str) -> None:
@@ -275,7 +264,7 @@ def _check_columns(spec: Spec, path: Path, base: Path) -> None:
 
 def _check_constraints(spec: Spec, names: Sequence[str]) -> None:
     """Constraints of trees name columns of the table, and LightGBM knows them for the goal's loss."""
-    if not is_trees(net_name(spec.model.net, spec.data.kind)):
+    if not any(map(is_trees, families_of(spec))):
         return
     for name in constrained_columns(spec.model.arguments):
         if name not in names:

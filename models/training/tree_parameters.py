@@ -92,6 +92,11 @@ def known_parameters() -> dict[str, str]:
     return dict(re.findall(r"^\[(\w+): (.*)\]$", section, re.MULTILINE))
 
 
+def is_parameter(name: str) -> bool:
+    """Return whether LightGBM knows a parameter by this name, whoever sets it."""
+    return name in ALIASES or name in OWNED or name in known_parameters()
+
+
 def check_parameter(name: str, value: Any, own: Sequence[str], key: str = "model.arguments") -> None:
     """Refuse a parameter that LightGBM does not know, that Loopline owns, or with a value of another type.
 

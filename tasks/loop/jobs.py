@@ -12,7 +12,7 @@ from typing import Literal
 from models.data.preparation import Preparation
 from models.files import replacing_folder
 from models.metrics.metrics import resolve_metric
-from models.nets.catalogue import is_trees
+from models.nets.catalogue import is_descent
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Model, Train
 from models.training.job import InitialWeights, TrainingJob
@@ -83,7 +83,7 @@ def job(
         direction=metric.direction,
         threads=threads,
         peak_flops_per_s=None
-        if is_trees(model.net) or place is not None
+        if not is_descent(model.net) or place is not None
         else cpu_peak(loop.workspace, loop.rank_pool, threads, train.precision),
         slot=slot,
         start=start,

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 from models.errors import StoreError, UsageError
 from models.files import Hashes
-from models.nets.catalogue import NETS, net_name
+from models.nets.catalogue import NETS
 from models.pipeline.keys import CodeReader, Parts, key_of, library_parts, spec_parts
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
 from models.serving.registry import ALIASES, RegisteredVersion
+from models.training.families import families_of
 from tasks.host.object_store import DamagedError, object_store
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
@@ -260,11 +261,10 @@ class StepCache:
     def _references(self, step: Step) -> Iterator[str]:
         """Yield the code references of a step in the spec; a built-in net yields its module, which no import names."""
         for path in step.references:
-            name = str(_at(self._document, path) or "")
             if path == "model.net":
-                name = net_name(name, self.spec.data.kind)
-                name = NETS.get(name, name)
-            yield name
+                yield from (NETS.get(net, net) for net in families_of(self.spec))
+            else:
+                yield str(_at(self._document, path) or "")
 
     def _local_files(self, *_: Any) -> Parts:
         """Return the content hash of a source that is a local file or folder."""

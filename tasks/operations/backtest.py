@@ -16,6 +16,7 @@ from models.errors import UsageError
 from models.files import write_json, write_text
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_document
+from models.training.families import search_space
 from models.training.search_space import with_params
 from tasks.host.locks import held
 from tasks.host.workspace import Project
@@ -61,7 +62,8 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
     began = time.perf_counter()
     spec = project.spec(overrides)
     settings = _settings(project, spec)
-    model, train = with_params(spec.model, spec.train, settings)
+    chosen = search_space(spec, fixed=False).settings(settings)
+    model, train = with_params(spec.model, spec.train, chosen)
     begins = train.start is not None and train.start.weights == "champion"
     train = train.on_one_machine().model_copy(update={"start": train.start if begins else None})
     rules = spec.retrain.model_copy(update={"start": "champion"} if begins else {})

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from models.data.preparation import Preparation
 from models.errors import UsageError
-from models.nets.catalogue import is_trees, net_name
+from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Spec
+from models.training.families import chosen_net, families_of
 from tasks.host.workspace import Project
+from tasks.loop.step_cache import StepCache
 
 if TYPE_CHECKING:
     from models.planner.planning import PlanningResult
@@ -26,8 +28,9 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
         UsageError: The cluster does not exist, no data is prepared yet, or the net is not trained on ranks.
         UserCodeError: The net cannot be run on shapes alone.
     """
-    if is_trees(net_name(spec.model.net, spec.data.kind)):
-        raise UsageError("model.net: trees are grown in one process: there is nothing to plan")
+    net = _net(project, spec)
+    if not is_descent(net):
+        raise UsageError(f"model.net: {net} is fitted in one process: there is nothing to plan; name another net")
     if not (project.prepared / "preparation.json").exists():
         raise UsageError(
             f"{project.prepared}: no prepared data, whose shapes the net is built for: "
@@ -44,5 +47,15 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
     sizes = Sizes.of(Preparation.load(project.prepared))
     flash = machine.kind == "cuda"
     train = spec.train.model_copy(update={"precision": machine.precision(spec.train.precision)})
-    profiler = Profiler(spec.model, sizes, project.folder, train.precision, flash)
+    model = spec.model.model_copy(update={"net": net})
+    profiler = Profiler(model, sizes, project.folder, train.precision, flash)
     return plan(profiler, machine, TrainingShape.of(train, machine.kind == "cpu"), Candidate.of(train))
+
+
+def _net(project: Project, spec: Spec) -> str:
+    """Return the net that the last search chose; before the first, the family that is trained on ranks."""
+    families = families_of(spec)
+    record = StepCache(project, spec).records.latest("search") if len(families) > 1 else None
+    if record is not None:
+        return chosen_net(spec, record.result.get("params", {}))
+    return next((net for net in families if is_descent(net)), families[0])

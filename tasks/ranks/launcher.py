@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from models.errors import LooplineError, StoreError, TrainingError, UsageError
 from models.files import read_json, write_text
-from models.nets.catalogue import is_trees
+from models.nets.catalogue import is_descent
 from models.pipeline.keys import key_of
 from models.training.checkpoints.finished import read_finished
 from models.training.job import ERROR_FILE, JOB_FILE, STOP_FILE, EpochReport, TrainingJob, TrainingResult
@@ -147,7 +147,7 @@ def _submit(launcher: Launcher, key: str, job: TrainingJob, say: Callable[[str],
         (job.folder / name).unlink(missing_ok=True)
     write_text(job.folder / JOB_FILE, job.model_dump_json())
     train = job.train
-    single = is_trees(job.model.net)  # trees train in one process
+    single = not is_descent(job.model.net)
     nodes, ranks = ((1, 1), 1) if single else (train.num_nodes, train.ranks)
     try:
         say(launcher.submit(key, job.folder, Shape(nodes, ranks, job.threads, train.max_restarts)))

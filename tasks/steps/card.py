@@ -13,6 +13,7 @@ from models.files import write_text
 from models.pipeline.records import StepRecord
 from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results
+from models.training.families import chosen_net
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import provenance
 from tasks.state import shared_files
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from models.report.card import Chapter
 
 CARD_FILE = "card.html"
+_NOT_FACTS = ("params", "importances", "costs", "families")  # of the search: they are shown elsewhere on the page
 CAPTIONS: dict[str, tuple[Chapter, str, str]] = {
     "difference": ("verdict", "Difference", "How much better the challenger is, with its interval."),
     "slices": ("slices", "Slices", "The metric on each declared part of the test rows."),
@@ -76,7 +78,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         data=_data(loop, inputs, preparation),
         schema=_schema(preparation),
         training={
-            "net": loop.spec.model.net,
+            "net": chosen_net(loop.spec, search.get("params", {})),
             "parameters": trained["num_parameters"],
             "epochs": f"{len(trained['epochs'])}, best {trained['best_epoch']}",
             "seconds": round(trained["seconds"], 1),
@@ -92,7 +94,8 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **_short(search.get("params", {})),
         },
         decision=_decision(exported.get("class_head", {})),
-        search={key: value for key, value in search.items() if key not in ("params", "importances", "costs")},
+        search={key: value for key, value in search.items() if key not in _NOT_FACTS},
+        families=_families(search),
         provenance=_provenance(loop, trained, search),
         samples=_samples(exported),
         variants=[VariantMeasurement.model_validate(each) for each in exported["variants"]],
@@ -210,6 +213,20 @@ def _reference(preparation: Preparation) -> str:
         "linear": "a linear map of the window, relative to its last value",
     }
     return kinds[reference.kind] + (", each window scaled" if reference.is_scaled else "")
+
+
+def _families(search: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each family that the search chose from, with what it reached and cost."""
+    return [
+        {
+            "family": row["family"],
+            "trials": row["trials"],
+            "best on validation": "none" if row["value"] is None else float(f"{row['value']:.4g}"),
+            "device-seconds": float(f"{row['device_seconds']:.3g}"),
+            "outcome": row["outcome"],
+        }
+        for row in search.get("families", [])
+    ]
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -16,6 +16,7 @@ from models.pipeline.records import StepRecord
 from models.serving.registry import FILES, KEY
 from models.signing import TAG, signature
 from models.training.costs.summary import of_results
+from models.training.families import chosen_net
 from tasks.host import stores
 from tasks.loop.champion import open_registry
 from tasks.loop.loop import Inputs, Loop, StepResult
@@ -149,7 +150,7 @@ def _log_model(
             source_run_id=run_id,
             tags={**tags, "loopline.loop_id": loop.id},
             params={
-                "net": loop.spec.model.net,
+                "net": chosen_net(loop.spec, inputs["search"].result.get("params", {})),
                 **{name: str(value) for name, value in inputs["search"].result.get("params", {}).items()},
             },
             model_type="onnx",

@@ -13,25 +13,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
-from models.files import read_json, write_bytes, write_json
+from models.files import read_json, write_bytes, write_json, write_text
 from models.metrics.metrics import METRICS, measure, metric_name, resolve_metric
-from models.nets.catalogue import net_name
+from models.nets.catalogue import is_trees
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Model, Train
-from models.project_spec.search import Dimension
 from models.training.costs.summary import Costs, total
-from models.training.job import EpochReport, TrainingResult
-from models.training.search_space import (
-    Trial,
-    best_of,
-    check_space,
-    mean_score,
-    suggest,
-    trials_owed,
-    usual_space,
-    with_params,
+from models.training.costs.work import work_s
+from models.training.families import SearchSpace, search_space
+from models.training.job import JOB_FILE, EpochReport, TrainingResult
+from models.training.search_course import (
+    PATIENCE,
+    TOLERANCE,
+    FamilySummary,
+    FirstRound,
+    Scores,
+    budget_s,
+    choose,
+    first_round,
+    is_spent,
+    is_stalled,
+    next_family,
+    summaries,
 )
+from models.training.search_space import NET, Trial, best_of, check_space, mean_score, trials_owed, with_params
 from tasks.host import memory
 from tasks.loop.inputs import Input
 from tasks.loop.job_uploads import uploaded
@@ -42,11 +49,11 @@ from tasks.state.outbox import LOOP_RUN
 from tasks.tools import optuna_study
 
 if TYPE_CHECKING:
-    from models.data.preparation import Preparation
     from tasks.tools.optuna_study import OpenTrial, Study
 
 BEST_FILE = "best.json"
 TRIALS_FILE = "trials.json"
+FIRST_ROUND = "loopline.first_round"
 
 
 def search(loop: Loop) -> tuple[StepRecord, bool]:
@@ -62,17 +69,19 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
         memory.release()  # memory of the data steps: from here on ranks train beside this process
         _check_goal(loop, inputs["prepare"])
+        space = search_space(loop.spec, fixed=False)
         if loop.spec.search.trials:
             start = begin(loop, inputs)
-            space = loop.spec.search.space or usual_space(loop.spec, fixed=start.origin is not None)
-            if space:
+            num_train = Preparation.load(inputs["prepare"].folder).rows["train"]
+            space = search_space(loop.spec, fixed=start.origin is not None, num_train=num_train)
+            if space.dimensions:
                 with optuna_study.reaching_studies():
                     return _Search(loop, inputs, folder, start, space).run()
             loop.report.note(
                 "search: the spec sets every key that is searched by default, so there is nothing to search: "
                 "name other keys in search.space"
             )
-        settings = loop.spec.search.settings or {}
+        settings = space.settings(loop.spec.search.settings or {})
         write_json(folder / BEST_FILE, settings)
         return StepResult([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
 
@@ -91,8 +100,6 @@ def _check_goal(loop: Loop, prepared: Input) -> None:
 
 
 def _preparation(prepared: Input) -> Preparation:
-    from models.data.preparation import Preparation
-
     return Preparation.load(prepared.folder)
 
 
@@ -106,6 +113,8 @@ class _OpenTrial:
     run: str
     folder: Path
     known: dict[int, float]
+    is_pruned: bool = True
+    work_s: float = 0.0
 
     def __post_init__(self) -> None:
         for step, value in self.known.items():
@@ -116,13 +125,15 @@ class _OpenTrial:
         if step not in self.known:
             self.trial.report(value, step)
 
+    def should_prune(self) -> bool:
+        """Return whether the pruner ends the trial; the epochs of different families cannot be compared."""
+        return self.is_pruned and self.trial.should_prune()
+
 
 class _Search:
     """One search: the study, its worker slots, and the number of remaining trials."""
 
-    def __init__(
-        self, loop: Loop, inputs: Inputs, folder: Path, start: TrainingStart, space: Mapping[str, Dimension]
-    ) -> None:
+    def __init__(self, loop: Loop, inputs: Inputs, folder: Path, start: TrainingStart, space: SearchSpace) -> None:
         self._loop = loop
         self._inputs = inputs
         self._folder = folder
@@ -136,26 +147,96 @@ class _Search:
         made = _preparation(inputs["prepare"])
         metric = resolve_metric(goal.reference, made.task, loop.project.folder, goal.direction, made.target.outputs)
         self._direction, self._metric = metric.direction, metric.name
-        check_space(self._space, net_name(loop.spec.model.net, loop.spec.data.kind))
+        for net, family in self._space.families.items():
+            check_space(family.dimensions, net)
+        self._num_inputs = made.num_numeric + len(made.categorical)
         self._study = self._open_study()
+        self._first_round = FirstRound(families=list(self._space.families), out={})
 
     def run(self) -> StepResult:
-        """Run the remaining trials, then choose the best."""
+        """Run the remaining trials, then choose the best; where there is a choice, one of each family first."""
         trials = optuna_study.trials_of(self._study)
         self._position = self._ended = len(trials)
-        owed = trials_owed(self._spec, self._space, trials)
+        owed = trials_owed(self._spec, self._space.dimensions, trials)
         if trials:
-            self._loop.report.note(f"search: {len(trials)} trials are done, {owed} are left")
+            self._loop.report.note(f"search: {len(trials)} trials are done, at most {owed} are left")
+        if owed and any(is_trees(net) for net in self._space.families):
+            self._loop.rank_pool.preload("lightgbm")
         with ThreadPoolExecutor(self._spec.workers, thread_name_prefix="trial") as pool:
-            running = [pool.submit(self._one) for _ in range(owed)]
-            try:
-                for future in as_completed(running):
-                    future.result()
-            except BaseException:
-                for future in running:
-                    future.cancel()
-                raise
+            if self._space.is_choice:
+                first = min(owed, max(0, len(self._space.families) - len(trials)))
+                self._run_trials(pool, first)
+                self._first_round = self._judge_first_round()
+                owed -= first
+            self._run_trials(pool, owed)
         return self._settle()
+
+    def _run_trials(self, pool: ThreadPoolExecutor, count: int) -> None:
+        running = [pool.submit(self._one) for _ in range(count)]
+        try:
+            for future in as_completed(running):
+                future.result()
+        except BaseException:
+            for future in running:
+                future.cancel()
+            raise
+
+    def _judge_first_round(self) -> FirstRound:
+        """Return which families go on, judged once for each study."""
+        known = optuna_study.read_note(self._study, FIRST_ROUND)
+        if known is not None:
+            return FirstRound.model_validate(known)
+        trials = optuna_study.trials_of(self._study)[: len(self._space.families)]
+        tried = [trial.params[NET] for trial in trials if trial.state == "complete"]
+        judged = FirstRound(families=tried or [*self._space.families], out={})
+        scores, constant = self._scores(trials)
+        if len(scores) > 1:
+            judged = first_round(scores, constant, self._direction, self._metric)
+        for family, reason in judged.out.items():
+            self._loop.report.note(f"search: no more trials of {family}: {reason}")
+        optuna_study.write_note(self._study, FIRST_ROUND, judged.model_dump())
+        return judged
+
+    def _scores(self, trials: list[Trial]) -> tuple[dict[str, Scores], float]:
+        """Return the scores of each family's best trial among these on validation, and those of a constant.
+
+        Empty if fewer than two have any: a trial over folds has no model of its own.
+        """
+        jobs = {}
+        for net in self._space.families:
+            own = [trial for trial in trials if trial.params.get(NET) == net and trial.state == "complete"]
+            path = self._folder_of(best_of(own, self._direction).params) / JOB_FILE if own else None
+            if path is not None and path.exists():
+                jobs[net] = read_json(path)
+        if len(jobs) < 2:
+            return {}, math.nan
+        made = self._loop.rank_pool.call("models.export.validation_scores:validation_scores", jobs=jobs)
+        return {net: Scores.model_validate(score) for net, score in made["scores"].items()}, made["constant"]
+
+    def _fixed_values(self) -> dict[str, Any] | None:
+        """Return the values of the next trial that are not drawn; None without a choice of families."""
+        if not self._space.is_choice:
+            return None
+        families = list(self._space.families)
+        if self._position < len(families):
+            return self._space.first(families[self._position])
+        turn = self._position - len(families)
+        trials = optuna_study.trials_of(self._study)
+        return {NET: next_family(self._first_round.families, trials, self._direction, turn)}
+
+    def _is_over(self) -> bool:
+        """Return whether no further trial should begin: the time is up, or nothing improves."""
+        timeout = self._spec.timeout_s
+        if timeout and time.monotonic() - self._began > timeout:
+            return True
+        is_choice, trials = self._space.is_choice, optuna_study.trials_of(self._study)
+        budget = self._spec.budget_s or (budget_s(trials) if is_choice else None)
+        if budget is not None and is_spent(trials, budget):
+            return True
+        patience = self._spec.patience or (PATIENCE if is_choice else None)
+        first = len(self._space.families) if is_choice else 0
+        tolerance = TOLERANCE * self._first_round.gain
+        return patience is not None and is_stalled(trials, self._direction, patience, tolerance, first)
 
     def _open_study(self) -> Study:
         """Open the study, named after the loop that began it; a later loop with the same search continues it."""
@@ -174,22 +255,24 @@ class _Search:
         return optuna_study.open_study(self._loop.workspace, name, self._spec, self._direction, attributes)
 
     def _one(self) -> None:
-        timeout = self._spec.timeout_s
-        if timeout and time.monotonic() - self._began > timeout:
-            return
         with self._lock:
-            trial = optuna_study.ask(self._study, self._spec, self._space, self._loop.spec.train.seed, self._position)
+            if self._is_over():
+                return
+            seed, fixed = self._loop.spec.train.seed, self._fixed_values()
+            trial = optuna_study.ask(self._study, self._spec, self._space.dimensions, seed, self._position, fixed)
             self._position += 1
-            params = suggest(trial, self._space)
+            params = self._space.suggest(trial)
             slot, folder = self._slots.pop(0), self._take_folder(trial.number, params)
         run = f"trial-{trial.number}"
         self._loop.outbox.start_run(run, f"{self._loop.id}/{run}", {"loopline.loop_id": self._loop.id}, parent=LOOP_RUN)
-        self._loop.outbox.params(run, params)
+        self._loop.outbox.params(run, self._space.settings(params))
         began = time.perf_counter()
         spent: list[Costs] = []
+        opened: _OpenTrial | None = None
         try:
             known = optuna_study.killed_before(self._study, params)
-            value, state = self._train(_OpenTrial(trial, params, slot, run, folder, known), spent)
+            opened = _OpenTrial(trial, params, slot, run, folder, known, is_pruned=not self._space.is_choice)
+            value, state = self._train(opened, spent)
             reason = ""
             if not math.isfinite(value):
                 raise TrainingError(f"{self._metric} is not defined on the validation rows: got {value}")
@@ -202,6 +285,8 @@ class _Search:
             trial.set_user_attr(optuna_study.SECONDS, round(time.perf_counter() - began, 3))
             if reason:
                 trial.set_user_attr(optuna_study.REASON, reason)
+            if opened is not None:
+                trial.set_user_attr(optuna_study.WORK, opened.work_s)
             if spent:
                 trial.set_user_attr(optuna_study.COSTS, total(spent).model_dump())
             optuna_study.tell(self._study, trial, value, state)
@@ -209,26 +294,31 @@ class _Search:
             self._slots.append(slot)
             self._taken.remove(folder)
         self._loop.outbox.metrics(run, {f"cost/{name}": figure for name, figure in total(spent).figures().items()})
-        self._log_end(run, trial.number, value, state, reason)
+        self._log_end(run, " ".join((f"trial {trial.number}", *filter(None, [params.get(NET)]))), value, state, reason)
         if store := self._loop.step_cache.store:
             store.forget_checkpoints(folder)
 
     def _take_folder(self, number: int, params: Mapping[str, Any]) -> Path:
         """Return a folder named by the trial's values: after a kill, a trial with equal values finds its checkpoint."""
-        name = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:16]
-        folder = self._folder / "trials" / name
-        folder = folder if folder not in self._taken else folder.with_name(f"{name}-{number}")
+        folder = self._folder_of(params)
+        folder = folder if folder not in self._taken else folder.with_name(f"{folder.name}-{number}")
         self._taken.add(folder)
         return folder
+
+    def _folder_of(self, params: Mapping[str, Any]) -> Path:
+        name = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:16]
+        return self._folder / "trials" / name
 
     def _train(self, trial: _OpenTrial, spent: list[Costs]) -> tuple[float, str]:
         """Return value and state of a trial; with folds, the mean over the folds, pruned by the folds so far.
 
         The cost of each fold is appended to `spent`.
         """
-        model, train = with_params(self._start.arguments(self._loop.spec.model), self._loop.spec.train, trial.params)
+        model, train = with_params(self._loop.spec.model, self._loop.spec.train, self._space.settings(trial.params))
+        model = self._start.arguments(model)
         # A trial runs on this machine; other nodes are used only to train the best configuration.
-        train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or max(1, train.epochs // 2)})
+        usual = train.epochs if self._space.is_choice else max(1, train.epochs // 2)
+        train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or usual})
         folds = self._spec.folds
         values: list[float] = []
         results: list[TrainingResult] = []
@@ -237,11 +327,12 @@ class _Search:
             values.append(result.value)
             results.append(result)
             spent += [result.costs] if result.costs else []
+            trial.work_s += work_s(result, self._num_inputs)
             if result.pruned:
                 return result.value, "PRUNED"
             if folds > 1:
                 trial.report(sum(values) / len(values), index)
-                if trial.trial.should_prune() and index + 1 < folds:
+                if trial.should_prune() and index + 1 < folds:
                     return sum(values) / len(values), "PRUNED"
         trial.trial.set_user_attr(optuna_study.SCORE, mean_score(results))
         return sum(values) / len(values), "COMPLETE"
@@ -260,18 +351,20 @@ class _Search:
             slot=trial.slot,
             start=self._start.origin,
         )
+        if self._space.is_choice and fold is None:
+            write_text(task.folder / JOB_FILE, task.model_dump_json())
 
         def on_epoch(epoch: EpochReport) -> bool:
             self._loop.outbox.metrics(trial.run, epoch.values, epoch.epoch)
             if fold is not None or epoch.stage != "train":
                 return True
             trial.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
-            return not trial.trial.should_prune()
+            return not trial.should_prune()
 
         with uploaded(self._loop, task.folder):
             return self._loop.rank_pool.run(task, on_epoch)
 
-    def _log_end(self, run: str, number: int, value: float | None, state: str, reason: str) -> None:
+    def _log_end(self, run: str, name: str, value: float | None, state: str, reason: str) -> None:
         if value is not None:
             self._loop.outbox.metrics(run, {"value": value})
         self._loop.outbox.tags(
@@ -279,15 +372,16 @@ class _Search:
         )
         self._loop.outbox.end_run(run, "FAILED" if state == "FAIL" else "FINISHED")
         shown = reason.splitlines()[0] if reason else f"{value:.4f}{' (pruned)' if state == 'PRUNED' else ''}"
-        self._loop.report.progress("search", self._ended, self._spec.trials, f"trial {number}: {shown}")
+        self._loop.report.progress("search", self._ended, self._spec.trials, f"{name}: {shown}")
 
     def _settle(self) -> StepResult:
         trials = optuna_study.trials_of(self._study)
-        best = best_of(trials, self._direction)
+        best, families = self._choose(trials)
         importances = optuna_study.importances(self._study)
-        write_json(self._folder / BEST_FILE, best.params)
+        settings = self._space.settings(best.params)
+        write_json(self._folder / BEST_FILE, settings)
         write_json(self._folder / TRIALS_FILE, [trial.model_dump() for trial in trials])
-        self._log_pictures(trials, importances)
+        self._log_pictures(trials, importances, best)
         counts = {state: sum(trial.state == state for trial in trials) for state in ("complete", "pruned", "failed")}
         result = {
             "study": self._study.study_name,
@@ -295,18 +389,43 @@ class _Search:
             **counts,
             "best_trial": best.number,
             "best_value": best.value,
-            "params": best.params,
+            "params": settings,
             "importances": importances,
             "costs": total(trial.costs for trial in trials).model_dump(),
+            **({"families": [family.model_dump() for family in families]} if families else {}),
         }
         return StepResult([self._folder / BEST_FILE], result)
 
-    def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float]) -> None:
+    def _choose(self, trials: list[Trial]) -> tuple[Trial, list[FamilySummary]]:
+        """Return the chosen trial, and note what each family reached, which is empty without a choice."""
+        best = best_of(trials, self._direction)
+        if not self._space.is_choice:
+            return best, []
+        scores, _ = self._scores([trial for trial in trials if trial.params.get(NET) in self._first_round.families])
+        chosen = str(best.params[NET]), f"chosen: the best {self._metric} on validation"
+        if scores:
+            chosen = choose(scores, self._direction, self._metric)
+            best = best_of([trial for trial in trials if trial.params.get(NET) == chosen[0]], self._direction)
+        families = summaries(list(self._space.families), trials, chosen, self._first_round.out, self._direction)
+        for family in families:
+            reached = "nothing" if family.value is None else f"{self._metric} {family.value:.4f}"
+            self._loop.report.note(
+                f"search: {family.family} reached {reached} in {family.trials} trials and {family.device_seconds:.1f} "
+                f"device-seconds; {family.outcome}"
+            )
+        return best, families
+
+    def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float], best: Trial) -> None:
         from models.report import training_figures
 
-        valued = [(trial.params, trial.value) for trial in trials if trial.value is not None]
+        net = best.params.get(NET)  # other families have other settings
+        valued = [
+            ({path: value for path, value in trial.params.items() if path != NET}, trial.value)
+            for trial in trials
+            if trial.value is not None and trial.params.get(NET) == net
+        ]
         states = ["fail" if trial.state == "failed" else trial.state for trial in trials]
-        log = [path for path, dimension in self._space.items() if dimension.log]
+        log = [path for path, dimension in self._space.dimensions.items() if dimension.log]
         pictures = {
             "search-history.svg": training_figures.search_history(
                 [trial.value for trial in trials], states, self._direction, self._metric

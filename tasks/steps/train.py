@@ -35,7 +35,8 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
         params = json.loads(inputs["search"].file("best.json").read_text())
         start = begin(loop, inputs)
-        model, train = with_params(start.arguments(loop.spec.model), loop.spec.train, params)
+        model, train = with_params(loop.spec.model, loop.spec.train, params)
+        model = start.arguments(model)
         place = find_place(loop.workspace, train)
         task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=start.origin, place=place)
         (folder / JOB_FILE).write_text(task.model_dump_json())

@@ -32,6 +32,9 @@ SECONDS = "loopline.seconds"
 POSITION = "loopline.position"
 COSTS = "loopline.costs"
 SCORE = "loopline.score"
+WORK = "loopline.work_s"
+# Trials of a search over families that are drawn at random before TPE models them; the first of each family is fixed.
+_STARTUP = 6
 
 
 def storage(workspace: Workspace) -> Any:
@@ -141,16 +144,47 @@ def tell(study: optuna.Study, trial: optuna.Trial, value: float | None, state: s
         study.tell(trial, state=optuna.trial.TrialState[state])
 
 
-def ask(study: optuna.Study, search: Search, space: Mapping[str, Dimension], seed: int, position: int) -> optuna.Trial:
-    """Return the next trial; its sampler is seeded by `position`, so that a resumed search draws the same values."""
+def ask(
+    study: optuna.Study,
+    search: Search,
+    space: Mapping[str, Dimension],
+    seed: int,
+    position: int,
+    fixed: Mapping[str, Any] | None = None,
+) -> optuna.Trial:
+    """Return the next trial; its sampler is seeded by `position`, so that a resumed search draws the same values.
+
+    Args:
+        study: The study.
+        search: Names the sampler.
+        space: All dimensions.
+        seed: Of the search.
+        position: How many trials were asked for before.
+        fixed: Values that are not drawn. With several families, `model.net` is always among them: TPE then
+            models the dimensions of each family by themselves (`group`).
+    """
     drawn = zlib.crc32(f"{seed}/{position}".encode())
     if search.sampler == "grid":
-        study.sampler = _fixed(grid_point(space, seed, position))
+        study.sampler = _fixed(grid_point(space, seed, position), 0)
+    elif fixed is not None and len(fixed) > 1:
+        study.sampler = _fixed(fixed, drawn)
+    elif fixed is not None:
+        study.sampler = _among_families(search, fixed, drawn)
     else:
         study.sampler = _sampler(search, space, drawn, position)
     trial = study.ask()
     trial.set_user_attr(POSITION, position)
     return trial
+
+
+def write_note(study: optuna.Study, name: str, value: Any) -> None:
+    """Store plain data with a study."""
+    study.set_user_attr(name, value)
+
+
+def read_note(study: optuna.Study, name: str) -> Any:
+    """Return plain data that `write_note` stored; None if there is none."""
+    return study.user_attrs.get(name)
 
 
 def killed_before(study: optuna.Study, params: Mapping[str, Any]) -> dict[int, float]:
@@ -177,6 +211,7 @@ def trials_of(study: optuna.Study) -> list[Trial]:
                 "seconds": trial.user_attrs.get(SECONDS, 0.0),
                 "costs": trial.user_attrs.get(COSTS),
                 **trial.user_attrs.get(SCORE, {}),
+                "work_s": trial.user_attrs.get(WORK, 0.0),
                 "epochs": [value for _, value in sorted(trial.intermediate_values.items())],
             }
         )
@@ -187,6 +222,8 @@ def trials_of(study: optuna.Study) -> list[Trial]:
 
 def importances(study: optuna.Study) -> dict[str, float]:
     """Return the importance of each parameter (PED-ANOVA); empty if there are too few trials."""
+    import warnings
+
     import optuna
 
     complete = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
@@ -194,10 +231,10 @@ def importances(study: optuna.Study) -> dict[str, float]:
         return {}
     evaluator = optuna.importance.PedAnovaImportanceEvaluator()
     try:
-        return {
-            str(name): float(value)
-            for name, value in optuna.importance.get_param_importances(study, evaluator=evaluator).items()
-        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # few trials of a family: its settings have little to show
+            figures = optuna.importance.get_param_importances(study, evaluator=evaluator)
+        return {str(name): float(value) for name, value in figures.items()}
     except (ValueError, RuntimeError):
         return {}  # every trial drew the same values
 
@@ -233,8 +270,29 @@ def _number_by(sampler: Any, position: int) -> None:
     sampler.sample_relative = sample_relative
 
 
-def _fixed(params: dict[str, Any]) -> Any:
+def _fixed(params: Mapping[str, Any], seed: int) -> Any:
     """Return a sampler for fixed values: Optuna's grid sampler stops the study, which ask and tell does not support."""
+    from optuna import samplers
+
+    return _with_fixed(params, samplers.RandomSampler(seed=seed))
+
+
+def _among_families(search: Search, fixed: Mapping[str, Any], seed: int) -> Any:
+    """Return a sampler for the dimensions of one family. Source: `group` in Optuna's documentation of TPESampler."""
+    import warnings
+
+    from optuna import samplers
+    from optuna.exceptions import ExperimentalWarning
+
+    if search.sampler == "random":
+        return _fixed(fixed, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        tpe = samplers.TPESampler(seed=seed, multivariate=True, group=True, n_startup_trials=_STARTUP)
+    return _with_fixed(fixed, tpe)
+
+
+def _with_fixed(params: Mapping[str, Any], base: Any) -> Any:
     import warnings
 
     from optuna import samplers
@@ -242,7 +300,7 @@ def _fixed(params: dict[str, Any]) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        return samplers.PartialFixedSampler(params, samplers.RandomSampler(seed=0))
+        return samplers.PartialFixedSampler(dict(params), base)
 
 
 def _pruner(search: Search) -> Any:

@@ -56,11 +56,10 @@ def main(files: list[str]) -> None:
                 cost.append(time.process_time() - start)
                 values.append(predicted == y[rows[1]] if is_class else np.abs(predicted - y[rows[1]]))
             apart = np.asarray(values[0], float) - values[1]
-            error = apart.std() / len(apart) ** 0.5
+            gain = f"{apart.mean():+.4f} +- {apart.std() / len(apart) ** 0.5:.4f}"
             print(
                 f"{Path(file).stem:10} {'accuracy' if is_class else 'MAE':8} seed {seed}: {np.mean(values[0]):.4f} "
-                f"{cost[0]:5.1f} s, TF-IDF {np.mean(values[1]):.4f} {cost[1]:4.1f} s, "
-                f"apart {apart.mean():+.4f} +- {error:.4f}",
+                f"{cost[0]:5.1f} s, TF-IDF {np.mean(values[1]):.4f} {cost[1]:4.1f} s, apart {gain}",
                 flush=True,
             )
 

@@ -8,7 +8,10 @@ import optuna
 import pytest
 
 from models.errors import UsageError
+from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension, Search
+from models.training.families import search_space
+from models.training.search_course import next_family
 from models.training.search_space import suggest
 from tasks.host.workspace import Workspace
 from tasks.tools import optuna_study
@@ -254,3 +257,40 @@ def test_a_gp_search_draws_the_same_after_a_resume(workspace: Workspace) -> None
         study, search = study_of(workspace, "gp", "parts")
         carry_on(study, search, RANGES, part)
     assert drawn(study) == drawn(whole)
+
+
+def _ask_family(study: optuna.Study, search: Search) -> tuple[optuna.Trial, dict[str, Any]]:
+    """Ask for the next trial of a search over families, as the step does."""
+    spec = Spec.model_validate({"name": "t", "data": {"source": "x", "target": "y"}})
+    space = search_space(spec, fixed=False)
+    trials = trials_of(study)
+    families = list(space.families)
+    turn = len(trials) - len(families)
+    fixed = (
+        space.first(families[len(trials)])
+        if turn < 0
+        else {"model.net": next_family(families, trials, "maximize", turn)}
+    )
+    trial = ask(study, search, space.dimensions, 7, len(trials), fixed)
+    return trial, space.suggest(trial)
+
+
+def test_a_search_over_families_draws_each_in_its_own_space_and_the_same_after_a_kill(workspace: Workspace) -> None:
+    drawn_by: dict[str, list[dict[str, Any]]] = {}
+    for name in ("whole", "killed"):
+        for number in range(TRIALS):
+            study, search = study_of(workspace, "tpe", name)
+            trial, params = _ask_family(study, search)
+            if name == "killed" and number in (1, 8):
+                study, search = study_of(workspace, "tpe", name)  # the owner was killed: the trial is asked for again
+                trial, again = _ask_family(study, search)
+                assert again == params
+            study.tell(trial, params.get("model.num_leaves", 0) - len(params))
+        drawn_by[name] = drawn(study)
+    assert drawn_by["whole"] == drawn_by["killed"]
+    nets = [params["model.net"] for params in drawn_by["whole"]]
+    assert nets[:3] == ["trees", "linear", "mlp"]
+    assert nets[3::2] == ["trees"] * len(nets[3::2])
+    assert all(("model.l2" in params) == (params["model.net"] == "linear") for params in drawn_by["whole"])
+    leaves = [params["model.num_leaves"] for params in drawn_by["whole"] if params["model.net"] == "trees"]
+    assert len({*leaves}) > 3

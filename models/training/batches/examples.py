@@ -16,7 +16,7 @@ from models.data.preparation import Preparation
 from models.data.tensor_file import places
 from models.distributed.order import SampleOrder, seed_of
 from models.errors import DataError, TrainingError
-from models.nets.catalogue import is_trees
+from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Kind
 from models.training.batches.selection import KEY, fold_of, is_chosen, recent_of
 from models.training.batches.stream import Shards, Stream, StreamOrder
@@ -189,7 +189,7 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
     path, limit = job.tensors[split], job.train.memory_mb << 20
     is_large = path.exists() and path.stat().st_size > limit
     is_part = split == "train" and (job.sample < 1 or is_chosen(job))
-    if not is_large or is_part or preparation.kind not in _ROWS_APART or is_trees(job.model.net):
+    if not is_large or is_part or preparation.kind not in _ROWS_APART or not is_descent(job.model.net):
         tensors = _mapped(path)
         return _examples(preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
     locations = places(path)

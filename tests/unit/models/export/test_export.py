@@ -21,6 +21,7 @@ from tests.finished_jobs import METADATA, ExportedJob, FinishedJob
 READY = [
     ("mlp", "table", "binary", {"hidden": 8}),
     ("transformer", "table", "multiclass", {"width": 8, "layers": 1}),
+    ("linear", "table", "multiclass", {}),
     ("trees", "table", "multiclass", {}),
     ("trees", "table", "regression", {}),
     ("cnn", "image", "multiclass", {"width": 4, "hidden": 8}),

@@ -24,7 +24,8 @@ def test_every_searched_argument_is_one_the_net_takes(name):
 
 
 def test_what_plays_no_part_for_trees_is_known_and_for_nets_all_does():
-    assert set(unused("trees", Train.model_fields)) == catalogue._OF_DESCENT
+    for net in ("trees", "linear"):
+        assert set(unused(net, Train.model_fields)) == catalogue._OF_DESCENT
     assert unused("mlp", Train.model_fields) == unused("./own.py:Net", Train.model_fields) == []
 
 
@@ -41,7 +42,7 @@ def test_auto_stands_for_a_net_that_takes_the_kind(kind):
 def test_wrong_names_and_kinds_say_what_there_is():
     with pytest.raises(UsageError, match="did you mean 'transformer'"):
         net_name("transfromer", "table")
-    with pytest.raises(UsageError, match="those that do: mlp, transformer, trees"):
+    with pytest.raises(UsageError, match="those that do: mlp, transformer, trees, linear"):
         net_name("cnn", "table")
     assert net_name("./net.py:Net", "table") == "./net.py:Net"
 

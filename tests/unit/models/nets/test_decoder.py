@@ -3,6 +3,7 @@ import torch
 
 from models.errors import UsageError
 from models.nets import decoder
+from models.nets.attention import rotated
 from models.nets.splitting import BlockStackView, tensor_plan
 
 
@@ -31,7 +32,7 @@ def test_attention_sees_distances_not_places(net, tokens):
     shifted = block(net.enter(padded))
     assert shifted.shape[1] == hidden.shape[1] + 5, "any length is taken"
     q = torch.randn(1, 1, 4, 8)
-    turned = decoder.rotated(torch.cat([q, q], dim=2))
+    turned = rotated(torch.cat([q, q], dim=2))
     scores = turned @ turned.transpose(2, 3)
     assert torch.allclose(scores[..., :4, :4], scores[..., 4:, 4:], atol=1e-4)
 
@@ -44,7 +45,7 @@ def test_its_parts_make_its_forward(net, tokens):
     assert torch.equal(stack.leave(hidden), net(tokens=tokens))
     plan, parts = tensor_plan(net)
     assert parts == 2
-    assert {plan[f"layers.1.{name}"] for name in ("query", "key", "value", "widen")} == {"column"}
+    assert {plan[f"layers.1.{name}"] for name in ("query_key_value", "widen")} == {"column"}
     assert {plan[f"layers.1.{name}"] for name in ("project", "narrow")} == {"row"}
 
 

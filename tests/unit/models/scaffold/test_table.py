@@ -2,14 +2,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from models.data.prepare import prepare_table
 from models.errors import DataError, UsageError
 from models.project_spec.blocks import Spec
-from models.scaffold.table import _text, guess_spec, guess_target
+from models.scaffold.expectations import MOST_LINES, yaml_text
+from models.scaffold.table import guess_spec, guess_target
 from models.sources.read import read_source
 from models.validation.expectations import raw_checks
 from tests.column_types import typed_columns
@@ -114,7 +115,7 @@ def test_without_a_usual_name_the_last_column_is_the_target():
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12))
 def test_any_text_is_read_back_as_it_was(text):
-    assert YAML(typ="safe").load(f"x: {_text(text)}") == {"x": text}
+    assert YAML(typ="safe").load(f"x: {yaml_text(text)}") == {"x": text}
 
 
 @pytest.mark.parametrize("target", [name for name in typed_columns().column_names if name not in UNFIT_TARGETS])
@@ -151,3 +152,79 @@ def test_rows_without_a_target_are_proposed_to_be_kept(tmp_path):
     assert spec.data.unlabelled
     assert not [check for check in raw_checks(spec.data) if check.expectation == "column_values_to_not_be_null"
                 and check.origin == "default"]  # fmt: skip
+
+
+def spec_of(tmp_path, table, **options):
+    pq.write_table(table, tmp_path / "t.parquet")
+    spec = read(guess_spec(tmp_path / "t.parquet", "t", **options))
+    prepare_table(read_source(tmp_path / "t.parquet"), spec, tmp_path)
+    return spec
+
+
+def test_texts_and_labels_are_recognised(tmp_path):
+    table = pa.table({"y2": ["a", "b"] * 40, "review": [f"this film was {row} times as good" for row in range(80)]})
+    spec = spec_of(tmp_path, table)
+    assert (spec.data.target, spec.data.features.kinds) == ("y2", {"review": "text"})
+    assert spec.data.features.drop == []
+
+
+WORDS = ["red", "blue", "Ünï", "7", "no", "!", "a: b"]
+KINDS = {
+    "number": lambda random, rows: random.normal(0, 10.0 ** random.integers(-9, 9), rows),
+    "whole": lambda random, rows: random.integers(-3, random.integers(0, 1 << 40), rows),
+    "flag": lambda random, rows: random.random(rows) < 0.5,
+    "category": lambda random, rows: random.choice(WORDS[: random.integers(1, 7)], rows),
+    "code": lambda random, rows: [f"K-{number}" for number in random.permutation(rows)],
+    "sentence": lambda random, rows: [" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(rows)],
+    "moment": lambda random, rows: random.integers(0, 1 << 31, rows).astype("datetime64[s]"),
+    "day": lambda random, rows: np.datetime64("1999-01-01") + np.arange(rows),
+    "step": lambda random, rows: np.arange(rows) // random.integers(1, 4),
+}
+ANY_TABLE = {
+    "kinds": st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=5),
+    "target": st.sampled_from(sorted({*KINDS} - {"moment", "day"})),
+    "missing": st.sampled_from([0.0, 0.02, 0.3]),
+    "seed": st.integers(0, 1 << 16),
+}
+
+
+def passes_its_own_gate(folder, kinds, target, missing, seed):
+    """Propose a spec for a table, and prepare the table by it, or refuse the target before anything ran."""
+    random, rows = np.random.default_rng(seed), 90
+    columns = {
+        f"c{at} {kind}": pa.array(KINDS[kind](random, rows), mask=random.random(rows) < missing)
+        for at, kind in enumerate(kinds)
+    }
+    columns["y"] = pa.array(KINDS[target](random, rows))
+    pq.write_table(pa.table(columns), folder / "any.parquet")
+    raw = read_source(folder / "any.parquet")
+    try:
+        text = guess_spec(folder / "any.parquet", "any", "y")
+    except UsageError as error:
+        return str(error)
+    spec = read(text)
+    lines = [line for line in text.splitlines() if "{expect:" in line]
+    assert len(lines) == len(spec.data.expectations) <= MOST_LINES
+    try:
+        prepare_table(raw, spec, folder)
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+REFUSALS = ("leaves no input column", "every row has the same", "classes", "one class only", "is it an id")
+
+
+@settings(max_examples=25, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(table=st.fixed_dictionaries(ANY_TABLE))
+def test_any_table_gets_a_spec_that_it_passes(tmp_path_factory, table):
+    refusal = passes_its_own_gate(tmp_path_factory.mktemp("any"), **table)
+    assert not refusal or any(words in refusal for words in REFUSALS)
+
+
+@pytest.mark.soak
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(table=st.fixed_dictionaries(ANY_TABLE))
+def test_many_tables_get_specs_that_they_pass(tmp_path_factory, table):
+    refusal = passes_its_own_gate(tmp_path_factory.mktemp("any"), **table)
+    assert not refusal or any(words in refusal for words in REFUSALS)

@@ -82,6 +82,11 @@ def test_searched_values_take_their_places() -> None:
     assert (train.lr, train.epochs) == (0.5, Train().epochs)
 
 
+def test_a_chosen_net_takes_its_place_and_is_no_argument() -> None:
+    model, _ = with_params(Model(), Train(), {"model.net": "trees", "model.rounds": 9})
+    assert (model.net, model.arguments) == ("trees", {"rounds": 9})
+
+
 def test_the_given_blocks_stay_as_they_are() -> None:
     model = Model(arguments={"hidden": 8})
     with_params(model, Train(), {"model.hidden": 64})
@@ -153,7 +158,9 @@ def test_what_the_spec_sets_is_not_searched_for_unless_it_asks() -> None:
 
     def usual(fixed: bool = False, **blocks: Any) -> set[str]:
         return set(
-            usual_space(Spec.model_validate({"name": "t", "data": {"source": "x", "target": "y"}, **blocks}), fixed)
+            usual_space(
+                Spec.model_validate({"name": "t", "data": {"source": "x", "target": "y"}, **blocks}), "mlp", fixed
+            )
         )
 
     everything = usual()

@@ -20,7 +20,7 @@ class Killed(BaseException):
 
 ALL = {
     "pretrain": {"epochs": 2, "mask": 0.4},
-    "pseudo_labels": {"confidence": 0.6, "rounds": 2},
+    "pseudo_labels": {"confidence": 0.55, "rounds": 2},
     "ema": 0.9,
     "epochs": 2,
 }

@@ -178,7 +178,7 @@ def test_a_file_that_an_argument_of_the_net_names_counts_by_its_content(project:
 
 @pytest.mark.parametrize(
     ("net", "module"),
-    [("auto", "mlp"), ("mlp", "mlp"), ("transformer", "transformer")],
+    [("auto", "mlp"), ("auto", "linear"), ("mlp", "mlp"), ("transformer", "transformer")],
 )
 def test_a_ready_net_counts_by_its_code(project: Project, net: str, module: str) -> None:
     step = BY_NAME["train"]

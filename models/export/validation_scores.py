@@ -1,0 +1,66 @@
+"""The scores of finished jobs on the same validation examples, for the comparison of families in a search."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+
+from models.data.preparation import Preparation
+from models.errors import LooplineError
+from models.export.trained import num_validation_examples, validation_predictions
+from models.metrics.metrics import Metric, resolve_metric
+from models.project_spec.references import call
+from models.training.batches.examples import open_examples
+from models.training.job import TrainingJob
+
+BLOCKS = 20
+
+
+def validation_scores(jobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the metric of each job's model, also without each of `BLOCKS` blocks of examples, and of a constant.
+
+    Blocks are consecutive, so that examples of the same time are left out together. Arguments and result are plain data
+    for a child process.
+
+    Args:
+        jobs: Finished jobs on the same data, by family, as JSON.
+
+    Returns:
+        `scores` (by family: `value`, `without`) and `constant`, NaN where the metric is not defined.
+    """
+    finished = {name: TrainingJob.model_validate_json(json.dumps(job)) for name, job in jobs.items()}
+    any_job = next(iter(finished.values()))
+    preparation = Preparation.load(any_job.prepared)
+    metric = resolve_metric(any_job.metric, preparation.task, any_job.project, any_job.direction)
+    train, validation = open_examples(any_job.model_copy(update={"fold": None, "sample": 1.0}), preparation)
+    target = validation.values()
+    at = np.arange(num_validation_examples(any_job))
+    blocks = np.array_split(at, min(BLOCKS, len(at)))
+    scores = {}
+    for name, job in finished.items():
+        predicted = validation_predictions(job, preparation, at)
+        without = [_value(metric, np.delete(target, block), np.delete(predicted, block, axis=0)) for block in blocks]
+        scores[name] = {"value": _value(metric, target, predicted), "without": without}
+    constant = _value(metric, target, _constant(train.values(), len(at), preparation))
+    return {"scores": scores, "constant": constant}
+
+
+def _constant(target: np.ndarray, count: int, preparation: Preparation) -> np.ndarray:
+    """Return the same prediction `count` times: the shares of the classes, or the mean, of the training examples."""
+    if preparation.task == "regression":
+        return np.full(count, target.mean())
+    shares = np.bincount(target, minlength=len(preparation.target.classes or ())) / len(target)
+    return np.full(count, shares[1]) if preparation.task == "binary" else np.tile(shares, (count, 1))
+
+
+def _value(metric: Metric, target: np.ndarray, predicted: np.ndarray) -> float:
+    """Return the metric; NaN where it is not defined, such as on a single class."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(call(metric.value, metric.name, target, predicted))
+    except LooplineError:
+        return float("nan")

@@ -1,0 +1,61 @@
+"""Parts of attention that the encoder and the decoder share: one product for all heads, and rotary positions.
+
+Legend: B examples, T positions, H heads, D width of a head.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import nn
+
+_WAVELENGTH = 10_000.0
+
+
+def query_key_value(width: int) -> nn.Linear:
+    """Return the layer that computes queries, keys and values in one product.
+
+    Its outputs are ordered by head, then by query, key and value, so that ranks can share it by whole heads.
+    """
+    return nn.Linear(width, 3 * width)
+
+
+def by_head(output: torch.Tensor, head_width: int) -> torch.Tensor:
+    """Return (3, B, H, T, D), queries, keys and values, from the output (B, T, H * 3 * D) of the layer: a view."""
+    heads: torch.Tensor = output.unflatten(-1, (-1, 3, head_width))  # type: ignore[no-untyped-call]
+    return heads.permute(3, 0, 2, 1, 4)
+
+
+def rotated(x_BHTD: torch.Tensor) -> torch.Tensor:
+    """Rotate each pair of features by an angle that grows with the position, so that attention depends on distances.
+
+    There may be more dimensions before these. Any length works. Source: Su et al. 2021, equation 34.
+    """
+    half = x_BHTD.shape[-1] // 2
+    cos_TD, sin_TD = _tables(x_BHTD.shape[-2], half, x_BHTD.device, x_BHTD.dtype)
+    first, second = x_BHTD[..., :half], x_BHTD[..., half:]
+    return torch.cat([first * cos_TD - second * sin_TD, first * sin_TD + second * cos_TD], dim=-1)
+
+
+def _tables(length: int, half: int, device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the cosines and sines of all positions, (T, half); made once for each length, device and type."""
+    if type(length) is not int or torch.compiler.is_compiling() or not _makes_plain_tensors(device):
+        return _angles(length, half, device, dtype)  # a graph holds the operations, and a fake tensor is of one trace
+    return _cached_angles(length, half, device, dtype)
+
+
+def _makes_plain_tensors(device: torch.device) -> bool:
+    probe = torch.empty(0, device=device)
+    return type(probe) is torch.Tensor and not torch.is_inference(probe)
+
+
+def _angles(length: int, half: int, device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    step = torch.arange(half, device=device, dtype=torch.float32)
+    place = torch.arange(length, device=device, dtype=torch.float32)
+    angle = place.unsqueeze(1) * torch.exp(step * (-math.log(_WAVELENGTH) / half))
+    return angle.cos().to(dtype), angle.sin().to(dtype)
+
+
+_cached_angles = functools.lru_cache(maxsize=32)(_angles)

@@ -1,0 +1,77 @@
+"""Recognises a table that is one series, or many: one number a period, in equal steps of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.columns import is_number, is_text
+from models.data.series import series_rows
+from models.errors import DataError
+from models.project_spec.window import Window
+
+FEWEST_STEPS = 60
+"""Fewer steps leave too few windows for validation and test."""
+LEAST_SHARE = 0.1
+"""Most of the steps of a series that a window may take."""
+_SEASONS = {"hour": 24, "day": 7, "week": 13, "month": 12, "quarter": 4, "minute": 60}
+_DEFAULT_LENGTH = 12
+
+
+@dataclass(frozen=True)
+class SeriesShape:
+    """What a series is made of: its time, the column that names the series (None: one series), steps of a window."""
+
+    time: str
+    key: str | None
+    length: int
+    frequency: str
+
+
+def recognise(table: pa.Table, target: str) -> SeriesShape | None:
+    """Return the shape of a table whose target is a number of each period; None for another table.
+
+    Each series has at least `FEWEST_STEPS` steps on average and no gap. A table with several columns of times is none.
+    """
+    times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
+    column = table.column(target)
+    if len(times) != 1 or target in times or not is_number(column.type) or pc.count_distinct(column).as_py() <= 2:
+        return None
+    if table.column(times[0]).null_count:
+        return None
+    num_times = pc.count_distinct(table.column(times[0])).as_py()
+    keys: list[str | None] = [None] if num_times == table.num_rows else _keys(table, target, table.num_rows / num_times)
+    for key in keys:
+        shape = _shape(table, times[0], key)
+        if shape is not None:
+            return shape
+    return None
+
+
+def _keys(table: pa.Table, target: str, least: float) -> list[str | None]:
+    """Return the columns that may name a series: texts and whole numbers with as many values as rows share a time."""
+    names: list[str | None] = []
+    for field in table.schema:
+        may_name = is_text(field.type) or pa.types.is_integer(field.type)
+        if field.name == target or not may_name or table.column(field.name).null_count:
+            continue
+        num_values = pc.count_distinct(table.column(field.name)).as_py()
+        if least <= num_values <= table.num_rows / FEWEST_STEPS:
+            names.append(field.name)
+    return names
+
+
+def _shape(table: pa.Table, time: str, key: str | None) -> SeriesShape | None:
+    num_series = 1 if key is None else pc.count_distinct(table.column(key)).as_py()
+    steps = table.num_rows / num_series
+    if steps < FEWEST_STEPS:
+        return None
+    try:
+        rows = series_rows(table, Window(length=2, series_key=key), time)
+    except DataError:
+        return None
+    frequency = rows.frequency.text
+    season = next((length for unit, length in _SEASONS.items() if unit in frequency), _DEFAULT_LENGTH)
+    return SeriesShape(time, key, max(2, min(season, int(steps * LEAST_SHARE))), frequency)

@@ -1,0 +1,166 @@
+"""The families that `model.net: auto` of a table chooses from: which fit the spec, and what is searched in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from models.errors import UsageError, did_you_mean
+from models.nets.arguments import argument_types
+from models.nets.catalogue import CATALOGUE, FAMILIES, is_descent, is_trees, net_name, unused
+from models.project_spec.blocks import Spec
+from models.project_spec.search import Dimension
+from models.training.search_space import NET, TrialSuggestions, suggest, usual_space
+from models.training.tree_parameters import is_parameter
+
+# Steps of a net's training that the validation score may stop earlier; a small table is seen at most 60 times.
+_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3000, 5, 60
+
+
+@dataclass(frozen=True)
+class Family:
+    """What is searched in one family, and the values of its first trial for keys that the spec does not set."""
+
+    dimensions: Mapping[str, Dimension]
+    defaults: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """A space for each family, by its net, in the order in which they are tried; a named net is one family."""
+
+    families: Mapping[str, Family]
+    is_auto: bool
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the net is itself a dimension."""
+        return len(self.families) > 1
+
+    @property
+    def dimensions(self) -> dict[str, Dimension]:
+        """The dimensions of all families."""
+        return {path: dim for family in self.families.values() for path, dim in family.dimensions.items()}
+
+    def suggest(self, trial: TrialSuggestions) -> dict[str, Any]:
+        """Draw a trial's values: the family, if there is a choice, then the dimensions of this family alone."""
+        if not self.is_choice:
+            return suggest(trial, self.dimensions)
+        net = str(trial.suggest_categorical(NET, list(self.families)))
+        return {NET: net, **suggest(trial, self.families[net].dimensions)}
+
+    def first(self, net: str) -> dict[str, Any]:
+        """Return the values of a family's first trial; a dimension without a default is left to be drawn."""
+        family = self.families[net]
+        return {NET: net, **{path: family.defaults[path] for path in family.dimensions if path in family.defaults}}
+
+    def settings(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all settings of a trial: its family, that family's defaults, then the drawn values."""
+        if not self.is_auto:
+            return dict(params)
+        arguments = [path.partition(".")[2] for path in params if path.startswith("model.") and path != NET]
+        fitting = [net for net in self.families if not _unknown(net, arguments)]
+        net = params.get(NET) or next(iter(fitting or self.families))
+        defaults = self.families[net].defaults if net in self.families else {}
+        return {NET: net, **defaults, **params}
+
+
+def families_of(spec: Spec) -> tuple[str, ...]:
+    """Return the nets that the search may choose, the first one first: one for a named net, several for `auto`.
+
+    `auto` of a table takes the families of `search.families` (default: all) that have the spec's arguments and searched
+    keys; methods that need gradient descent, such as `train.pretrain`, leave only nets trained by it.
+
+    Raises:
+        UsageError: The net does not exist, no family fits, or one that `search.families` names does not fit.
+    """
+    names = spec.search.families
+    if spec.model.net != "auto" or spec.data.kind != "table":
+        if names:
+            raise UsageError(
+                f"search.families: is for `model.net: auto` of a table, got {spec.model.net} of kind {spec.data.kind}: "
+                "drop it"
+            )
+        return (net_name(spec.model.net, spec.data.kind),)
+    _refuse_unknown(spec, names or FAMILIES)
+    reasons = {net: _misfit(spec, net) for net in names or FAMILIES}
+    fitting = tuple(net for net, reason in reasons.items() if not reason)
+    refused = [f"{net}: {reason}" for net, reason in reasons.items() if reason]
+    if not fitting or (names and refused):
+        raise UsageError(f"{'search.families' if names else 'model.net: auto'}: {'; '.join(refused)}")
+    return fitting
+
+
+def chosen_net(spec: Spec, params: Mapping[str, Any]) -> str:
+    """Return the net of a search's result: the one it names, or the spec's own if there was nothing to choose."""
+    return str(params.get(NET) or families_of(spec)[0])
+
+
+def is_auto(spec: Spec) -> bool:
+    """Return whether the net of the spec comes from the search's result."""
+    return spec.model.net == "auto" and spec.data.kind == "table"
+
+
+def search_space(spec: Spec, fixed: bool, num_train: int = 0) -> SearchSpace:
+    """Return the space of a search: the spec's own, or the default space of each family.
+
+    Args:
+        spec: The project's spec.
+        fixed: The net starts from existing weights, so its shape must not change.
+        num_train: Training examples, from which a net's default number of epochs follows: about 3,000 steps.
+    """
+    nets = families_of(spec)
+    set_paths = {f"train.{name}" for name in spec.train.model_fields_set}
+    set_paths |= {f"model.{name}" for name in spec.model.arguments}
+    families = {}
+    for net in nets:
+        dimensions = spec.search.space or usual_space(spec, net, fixed)
+        defaults = {**CATALOGUE[net].defaults, **_epochs(spec, net, num_train)} if len(nets) > 1 else {}
+        families[net] = Family(dimensions, {path: value for path, value in defaults.items() if path not in set_paths})
+    return SearchSpace(families, is_auto(spec))
+
+
+def _epochs(spec: Spec, net: str, num_train: int) -> dict[str, int]:
+    """Return the default epochs of a net that is trained by gradient descent."""
+    if not is_descent(net):
+        return {}
+    steps = max(1.0, num_train / (spec.train.batch or 256))
+    return {"train.epochs": max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, round(_STEPS / steps)))}
+
+
+def _misfit(spec: Spec, net: str) -> str:
+    """Return why a family does not fit the spec; empty if it does."""
+    searched = [path.partition(".") for path in spec.search.space or ()]
+    arguments = [*spec.model.arguments, *(key for block, _, key in searched if block == "model")]
+    for name in _unknown(net, arguments):
+        return f"has no argument {name!r}"
+    for name in unused(net, [key for block, _, key in searched if block == "train"]):
+        return f"does not use train.{name}, which search.space names"
+    methods = [f"train.{name}" for name in spec.train.methods]
+    methods += ["retrain.start: champion"] * (spec.retrain.start == "champion")
+    if methods and not is_descent(net):
+        return f"is not trained by gradient descent, which {methods[0]} needs"
+    return ""
+
+
+def _refuse_unknown(spec: Spec, nets: Sequence[str]) -> None:
+    """Refuse an argument that none of the families has.
+
+    Raises:
+        UsageError: Names the key and the nearest argument.
+    """
+    searched = [path for path in spec.search.space or () if path.startswith("model.")]
+    keys = {f"model.arguments.{name}": name for name in spec.model.arguments}
+    keys |= {f"search.space.{path}": path.partition(".")[2] for path in searched}
+    for key, name in keys.items():
+        if all(_unknown(net, [name]) for net in nets):
+            known = [each for net in nets for each in argument_types(net) or ()]
+            cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
+            raise UsageError(f"{key}: {', '.join(nets)} have no argument {name!r}: {cure}")
+
+
+def _unknown(net: str, arguments: Iterable[str]) -> list[str]:
+    known = argument_types(net)
+    names = [] if known is None else [name for name in arguments if name not in known]
+    return [name for name in names if not (is_trees(net) and is_parameter(name))]

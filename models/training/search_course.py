@@ -1,0 +1,193 @@
+"""The course of a search that chooses between families: who is tried next, who is out, when it ends.
+
+First each family has one trial with its defaults. A family that is clearly behind then gets no more. After that the
+leader has every second trial and the others take turns, until nothing improves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from models.frozen_model import FrozenModel
+from models.training.costs.summary import total
+from models.training.search_space import NET, Trial
+
+ERRORS = 2.0
+"""A family is clearly behind if the leader's lead is more than this many standard errors, and also more than"""
+SHARE = 0.05
+"""this share of what the leader gains over a constant prediction, which tuning may win back."""
+TOLERANCE = 0.005
+"""An improvement counts if it is more than this share of the leader's gain over a constant prediction."""
+FITS = 15
+"""The default budget of a search over families, in works of its first trial, at least"""
+LEAST_S = 6.0
+"""these seconds of a reference core and at most"""
+MOST_S = 600.0
+"""these."""
+PATIENCE = 6
+"""Trials without an improvement after which a search over families ends, if `search.patience` is not set."""
+
+
+class FirstRound(FrozenModel):
+    """The outcome of the first round: the families that go on, why the others do not, and the scale of the metric."""
+
+    families: list[str] = Field(description="Those that go on.")
+    out: dict[str, str] = Field(description="The others, and why.")
+    gain: float = Field(0.0, description="How much better the leader is than a constant prediction.")
+
+
+class FamilySummary(FrozenModel):
+    """One family's part in a search."""
+
+    family: str
+    trials: int
+    value: float | None = Field(None, description="The goal's metric on validation in its best trial.")
+    device_seconds: float = 0.0
+    outcome: str
+
+
+class Scores(FrozenModel):
+    """The metric of one trained model on the validation examples, and on all but each of `k` equal blocks of them."""
+
+    value: float
+    without: list[float]
+
+
+def first_round(scores: Mapping[str, Scores], constant: float, direction: str, metric: str) -> FirstRound:
+    """Decide after the first trial of each family which are clearly behind.
+
+    Args:
+        scores: By family; one without scores failed and is not among them.
+        constant: The metric of a constant prediction; NaN if it is not defined.
+        direction: maximize or minimize.
+        metric: Its name, for the reasons.
+    """
+    sign = 1 if direction == "maximize" else -1
+    best = max(scores, key=lambda family: sign * scores[family].value)
+    gain = sign * (scores[best].value - constant)
+    gain = gain if math.isfinite(gain) and gain > 0 else 0.0
+    out = {}
+    for family, score in scores.items():
+        lead = sign * (scores[best].value - score.value)
+        error = jackknife_error(np.subtract(scores[best].without, score.without))
+        if lead > ERRORS * error and lead > SHARE * gain:
+            out[family] = (
+                f"{metric} {score.value:.4g} against {scores[best].value:.4g} of {best}: behind by {lead:.3g}, over "
+                f"{ERRORS:g} standard errors ({error:.2g}) and {SHARE:.0%} of the gain over a constant"
+            )
+    return FirstRound(families=[family for family in scores if family not in out], out=out, gain=gain)
+
+
+def jackknife_error(without: Any) -> float:
+    """Return the standard error of a figure from its values without each of `k` equal blocks, float64 (blocks,).
+
+    Infinite with fewer than two blocks where the figure is defined.
+
+    Source: the delete-a-group jackknife, Shao and Tu, The Jackknife and Bootstrap (1995), section 2.3.
+    """
+    values = np.asarray(without, np.float64)
+    values = values[np.isfinite(values)]
+    count = len(values)
+    if count < 2:
+        return math.inf
+    return float(np.sqrt((count - 1) / count * np.square(values - values.mean()).sum()))
+
+
+def choose(scores: Mapping[str, Scores], direction: str, metric: str) -> tuple[str, str]:
+    """Return the chosen family and why: the first one whose best trial is within a standard error of the best of all.
+
+    Validation rows are few and trials many, so the best value alone would favour whoever had more luck.
+    Source: the one-standard-error rule, Breiman et al., Classification and Regression Trees (1984), section 3.4.3.
+
+    Args:
+        scores: Of each family's best trial, in the order of preference.
+        direction: maximize or minimize.
+        metric: Its name, for the reason.
+    """
+    sign = 1 if direction == "maximize" else -1
+    best = max(scores, key=lambda family: sign * scores[family].value)
+    for family, score in scores.items():
+        lead = sign * (scores[best].value - score.value)
+        error = jackknife_error(np.subtract(scores[best].without, score.without))
+        if family == best:
+            return best, f"chosen: the best {metric} on validation"
+        if lead <= error < math.inf:
+            return family, f"chosen: within a standard error ({error:.2g}) of {best}, and tried before it"
+    return best, f"chosen: the best {metric} on validation"
+
+
+def next_family(families: Sequence[str], trials: Sequence[Trial], direction: str, turn: int) -> str:
+    """Return the family of the trial `turn` (0, 1, ...) after the first round: the leader's is every second one."""
+    leader = max(families, key=lambda family: _best(trials, family, direction))
+    others = [family for family in families if family != leader]
+    return others[turn // 2 % len(others)] if others and turn % 2 else leader
+
+
+def is_stalled(trials: Sequence[Trial], direction: str, patience: int, tolerance: float, first: int = 0) -> bool:
+    """Return whether `patience` trials after the first `first` have not improved the best value by over `tolerance`."""
+    sign = 1 if direction == "maximize" else -1
+    best, since = -math.inf, 0
+    for index, trial in enumerate(trials):
+        value = -math.inf if trial.value is None or trial.state != "complete" else sign * trial.value
+        if value > best + tolerance or best == -math.inf:
+            best, since = max(best, value), 0
+        elif index >= first:
+            since += 1
+    return since >= patience
+
+
+def budget_s(trials: Sequence[Trial]) -> float:
+    """Return the default budget of a search over families: so many works of its first trial, within bounds."""
+    return min(MOST_S, max(LEAST_S, FITS * trials[0].work_s)) if trials else MOST_S
+
+
+def is_spent(trials: Sequence[Trial], budget: float) -> bool:
+    """Return whether the work of the trials has reached the budget."""
+    return sum(trial.work_s for trial in trials) >= budget
+
+
+def summaries(
+    families: Sequence[str], trials: Sequence[Trial], chosen: tuple[str, str], out: Mapping[str, str], direction: str
+) -> list[FamilySummary]:
+    """Return what each family reached and cost, and why it was chosen (`chosen`: which, and why) or not (`out`)."""
+    result = []
+    for family in families:
+        own = [trial for trial in trials if trial.params.get(NET) == family]
+        value = _value(own, direction)
+        if family == chosen[0]:
+            outcome = chosen[1]
+        elif value is None:
+            outcome = f"failed: {next((trial.reason for trial in own if trial.reason), 'no trial ended')}"
+        elif family in out:
+            outcome = f"no more trials: {out[family]}"
+        else:
+            outcome = f"not chosen: no better than {chosen[0]} by more than a standard error"
+        result.append(
+            FamilySummary(
+                family=family,
+                trials=len(own),
+                value=value,
+                device_seconds=total(trial.costs for trial in own).device_seconds,
+                outcome=outcome,
+            )
+        )
+    return result
+
+
+def _best(trials: Sequence[Trial], family: str, direction: str) -> float:
+    """Return a family's best value, larger is better; -inf if none of its trials ended."""
+    value = _value([trial for trial in trials if trial.params.get(NET) == family], direction)
+    if value is None:
+        return -math.inf
+    return value if direction == "maximize" else -value
+
+
+def _value(trials: Sequence[Trial], direction: str) -> float | None:
+    """Return the best value of the complete trials; None without one."""
+    values = [trial.value for trial in trials if trial.value is not None and trial.state == "complete"]
+    return (max if direction == "maximize" else min)(values, default=None)

@@ -1,0 +1,24 @@
+import inspect
+from pathlib import Path
+
+import pytest
+
+from models.nets.arguments import argument_types
+from models.nets.catalogue import CATALOGUE
+from models.project_spec.references import resolve
+
+
+@pytest.mark.parametrize("net", CATALOGUE)
+def test_the_source_names_the_arguments_that_the_factory_has(net: str) -> None:
+    entry = CATALOGUE[net]
+    factory = resolve("factory", Path(), {"factory": entry.arguments or entry.reference})
+    known = set(argument_types(net) or {})
+    assert known == set(inspect.signature(factory).parameters) - {"sizes"}
+    assert known >= {path.removeprefix("model.") for path in entry.space}
+
+
+def test_types_are_read_where_they_are_plain() -> None:
+    known = argument_types("mlp")
+    assert known is not None
+    assert (known["hidden"], known["dropout"]) == (int, float)
+    assert argument_types("./own.py:Net") is None

@@ -1,0 +1,34 @@
+"""The features say what the words say, and those of training rows come from models that did not see them."""
+
+import numpy as np
+import pytest
+
+from models.ngrams.fit import fit_ngrams, ngram_features
+from tests.unit.models.ngrams.conftest import LABELS, TEXTS
+
+
+def test_scores_of_training_texts_come_from_models_that_did_not_see_them():
+    """A model of its own rows tells random labels; one of other rows cannot."""
+    labels = np.random.default_rng(0).integers(0, 2, 400)
+    texts = [f"word{row} word{row} this is text {row % 7}" for row in range(200)] * 2
+    model, features = fit_ngrams(texts, labels, is_class=True)
+    own = ngram_features(model, texts)[:, 0]
+    assert np.corrcoef(own, labels)[0, 1] > 0.4
+    assert abs(np.corrcoef(features[:, 0], labels)[0, 1]) < 0.15
+
+
+@pytest.mark.parametrize("is_class", [True, False])
+def test_the_score_says_what_the_words_say(is_class):
+    model, features = fit_ngrams(TEXTS, LABELS.astype(float) if not is_class else LABELS, is_class)
+    assert np.corrcoef(features[:, 0], LABELS)[0, 1] > 0.7
+    score = ngram_features(model, ["good", "bad film"])[:, 0]
+    assert score[0] > score[1]
+
+
+def test_three_classes_have_a_score_each_and_a_class_of_one_row_does_not_stop_it():
+    classes = np.arange(80) % 2
+    classes[5] = 2
+    model, features = fit_ngrams(TEXTS, classes, is_class=True)
+    assert features.shape == (80, model.num_features)
+    assert np.isfinite(features).all()
+    assert fit_ngrams(["a", "b"], np.array([0, 1]), is_class=True) is None

@@ -1,0 +1,23 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.unit.models.scaffold.test_table import spec_of
+
+
+@pytest.mark.parametrize("key", [None, "shop", "number"])
+def test_a_number_a_period_is_a_series_and_many_by_a_key_are_too(tmp_path, key):
+    months = (np.datetime64("2010-01") + np.arange(96)).astype("datetime64[D]")
+    many = 1 if key is None else 3
+    table = {"month": np.tile(months, many), "sales": np.arange(96.0 * many)}
+    if key is not None:
+        table[key] = np.repeat(["Oslo", "Rome", "Wien"] if key == "shop" else [7, 8, 9], 96)
+    spec = spec_of(tmp_path, pa.table(table), target="sales")
+    assert (spec.data.kind, spec.data.window.series_key, spec.data.split.column) == ("series", key, "month")
+    assert spec.data.window.length == 9
+
+
+def test_dates_at_any_distance_are_no_series(tmp_path):
+    days = np.datetime64("2020-01-01") + np.cumsum(np.random.default_rng(0).integers(1, 9, 120))
+    spec = spec_of(tmp_path, pa.table({"day": days, "x": np.arange(120.0), "price": np.arange(120.0)}), target="price")
+    assert (spec.data.kind, spec.data.split.by) == ("table", "time")

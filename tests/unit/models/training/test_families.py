@@ -1,0 +1,85 @@
+"""Which families `auto` chooses from, and what it searches in each."""
+
+from typing import Any
+
+import pytest
+
+from models.errors import UsageError
+from models.nets.catalogue import CATALOGUE, FAMILIES
+from models.project_spec.blocks import Spec
+from models.training.families import chosen_net, families_of, search_space
+
+
+def spec_of(**blocks: Any) -> Spec:
+    return Spec.model_validate({"name": "t", "data": {"source": "x", "target": "y"}, **blocks})
+
+
+@pytest.mark.parametrize(
+    ("blocks", "families"),
+    [
+        ({}, FAMILIES),
+        ({"model": {"net": "mlp"}}, ("mlp",)),
+        ({"model": {"net": "./own.py:Net"}}, ("./own.py:Net",)),
+        ({"model": {"arguments": {"hidden": 8}}}, ("mlp",)),
+        ({"search": {"space": {"train.lr": {"choices": [0.1]}}}}, ("mlp",)),
+        ({"search": {"space": {"model.l2": {"choices": [1.0]}}}}, ("linear",)),
+        ({"search": {"space": {"train.class_weights": {"choices": ["none"]}}}}, FAMILIES),
+        ({"search": {"families": ["mlp", "trees"]}}, ("mlp", "trees")),
+        ({"train": {"ema": 0.9}}, ("mlp",)),
+        ({"retrain": {"start": "champion"}}, ("mlp",)),
+    ],
+)
+def test_auto_takes_the_families_that_fit_the_spec(blocks: dict[str, Any], families: tuple[str, ...]) -> None:
+    assert families_of(spec_of(**blocks)) == families
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        (
+            {"model": {"arguments": {"hiden": 8}}},
+            "model.arguments.hiden: trees, linear, mlp have no argument 'hiden': did you mean 'hidden'",
+        ),
+        ({"search": {"families": ["trees"]}, "train": {"ema": 0.9}}, "search.families: trees: is not trained by"),
+        ({"model": {"net": "mlp"}, "search": {"families": ["mlp"]}}, "search.families: is for `model.net: auto`"),
+    ],
+)
+def test_what_fits_no_family_is_refused(blocks: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        families_of(spec_of(**blocks))
+
+
+def test_each_family_has_its_own_dimensions_and_begins_with_its_defaults() -> None:
+    space = search_space(spec_of(), fixed=False)
+    assert space.is_choice
+    for net, family in space.families.items():
+        first = space.first(net)
+        assert first["model.net"] == net
+        assert {"model.net", *family.dimensions} == first.keys(), "every searched setting has a default"
+        assert CATALOGUE[net].defaults.items() <= space.settings(first).items()
+        for path, dimension in family.dimensions.items():
+            value = first[path]
+            assert value in dimension.choices if dimension.choices else dimension.low <= value <= dimension.high
+
+
+def test_a_larger_table_is_seen_less_often() -> None:
+    epochs = [
+        search_space(spec_of(), False, rows).settings({"model.net": "mlp"})["train.epochs"]
+        for rows in (900, 10**5, 10**7)
+    ]
+    assert epochs == [60, 8, 5]
+
+
+def test_what_the_spec_sets_is_no_default() -> None:
+    space = search_space(spec_of(train={"epochs": 3}), fixed=False)
+    assert "train.epochs" not in space.settings(space.first("mlp"))
+
+
+def test_settings_name_the_net_also_where_an_older_search_did_not() -> None:
+    space = search_space(spec_of(), fixed=False)
+    assert space.settings({"model.hidden": 8})["model.net"] == "mlp"
+    assert space.settings({})["model.net"] == FAMILIES[0]
+    named = search_space(spec_of(model={"net": "mlp"}), fixed=False)
+    assert named.settings({"model.hidden": 8}) == {"model.hidden": 8}
+    assert chosen_net(spec_of(), {"model.net": "linear"}) == "linear"
+    assert chosen_net(spec_of(), {}) == FAMILIES[0]

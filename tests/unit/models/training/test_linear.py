@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from models.errors import UsageError
+from models.training.job import WEIGHTS_FILE
+from models.training.linear import fit_linear
+from models.training.rank import run_job
+
+
+def _one_hot(job, side):
+    tensors = load_file(job.tensors[side])
+    categories = np.eye(4)[tensors["categorical"][:, 0]]
+    return np.hstack([tensors["numeric"], categories]), tensors["target"]
+
+
+def _predicted(job, side):
+    inputs, _ = _one_hot(job, side)
+    weights = load_file(job.folder / WEIGHTS_FILE)
+    return inputs @ np.vstack([weights["weight"].T, weights["categories.0.weight"]]) + weights["bias"]
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+@pytest.mark.parametrize("l2", [0.1, 10.0])
+def test_classes_have_the_probabilities_of_logistic_regression(make_job, task, l2):
+    job = make_job("table", task, "linear", {"l2": l2})
+    result = run_job(job)
+    peer = LogisticRegression(C=1 / l2, tol=1e-8, max_iter=5000).fit(*_one_hot(job, "train"))
+    logits = torch.from_numpy(_predicted(job, "validation"))
+    ours = logits.sigmoid() if task == "binary" else logits.softmax(1)
+    theirs = peer.predict_proba(_one_hot(job, "validation")[0])[:, -ours.shape[1] :]
+    np.testing.assert_allclose(ours, theirs, atol=2e-3)
+    assert result.value > 0.85
+    assert result.epochs[0]["train_loss"] < result.epochs[0]["val_loss"] + 0.2
+
+
+def test_rmse_is_ridge_regression(make_job):
+    job = make_job("table", "regression", "linear", {"l2": 5.0}).model_copy(update={"metric": "rmse"})
+    run_job(job)
+    # The engine's squared error has no half, so its penalty counts half of scikit-learn's.
+    peer = Ridge(alpha=2.5).fit(*_one_hot(job, "train"))
+    theirs = peer.predict(_one_hot(job, "validation")[0])
+    np.testing.assert_allclose(_predicted(job, "validation")[:, 0], theirs, atol=2e-3)
+
+
+def test_a_second_fit_has_the_same_bits_and_a_finished_one_is_answered(make_job):
+    first, second = (make_job("table", "binary", "linear", folder=name) for name in ("one", "two"))
+    result = run_job(first)
+    assert run_job(second).weights_sha256 == result.weights_sha256
+    assert run_job(first) == result
+
+
+@pytest.mark.parametrize("arguments", [{"l2": -1.0}, {"l2": "much"}, {"iterations": 0}, {"depth": 3}])
+def test_wrong_arguments_are_named(make_job, arguments):
+    with pytest.raises(UsageError, match=next(iter(arguments))):
+        fit_linear(make_job("table", "binary", "linear", arguments), lambda _: True)

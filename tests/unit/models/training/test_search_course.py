@@ -1,0 +1,113 @@
+"""Who is tried next, who is out, when a search over families ends."""
+
+import numpy as np
+import pytest
+
+from models.training.search_course import (
+    Scores,
+    budget_s,
+    choose,
+    first_round,
+    is_spent,
+    is_stalled,
+    jackknife_error,
+    next_family,
+    summaries,
+)
+from models.training.search_space import Trial
+
+
+def trial(number: int, net: str, value: float | None, state: str = "complete") -> Trial:
+    return Trial.model_validate({"number": number, "state": state, "params": {"model.net": net}, "value": value})
+
+
+def scores(value: float, noise: float, seed: int) -> Scores:
+    rng = np.random.default_rng(seed)
+    return Scores(value=value, without=[value + noise * draw for draw in rng.normal(size=20)])
+
+
+def test_a_family_that_is_clearly_behind_is_out_and_a_close_one_goes_on() -> None:
+    made = {"trees": scores(0.80, 1e-4, 1), "linear": scores(0.60, 1e-4, 2), "mlp": scores(0.79, 1e-4, 3)}
+    judged = first_round(made, 0.5, "maximize", "roc_auc")
+    assert judged.families == ["trees", "mlp"], "mlp lost 3 % of the gain over a constant, which tuning may win"
+    assert judged.gain == pytest.approx(0.3)
+    assert "roc_auc 0.6 against 0.8 of trees" in judged.out["linear"]
+
+
+def test_a_large_lead_within_its_error_decides_nothing() -> None:
+    made = {"trees": scores(2.0, 0.2, 1), "linear": scores(2.4, 0.2, 2)}
+    assert first_round(made, 4.0, "minimize", "mae").out == {}
+
+
+def test_without_a_constant_to_compare_with_the_error_alone_decides() -> None:
+    made = {"trees": scores(0.80, 1e-5, 1), "mlp": scores(0.79, 1e-5, 3)}
+    assert [*first_round(made, float("nan"), "maximize", "own").out] == ["mlp"]
+
+
+def test_equal_families_go_out_as_often_as_stated() -> None:
+    """Two standard errors and more: at most 5 % of equal families, on the metric's own noise."""
+    rng = np.random.default_rng(0)
+    out = 0
+    for _ in range(400):
+        gaps = rng.normal(size=(20, 50))
+        whole, without = gaps.mean(), np.array([np.delete(gaps, block, axis=0).mean() for block in range(20)])
+        pair = {"a": Scores(value=0.0, without=[0.0] * 20), "b": Scores(value=whole, without=without.tolist())}
+        out += bool(first_round(pair, float("nan"), "maximize", "m").out)
+    assert out / 400 < 0.09  # 2 of 19 degrees of freedom: 6 %
+
+
+def test_the_first_family_within_a_standard_error_is_chosen() -> None:
+    close = {"trees": scores(0.79, 0.01, 1), "linear": scores(0.70, 0.01, 2), "mlp": scores(0.80, 0.01, 3)}
+    assert choose(close, "maximize", "roc_auc")[0] == "trees"
+    assert choose({**close, "trees": scores(0.6, 0.001, 1)}, "maximize", "roc_auc") == (
+        "mlp",
+        "chosen: the best roc_auc on validation",
+    )
+    assert choose({"trees": scores(3.0, 0.01, 1), "mlp": scores(2.0, 0.01, 2)}, "minimize", "mae")[0] == "mlp"
+
+
+def test_the_jackknife_has_the_error_of_a_mean() -> None:
+    values = np.random.default_rng(1).normal(size=2000)
+    without = [np.delete(values.reshape(20, 100), block, axis=0).mean() for block in range(20)]
+    assert jackknife_error(without) == pytest.approx(1 / np.sqrt(2000), rel=0.5)
+    assert jackknife_error([float("nan"), 1.0]) == float("inf")
+
+
+def test_the_leader_has_every_second_trial_and_the_others_take_turns() -> None:
+    trials = [trial(0, "trees", 0.8), trial(1, "linear", 0.7), trial(2, "mlp", 0.75)]
+    order = [next_family(("trees", "linear", "mlp"), trials, "maximize", turn) for turn in range(8)]
+    assert order == ["trees", "linear", "trees", "mlp", "trees", "linear", "trees", "mlp"]
+    assert {next_family(("mlp",), trials, "maximize", turn) for turn in range(3)} == {"mlp"}
+    assert next_family(("trees", "mlp"), trials, "minimize", 0) == "mlp"
+
+
+def test_a_search_ends_when_nothing_improves_by_more_than_the_tolerance() -> None:
+    trials = [trial(n, "trees", value) for n, value in enumerate([0.8, 0.7, 0.6, 0.801, 0.7, 0.79])]
+    assert is_stalled(trials, "maximize", 5, 0.01)
+    assert not is_stalled(trials, "maximize", 5, 0.0)
+    assert not is_stalled(trials, "maximize", 4, 0.01, first=3)
+    assert is_stalled(trials, "maximize", 3, 0.01, first=3)
+    assert not is_stalled([], "maximize", 1, 0.0)
+
+
+def test_a_summary_says_what_each_family_reached_and_why_it_was_chosen_or_not() -> None:
+    trials = [trial(0, "trees", 0.8), trial(1, "linear", 0.6), trial(2, "mlp", None, "failed"), trial(3, "trees", 0.9)]
+    families, chosen = ("trees", "linear", "mlp"), ("trees", "chosen: the best")
+    made = summaries(families, trials, chosen, {"linear": "far behind"}, "maximize")
+    assert [(row.family, row.trials, row.value) for row in made] == [
+        ("trees", 2, 0.9),
+        ("linear", 1, 0.6),
+        ("mlp", 1, None),
+    ]
+    assert made[0].outcome == "chosen: the best"
+    assert made[1].outcome == "no more trials: far behind"
+    assert made[2].outcome.startswith("failed")
+
+
+def test_the_budget_follows_the_first_trial_and_counts_work() -> None:
+    def worked(*works: float) -> list[Trial]:
+        return [trial(n, "trees", 0.5).model_copy(update={"work_s": work}) for n, work in enumerate(works)]
+
+    assert [budget_s(worked(work)) for work in (0.01, 2.0, 500.0)] == [6.0, 30.0, 600.0]
+    assert is_spent(worked(2.0, 30.0, 9.0), 40.0)
+    assert not is_spent(worked(2.0, 30.0), 40.0)
