@@ -35,7 +35,7 @@ from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_over
-from models.training.model_choice import ValidationScore, record, score
+from models.training.model_choice import ValidationScore, as_array, record, score
 from models.training.optimisation.losses import (
     LARGEST_RATIO,
     Loss,
@@ -106,6 +106,7 @@ class _Boosting:
     targets: torch.Tensor
     values: NDArray[Any]
     loss: Loss
+    weights: torch.Tensor | None
 
     @property
     def gradients(self) -> Gradients | None:
@@ -115,6 +116,11 @@ class _Boosting:
         if loss_name(self.preparation, self.metric.name) != "gamma":
             return None
         return partial(_gamma_gradients, scale=self.preparation.target.scale)
+
+    @property
+    def total_weight(self) -> float:
+        """The sum of the weights of the validation rows, or their number."""
+        return len(self.targets) if self.weights is None else float(self.weights.sum())
 
     @property
     def rounds(self) -> int:
@@ -196,12 +202,13 @@ def _open(job: TrainingJob) -> _Boosting:
         inputs=_matrix(validation),
         targets=validation.targets(),
         values=validation.values(),
+        weights=validation.weights(),
         loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets, job.project),
     )
     boosting.train_set = lightgbm.Dataset(
         _matrix(train),
         targets.numpy(),
-        weight=_row_weights(boosting, targets),
+        weight=_row_weights(boosting, targets, train.weights()),
         categorical_feature=list(range(numeric, numeric + categorical)),
         params=boosting.parameters(0),
         free_raw_data=False,
@@ -245,7 +252,7 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
             raw += _raw(boosting, booster, low, high)
             latest = _look(boosting, progress, raw, high)
         progress.step, progress.epoch = stop, progress.epoch + 1
-        loss = boosting.loss(torch.from_numpy(raw), boosting.targets) / len(boosting.targets)
+        loss = boosting.loss(torch.from_numpy(raw), boosting.targets, boosting.weights) / boosting.total_weight
         train_loss = float(booster.eval_train()[0][2])
         seconds = max(time.perf_counter() - start, 1e-9)
         progress.seconds += seconds
@@ -290,7 +297,9 @@ def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[i
 def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> ValidationScore:
     """Return the score on the validation rows after `rounds` rounds, and record it."""
     predicted, metric = predictions(torch.from_numpy(raw), boosting.preparation), boosting.metric
-    latest: ValidationScore = call(score, metric.name, metric, boosting.preparation.task, boosting.values, predicted)
+    latest: ValidationScore = call(
+        score, metric.name, metric, boosting.preparation.task, boosting.values, predicted, as_array(boosting.weights)
+    )
     record(progress, latest, boosting.job.direction, progress.epoch + 1, rounds)
     return latest
 
@@ -315,15 +324,18 @@ def _gradients_of(
     return weight * first.detach()[:, 0].numpy(), weight * second[:, 0].numpy()
 
 
-def _row_weights(boosting: _Boosting, targets: torch.Tensor) -> NDArray[Any] | None:
-    """Return the weights of the training rows, 1 on average: balanced classes, or the shares of a relative error."""
-    preparation = boosting.preparation
+def _row_weights(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None) -> NDArray[Any] | None:
+    """Return the weights of the training rows: their own, balanced classes, and the shares of a relative error."""
+    preparation, weights = boosting.preparation, own
     if loss_name(preparation, boosting.metric.name) == "relative_l1":
-        weights = relative_weights(targets, preparation.target).double()
-        return (weights / weights.mean()).numpy()
+        relative = relative_weights(targets, preparation.target).double()
+        relative = relative / relative.mean()
+        weights = relative if own is None else relative * own
     balanced = boosting.job.train.class_weights == "balanced"
     of_classes = class_weights(preparation, targets) if balanced else None
-    return None if of_classes is None else of_classes[targets.long()].numpy()
+    if of_classes is not None:
+        weights = of_classes[targets.long()] * (1.0 if own is None else own)
+    return None if weights is None else weights.numpy()
 
 
 def _objective(preparation: Preparation, metric: str) -> dict[str, Any]:
