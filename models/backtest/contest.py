@@ -9,6 +9,7 @@ import numpy as np
 
 from models.data.feeds import feeds, slice_values, targets
 from models.data.preparation import Preparation
+from models.data.weights import weights_of
 from models.errors import DataError
 from models.export.export import MODEL_FILE
 from models.inference.predict import latency_ms, predict
@@ -64,6 +65,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
         },
         champion=_champion(champion, prepared, preparation) if champion else None,
         baseline=baseline.prediction,
+        weights=weights_of(prepared, "test"),
         baseline_name=baseline.name,
         slices=slice_values(prepared, "test", spec.judge.slices),
         challenger_id=challenger.name,

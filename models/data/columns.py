@@ -165,8 +165,8 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
         return "not in data.features.columns"
     if name in data.targets:
         return None
-    if name == data.id and not is_named:
-        return "it names the row (data.id)"
+    if name == data.weight or (name == data.id and not is_named):
+        return "it weighs the row (data.weight)" if name == data.weight else "it names the row (data.id)"
     if data.window is not None and name == data.window.series_key:
         if is_named:
             raise DataError(

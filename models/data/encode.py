@@ -22,7 +22,7 @@ from models.data.unlabelled import UNLABELLED, read_unlabelled
 from models.errors import DataError
 from models.files import whole_file
 from models.ngrams.columns import feature_matrix
-from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX
+from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table
 
@@ -117,6 +117,8 @@ def category_indices(column: pa.ChunkedArray, part: CategoricalInput) -> np.ndar
 
 def _encode_rows(rows: pa.Table, preparation: Preparation) -> Tensors:
     tensors = _targets(rows, preparation)
+    if WEIGHT_COLUMN in rows.column_names:
+        tensors["weight"] = rows.column(WEIGHT_COLUMN).to_numpy().astype(np.float32)
     if KEY_COLUMN in rows.column_names:
         tensors["key"] = rows.column(KEY_COLUMN).to_numpy()
     return tensors | _encode_inputs(rows, preparation)

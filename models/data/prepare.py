@@ -35,6 +35,7 @@ from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
 from models.data.target import class_indices, fit_target, infer_task, is_on_log_scale
 from models.data.text import prepare_text
 from models.data.unlabelled import write_unlabelled
+from models.data.weights import row_weights
 from models.data.window_reference import SeriesValues, fit_reference, season_of
 from models.errors import DataError
 from models.files import replacing_folder
@@ -49,6 +50,7 @@ from models.project_spec.reserved_columns import (
     SPLIT_COLUMN,
     STEP_COLUMN,
     TEXT_PREFIX,
+    WEIGHT_COLUMN,
 )
 from models.sources.read import ROW_GROUP, read_table
 
@@ -174,7 +176,7 @@ def _series_input(rows: SeriesRows, data: Data) -> SeriesInput:
 def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """Return the columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
-    inputs = [*columns.inputs, data.image and data.image.column]
+    inputs = [*columns.inputs, data.image and data.image.column, data.weight]
     named = {*inputs, *data.targets, data.split.column, data.window and data.window.series_key, *spec.judge.slices}
     return [name for name in table.column_names if name in named]
 
@@ -226,6 +228,8 @@ def _fit(
     made[ROW_COLUMN] = pa.array(rows.positions, pa.int64())
     made[IDENTITY_COLUMN] = pa.array(rows.identities, pa.uint64())
     made[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
+    if data.weight is not None:
+        made[WEIGHT_COLUMN] = pa.array(row_weights(table.column(data.weight), data.weight, rows.train))
     if rows.key is not None:
         made[KEY_COLUMN] = pa.array(rows.key, pa.int64())
     return pa.table(made), preparation

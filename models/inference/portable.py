@@ -51,8 +51,7 @@ MISSING = frozenset((
     "NaN", "n/a", "nan", "null",
 ))  # fmt: skip
 """Cells of a CSV that are missing values, quoted or not: as in Arrow, which reads the training data."""
-_BOOLEANS = {"true": True, "false": False}
-_BITS = {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
+_BOOLEANS, _BITS = {"true": True, "false": False}, {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
 
 
 class RowError(ValueError):
@@ -60,11 +59,7 @@ class RowError(ValueError):
 
 
 def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0) -> np.ndarray:
-    """Return a column of numbers as float64 (rows,), NaN for missing.
-
-    Raises:
-        RowError: A value is no number, or too large; names the row (a `place`, from `first` on), column and value.
-    """
+    """Return a column of numbers as float64 (rows,), NaN for missing, or raise `RowError`, with `place` for a row."""
     if not NUMBERS.issuperset(map(type, values)):
         at = next(at for at, value in enumerate(values) if type(value) not in NUMBERS)
         wrong = shown(values[at])
@@ -296,8 +291,7 @@ def records_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> list[
         return [dict(zip(outputs, row, strict=True)) for row in rows]
     chances = outputs[PROBABILITIES].astype(np.float64).tolist()
     labels = _label_lists(outputs[LABELS], names) if LABELS in outputs else outputs[LABEL]
-    labelled = zip(labels.tolist(), chances, strict=True)
-    return [dict(zip(names, (label, *row), strict=True)) for label, row in labelled]
+    return [dict(zip(names, (label, *row), strict=True)) for label, row in zip(labels.tolist(), chances, strict=True)]
 
 
 class Predictor:
@@ -317,8 +311,7 @@ class Predictor:
     ) -> pd.DataFrame:
         """Return the columns of `column_names`, or `prediction`, of rows.
 
-        `model_input` has a column for each input, or arrays by input name. Text: a column `text` of texts of any
-        lengths, whose answer is that of `read_texts`. `params` means nothing.
+        `model_input` has a column for each input, or arrays by input name. Text: a column `text`. `params` is ignored.
 
         Raises:
             RowError: The model does not accept a value.

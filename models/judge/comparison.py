@@ -12,6 +12,7 @@ from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Difference, Estimate
 from models.metrics import classification, mcnemar
 from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
+from models.metrics.evaluator import Evaluator
 from models.metrics.metrics import Array, Metric
 
 POWER = 0.87
@@ -102,14 +103,24 @@ def resample_models(
     resamples: int,
     seed: int = 0,
     clusters: Array | None = None,
+    weights: Array | None = None,
 ) -> ResampledMetrics:
-    """Compute the metric of every model on the examples and on the same resamples of them."""
+    """Compute the metric of every model on the examples and on the same resamples of them.
+
+    `weights` (example,) multiply how often an example is drawn; a user's own metric takes none.
+    """
     evaluators = [metric.evaluator(target, prediction) for prediction in models.values()]
+    if weights is not None and not metric.own:
+        evaluators = [_weighted(each, weights) for each in evaluators]
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
     num_units = len(target) if clusters is None else effective_units(clusters)
     return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)}, num_units)
+
+
+def _weighted(evaluate: Evaluator, weights: Array) -> Evaluator:
+    return lambda drawn: evaluate(drawn * weights)
 
 
 def effective_units(clusters: Array) -> float:

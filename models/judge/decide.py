@@ -90,7 +90,9 @@ def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> VerdictRepla
 def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) -> Verdict:
     """Return a verdict with all its numbers and no decision yet."""
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters, return_inverse=True)[1]
-    result = resample_models(metric, evidence.target, evidence.models_for(metric), rules.resamples, seed, clusters)
+    result = resample_models(
+        metric, evidence.target, evidence.models_for(metric), rules.resamples, seed, clusters, evidence.weights
+    )
     has_champion, has_baseline = evidence.champion is not None, evidence.baseline is not None
     beaten, margin = Threshold(0.0, strict=True), _test_set_margin(evidence, rules, result)
     draft = Verdict(
@@ -151,7 +153,9 @@ def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) 
     for each in metrics_for(evidence.task, evidence.outputs):
         if each.name != metric.name:
             predictions = evidence.models_for(each)
-            values[each.name] = {name: each.value(evidence.target, p) for name, p in predictions.items()}
+            values[each.name] = {
+                name: each.value(evidence.target, p, evidence.weights) for name, p in predictions.items()
+            }
     return values
 
 

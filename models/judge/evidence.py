@@ -34,6 +34,8 @@ class Evidence:
     baseline_name: str = "baseline"
     references: Mapping[str, float] = field(default_factory=dict)
     """Other values to compare the metric with, by name; they decide nothing."""
+    weights: Array | None = None
+    """Weights (example,) of the examples in every metric but a user's own; None for all ones."""
     slices: Mapping[str, Array] = field(default_factory=dict)
     """Raw values (example,) of each slice column."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
@@ -80,6 +82,7 @@ class Evidence:
             champion=part(self.champion),
             baseline=part(self.baseline),
             clusters=part(self.clusters),
+            weights=part(self.weights),
             slices={column: values[examples] for column, values in self.slices.items()},
         )
 
@@ -108,6 +111,8 @@ class Evidence:
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of each array: of its dtype, shape and values."""
         arrays = {"target": self.target, **self.models}
+        if self.weights is not None:
+            arrays["weights"] = self.weights
         if self.clusters is not None:
             arrays["clusters"] = self.clusters
         arrays |= {f"slice {column}": as_text(values) for column, values in self.slices.items()}

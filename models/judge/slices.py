@@ -56,7 +56,8 @@ def _judge_slice(
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters[chosen], return_inverse=True)[1]
     too_few = _too_few(len(chosen), clusters)
     resamples = 0 if too_few else rules.resamples
-    result = resample_models(metric, evidence.target[chosen], models, resamples, seed, clusters)
+    weights = None if evidence.weights is None else evidence.weights[chosen]
+    result = resample_models(metric, evidence.target[chosen], models, resamples, seed, clusters, weights)
     difference = None
     if "champion" in models:
         allowed = rules.slice_margin or 0.0

@@ -43,6 +43,8 @@ SILENT_MODULES = frozenset(
         "models.errors",
         "models.project_spec.blocks",
         "models.project_spec.block",
+        "models.project_spec.goal",
+        "models.project_spec.judge",
         "models.project_spec.methods",
         "models.project_spec.serve",
         "models.project_spec.reader",

@@ -18,6 +18,8 @@ from pydantic import (
 
 from models.project_spec.block import Batch, Expectation, Fraction, Names, NumberText, Reference, SpecBlock
 from models.project_spec.goal import Goal
+from models.project_spec.judge import Judge as Judge
+from models.project_spec.judge import TimeUnit as TimeUnit
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
 from models.project_spec.search import WITHOUT_DESCENT, Search
@@ -28,7 +30,6 @@ NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
 Task = Literal["binary", "multiclass", "multilabel", "regression", "quantile", "language"]
 Kind = Literal["table", "image", "series", "text"]
-TimeUnit = Literal["hour", "day", "week", "month"]
 Precision = Literal["auto", "fp32", "fp32-exact", "bf16", "fp16"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
 
@@ -123,6 +124,9 @@ class Data(SpecBlock):
         "skewed, and goal.metric is mae, mape or pinball.",
     )
     id: str | None = Field(None, description="The id column of the rows, for split and feedback. Never an input.")
+    weight: str | None = Field(
+        None, description="The column with the rows' weights >= 0, for loss and metrics. Never an input; missing is 1."
+    )
     deduplicate: bool = Field(False, description="Drop rows that equal an earlier row in every column.")
     newest: int | None = Field(
         None, ge=100, description="Train on this many of the newest training rows. For a split by time or position."
@@ -315,35 +319,6 @@ class Train(SpecBlock):
         return int(low), int(high or low)
 
 
-class Judge(SpecBlock):
-    """How a challenger is compared with the champion on the frozen test rows."""
-
-    test: Literal["bootstrap", "mcnemar"] = Field("bootstrap", description="mcnemar: for goal.metric accuracy.")
-    mode: Literal["superiority", "noninferiority"] = "noninferiority"
-    margin: float | None = Field(
-        None,
-        ge=0,
-        description="In the metric's unit. superiority: the challenger must win by more (default 0). non-inferiority: "
-        "it may lose by up to this. Default: what the test set can resolve; an equal model passes in 80 % of loops.",
-    )
-    unit: TimeUnit | None = Field(
-        None,
-        description="Calendar unit that is resampled as a whole, of a table split by time. Default: day, or a shorter "
-        "one if there are fewer than five days.",
-    )
-    confidence: float = Field(0.95, gt=0.5, lt=1)
-    resamples: int = Field(1000, ge=100)
-    min_samples: int = Field(30, ge=1, description="No promotion with fewer test examples than this.")
-    slices: list[str] = Field(
-        default_factory=list, description="Columns; each value is a slice that is judged by itself."
-    )
-    slice_margin: float | None = Field(
-        None, ge=0, description="How much a slice may lose against the champion. Default: no limit."
-    )
-    max_latency_ms: float | None = Field(None, gt=0, description="One row, one thread, ONNX Runtime, p50.")
-    max_size_mb: float | None = Field(None, gt=0)
-
-
 class Spec(SpecBlock):
     """A whole `project.yaml`."""
 
@@ -386,6 +361,12 @@ class Spec(SpecBlock):
         return self
 
     @model_validator(mode="after")
+    def _pinball_has_its_quantile(self) -> Spec:
+        if self.goal.metric == "pinball" and self.goal.quantile is None and self.data.quantiles is None:
+            raise ValueError("goal.metric pinball needs `quantile`, such as 0.9, or `data.quantiles` for several")
+        return self
+
+    @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:
         from models.project_spec.data_checks import ORDERED
 
@@ -399,6 +380,10 @@ class Spec(SpecBlock):
             raise ValueError(f"retrain.start: champion is for nets trained by gradient descent, but model.net is {net}")
         if net in WITHOUT_DESCENT and methods:
             raise ValueError(f"train.{methods[0]} is for nets trained by gradient descent, but model.net is {net}")
+        if self.data.weight is not None and self.judge.test == "mcnemar":
+            raise ValueError("judge.test: mcnemar counts rows, but data.weight weighs them: say `bootstrap`")
+        if self.data.weight is not None and (self.train.pretrain or self.train.pseudo_labels):
+            raise ValueError("data.weight: train.pretrain and train.pseudo_labels use rows without a weight: drop one")
         if self.train.pseudo_labels and not self.data.unlabelled:
             raise ValueError("train.pseudo_labels needs rows without a label: say `data.unlabelled: true`")
         if self.data.kind not in ("table", "image"):

@@ -37,6 +37,8 @@ def _check_kind(data: Data) -> None:
             f"kind series predicts a number, got task {data.task}: remove `task`, or let the source make each "
             "window a row and say `kind: table`"
         )
+    if data.weight is not None and data.kind not in ("table", "image"):
+        raise ValueError(f"weight is for tables and images, but kind is {data.kind}: remove it")
     if data.kind != "text" and data.task == "language":
         raise ValueError("task language is for `kind: text`")
 

@@ -9,7 +9,7 @@ import torch
 
 from models.distributed.order import seed_of, share
 from models.project_spec.references import call
-from models.training.model_choice import ValidationScore, score
+from models.training.model_choice import ValidationScore, as_array, score
 from models.training.optimisation.losses import predictions, settle, settled_loss
 from models.training.optimisation.pretrain import LOSS, MaskingScheme
 from models.training.session import TrainingSession
@@ -32,18 +32,22 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
         return _reconstruction(session, session.batches.hiding, start, stop)
     output = _outputs(session, start, stop)
     plan.learn(True)
-    targets = examples.targets()
+    targets, weights = examples.targets(), examples.weights()
     counts = world.is_output_rank and stop > start
     loss = output.new_zeros((), dtype=torch.float64)
     if counts:
-        loss = settled_loss(output, targets[start:stop], session.loss, session.preparation).double()
+        share_of_weights = None if weights is None else weights[start:stop].to(output.device)
+        loss = settled_loss(output, targets[start:stop], session.loss, session.preparation, share_of_weights).double()
     world.total(loss)
     joined = world.join_shares(output, len(examples))
     if not world.is_first:
         return {}
     metric, predicted = session.metric, predictions(joined.cpu(), session.preparation)
-    latest: ValidationScore = call(score, metric.name, metric, session.preparation.task, examples.values(), predicted)
-    return {"val_loss": float(loss) / len(examples), **latest.values(metric.name)}
+    latest: ValidationScore = call(
+        score, metric.name, metric, session.preparation.task, examples.values(), predicted, as_array(weights)
+    )
+    total = len(examples) if weights is None else float(weights.sum())
+    return {"val_loss": float(loss) / total, **latest.values(metric.name)}
 
 
 def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:

@@ -29,7 +29,7 @@ from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report
-from models.training.model_choice import ValidationScore, record, score
+from models.training.model_choice import ValidationScore, as_array, record, score
 from models.training.optimisation.losses import Loss, make_loss, predictions
 
 CPU = torch.device("cpu")
@@ -54,14 +54,14 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     check_arguments("linear", build, job.model.arguments, known=("sizes",))
     l2, iterations = _settings(job.model.arguments)
     train, validation = open_examples(job, preparation)
-    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction, preparation.target.outputs)
     net = cast("Linear", build_net(job.model, Sizes.of(preparation), job.project))
     settings = job.train.model_copy(update={"label_smoothing": 0.0})
     loss = make_loss(preparation, settings, metric.name, train.targets(), job.project)
     train_loss = _minimise(net, train, loss, l2, iterations)
     output, val_loss = _evaluate(net, validation, loss)
-    predicted = predictions(output, preparation)
-    latest: ValidationScore = call(score, metric.name, metric, preparation.task, validation.values(), predicted)
+    examples = (validation.values(), predictions(output, preparation), as_array(validation.weights()))
+    latest: ValidationScore = call(score, metric.name, metric, preparation.task, *examples)
     losses = {"train_loss": train_loss, "val_loss": val_loss, **latest.values(metric.name)}
     progress = _progress(time.perf_counter() - start, len(train), losses)
     record(progress, latest, job.direction, 1)
@@ -110,7 +110,7 @@ def _settings(arguments: dict[str, Any]) -> tuple[float, int]:
 def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations: int) -> float:
     """Fit the weights to the mean loss and `l2 / 2n` times their squares; return the mean loss of the training rows."""
     positions = torch.arange(len(train))
-    inputs, target = train.gather(positions), train.gather_target(positions)
+    inputs, target, weight = train.gather(positions), train.gather_target(positions), train.gather_weight(positions)
     optimiser = torch.optim.LBFGS(
         net.parameters(),
         max_iter=iterations,
@@ -122,7 +122,7 @@ def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations:
 
     def objective() -> torch.Tensor:
         optimiser.zero_grad()
-        total = (loss(net(**inputs), target) + l2 / 2 * net.penalty()) / len(train)
+        total = (loss(net(**inputs), target, weight) + l2 / 2 * net.penalty()) / len(train)
         total.backward()  # type: ignore[no-untyped-call]
         return total
 

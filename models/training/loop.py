@@ -142,11 +142,21 @@ def make_update(session: TrainingSession) -> Callable[[], None]:
 
 def _criterion(batch: Batch, loss: Loss) -> Criterion:
     """Return a function that sums the loss over a slice of the batch."""
+    target, weight = batch.target, batch.weight
+
+    def first(output: torch.Tensor, part: slice) -> torch.Tensor:
+        return loss(output, target[part], None if weight is None else weight[part])
+
     if batch.mixed is None:
-        return lambda output, part: loss(output, batch.target[part])
+        return first
     share, other = batch.mixed
-    second = batch.target[other]
-    return lambda output, part: share * loss(output, batch.target[part]) + (1 - share) * loss(output, second[part])
+    second, its_weight = target[other], None if weight is None else weight[other]
+
+    def mixed(output: torch.Tensor, part: slice) -> torch.Tensor:
+        partner = loss(output, second[part], None if its_weight is None else its_weight[part])
+        return share * first(output, part) + (1 - share) * partner
+
+    return mixed
 
 
 def explain(job: TrainingJob, world: World, step: int) -> TrainingError:

@@ -21,6 +21,8 @@ from models.metrics.metrics import Array, Metric
 from models.project_spec.blocks import Task
 
 if TYPE_CHECKING:
+    import torch
+
     from models.training.checkpoints.state import Progress
 
 Direction = Literal["maximize", "minimize"]
@@ -66,31 +68,37 @@ class ValidationScore(NamedTuple):
         return cls(values[f"val_{metric}"], *rest)
 
 
-def score(metric: Metric, task: Task, target: Array, prediction: Array) -> ValidationScore:
+def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: Array | None = None) -> ValidationScore:
     """Return the score of predictions; only the goal counts if it is proper itself, as all errors of numbers are.
 
     A goal that depends on the decision threshold is measured as the exported model will decide: calibrated, at the
-    threshold that is best for the goal.
+    threshold that is best for the goal. A metric of the user's own sees no weights.
 
     Raises:
         UserCodeError: Your own metric raised, or returned no finite number.
     """
     log_loss = float("nan")
     if task in ("binary", "multiclass") and metric.name not in _PROPER:
-        log_loss = classification.log_loss(target, prediction)(np.ones(len(target)))
+        log_loss = classification.log_loss(target, prediction)(np.ones(len(target)) if weight is None else weight)
     if task == "binary" and has_own_threshold(metric):
         stride = -(-len(target) // MOST_EXAMPLES)
         prediction = fit_calibration(target[::stride], prediction[::stride]).apply(prediction)
         metric = metric.at(best_threshold(metric, prediction))
-    goal = float(metric.value(target, prediction))
+    weight = None if metric.own else weight
+    goal = float(metric.value(target, prediction, weight))
     return (
         ValidationScore(goal)
         if math.isnan(log_loss)
-        else ValidationScore(goal, standard_error(metric, target, prediction), log_loss)
+        else ValidationScore(goal, standard_error(metric, target, prediction, weight), log_loss)
     )
 
 
-def standard_error(metric: Metric, target: Array, prediction: Array) -> float:
+def as_array(weights: torch.Tensor | None) -> Array | None:
+    """Return weights as metrics take them, float64 (example,)."""
+    return None if weights is None else weights.double().numpy()
+
+
+def standard_error(metric: Metric, target: Array, prediction: Array, weight: Array | None = None) -> float:
     """Return the bootstrap's standard error of a metric; 0 where it is undefined.
 
     Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, ch. 6: 25 resamples suffice for it.
@@ -101,7 +109,8 @@ def standard_error(metric: Metric, target: Array, prediction: Array) -> float:
     some, predicted = target[::stride], prediction[::stride]
     evaluate = metric.evaluator(some, predicted)
     resamples = OWN_RESAMPLES if metric.own else RESAMPLES
-    values = np.array([evaluate(weight) for weight in draws(len(some), resamples)])
+    own = 1.0 if weight is None else weight[::stride]
+    values = np.array([evaluate(drawn * own) for drawn in draws(len(some), resamples)])
     values = values[np.isfinite(values)]
     return float(values.std(ddof=1) * math.sqrt(len(some) / len(target))) if len(values) > 1 else 0.0
 

@@ -36,7 +36,7 @@ from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_over
-from models.training.model_choice import ValidationScore, record, score
+from models.training.model_choice import ValidationScore, as_array, record, score
 from models.training.optimisation.losses import (
     LARGEST_RATIO,
     Loss,
@@ -97,6 +97,7 @@ class _Boosting:
     targets: torch.Tensor
     values: NDArray[Any]
     loss: Loss
+    weights: torch.Tensor | None
 
     @property
     def gradients(self) -> Gradients | None:
@@ -106,6 +107,11 @@ class _Boosting:
         if loss_name(self.preparation, self.metric.name) != "gamma":
             return None
         return partial(_gamma_gradients, scale=self.preparation.target.scale)
+
+    @property
+    def total_weight(self) -> float:
+        """The sum of the weights of the validation rows, or their number."""
+        return len(self.targets) if self.weights is None else float(self.weights.sum())
 
     @property
     def rounds(self) -> int:
@@ -190,10 +196,11 @@ def _open(job: TrainingJob) -> _Boosting:
         inputs=_matrix(validation),
         targets=validation.targets(),
         values=validation.values(),
+        weights=validation.weights(),
         loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets, job.project),
     )
     inputs = _matrix(train)
-    for label, weight in _labels(boosting, targets):
+    for label, weight in _labels(boosting, targets, train.weights()):
         train_set = lightgbm.Dataset(
             inputs,
             label,
@@ -207,16 +214,20 @@ def _open(job: TrainingJob) -> _Boosting:
     return boosting
 
 
-def _labels(boosting: _Boosting, targets: torch.Tensor) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+def _labels(
+    boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None
+) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
     """Yield the target (row,) and the weights of the rows of each booster."""
     if targets.ndim == 1:
-        yield targets.numpy(), _row_weights(boosting, targets)
+        yield targets.numpy(), _row_weights(boosting, targets, own)
         return
     balanced = boosting.job.train.class_weights == "balanced"
-    weights = class_weights(boosting.preparation, targets) if balanced else None
+    of_labels = class_weights(boosting.preparation, targets) if balanced else None
     for at in range(boosting.preparation.num_outputs):
-        own = targets[:, at].contiguous()
-        yield own.numpy(), None if weights is None else weights[own.long(), at].numpy()
+        label, weights = targets[:, at].contiguous(), own
+        if of_labels is not None:
+            weights = of_labels[label.long(), at] * (1.0 if own is None else own)
+        yield label.numpy(), None if weights is None else weights.numpy()
 
 
 def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> dict[str, Any]:
@@ -255,7 +266,7 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Boos
             raw += _raw(boosting, booster, low, high)
             latest = _look(boosting, progress, raw, high)
         progress.step, progress.epoch = stop, progress.epoch + 1
-        loss = boosting.loss(torch.from_numpy(raw), boosting.targets) / len(boosting.targets)
+        loss = boosting.loss(torch.from_numpy(raw), boosting.targets, boosting.weights) / boosting.total_weight
         assert booster is not None
         train_loss = booster.train_loss()
         seconds = max(time.perf_counter() - start, 1e-9)
@@ -296,7 +307,9 @@ def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[i
 def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> ValidationScore:
     """Return the score on the validation rows after `rounds` rounds, and record it."""
     predicted, metric = predictions(torch.from_numpy(raw), boosting.preparation), boosting.metric
-    latest: ValidationScore = call(score, metric.name, metric, boosting.preparation.task, boosting.values, predicted)
+    latest: ValidationScore = call(
+        score, metric.name, metric, boosting.preparation.task, boosting.values, predicted, as_array(boosting.weights)
+    )
     record(progress, latest, boosting.job.direction, progress.epoch + 1, rounds)
     return latest
 
@@ -321,15 +334,18 @@ def _gradients_of(
     return weight * first.detach()[:, 0].numpy(), weight * second[:, 0].numpy()
 
 
-def _row_weights(boosting: _Boosting, targets: torch.Tensor) -> NDArray[Any] | None:
-    """Return the weights of the training rows, 1 on average: balanced classes, or the shares of a relative error."""
-    preparation = boosting.preparation
+def _row_weights(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None) -> NDArray[Any] | None:
+    """Return the weights of the training rows: their own, balanced classes, and the shares of a relative error."""
+    preparation, weights = boosting.preparation, own
     if loss_name(preparation, boosting.metric.name) == "relative_l1":
-        weights = relative_weights(targets, preparation.target).double()
-        return (weights / weights.mean()).numpy()
+        relative = relative_weights(targets, preparation.target).double()
+        relative = relative / relative.mean()
+        weights = relative if own is None else relative * own
     balanced = boosting.job.train.class_weights == "balanced"
     of_classes = class_weights(preparation, targets) if balanced else None
-    return None if of_classes is None else of_classes[targets.long()].numpy()
+    if of_classes is not None:
+        weights = of_classes[targets.long()] * (1.0 if own is None else own)
+    return None if weights is None else weights.numpy()
 
 
 def _gamma_gradients(raw: NDArray[Any], train_set: Any, scale: float) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -111,6 +111,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     """Return the evidence without the test rows that the champion knows, and the number of these rows."""
     from models.data import feeds
     from models.data.preparation import Preparation
+    from models.data.weights import weights_of
     from models.judge.evidence import Evidence
     from models.judge.held_out import baseline_of, with_clusters
 
@@ -129,6 +130,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
         challenger=_predictions(inputs, graph, preparation),
         champion=against.prediction,
         baseline=baseline.prediction,
+        weights=weights_of(prepared, "test"),
         baseline_name=baseline.name,
         references=_references(loop, prepared, preparation, baseline.name),
         slices=feeds.slice_values(prepared, "test", loop.spec.judge.slices),

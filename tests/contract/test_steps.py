@@ -21,7 +21,14 @@ NOT_IN_THE_RESULT = {
     "search": {"goal"},  # of which it reads the two settings that are declared
     "train": {"goal"},
     "export": {"serve"},  # the three
-    "register": {"data.target", "description", "model.net", "train.seed", "model_dump", "model_dump_json"},  # papers
+    "register": {
+        "data.target_name",
+        "description",
+        "model.net",
+        "train.seed",
+        "model_dump",
+        "model_dump_json",
+    },  # papers
 }
 """What the code of a step names of the spec beside what is declared, and why the result does not follow from it."""
 READ_BY_ITS_OWNER = {"source", "remote"}

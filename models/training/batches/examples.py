@@ -26,6 +26,7 @@ Inputs = dict[str, torch.Tensor]
 
 # The original targets of a regression, float64: the scaled targets for training have lost digits.
 VALUE = "value"
+WEIGHT = "weight"
 
 # Most examples in one pass without gradients.
 LARGEST_PASS = 4096
@@ -87,6 +88,19 @@ class ExampleSet:
         if self.stream is not None:
             return torch.cat(list(self.stream.read(VALUE))).numpy()
         return (self.value if self.keep is None else self.value.index_select(0, self.keep.cpu())).numpy()
+
+    def weights(self) -> torch.Tensor | None:
+        """Return the weights of all examples that count, float32 in file order, on the CPU; None without weights."""
+        if WEIGHT not in self.tensors:
+            return None
+        if self.stream is not None:
+            return torch.cat(list(self.stream.read(WEIGHT)))
+        weights = self.tensors[WEIGHT]
+        return (weights if self.keep is None else weights.index_select(0, self.keep)).cpu()
+
+    def gather_weight(self, positions: torch.Tensor) -> torch.Tensor | None:
+        """Return the weights of the examples at `positions`, float32 (examples,); None without weights."""
+        return self._select(WEIGHT, self._at(positions)) if WEIGHT in self.tensors else None
 
     def gather(self, positions: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Inputs:
         """Return the net's inputs for the examples at `positions`; `change` alters images in [0, 1] before scaling."""

@@ -16,10 +16,11 @@ from models.training.optimisation.pretrain import MaskingScheme
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and target of some examples; `mixed` holds mixup's share that stays and the index of each partner."""
+    """Inputs, target and weights of some examples; `mixed` holds mixup's share that stays, and each partner's index."""
 
     inputs: Inputs
     target: torch.Tensor
+    weight: torch.Tensor | None = None
     mixed: tuple[float, torch.Tensor] | None = None
 
 
@@ -37,17 +38,17 @@ class BatchMaker:
         if self.hiding is not None:
             generator = np.random.default_rng(seed_of("hide", train.seed, epoch, seat, rank))
             return Batch(*self.hiding.hide(examples.gather(positions), generator))
-        target = examples.gather_target(positions)
+        target, weight = examples.gather_target(positions), examples.gather_weight(positions)
         if not is_on(train.augment):
-            return Batch(examples.gather(positions), target)
+            return Batch(examples.gather(positions), target, weight)
         changer = Augmenter.at(train.augment, train.seed, epoch, seat, rank)
         if examples.kind != "image":
-            return Batch(changer.disturb(examples.gather(positions)), target)
+            return Batch(changer.disturb(examples.gather(positions)), target, weight)
         inputs = examples.gather(positions, changer.move)
         mixed = changer.mix(len(positions))
         if mixed is None:
-            return Batch(inputs, target)
+            return Batch(inputs, target, weight)
         share, other = mixed
         other = other.to(target.device)
         image = inputs["image"] * share + inputs["image"][other] * (1 - share)
-        return Batch({"image": image}, target, (share, other))
+        return Batch({"image": image}, target, weight, (share, other))

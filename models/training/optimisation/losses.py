@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,7 +25,28 @@ from models.project_spec.references import call, resolve
 LARGEST_RATIO = 10.0
 """Of the logarithm of value / prediction in the gamma loss: a far outlier must not overflow."""
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+ExampleLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(output, target) -> the loss of each example (batch,), float32."""
+
+
+class Loss(Protocol):
+    """The loss of a batch: the sum over its examples, each times its weight."""
+
+    def __call__(
+        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, /
+    ) -> torch.Tensor:
+        """Return the summed loss, a float32 scalar; `weight` (batch,) is None for all ones."""
+        ...
+
+
+def summed(losses: ExampleLoss) -> Loss:
+    """Return the weighted sum over the examples of a loss."""
+
+    def loss(output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, /) -> torch.Tensor:
+        each = losses(output, target)
+        return (each if weight is None else each * weight).sum()
+
+    return loss
 
 
 def loss_name(preparation: Preparation, metric: str) -> str:
@@ -46,7 +68,7 @@ def loss_name(preparation: Preparation, metric: str) -> str:
 
 
 def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor, base: Path = Path()) -> Loss:
-    """Return a function (output (batch, num_outputs), target (batch,)) -> summed loss, a float32 scalar.
+    """Return a function (output (batch, num_outputs), target (batch,), weight (batch,) or None) -> summed loss.
 
     Of several outputs the target is (batch, num_outputs), and the loss of an example is the mean over its outputs. For
     text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
@@ -64,6 +86,10 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
     """
     if train.loss is not None:
         return _own_loss(train.loss, base, preparation, targets)
+    return summed(_example_loss(preparation, train, metric, targets))
+
+
+def _example_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor) -> ExampleLoss:
     name = loss_name(preparation, metric)
     weight = class_weights(preparation, targets) if train.class_weights == "balanced" else None
     if preparation.task == "language":
@@ -107,10 +133,16 @@ def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation)
     return bits.view(target.shape)
 
 
-def settled_loss(share: torch.Tensor, target: torch.Tensor, loss: Loss, preparation: Preparation) -> torch.Tensor:
+def settled_loss(
+    share: torch.Tensor,
+    target: torch.Tensor,
+    loss: Loss,
+    preparation: Preparation,
+    weight: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Return the summed loss of an output of `settle`."""
     if preparation.task != "language":
-        return loss(share, target)
+        return loss(share, target, weight)
     return share.double().mean(dim=1).sum() * math.log(2)
 
 
@@ -143,7 +175,7 @@ def _own_loss(reference: str, base: Path, preparation: Preparation, targets: tor
     """Return the user's loss as a sum over examples, after a trial on two of them."""
     function = resolve(reference, base)
 
-    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def losses(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         each = call(function, f"train.loss: {reference}", output.float(), target)
         if not isinstance(each, torch.Tensor) or each.shape != target.shape[:1]:
             shape = tuple(each.shape) if isinstance(each, torch.Tensor) else type(each).__name__
@@ -151,8 +183,9 @@ def _own_loss(reference: str, base: Path, preparation: Preparation, targets: tor
                 f"train.loss: {reference} gave back {shape}, expected the loss of each example, shape "
                 f"{tuple(target.shape[:1])}: do not sum or average it"
             )
-        return each.sum()
+        return each
 
+    loss = summed(losses)
     if preparation.task == "language":
         return loss  # the targets here are the starts of windows
     trial = torch.zeros((len(targets[:2]), preparation.num_outputs), requires_grad=True, device=targets.device)
@@ -167,32 +200,31 @@ def _own_loss(reference: str, base: Path, preparation: Preparation, targets: tor
 
 def _next_character(output: torch.Tensor, target: torch.Tensor, smoothing: float) -> torch.Tensor:
     logits, wanted = output.flatten(0, 1).float(), target.flatten()
-    return F.cross_entropy(logits, wanted, label_smoothing=smoothing, reduction="sum") / target.shape[1]
+    return F.cross_entropy(logits, wanted, label_smoothing=smoothing, reduction="none").view(target.shape).mean(dim=1)
 
 
 def _bce(output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: torch.Tensor | None) -> torch.Tensor:
     each = None if weight is None else torch.where(target > 0.5, weight[1], weight[0])
     if smoothing:
         target = target * (1 - smoothing) + smoothing / 2
-    logits, num_outputs = _as_target(output, target)
-    return F.binary_cross_entropy_with_logits(logits, target, weight=each, reduction="sum") / num_outputs
+    logits = _as_target(output, target)
+    return _mean_of_outputs(F.binary_cross_entropy_with_logits(logits, target, weight=each, reduction="none"))
 
 
 def _cross_entropy(
     output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: torch.Tensor | None
 ) -> torch.Tensor:
-    return F.cross_entropy(output.float(), target, weight=weight, label_smoothing=smoothing, reduction="sum")
+    return F.cross_entropy(output.float(), target, weight=weight, label_smoothing=smoothing, reduction="none")
 
 
 def _distance(output: torch.Tensor, target: torch.Tensor, distance: Callable[..., torch.Tensor]) -> torch.Tensor:
-    value, num_outputs = _as_target(output, target)
-    return distance(value, target, reduction="sum") / num_outputs
+    return _mean_of_outputs(distance(_as_target(output, target), target, reduction="none"))
 
 
 def _relative_l1(output: torch.Tensor, target: torch.Tensor, encoding: TargetEncoding) -> torch.Tensor:
-    """Sum the absolute errors in the target's own unit, each divided by the true value; a true 0 counts nothing."""
+    """Return the absolute errors in the target's own unit, each divided by the true value; a true 0 counts nothing."""
     error = (_decoded(output[:, 0].float(), encoding) - _decoded(target, encoding)).abs()
-    return (error * relative_weights(target, encoding)).sum()
+    return error * relative_weights(target, encoding)
 
 
 def _decoded(learnt: torch.Tensor, encoding: TargetEncoding) -> torch.Tensor:
@@ -210,7 +242,7 @@ def relative_weights(target: torch.Tensor, encoding: TargetEncoding) -> torch.Te
 
 
 def _gamma(output: torch.Tensor, target: torch.Tensor, scale: float) -> torch.Tensor:
-    """Sum the deviances of the gamma distribution, halved, for a target on the log scale.
+    """Return the deviances of the gamma distribution, halved, for a target on the log scale.
 
     It is least for the mean of the values themselves, so nothing has to be corrected when the logarithm is undone;
     the squared error of logarithms would predict the geometric mean, which is too low.
@@ -218,14 +250,19 @@ def _gamma(output: torch.Tensor, target: torch.Tensor, scale: float) -> torch.Te
     Source: McCullagh and Nelder (1989), Generalized Linear Models, 8.3.
     """
     ratio = ((target - output[:, 0].float()) * scale).clamp(max=LARGEST_RATIO)
-    return (ratio.exp() - ratio - 1).sum()
+    return ratio.exp() - ratio - 1
 
 
 def _pinball(output: torch.Tensor, target: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
     error = target.reshape(output.shape) - output.float()
-    return torch.maximum(levels * error, (levels - 1) * error).mean(dim=1).sum()
+    return torch.maximum(levels * error, (levels - 1) * error).mean(dim=1)
 
 
-def _as_target(output: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """Return the output in the shape of the target, (batch,) or (batch, num_outputs), and the number of outputs."""
-    return (output[:, 0].float(), 1) if target.ndim == 1 else (output.float(), target.shape[1])
+def _as_target(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the output in the shape of the target, (batch,) or (batch, num_outputs)."""
+    return output[:, 0].float() if target.ndim == 1 else output.float()
+
+
+def _mean_of_outputs(loss: torch.Tensor) -> torch.Tensor:
+    """Return the loss of each example (batch,)."""
+    return loss if loss.ndim == 1 else loss.mean(dim=1)

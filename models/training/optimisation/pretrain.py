@@ -76,8 +76,12 @@ class MaskingScheme:
         left = {"numeric": numeric * shown[:, :width], "categorical": categorical * shown[:, width:].long()}
         return left, torch.stack([true, hidden], dim=1)
 
-    def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Return the mean error of masked parts (squared, or cross-entropy for categories), summed over examples."""
+    def loss(self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, /) -> torch.Tensor:
+        """Return the mean error of masked parts (squared, or cross-entropy for categories), summed over examples.
+
+        Pretraining knows no weights: `weight` is None.
+        """
+        del weight
         true, hidden = target[:, 0], target[:, 1]
         output = output.float()
         width = true.shape[1] - len(self.sizes.cardinalities)

@@ -86,19 +86,19 @@ SKEWED = np.random.default_rng(0).lognormal(3, 1, 500)
     ],
 )
 def test_the_logarithm_is_taken_by_the_stated_rule(make_spec, values, metric, expected):
-    assert is_on_log_scale(column(values), column(values), make_spec().data, metric) is expected
+    assert is_on_log_scale(targets(values), targets(values), make_spec().data, "regression", metric) is expected
 
 
 def test_the_spec_decides_about_the_logarithm(make_spec):
     data = make_spec(target_scale="log").data
-    assert is_on_log_scale(column([1.0, 2.0]), column([1.0, 2.0]), data, "rmse")
+    assert is_on_log_scale(targets([1.0, 2.0]), targets([1.0, 2.0]), data, "regression", "rmse")
     with pytest.raises(DataError, match=r"data\.target_scale: log, but 'y' has values down to -1"):
-        is_on_log_scale(column([-1.0, 2.0]), column([2.0]), data, "mae")
+        is_on_log_scale(targets([-1.0, 2.0]), targets([2.0]), data, "regression", "mae")
 
 
 def test_a_logarithm_of_zeros_is_undone_exactly(make_spec):
     values = np.array([0.0, 0.5, 3.0, 400.0])
-    target = fit_target(column(values), make_spec().data, "regression", is_log=True)
+    target = fit_target(targets(values), make_spec().data, "regression", is_log=True)
     assert target.log_offset == 0.5
     np.testing.assert_allclose(target.decode(target.encode(values)), values, rtol=1e-12, atol=1e-12)
     assert target.encode(values).std() == pytest.approx(1.0)

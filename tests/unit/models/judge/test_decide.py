@@ -244,3 +244,15 @@ def test_replay_with_other_evidence_names_what_differs():
         replay(verdict, evidence(champion=1.1), AUC)
     with pytest.raises(DataError, match=r"other values in champion$"):
         replay(verdict, evidence(), AUC)
+
+
+def test_a_weight_counts_like_so_many_equal_examples():
+    rng = np.random.default_rng(0)
+    target, prediction, weights = rng.integers(0, 2, 400), rng.random(400), rng.integers(0, 4, 400).astype(float)
+    weighted = Evidence("binary", target, prediction, baseline=np.full(400, 0.4), weights=weights)
+    index = np.repeat(np.arange(400), weights.astype(int))
+    repeated = Evidence("binary", target[index], prediction[index], baseline=np.full(len(index), 0.4))
+    verdicts = [judge(each, rules(resamples=100), AUC) for each in (weighted, repeated)]
+    for name, values in verdicts[0].metrics.items():
+        assert values["challenger"] == pytest.approx(verdicts[1].metrics[name]["challenger"], abs=1e-9), name
+    assert "weights" in weighted.digests()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from models.data.preparation import OutputColumn
 from models.metrics.evaluator import weighted_mean
 from models.metrics.metrics import METRICS, metrics_for
 
@@ -37,8 +38,11 @@ def test_a_weight_counts_an_example_as_often_in_every_metric(task, seed, num, di
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
 def test_no_example_at_all_is_undefined(metric):
-    empty = np.zeros((0, 3)) if metric.tasks == ("language",) else np.zeros(0)
-    assert math.isnan(metric.value(np.zeros(0, dtype=int), empty))
+    empty, target = np.zeros((0, 3)) if metric.tasks == ("language",) else np.zeros(0), np.zeros(0, dtype=int)
+    if metric.tasks in (("multilabel",), ("quantile",)):
+        outputs = [OutputColumn(name="q0.5", column="y", quantile=0.5)]
+        empty, target, metric = np.zeros((0, 1)), np.zeros((0, 1)), metric.of(outputs)
+    assert math.isnan(metric.value(target, empty))
 
 
 def test_the_mean_is_the_same_to_the_bit_with_any_number_of_threads():

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
+from models.data.preparation import OutputColumn
 from models.errors import DataError, UsageError, UserCodeError
 from models.metrics.metrics import METRICS, measure, metric_name, metrics_for, resolve_metric
 
@@ -26,12 +27,18 @@ def test_a_share_of_zero_is_undefined_and_measure_says_how_many_there_are():
         measure(METRICS["r2"], np.ones(4), np.ones(4))
 
 
+ONE_OUTPUT = [OutputColumn(name="q0.5", column="y", quantile=0.5)]
+
+
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
 def test_no_weight_at_all_is_undefined_without_a_warning(metric):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         prediction = np.ones((2, 3)) if metric.tasks == ("language",) else np.array([0.2, 0.8])
-        assert math.isnan(metric.value(np.array([0, 1]), prediction, np.zeros(2)))
+        target = np.array([0, 1])
+        if metric.tasks in (("multilabel",), ("quantile",)):
+            target, prediction, metric = target[:, None], prediction[:, None], metric.of(ONE_OUTPUT)
+        assert math.isnan(metric.value(target, prediction, np.zeros(2)))
 
 
 @pytest.mark.parametrize(

@@ -72,3 +72,39 @@ def test_evaluating_leaves_training_as_it_was(make_job):
     assert session.net.training
     assert torch.equal(torch.get_rng_state(), generator)
     assert all(torch.equal(before[name], tensor) for name, tensor in session.net.state_dict().items())
+
+
+def weighted(make_job, net, weights, folder):
+    """A job whose rows have weights: 0 for those whose labels are turned round."""
+    job = make_job("table", "binary", net, {"hidden": 8} if net == "mlp" else {"rounds": 10}, folder=folder, count=400)
+    tensors = {}
+    for split in ("train", "validation"):
+        held = load_file(job.tensors[split])
+        is_wrong = torch.arange(len(held["target"])) % 2 == 0
+        target = torch.where(is_wrong, 1 - held["target"], held["target"])
+        weight = torch.where(is_wrong, weights, 1.0 + (weights == 0))
+        path = job.tensors[split].with_name(f"{folder}-{split}.safetensors")
+        save_file({**held, "target": target, "weight": weight.float()}, path)
+        tensors[split] = path
+    return job.model_copy(update={"tensors": tensors})
+
+
+@pytest.mark.parametrize("net", ["mlp", "trees"])
+def test_rows_of_weight_zero_count_neither_in_the_loss_nor_in_the_metric(make_job, net):
+    blind = run_job(weighted(make_job, net, 1.0, "blind"))
+    seeing = run_job(weighted(make_job, net, 0.0, "seeing"))
+    assert blind.value < 0.7
+    assert seeing.value > 0.85
+
+
+def test_the_weighted_score_is_that_of_repeated_rows(make_job):
+    session = open_session(weighted(make_job, "mlp", 0.0, "whole"), World())
+    scores = evaluate(session)
+    session.net.eval()
+    rows = torch.arange(len(session.validation))
+    kept = rows[session.validation.weights() > 0]
+    with torch.no_grad():
+        output = session.net(**session.validation.gather(kept))
+    target = session.validation.gather_target(kept)
+    assert scores["val_loss"] == pytest.approx(float(session.loss(output, target)) / len(kept), rel=1e-5)
+    assert scores["val_accuracy"] == pytest.approx(float(((output[:, 0] > 0) == (target > 0.5)).double().mean()))

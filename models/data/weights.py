@@ -1,0 +1,46 @@
+"""The weights of rows: how much each counts in the loss and in the metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from models.data.columns import as_float64
+from models.data.encode import rows_of
+from models.data.preparation import ROWS_FILE
+from models.errors import DataError
+from models.project_spec.reserved_columns import WEIGHT_COLUMN
+
+
+def row_weights(column: pa.ChunkedArray, name: str, train: np.ndarray) -> np.ndarray:
+    """Return the weights, 1 on average over the training rows, float64 (rows,); a missing one counts as 1 before.
+
+    Args:
+        column: The spec's `data.weight`.
+        name: Its name.
+        train: True for training rows (rows,).
+
+    Raises:
+        DataError: A weight is negative or no number, or all training rows weigh nothing.
+    """
+    values = as_float64(column, name)
+    values = np.where(np.isnan(values), 1.0, values)
+    if len(values) and values.min() < 0:
+        raise DataError(
+            f"data.weight {name!r}: got {values.min():g}, expected weights >= 0: correct them in the source"
+        )
+    mean = float(values[train].mean()) if train.any() else 1.0
+    if not mean > 0:
+        raise DataError(f"data.weight {name!r}: all training rows weigh 0: name another column")
+    return values / mean
+
+
+def weights_of(prepared: Path, split: str) -> np.ndarray | None:
+    """Return the weights of the rows of a split, float64 (rows,); None where the spec names no weights."""
+    if WEIGHT_COLUMN not in pq.read_schema(prepared / ROWS_FILE).names:
+        return None
+    weights: np.ndarray = rows_of(prepared, split, [WEIGHT_COLUMN]).column(0).to_numpy()
+    return weights

@@ -1,0 +1,40 @@
+"""The `judge` block: how a challenger is compared with the champion."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from models.project_spec.block import SpecBlock
+
+TimeUnit = Literal["hour", "day", "week", "month"]
+
+
+class Judge(SpecBlock):
+    """How a challenger is compared with the champion on the frozen test rows."""
+
+    test: Literal["bootstrap", "mcnemar"] = Field("bootstrap", description="mcnemar: for goal.metric accuracy.")
+    mode: Literal["superiority", "noninferiority"] = "noninferiority"
+    margin: float | None = Field(
+        None,
+        ge=0,
+        description="In the metric's unit. superiority: the challenger must win by more (default 0). non-inferiority: "
+        "it may lose by up to this. Default: what the test set can resolve; an equal model passes in 80 % of loops.",
+    )
+    unit: TimeUnit | None = Field(
+        None,
+        description="Calendar unit that is resampled as a whole, of a table split by time. Default: day, or a shorter "
+        "one if there are fewer than five days.",
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    resamples: int = Field(1000, ge=100)
+    min_samples: int = Field(30, ge=1, description="No promotion with fewer test examples than this.")
+    slices: list[str] = Field(
+        default_factory=list, description="Columns; each value is a slice that is judged by itself."
+    )
+    slice_margin: float | None = Field(
+        None, ge=0, description="How much a slice may lose against the champion. Default: no limit."
+    )
+    max_latency_ms: float | None = Field(None, gt=0, description="One row, one thread, ONNX Runtime, p50.")
+    max_size_mb: float | None = Field(None, gt=0)
