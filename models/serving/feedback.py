@@ -97,11 +97,11 @@ def _values(row: Any, preparation: Preparation, number: int) -> str | None:
             raise DataError(f"row {number}: got label {shown(strange[0])}, which is none of the model: {cure}")
         return label_text({name: float(name in own) for name in columns}, columns)
     values = own if isinstance(own, Mapping) else row
-    given = [name for name in columns if not _is_missing(values.get(name))]
-    if not given and any(name in values for name in (LABEL, *columns)) and _is_missing(own):
+    present = [name for name in columns if not _is_missing(values.get(name))]
+    if not present and any(name in values for name in (LABEL, *columns)) and _is_missing(own):
         return None
-    if len(given) < len(columns):
-        lacks = next(name for name in columns if name not in given)
+    if len(present) < len(columns):
+        lacks = next(name for name in columns if name not in present)
         raise DataError(f"row {number}: no label of {lacks!r}, expected one of each of {', '.join(columns[:_SHOWN])}")
     numbers = {name: _output(values[name], name, preparation, number) for name in columns}
     return label_text(numbers, columns)

@@ -101,6 +101,6 @@ def model_signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
             )
             for part in inputs
         ]
-    given = infer_signature(model_output=answer.drop(columns=LABELS, errors="ignore")).outputs
+    plain = infer_signature(model_output=answer.drop(columns=LABELS, errors="ignore")).outputs
     lists = [ColSpec(Array(DataType.string), LABELS)] if LABELS in answer else []
-    return ModelSignature(Schema(taken), Schema([*lists, *given.inputs]))
+    return ModelSignature(Schema(taken), Schema([*lists, *plain.inputs]))

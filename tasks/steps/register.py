@@ -90,7 +90,7 @@ def _costs(inputs: Inputs) -> dict[str, float]:
 
 def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
     dataset, searched, weights, verdict = (inputs[name].result for name in ("version", "search", "train", "judge"))
-    code, key = provenance.code_version(), signing_key()
+    code, key, target = provenance.code_version(), signing_key(), loop.spec.data.target
     hashes = {name: sha256(path) for name, path in files.items()}
     costs = of_results(searched, weights)
     spent = costs["total"].figures() if costs else {}
@@ -99,7 +99,7 @@ def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
         "loopline.loop_id": loop.id,
         "loopline.dataset": str(dataset["prepared"]),
         "loopline.raw": str(dataset["raw"]),
-        "loopline.target": loop.spec.data.target_name,
+        "loopline.target": ", ".join([target] if isinstance(target, str) else target),
         "loopline.spec": key_of(loop.spec.model_dump(mode="json")),
         "loopline.code": provenance.shown(code),
         "loopline.lock": code["lock"],
