@@ -30,14 +30,15 @@ NumberText = Annotated[str, BeforeValidator(number_as_text)]
 
 
 def _one_or_several(value: str | list[str]) -> str | list[str]:
-    if not value or (isinstance(value, list) and (not all(value) or len(set(value)) < len(value))):
+    if not value or (isinstance(value, list) and len(set(value)) < len(value)):
         raise ValueError(f"got {value!r}, expected the name of a column, or of several different ones")
     if isinstance(value, list) and len(value) == 1:
         raise ValueError(f"got a list of one column: write its name alone, `{value[0]}`")
     return value
 
 
-Names = Annotated[str | list[str], AfterValidator(_one_or_several)]
+_Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[_Name | list[_Name], AfterValidator(_one_or_several)]
 """The name of a column, or a list of several different names."""
 
 

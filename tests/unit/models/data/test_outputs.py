@@ -1,16 +1,12 @@
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
-from pydantic import ValidationError
 
 from models.data.encode import encode
 from models.data.feeds import targets
 from models.data.outputs import fit_outputs, infer_task_of_several
 from models.data.preparation import TargetEncoding
 from models.errors import DataError
-from models.feedback.label_text import label_text, label_values
 from models.project_spec.blocks import Data
 
 
@@ -53,35 +49,6 @@ def test_prepared_rows_have_every_output(run_prepare, make_spec, rows):
     assert tensors["target"].shape == (len(tensors["numeric"]), 2)
     np.testing.assert_allclose(tensors["target"].mean(axis=0), 0, atol=1e-5)
     np.testing.assert_array_equal(tensors["value"], targets(prepared, "train"))
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"target": ["a"]}, "write its name alone, `a`"),
-        ({"target": ["a", "a"]}, "several different ones"),
-        ({"target": "a", "task": "multilabel"}, "needs a list of 0/1 columns"),
-        ({"target": "a", "task": "quantile"}, "write `quantiles"),
-        ({"target": "a", "quantiles": [0.9, 0.1]}, "expected ascending"),
-        ({"quantiles": [0.1, 0.9]}, "quantiles are of one target"),
-        ({"task": "binary"}, "several targets are a regression or a multilabel task"),
-        ({"split": {"by": "stratified"}}, "stratified needs one target"),
-    ],
-)
-def test_keys_that_contradict_each_other_are_refused_with_the_cure(words, message):
-    with pytest.raises(ValidationError, match=message):
-        data(**words)
-
-
-def test_the_labels_of_several_targets_are_one_text():
-    target = fit_outputs(table(a=[1.0, 3.0], b=[100.0, 500.0]), data(), "regression")
-    text = label_text({"b": 2, "a": 0.1}, target.columns)
-    assert json.loads(text) == {"a": 0.1, "b": 2.0}
-    values = label_values(pa.chunked_array([[text, "5", None, '{"a": 1}']]), target)
-    assert values[0].tolist() == [0.1, 2.0]
-    assert np.isnan(values[1:]).any(axis=1).all()
-    one = fit_outputs(table(y=[1.0, 3.0]), data(target="y", quantiles=[0.1, 0.9]), "quantile")
-    assert label_values(pa.chunked_array([["1.5"]]), one).tolist() == [[1.5, 1.5]]
 
 
 def test_models_are_compared_if_they_predict_the_same():

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from models.project_spec.blocks import Spec
 from models.project_spec.goal import Goal
 
 
@@ -16,7 +17,6 @@ def test_quantile_and_costs_are_part_of_the_reference():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"metric": "pinball"}, "needs `quantile`"),
         ({"metric": "mae", "quantile": 0.5}, "say `metric: pinball`"),
         ({"metric": "cost"}, "needs `costs`"),
         ({"metric": "f1", "costs": {"false_positive": 1, "false_negative": 2}}, "remove one of them"),
@@ -27,3 +27,11 @@ def test_quantile_and_costs_are_part_of_the_reference():
 def test_what_does_not_go_together_is_refused(values, message):
     with pytest.raises(ValidationError, match=message):
         Goal(**values)
+
+
+def test_pinball_needs_a_quantile_of_the_goal_or_several_of_the_data():
+    spec = {"name": "t", "goal": {"metric": "pinball"}, "data": {"source": "x.csv", "target": "y"}}
+    with pytest.raises(ValidationError, match="pinball needs `quantile`"):
+        Spec.model_validate(spec)
+    spec["data"] |= {"quantiles": [0.1, 0.9]}
+    assert Spec.model_validate(spec).goal.quantile is None

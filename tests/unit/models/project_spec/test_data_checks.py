@@ -1,0 +1,28 @@
+import pytest
+from pydantic import ValidationError
+
+from models.project_spec.blocks import Data
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"target": ["a"]}, "write its name alone, `a`"),
+        ({"target": ["a", "a"]}, "several different ones"),
+        ({"target": "a", "task": "multilabel"}, "needs a list of 0/1 columns"),
+        ({"target": "a", "task": "quantile"}, "write `quantiles"),
+        ({"target": "a", "quantiles": [0.9, 0.1]}, "expected ascending"),
+        ({"quantiles": [0.1, 0.9]}, "quantiles are of one target"),
+        ({"task": "binary"}, "several targets are a regression or a multilabel task"),
+        ({"split": {"by": "stratified"}}, "stratified needs one target"),
+    ],
+)
+def test_keys_that_contradict_each_other_are_refused_with_the_cure(words, message):
+    with pytest.raises(ValidationError, match=message):
+        Data.model_validate({"source": "x.csv", "target": ["a", "b"], **words})
+
+
+def test_one_target_several_and_quantiles_are_taken():
+    assert Data(source="x.csv", target=["a", "b"]).targets == ["a", "b"]
+    assert Data(source="x.csv", target="a", quantiles=[0.1, 0.9]).target_name == "a"
+    assert Data(source="x.csv", target=["a", "b"], task="multilabel").target_name == "a, b"
