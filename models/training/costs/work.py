@@ -1,7 +1,7 @@
 """The work of a training in seconds of a reference core, counted from its sizes and not by the clock.
 
 A search that counts its budget so does the same trials again on any machine, and after a kill. The constants are those
-of one core of 2024 and right within a factor of two; what the work really took is in the costs.
+of one core, estimated from the times of a few trials; what the work really took is in the costs.
 """
 
 from __future__ import annotations
