@@ -185,6 +185,9 @@ def store_figures(place: Path) -> list[Figure]:
         Figure("penguins, Postgres and S3", "s wall", got.on_s3.wall_s, unlimited, got.on_postgres.wall_s),
         Figure("  uploaded", "MB", got.uploaded_mb, unlimited),
         Figure("  objects", "", got.objects, unlimited),
+        Figure("  until S3 is first reached", "s wall", got.first_use_s, unlimited),
+        Figure("  upload of all steps", "s wall", got.upload_s, unlimited),
+        Figure("  fetch of all steps", "s wall", got.fetch_s, unlimited),
         Figure("judged anew, on an emptied disk", "CPU-s", got.emptied_after.cpu_s, unlimited, got.local_after.cpu_s),
         Figure(
             "judged anew, on an emptied disk", "s wall", got.emptied_after.wall_s, unlimited, got.local_after.wall_s
