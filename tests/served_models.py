@@ -66,7 +66,7 @@ def write_served(folder: Path, task: str = "binary", preparation: Preparation | 
 
 
 def _sum(stretch: GraphBuilder, preparation: Preparation, core: str) -> str:
-    width = {"table": len(preparation.numeric), "image": 6, "series": 6}[preparation.kind]
+    width = {"table": preparation.num_numeric, "image": 6, "series": 6}[preparation.kind]
     factors = np.tile(np.arange(1, preparation.num_outputs + 1, dtype=np.float32), (width, 1))
     flat = stretch.node("Flatten", [core], "flat", axis=1)
     return stretch.node("MatMul", [flat, stretch.constant("factors", factors)], "raw")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from models.frozen_model import FrozenModel
-from models.metrics.outputs import Output, is_covered
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from models.metrics.outputs import Output
 
 CRITICAL = 3.3
 """Standard errors of the difference that are a change: 1 false alarm in 1,000 windows."""
@@ -52,6 +55,8 @@ def coverage_of(
         prediction: Predicted quantiles (example, quantile), ascending.
         outputs: The quantiles.
     """
+    from models.metrics.outputs import is_covered  # NumPy: the page that shows a coverage needs none
+
     low, high = (outputs[0].quantile, outputs[-1].quantile) if outputs else (None, None)
     if not len(target) or low is None or high is None:
         return None

@@ -8,7 +8,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field, ValidationError
 
@@ -19,7 +19,9 @@ from models.project_spec.blocks import Model, Spec, Train
 from models.project_spec.search import Dimension, Search
 from models.training.costs.summary import Costs
 from models.training.job import TrainingResult
-from models.training.model_choice import Direction, ValidationScore, choose
+
+if TYPE_CHECKING:
+    from models.training.model_choice import Direction, ValidationScore
 
 NET = "model.net"
 """The path of the net itself, among the settings of a search that chose it."""
@@ -60,6 +62,8 @@ class Trial(FrozenModel):
     @property
     def score(self) -> ValidationScore:
         """The score by which trials are compared; NaN for what is unknown."""
+        from models.training.model_choice import ValidationScore  # NumPy: a run with nothing to do needs none
+
         numbers = (self.value, self.log_loss)
         goal, log_loss = (float("nan") if number is None else number for number in numbers)
         return ValidationScore(goal, self.noise, log_loss)
@@ -154,6 +158,8 @@ def best_of(trials: Sequence[Trial], direction: Direction) -> Trial:
     Raises:
         TrainingError: All trials failed; the message names the commonest cause.
     """
+    from models.training.model_choice import choose
+
     for state in ("complete", "pruned"):
         candidates = [trial for trial in trials if trial.state == state and trial.value is not None]
         if candidates:

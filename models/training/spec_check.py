@@ -16,7 +16,6 @@ from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.arguments import argument_types
 from models.nets.catalogue import is_descent, is_trees
-from models.nets.sizes import COMMON, SIZES_OF_KIND
 from models.project_spec.blocks import Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
@@ -120,6 +119,8 @@ def _check_own_net(spec: Spec, base: Path) -> None:
         arguments.append(one)
         optional |= {one.arg} if default is not None else set()
     names = [one.arg for one in arguments if one.arg != "self"]
+    from models.nets.sizes import COMMON, SIZES_OF_KIND
+
     known = (*COMMON, *SIZES_OF_KIND[spec.data.kind])
     for argument in spec.model.arguments:
         if argument not in names and function.args.kwarg is None:

@@ -227,10 +227,15 @@ def _create(state: Path) -> None:
         return
     temporary = state / f".{FILE}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
     engine = _engine.__wrapped__(f"sqlite:///{temporary}", os.getpid())
-    with contextlib.closing(engine.raw_connection()) as raw:
-        raw.cursor().execute("pragma journal_mode = wal")  # readers and the writer do not wait for each other
-    _migrate(engine)
-    temporary.replace(state / FILE)
+    try:
+        with contextlib.closing(engine.raw_connection()) as raw:
+            raw.cursor().execute("pragma journal_mode = wal")  # readers and the writer do not wait for each other
+        _migrate(engine)
+        temporary.replace(state / FILE)
+    except BaseException:  # such as a full disk
+        for path in state.glob(f"{temporary.name}*"):
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _migrate(engine: Engine) -> None:

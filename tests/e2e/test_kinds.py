@@ -75,14 +75,14 @@ def test_own_net_features_and_metric_and_trees_at_once_from_a_fresh_workspace(ho
 
 
 def test_the_search_chooses_a_net_and_every_later_step_takes_it(home: Loopline):
-    home.project("wood", SPEC.replace("model: {net: mlp, arguments: {layers: 1, hidden: 16}}", "model: {net: auto}"))
+    home.project("choice", SPEC.replace("model: {net: mlp, arguments: {layers: 1, hidden: 16}}", "model: {net: auto}"))
     quick = ("-s", "search.trials=3", "-s", "train.epochs=5", "--json")
-    told = home("run", "wood", *quick).ok().json
+    told = home("run", "choice", *quick).ok().json
     assert told["value"] > 0.9
-    assert home.aliases("wood") == {"champion": 1}
-    card = (home.state("wood") / "card.html").read_text()
+    assert home.aliases("choice") == {"champion": 1}
+    card = (home.state("choice") / "card.html").read_text()
     assert all(family in card for family in ("Families", "trees", "linear", "mlp", "chosen: "))
-    assert not home("run", "wood", *quick).ok().json["ran"]
+    assert not home("run", "choice", *quick).ok().json["ran"]
 
 
 def test_a_text_from_new_to_a_promoted_language_model(home: Loopline, tmp_path_factory: pytest.TempPathFactory):

@@ -365,7 +365,7 @@ def test_several_outputs_are_the_same_in_every_way_in(task: Any, tmp_path: Path)
     target = TargetEncoding(name=task, outputs=SEVERAL[task])
     several = Ways(tmp_path, PREPARATION.model_copy(update={"task": task, "target": target}))
     columns: Columns = {"x": [-9e29, 2e28], "n": [3.0, None], "when": [0.0, NOON_S], "word": ["a", "3"]}
-    columns |= {"month": [3, 1], "late": [True, False]}
+    columns |= {"month": [3, 1], "late": [True, False], "note": [None, "a aü"]}
     expected = Ways.records(several, columns)
     assert [list(row) for row in expected] == [NAMES[task]] * 2
     cells = {name: ["" if value is None else str(value) for value in values] for name, values in columns.items()}
