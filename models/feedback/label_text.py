@@ -1,21 +1,22 @@
 """The text form of labels in the label store, and its values in the form for metrics.
 
 One target: the class, or the number. Several targets: a JSON object with the number of each, in the order of the spec.
+Servers write texts and import no pyarrow; it is imported where texts are read.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.data.columns import as_text
 from models.data.preparation import TargetEncoding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Array = NDArray[np.float64]
 
@@ -27,6 +28,8 @@ def label_text(values: Mapping[str, float], columns: Sequence[str]) -> str:
 
 def label_columns(labels: pa.ChunkedArray, columns: Sequence[str]) -> dict[str, pa.Array]:
     """Return the label of each of several targets as float64 (row,); null where a text is no such label."""
+    import pyarrow as pa
+
     rows = [_parsed(text) for text in labels.to_pylist()]
     return {name: pa.array([_number(row.get(name)) for row in rows], pa.float64()) for name in columns}
 
@@ -36,6 +39,11 @@ def label_values(labels: pa.ChunkedArray, target: TargetEncoding | None) -> Arra
 
     (row,), or of several outputs (row, output).
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from models.data.columns import as_text
+
     if target is not None and len(target.columns) > 1:
         parts = label_columns(labels, target.columns)
         return np.stack([parts[output.column].to_numpy(zero_copy_only=False) for output in target.outputs], axis=1)
