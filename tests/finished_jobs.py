@@ -31,7 +31,7 @@ from tests.conftest import MakeOnce
 FinishedJob = Callable[..., TrainingJob]
 ExportedJob = Callable[..., tuple[TrainingJob, dict[str, Any]]]
 METADATA = {"loopline.project": "tiny", "loopline.dataset": "0123"}
-METRICS = {"regression": "mae", "language": "bits_per_char"}
+METRICS = {"regression": "mae", "quantile": "pinball", "language": "bits_per_char"}
 CLASSES = {"binary": ["ja", "né"], "multiclass": ["Adélie", "日本", "ß"]}
 
 
@@ -56,6 +56,10 @@ def table_preparation(task: str = "binary") -> Preparation:
             CategoricalInput(name="is late", categories=["false", "true"], dtype="boolean"),
         ],
     )
+
+
+LEVELS = [0.1, 0.5, 0.9]
+"""The quantiles that a model of task `quantile` predicts."""
 
 
 def image_preparation() -> Preparation:
@@ -110,7 +114,7 @@ def raw_table(kind: str, task: str, count: int = 300) -> pa.Table:
         return pa.table({"text": [" ".join(words[8 * n : 8 * n + 8]) for n in range(count)]})
     signal = rng.normal(size=count)
     target: list[object]
-    if task == "regression":
+    if task in ("regression", "quantile"):
         target = list(50 + 4 * signal)
     else:
         names = CLASSES[task]
@@ -148,6 +152,7 @@ def spec_of(kind: str, task: str) -> Spec:
         data |= {"window": {"length": 8}, "split": {"by": "time", "column": "time"}}
     else:
         data["features"] = {"kinds": {"month": "categorical"}}
+        data |= {"quantiles": LEVELS} if task == "quantile" else {}
     return Spec.model_validate({"name": "tiny", "data": data})
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from models.data.preparation import Preparation
 from models.errors import LooplineError
 from models.export.trained import num_validation_examples, validation_predictions
+from models.judge.baseline import trivial_baseline
 from models.metrics.metrics import Metric, resolve_metric
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
@@ -34,7 +35,8 @@ def validation_scores(jobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     finished = {name: TrainingJob.model_validate_json(json.dumps(job)) for name, job in jobs.items()}
     any_job = next(iter(finished.values()))
     preparation = Preparation.load(any_job.prepared)
-    metric = resolve_metric(any_job.metric, preparation.task, any_job.project, any_job.direction)
+    outputs = preparation.target.outputs
+    metric = resolve_metric(any_job.metric, preparation.task, any_job.project, any_job.direction, outputs)
     train, validation = open_examples(any_job.model_copy(update={"fold": None, "sample": 1.0}), preparation)
     target = validation.values()
     at = np.arange(num_validation_examples(any_job))
@@ -42,18 +44,13 @@ def validation_scores(jobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     scores = {}
     for name, job in finished.items():
         predicted = validation_predictions(job, preparation, at)
-        without = [_value(metric, np.delete(target, block), np.delete(predicted, block, axis=0)) for block in blocks]
+        without = [
+            _value(metric, np.delete(target, block, axis=0), np.delete(predicted, block, axis=0)) for block in blocks
+        ]
         scores[name] = {"value": _value(metric, target, predicted), "without": without}
-    constant = _value(metric, target, _constant(train.values(), len(at), preparation))
-    return {"scores": scores, "constant": constant}
-
-
-def _constant(target: np.ndarray, count: int, preparation: Preparation) -> np.ndarray:
-    """Return the same prediction `count` times: the shares of the classes, or the mean, of the training examples."""
-    if preparation.task == "regression":
-        return np.full(count, target.mean())
-    shares = np.bincount(target, minlength=len(preparation.target.classes or ())) / len(target)
-    return np.full(count, shares[1]) if preparation.task == "binary" else np.tile(shares, (count, 1))
+    num_classes = len(preparation.target.classes or ())
+    constant = trivial_baseline(preparation.task, train.values(), len(at), num_classes, outputs=outputs)
+    return {"scores": scores, "constant": _value(metric, target, constant.prediction)}
 
 
 def _value(metric: Metric, target: np.ndarray, predicted: np.ndarray) -> float:

@@ -162,7 +162,7 @@ def _references(loop: Loop, prepared: Path, preparation: Preparation, baseline: 
         from models.judge.held_out import naive_forecasts
 
         goal, target = loop.spec.goal, targets(prepared, "test")
-        metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
+        metric = resolve_metric(goal.reference, preparation.task, loop.project.folder, goal.direction)
         others = [each for each in naive_forecasts(prepared, preparation) if each.name != baseline]
         return {each.name: float(metric.value(target, each.prediction)) for each in others}
     if preparation.characters is None:
