@@ -131,7 +131,7 @@ def main() -> None:
         _refuse_lost_folder()
         loopline()
     except LooplineError as error:
-        click.echo(f"loopline: {error}{_cure(error)}", err=True)
+        click.echo(f"loopline: {error}{_cure(error)}{_more(error)}", err=True)
         # An error during the shutdown, such as of an interrupted request, is not the reason why the program ends.
         sys.exit(ending[0] if ending else error.exit_code)
     except Exception as error:
@@ -164,6 +164,14 @@ def _is_refused(stream: TextIO) -> bool:
         os.close(nothing)
         return True
     return False
+
+
+def _more(error: BaseException) -> str:
+    """Return a line with the address of an error in the reference, empty if it has none."""
+    from flows.console.error_address import address_of
+
+    address = address_of(error)
+    return f"\nmore: loopline docs {address}" if address else ""
 
 
 def _cure(error: BaseException) -> str:

@@ -278,9 +278,16 @@ def http() -> str:
             text + "\n".join(rows) + "\n",
             "## Status codes\n\n| code | means |\n|---|---|\n" + "\n".join(statuses) + "\n",
         ],
-        "workspace.md",
-        "the files of a workspace",
+        "errors.md",
+        "errors, by message",
     )
+
+
+def errors() -> str:
+    """Return the page of the errors, from the places of the code that make one."""
+    from infra.error_reference import Code, page
+
+    return page(NOTE, Code.read())
 
 
 def workspace() -> str:
@@ -365,6 +372,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": metrics,
     "reference/environment.md": environment,
     "reference/http.md": http,
+    "reference/errors.md": errors,
     "reference/workspace.md": workspace,
     "architecture/layers.md": layers,
     "decisions/index.md": decisions,

@@ -115,3 +115,9 @@ def test_the_site_is_opened_from_the_disk_or_its_cure_is_named(tmp_path: Path) -
             assert not launch.called
             CliRunner().invoke(loopline, ["docs"])
             assert launch.call_args.args[0].endswith("flows/site/index.html")
+        (tmp_path / "flows" / "site" / "reference").mkdir()
+        (tmp_path / "flows" / "site" / "reference" / "errors.html").touch()
+        printed = CliRunner().invoke(loopline, ["docs", "--print", "reference/errors#models.files"]).output
+        assert printed.endswith("flows/site/reference/errors.html#models.files\n")
+        with pytest.raises(UsageError, match="did you mean 'reference/errors'"):
+            CliRunner().invoke(loopline, ["docs", "reference/eror"], catch_exceptions=False)

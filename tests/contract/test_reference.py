@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from infra.error_reference import Code, Message
 from tests.loaded import load
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "write_reference.py"
@@ -15,6 +16,7 @@ PAGES = (
     "reference/metrics.md",
     "reference/environment.md",
     "reference/http.md",
+    "reference/errors.md",
     "reference/workspace.md",
     "architecture/layers.md",
     "decisions/index.md",
@@ -51,3 +53,38 @@ def test_the_drawing_of_the_layers_follows_the_contracts(reference: ModuleType) 
     layers = reference.layers()
     assert "tasks --> models" in layers
     assert "mlflow | prefect | tools" in layers
+
+
+def test_every_module_that_raises_has_its_place_on_the_page_of_errors(root: Path) -> None:
+    """The command line ends an error with that address."""
+    raising = Code.read(root).raising()
+    page = (root / "docs" / "reference" / "errors.md").read_text()
+    assert len(raising) > 100
+    assert sorted(module for module in raising if f'<a id="{module}"></a>' not in page) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "cure"),
+    [
+        ("data.id: no column NAME: name another", "data.id: no column NAME", "name another"),
+        ("train.lr: got VALUE, expected a number > 0", "train.lr: got VALUE", "expected a number > 0"),
+        ("x.y: got A, expected `k: v`: take parallel: fsdp", "x.y: got A, expected `k: v`", "take parallel: fsdp"),
+        ("PATH: cannot be read", "PATH: cannot be read", ""),
+        ("PATH: cannot be read: ERROR", "PATH: cannot be read: ERROR", ""),
+    ],
+)
+def test_a_message_is_divided_into_cause_and_cure(text: str, cause: str, cure: str) -> None:
+    assert Message("models.data.split", "DataError", text).cause_and_cure == (cause, cure)
+
+
+def test_messages_are_read_with_the_names_of_their_values(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "a.py").write_text(
+        "CURE = 'name another'\nclass LooplineError(Exception): ...\nclass AError(LooplineError): ...\n"
+        "def f(x):\n    raise AError(f'{x.name!r}: got {len(x)} of {\", \".join(known)}: {CURE}')\n"
+        "def g(x):\n    raise AError(_text(x)) from None\n"
+        "def _text(x):\n    return f'no {x}' if x else 'nothing'\n"
+    )
+    code = Code.read(tmp_path)
+    assert code.raising() == {"models.a"}
+    assert [one.text for one in code.messages()] == ["NAME: got X of KNOWN: name another", "no X", "nothing"]

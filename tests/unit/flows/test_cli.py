@@ -19,6 +19,7 @@ from tasks.loop.history import LoopRecord, save_loop
 from tests.conftest import MakeProject
 
 PROGRAM = Path(sys.executable).with_name("loopline")
+MORE = "more: loopline docs reference/errors#flows.cli"
 
 
 def call(*arguments: str) -> Result:
@@ -45,14 +46,14 @@ def test_an_unknown_command_names_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("error", [UsageError("a"), DataError("b"), GateRefused("c")])
-def test_our_errors_are_one_line_and_an_exit_code(
+def test_our_errors_are_one_line_with_their_address_and_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: LooplineError
 ) -> None:
     def fail() -> None:
         raise error
 
     assert exit_code_of(fail, monkeypatch) == error.exit_code
-    assert capsys.readouterr().err == f"loopline: {error}\n"
+    assert capsys.readouterr().err == f"loopline: {error}\n{MORE}\n"
 
 
 @pytest.mark.parametrize("error", [StoreError("the server cannot be reached"), OSError("reset")])
@@ -80,7 +81,7 @@ def test_a_full_disk_in_a_tools_own_words_gets_its_cure(
 
     exit_code_of(fail, monkeypatch)
     cure = "the disk is full: free some space and run again"
-    assert capsys.readouterr().err == f"loopline: ORC: cannot be written\n{cure}\n"
+    assert capsys.readouterr().err == f"loopline: ORC: cannot be written\n{cure}\n{MORE}\n"
 
 
 @pytest.mark.parametrize("command", [("schema",), ("--help",), ("status", "--json")])
@@ -95,7 +96,7 @@ def test_a_folder_that_was_deleted_under_the_shell_is_told(workspace: Workspace,
     (tmp_path / "gone").mkdir()
     delete = f"cd {tmp_path}/gone && rmdir ../gone && exec {PROGRAM} status"
     done = subprocess.run(["sh", "-c", delete], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 2)
     assert "loopline: the current folder of this shell was deleted" in done.stderr
 
 

@@ -1,0 +1,297 @@
+"""Reads the errors of the code: each place that makes a `LooplineError`, its message, and the cure in it.
+
+The code is the one owner of its messages: nothing is registered. The page has an anchor for each module, which the
+command line derives from the traceback (`flows/console/error_address.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("models", "tasks", "flows")
+BASE = "LooplineError"
+NAMES_AN_ERROR = re.compile(r"Error\b|GateRefused")
+FORWARDED = re.compile(r"[A-Z_. ]*")
+"""Values alone: nothing of such a text is known before it is there."""
+QUOTED = re.compile(r"`[^`]*`|\{[^}]*\}")
+PLACE = re.compile(r"(command line|[\w.:`'/-]+)( [A-Z_']+)*(, \w+)?")
+"""What a message begins with: a key, an option or a file, with its value."""
+BY_KIND = {
+    "UsageError": "correct what the message names",
+    "DataError": "correct it in the data, the spec or the request that the message names",
+    "UserCodeError": "correct your function",
+    "TrainingError": "change the net or its settings; `loopline run` continues from the last finished step",
+    "StoreError": "`loopline doctor` checks the stores; when it is mended, run again: finished work is kept",
+    "GateRefused": "nothing has to be done: the champion stays",
+}
+"""What to do about an error whose message has no cure of its own."""
+GUIDES = {
+    "models.backtest": "how-to/backtest.md",
+    "models.data": "how-to/spec.md",
+    "models.distributed": "how-to/parallel.md",
+    "models.export": "how-to/deployment.md",
+    "models.feedback": "how-to/feedback.md",
+    "models.inference": "how-to/serving.md",
+    "models.judge": "how-to/verdict.md",
+    "models.metrics": "how-to/goal.md",
+    "models.nets": "how-to/own-nets.md",
+    "models.planner": "how-to/planner.md",
+    "models.project_spec": "how-to/spec.md",
+    "models.scaffold": "start/quickstart.md",
+    "models.serving": "how-to/serving.md",
+    "models.sources": "tutorials/own-source.md",
+    "models.training": "how-to/training.md",
+    "models.training.checkpoints": "how-to/checkpoints.md",
+    "models.validation": "how-to/labels.md",
+    "tasks.mlflow": "how-to/operating.md",
+    "tasks.platform": "how-to/platform.md",
+    "tasks.prefect": "how-to/platform.md",
+    "tasks.ranks": "how-to/slurm.md",
+    "tasks.release": "how-to/releases.md",
+    "tasks.serve": "how-to/serving.md",
+    "tasks.state": "how-to/feedback.md",
+    "tasks.tools": "tutorials/own-source.md",
+}
+"""The guide of a folder, where one says more than the messages."""
+
+
+class Message(NamedTuple):
+    """A message with capitals in the place of its values, such as `data.id: no column NAME`."""
+
+    module: str
+    kind: str
+    text: str
+
+    @property
+    def cause_and_cure(self) -> tuple[str, str]:
+        """Return the message up to the colon before its cure, and the cure; without one, what was expected."""
+        bare = QUOTED.sub(lambda quoted: "`" * len(quoted[0]), self.text)
+        expected = bare.rfind(", expected ")
+        for colon in (found.start() for found in re.finditer(": ", bare)):
+            if colon > expected and _is_cure(bare[:colon], bare[colon + 2 :]):
+                return self.text[:colon], self.text[colon + 2 :]
+        return (self.text[:expected], self.text[expected + 2 :]) if expected > 0 else (self.text, "")
+
+    @property
+    def general_cure(self) -> str:
+        """Return what to do about a message without its own cure: read the value at its end, or the cure of its kind."""
+        if FORWARDED.fullmatch(re.split(r"[:,;] ", self.text)[-1]):
+            return "the end of the message says it"
+        return BY_KIND.get(self.kind, BY_KIND["StoreError"])
+
+
+def _is_cure(before: str, after: str) -> bool:
+    """Return whether a colon stands between what is wrong and what to do about it."""
+    is_place = all(PLACE.fullmatch(part) for part in before.split(": "))
+    return not is_place and not FORWARDED.fullmatch(after.partition(": ")[0]) and not after.startswith("got ")
+
+
+@dataclass(frozen=True)
+class Code:
+    """The syntax trees of the modules that make errors, each as its nodes, by name."""
+
+    modules: Mapping[str, list[ast.AST]]
+
+    @classmethod
+    def read(cls, root: Path = ROOT) -> Code:
+        """Parse the modules of the product that name an error. Cost: about a second."""
+        paths = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
+        texts = {path: text for path in paths if NAMES_AN_ERROR.search(text := path.read_text())}
+        names = {path: ".".join(path.relative_to(root).with_suffix("").parts) for path in texts}
+        return cls({names[path]: list(ast.walk(ast.parse(text))) for path, text in texts.items()})
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The names of the classes of errors: those below `LooplineError`."""
+        bases = {
+            node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+            for nodes in self.modules.values()
+            for node in nodes
+            if isinstance(node, ast.ClassDef)
+        }
+        kinds = {BASE}
+        while more := {name for name, above in bases.items() if above & kinds} - kinds:
+            kinds |= more
+        return frozenset(kinds)
+
+    @cached_property
+    def constants(self) -> Mapping[str, str]:
+        """The texts that a module names, such as a cure that several messages share."""
+        return {
+            target.id: node.value.value
+            for nodes in self.modules.values()
+            for node in nodes
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name) and target.id.isupper() and isinstance(node.value.value, str)
+        }
+
+    def messages(self) -> Iterator[Message]:
+        """Yield each message once, in the order of the code."""
+        seen = set()
+        for module, nodes in self.modules.items():
+            functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+            for node in sorted(nodes, key=lambda node: getattr(node, "lineno", 0)):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.kinds:
+                    kind = node.func.id
+                    texts = self._texts(node.args[0], functions) if node.args else []
+                    found = [Message(module, kind, text) for text in texts if not _is_forwarded(text)]
+                    yield from (message for message in found if message not in seen)
+                    seen.update(found)
+
+    def raising(self) -> frozenset[str]:
+        """Return the modules that raise an error of Loopline: by its class, or by a function that returns one."""
+        makers = self.kinds | {
+            node.name
+            for nodes in self.modules.values()
+            for node in nodes
+            if isinstance(node, ast.FunctionDef) and node.returns and ast.unparse(node.returns) in self.kinds
+        }
+        return frozenset(
+            module
+            for module, nodes in self.modules.items()
+            for node in nodes
+            if isinstance(node, ast.Raise)
+            and isinstance(node.exc, ast.Call)
+            and isinstance(node.exc.func, ast.Name)
+            and node.exc.func.id in makers
+        )
+
+    def _texts(self, node: ast.expr, functions: Mapping[str, ast.FunctionDef]) -> list[str]:
+        """Return a message, or those that a function of the module returns for it."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
+            returns = [one for one in ast.walk(functions[node.func.id]) if isinstance(one, ast.Return)]
+            texts = [text for one in returns if one.value for text in self._texts(one.value, {})]
+            return [text for text in texts if not _is_forwarded(text)]
+        if isinstance(node, ast.IfExp):
+            return self._texts(node.body, functions) + self._texts(node.orelse, functions)
+        return [self._text(node)]
+
+    def _text(self, node: ast.expr) -> str:
+        """Return an expression as a text with placeholders."""
+        match node:
+            case ast.Constant():
+                return str(node.value)
+            case ast.JoinedStr():
+                return "".join(self._text(value) for value in node.values)
+            case ast.BinOp(op=ast.Add()):
+                return self._text(node.left) + self._text(node.right)
+            case ast.FormattedValue():
+                return self._text(node.value)
+            case ast.Name() if node.id in self.constants:
+                return self.constants[node.id]
+        return placeholder(node)
+
+
+def _is_forwarded(text: str) -> bool:
+    """Return whether a message is another's: nothing but places and values."""
+    *places, last = re.split(r"[:,;] ", text)
+    return FORWARDED.fullmatch(last) is not None and all(PLACE.fullmatch(place) for place in places)
+
+
+def placeholder(node: ast.expr) -> str:  # noqa: C901 - a case for each kind of expression
+    """Return capitals for a value that the code puts into a message, named like the value itself."""
+    match node:
+        case ast.Name():
+            return node.id.strip("_").upper()
+        case ast.Attribute(attr="__name__" | "__class__"):
+            return "TYPE"
+        case ast.Attribute():
+            return node.attr.strip("_").upper()
+        case ast.Call(func=ast.Attribute(), args=[]) | ast.Call(func=ast.Name(), args=[]):
+            return placeholder(node.func)
+        case ast.Call():
+            return placeholder(node.args[0])
+        case ast.Subscript() | ast.Starred() | ast.Await():
+            return placeholder(node.value)
+        case ast.GeneratorExp() | ast.ListComp():
+            return placeholder(node.generators[0].iter)
+        case ast.BoolOp():
+            return placeholder(node.values[0])
+        case ast.IfExp():
+            return placeholder(node.body)
+        case ast.BinOp():
+            return placeholder(node.left)
+    return "VALUE"
+
+
+def page(note: str, code: Code) -> str:
+    """Return the page: the kinds of errors, then the messages of each folder, then those of torch and the GPU."""
+    from models import errors
+
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LooplineError)
+    ]
+    rows = [f"| `{kind.__name__}` | {kind.exit_code} | {_line(kind.__doc__)} |" for kind in kinds[1:]]
+    parts = [
+        f"# Errors, by message\n\n{note}\nThe command line ends an error with the address of its place here: "
+        "`loopline docs reference/errors#models.data.split`. Capitals stand for what differs from one error to the "
+        "next, so search for the words around them. A server answers with the same messages "
+        "([status codes](http.md#status-codes)).\n",
+        "| kind | exit code | means |\n|---|---|---|\n" + "\n".join(rows) + "\n",
+    ]
+    folders: dict[str, list[Message]] = {}
+    for message in code.messages():
+        folders.setdefault(message.module.rpartition(".")[0], []).append(message)
+    for module in code.raising():
+        folders.setdefault(module.rpartition(".")[0], [])
+    parts += [_section(folder, messages, code.raising()) for folder, messages in sorted(folders.items())]
+    return "\n".join([*parts, _known_errors(), "Next: [the files of a workspace](workspace.md)\n"])
+
+
+def _section(folder: str, messages: list[Message], raising: frozenset[str]) -> str:
+    """Return the messages of a folder; the first of each module has the module's name as its anchor."""
+    file = ROOT.joinpath(*folder.split("."), "__init__.py")
+    guide = GUIDES.get(folder)
+    more = f" More: [the guide](../{guide})." if guide else ""
+    without = raising - {message.module for message in messages}
+    anchors = "".join(_anchor(module) for module in sorted(without) if module.rpartition(".")[0] == folder)
+    rows, modules = [], set()
+    for message in messages:
+        cause, cure = message.cause_and_cure
+        anchor = "" if message.module in modules else _anchor(message.module)
+        modules.add(message.module)
+        rows.append(
+            f"| {anchor}{_code(cause)} | {_markdown(cure or message.general_cure)} | {message.kind.strip('_')} |"
+        )
+    table = "| message | do | kind |\n|---|---|---|\n" + "\n".join(rows) + "\n" if rows else ""
+    return f"## {folder}\n\n{anchors}{_line(ast.get_docstring(ast.parse(file.read_text())))}{more}\n\n{table}"
+
+
+def _anchor(module: str) -> str:
+    return f'<a id="{module}"></a>'
+
+
+def _known_errors() -> str:
+    from models.training import known_errors
+
+    rows = [f"| {_code(known.pattern)} | {_markdown(known.sentence)} |" for known in known_errors.KNOWN]
+    return (
+        f"## Of torch, the GPU and compilers\n\n{_anchor(known_errors.__name__)}Loopline puts the cure before "
+        "these, and keeps the original below it.\n\n| original | cause and cure |\n|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def _line(text: str | None) -> str:
+    return " ".join((text or "").partition("\n\n")[0].split())
+
+
+def _code(text: str) -> str:
+    """Return a code span, of two backticks since messages have single ones in them."""
+    return f"`` {_one_line(text)} ``" if "`" in text else f"`{_one_line(text)}`"
+
+
+def _markdown(text: str) -> str:
+    outside = re.split(r"(`[^`]*`)", _one_line(text))
+    return "".join(part if part.startswith("`") else re.sub(r"([<*_\[\]])", r"\\\1", part) for part in outside)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
