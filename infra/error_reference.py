@@ -81,7 +81,7 @@ class Message(NamedTuple):
 
     @property
     def general_cure(self) -> str:
-        """Return what to do about a message without its own cure: read the value at its end, or the cure of its kind."""
+        """Return what to do about a message that has no cure: read its end, or do what its kind needs."""
         if FORWARDED.fullmatch(re.split(r"[:,;] ", self.text)[-1]):
             return "the end of the message says it"
         return BY_KIND.get(self.kind, BY_KIND["StoreError"])
