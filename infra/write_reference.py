@@ -268,8 +268,8 @@ def http() -> str:
     text = (
         f"# HTTP\n\n{NOTE}\n`loopline serve` answers these paths; `/openapi.json` has the whole document, with the "
         "schemas of your models. A server of one model also takes `/invocations` and `/feedback` without a name. The "
-        "token is needed where the server requires one ([security](../operations/security.md)). gRPC speaks the "
-        "Open Inference Protocol on the port of `--grpc-port` ([serving](../how-to/serving.md)).\n\n"
+        "token is needed where the server requires one ([security](../operations/security.md)). Over gRPC: "
+        "[the calls and messages](grpc.md).\n\n"
         "| method | path | token | does |\n|---|---|---|---|\n"
     )
     statuses = [f"| {code} | {codes[code]} |" for code in sorted(codes)]
@@ -278,9 +278,23 @@ def http() -> str:
             text + "\n".join(rows) + "\n",
             "## Status codes\n\n| code | means |\n|---|---|\n" + "\n".join(statuses) + "\n",
         ],
-        "errors.md",
-        "errors, by message",
+        "grpc.md",
+        "gRPC",
     )
+
+
+def grpc() -> str:
+    """Return the page of the gRPC service."""
+    from infra.api_reference import grpc_page
+
+    return grpc_page(NOTE)
+
+
+def python() -> str:
+    """Return the page of the Python names that a user's code may import."""
+    from infra.api_reference import python_page
+
+    return python_page(NOTE)
 
 
 def errors() -> str:
@@ -372,6 +386,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": metrics,
     "reference/environment.md": environment,
     "reference/http.md": http,
+    "reference/grpc.md": grpc,
+    "reference/python.md": python,
     "reference/errors.md": errors,
     "reference/workspace.md": workspace,
     "architecture/layers.md": layers,

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from infra.api_reference import PUBLIC, imports_of
 from infra.error_reference import Code, Message
 from tests.loaded import load
 
@@ -16,6 +17,8 @@ PAGES = (
     "reference/metrics.md",
     "reference/environment.md",
     "reference/http.md",
+    "reference/grpc.md",
+    "reference/python.md",
     "reference/errors.md",
     "reference/workspace.md",
     "architecture/layers.md",
@@ -39,6 +42,23 @@ def test_a_generated_page_is_what_the_code_says(root: Path, reference: ModuleTyp
 
 def test_every_environment_variable_of_the_code_is_described(reference: ModuleType) -> None:
     assert set(reference.VARIABLES) == reference.variables_in_code() - {"LOOPLINE_NOTIFY"}
+
+
+def test_names_that_pages_and_examples_import_are_public(root: Path) -> None:
+    pages = [path for path in (root / "docs").rglob("*.md") if path.parent.name not in ("decisions", "architecture")]
+    code = [path for place in ("examples", "projects") for path in (root / place).rglob("*.py")]
+    imported = {name for path in (*pages, *code) for name in imports_of(path.read_text())}
+    assert ("tasks.state.predictions", "joined") in imported
+    assert imported <= {(group.module, name) for group in PUBLIC for name in group.names}
+
+
+def test_each_call_of_grpc_has_its_place(reference: ModuleType) -> None:
+    from tasks.serve.grpc import server
+
+    page = reference.grpc()
+    assert all(f"| `{name}` |" in page for name in server._CALLS)
+    assert "### ModelInferRequest.InferInputTensor\n" in page
+    assert "| `parameters` | 4 | map from `string` to `InferParameter` |" in page
 
 
 def test_each_command_and_metric_has_its_place(reference: ModuleType) -> None:

@@ -31,7 +31,7 @@ from tasks.serve.open_inference import model_metadata, own_version, question_of
 from tasks.serve.request_context import begin
 from tasks.serve.state import WorkerState
 
-_CODES = {
+CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
@@ -41,6 +41,7 @@ _CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
+"""The status of gRPC for one of HTTP."""
 GRACE_S = 10.0
 """Seconds that open calls get when the server ends."""
 
@@ -159,7 +160,7 @@ def _handler(state: WorkerState, name: str, call: Call) -> Any:
             response = await call(state, request, context)
         except RequestError as refusal:
             http_context.status = refusal.status
-            await _refuse(context, _CODES.get(refusal.status, grpc.StatusCode.FAILED_PRECONDITION), str(refusal))
+            await _refuse(context, CODES.get(refusal.status, grpc.StatusCode.FAILED_PRECONDITION), str(refusal))
         except Exception:  # noqa: BLE001 - the details go into the log, not to the client
             http_context.status = 500
             _log.exception("%s failed", name)
