@@ -22,6 +22,8 @@ OFFSET_EXAMPLES = 20
 """Examples a class for an offset of each class; with fewer only the slope is fitted."""
 MOST_EXAMPLES = 20_000
 ONE_SIDED_95 = 1.645
+RANKINGS = frozenset({"roc_auc", "pr_auc"})
+"""Goals that the order of the examples decides alone."""
 _SMALLEST = 1e-12
 
 
@@ -135,6 +137,9 @@ def has_own_threshold(metric: Metric) -> bool:
 def best_threshold(metric: Metric, prediction: Array) -> float:
     """Return the threshold for class 1 that is best for the goal if the probabilities are calibrated; 0.5 for most.
 
+    A goal of ranking names no decision, and at 0.5 a rare class may never be predicted, however good the ranking. Its
+    threshold makes as many examples positive as the probabilities expect, so precision equals recall in expectation.
+
     The labels are not used: on 200 to 4,000 examples, thresholds that are chosen by labels lose 2 to 10 times as much
     of the goal (docs/decisions/0030).
 
@@ -150,14 +155,39 @@ def best_threshold(metric: Metric, prediction: Array) -> float:
         return costs[0] / (costs[0] + costs[1])
     if metric.name == "balanced_accuracy":
         return float(np.mean(prediction))
+    if metric.name in RANKINGS:
+        return _break_even(prediction)
     if metric.name != "f1" or not len(prediction):
         return 0.5
-    ordered = np.sort(np.asarray(prediction, dtype=np.float64))[::-1]
+    ordered = _descending(prediction)
     hits = np.cumsum(ordered)
     expected = 2 * hits / (np.arange(1, len(ordered) + 1) + hits[-1])
-    last = int(np.argmax(expected))
-    below = ordered[last + 1] if last + 1 < len(ordered) else 0.0
-    return float((ordered[last] + below) / 2)
+    counts = np.append(_cuts(ordered), len(ordered))
+    count = int(counts[np.argmax(expected[counts - 1])])
+    return _between(ordered, count)
+
+
+def _break_even(prediction: Array) -> float:
+    """Return the threshold above which as many examples lie as are positive by the probabilities; 0.5 if all tie."""
+    ordered = _descending(prediction)
+    counts = _cuts(ordered)
+    if not len(counts):
+        return 0.5
+    return _between(ordered, int(counts[np.argmin(np.abs(counts - ordered.sum()))]))
+
+
+def _cuts(ordered: Array) -> np.ndarray:
+    """Return each number of examples that a threshold can divide from the others: not within a tie."""
+    return np.flatnonzero(np.diff(ordered) < 0) + 1
+
+
+def _between(ordered: Array, count: int) -> float:
+    below = ordered[count] if count < len(ordered) else 0.0
+    return float((ordered[count - 1] + below) / 2)
+
+
+def _descending(prediction: Array) -> Array:
+    return np.asarray(np.sort(np.asarray(prediction, dtype=np.float64))[::-1])
 
 
 def _losses(target: Array, prediction: Array) -> Array:

@@ -73,5 +73,23 @@ def test_the_threshold_serves_the_goal(goal):
 
 
 def test_other_goals_keep_one_half():
-    for name in ("roc_auc", "accuracy", "recall", "log_loss"):
+    for name in ("accuracy", "recall", "log_loss"):
         assert best_threshold(METRICS[name], np.array([0.1, 0.2])) == 0.5
+
+
+@pytest.mark.parametrize("goal", ["roc_auc", "pr_auc"])
+def test_a_goal_of_ranking_predicts_a_rare_class_as_often_as_it_occurs(goal):
+    rng = np.random.default_rng(0)
+    chance = 1 / (1 + np.exp(3.2 - 0.8 * rng.normal(size=20_000)))
+    target = (rng.random(20_000) < chance).astype(np.int64)
+    threshold = best_threshold(METRICS[goal], chance[:1000])
+    assert (chance > 0.5).mean() < 0.001
+    assert (chance > threshold).mean() == pytest.approx(target.mean(), rel=0.25)
+
+
+@pytest.mark.parametrize("goal", ["roc_auc", "f1"])
+def test_a_threshold_does_not_divide_equal_predictions(goal):
+    tied = np.repeat([0.3, 0.02], [30, 70])
+    threshold = best_threshold(METRICS[goal], tied)
+    assert 0.02 < threshold < 0.3
+    assert best_threshold(METRICS["roc_auc"], np.full(50, 0.1)) == 0.5
