@@ -5,10 +5,11 @@ not survive that; one in some hundred signals hits each of them:
 - During an import, a lock of the import system stays held, and the next import in any thread waits forever; or a
   module that the shutdown needs stays half imported.
 - If a Python function that takes a lock (`Condition.__enter__`) does not return, nobody releases the lock.
-- In a finalizer (`__del__`, callbacks of weak references), Python drops the exception, and the loop goes on.
+- In a finalizer (`__del__`, a callback of a weak reference), Python drops the exception, and the loop goes on.
 
-So a signal in such a position is sent again. Whatever else goes wrong, such as an exception that a library swallows or
-a shutdown that hangs, is ended after END_S as by SIGKILL: no finished work is lost, and the reaper records the end.
+A signal in one of the first two positions, or whose exception was dropped, is sent again. Whatever else goes wrong,
+such as an exception that a library swallows or a shutdown that hangs, is ended after END_S as by SIGKILL: no finished
+work is lost, and the reaper records the end.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import _thread
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +28,7 @@ from typing import Any
 AGAIN_S = 0.02
 END_S = 25.0
 """The longest time from a SIGTERM to the end of the process; Kubernetes kills it after 30 s."""
-_FRAGILE = ("<frozen importlib._bootstrap>", "weakref.py", "_weakrefset.py")
+_IMPORTING = "<frozen importlib._bootstrap>"
 _LOCKING = {"__enter__", "acquire"}
 _LOCKS = ("threading.py", "logging/__init__.py", "httpcore/_synchronization.py")
 
@@ -42,11 +44,20 @@ def well_timed(handler: Handler) -> Handler:
         if not has_begun:
             has_begun = True
             _thread.start_new_thread(_end, (number,))
-        if not is_done and not (_is_taking_a_lock(frame) or _is_fragile(frame)):
+        if not is_done and not (_is_taking_a_lock(frame) or _is_importing(frame)):
             is_done = True
-            handler(number, frame)
+            try:
+                handler(number, frame)
+            except BaseException as error:
+                _watch(error, lambda: begin_again(number))
+                raise
         elif not is_done:
-            _thread.start_new_thread(_send_again, (number,))  # not `threading`: the main thread may hold its locks
+            begin_again(number)
+
+    def begin_again(number: int) -> None:
+        nonlocal is_done
+        is_done = False
+        _thread.start_new_thread(_send_again, (number,))  # not `threading`: the main thread may hold its locks
 
     return handle
 
@@ -70,13 +81,27 @@ def _is_taking_a_lock(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_name in _LOCKING and frame.f_code.co_filename.endswith(_LOCKS)
 
 
-def _is_fragile(frame: FrameType | None) -> bool:
-    """Return whether the frame is called by an import or by a finalizer."""
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether the frame is called by an import."""
     while frame is not None:
-        if frame.f_code.co_filename.endswith(_FRAGILE) or frame.f_code.co_name == "__del__":
+        if frame.f_code.co_filename == _IMPORTING:
             return True
         frame = frame.f_back
     return False
+
+
+def _watch(error: BaseException, dropped: Callable[[], None]) -> None:
+    """Call `dropped` if Python drops the error, in place of printing it."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if unraisable.exc_value is error:
+            sys.unraisablehook = before
+            dropped()
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _send_again(number: int) -> None:

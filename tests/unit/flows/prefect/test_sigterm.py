@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -58,14 +59,42 @@ class Dying:
         told()
 
 
-def test_one_that_python_dropped_comes_again_in_the_middle_of_a_step() -> None:
-    def gone() -> None:
-        Dying()
+class Watched:
+    """Goes, and what holds a weak reference to it is told: a function of any module, called by the interpreter."""
 
+
+def is_deleted() -> None:
+    Dying()
+
+
+def is_collected() -> None:
+    watched = Watched()
+    watcher = weakref.ref(watched, lambda _: told())
+    del watched
+    assert watcher() is None
+
+
+@pytest.mark.parametrize("gone", [is_deleted, is_collected])
+def test_one_that_python_dropped_comes_again_in_the_middle_of_a_step(gone: Callable[[], None]) -> None:
     def long_step() -> None:
         time.sleep(30)
 
     assert flow(gone, long_step) == [gone]
+
+
+def test_what_else_python_drops_is_printed_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[type[BaseException] | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: printed.append(dropped.exc_type))
+
+    def other_error_is_dropped() -> None:
+        watcher = weakref.ref(watched := Watched(), lambda _: int("x"))
+        del watched
+        assert watcher() is None
+
+    with pytest.raises(TerminationSignal), capture_sigterm(), timed():
+        told()
+    other_error_is_dropped()
+    assert printed == [ValueError]
 
 
 def test_one_that_meets_an_import_comes_again_when_it_is_over() -> None:
