@@ -37,12 +37,29 @@ def read_spec(path: Path, overrides: Sequence[str] = (), shown_as: str | None = 
     Raises:
         UsageError: The spec has mistakes; one line for each: file:line, key, actual value, expected value.
     """
+    return spec_of(spec_document(path, shown_as), path, overrides, shown_as)
+
+
+def spec_document(path: Path, shown_as: str | None = None) -> dict[str, Any]:
+    """Return the keys of a spec file as plain Python values; `spec_of` checks them.
+
+    Raises:
+        UsageError: The file is missing, no YAML, has no keys, or DVC cannot read it; the message names the line.
+    """
     name = shown_as or str(path)
     document = _quickly(path, name)
     if document is None:
         document = _load(path, name)[0]
         _check_for_dvc(path, name)
-    document.setdefault("name", path.resolve().parent.name)
+    return document
+
+
+def spec_of(
+    document: Mapping[str, Any], path: Path, overrides: Sequence[str] = (), shown_as: str | None = None
+) -> Spec:
+    """Return the spec of the keys that `spec_document` read from `path`; the rest as for `read_spec`."""
+    name = shown_as or str(path)
+    document = {"name": path.resolve().parent.name, **document}
     overridden = [_override(document, text) for text in overrides]
     try:
         return Spec.model_validate(document)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,10 +130,15 @@ class Workspace:
         """Return every project under `projects/`, sorted by name."""
         return [Project(self, path.parent) for path in sorted((self.root / "projects").glob(f"*/{SPEC_FILE}"))]
 
-    def elsewhere(self) -> dict[str, Project]:
-        """Return existing projects in other folders of which this workspace ran a loop, by their specs' names."""
+    def elsewhere(self, folders: Mapping[str, Path] | None = None) -> dict[str, Project]:
+        """Return existing projects in other folders of which this workspace ran a loop, by their specs' names.
+
+        Args:
+            folders: What `folders` returned, if that is known.
+        """
         here = {project.folder.name for project in self.projects()}
-        ran = {name: Project(self, folder) for name, folder in sorted(self.folders().items()) if name not in here}
+        known = self.folders() if folders is None else folders
+        ran = {name: Project(self, folder) for name, folder in sorted(known.items()) if name not in here}
         return {name: project for name, project in ran.items() if not project.inside and project.spec_path.is_file()}
 
     def folders(self, only: str | None = None) -> dict[str, Path]:
@@ -208,13 +213,17 @@ class Project:
         """Return the project's folder under `.loopline/projects/`; `name` is the spec's name."""
         return self.workspace.state / "projects" / name
 
-    def refuse_namesake(self, name: str) -> None:
+    def refuse_namesake(self, name: str, folders: Mapping[str, Path] | None = None) -> None:
         """Check that the state under a name belongs to this project: a copied folder has the name of the original.
+
+        Args:
+            name: The spec's name.
+            folders: What the workspace's `folders` returned, if that is known.
 
         Raises:
             UsageError: Another existing project has run loops under this name.
         """
-        owner = self.workspace.folders(name).get(name, self.folder)
+        owner = (self.workspace.folders(name) if folders is None else folders).get(name, self.folder)
         if owner.resolve() != self.folder.resolve() and (owner / SPEC_FILE).is_file() and not self._was_copied(owner):
             raise self.name_taken(name, owner)
 

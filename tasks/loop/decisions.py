@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.triggers.signal import Decision
+from models.triggers.signal import Decision, Signal
 from tasks.host import database
 
 if TYPE_CHECKING:
@@ -39,9 +40,42 @@ def read(state: Path) -> list[Decision]:
     return _newest(state)[::-1]
 
 
-def newest(state: Path, most: int) -> list[Decision]:
-    """Return the last decisions, newest first, at most `most`."""
-    return _newest(state, most=most)
+def newest(root: Path, projects: Sequence[str], most: int) -> dict[str, list[Decision]]:
+    """Return the last decisions of each project that has some, newest first, at most `most` of each.
+
+    `root` is the workspace's state folder, `.loopline`.
+    """
+    from tasks.host.tables import decisions
+
+    made: dict[str, list[Decision]] = {}
+    rows = database.newest(decisions.c.number, most, _columns(), project=projects)
+    with database.reading(root) as connection:
+        for row in connection.execute(rows):
+            made.setdefault(row.project, []).append(Decision.model_validate_json(row.content))
+    return made
+
+
+def concerning(root: Path, signals: Mapping[str, Sequence[Signal]]) -> dict[str, list[Decision]]:
+    """Return by project the decisions on these signals, and all that were made since the first of them, oldest first.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        signals: Signals by project, at least one of each.
+    """
+    from sqlalchemy import or_, select
+
+    from tasks.host.tables import decisions
+
+    made: dict[str, list[Decision]] = {project: [] for project in signals}
+    ids = {signal.id for each in signals.values() for signal in each}
+    since = min((signal.at for each in signals.values() for signal in each), default=0.0)
+    rows = select(*_columns()).where(
+        decisions.c.project.in_(signals), or_(decisions.c.signal.in_(ids), decisions.c.at >= since)
+    )
+    with database.reading(root) as connection:
+        for row in connection.execute(rows.order_by(decisions.c.number)) if signals else ():
+            made[row.project].append(Decision.model_validate_json(row.content))
+    return made
 
 
 def of_flow_run(state: Path, flow_run: str) -> Decision | None:
@@ -56,7 +90,13 @@ def _newest(state: Path, *conditions: ColumnElement[bool], most: int | None = No
 
     from tasks.host.tables import decisions
 
-    mine = select(decisions.c.content).where(decisions.c.project == state.name, *conditions)
+    mine = select(*_columns()).where(decisions.c.project == state.name, *conditions)
     with database.reading(state.parents[1]) as connection:
-        contents = connection.scalars(mine.order_by(decisions.c.number.desc()).limit(most))
-        return [Decision.model_validate(content) for content in contents]
+        rows = connection.execute(mine.order_by(decisions.c.number.desc()).limit(most))
+        return [Decision.model_validate_json(row.content) for row in rows]
+
+
+def _columns() -> list[ColumnElement[str]]:
+    from tasks.host.tables import decisions
+
+    return [decisions.c.project, database.text(decisions.c.content)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from tasks.host.leases import is_leased
 from tasks.host.workspace import Project
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, RowMapping
 
     from tasks.host.leases import Lease
 
@@ -74,8 +74,8 @@ def record_loop(state: Path, loop: PastLoop) -> None:
         _upsert(connection, state.name, "closed", loop.model_dump())
 
 
-def read_loops(state: Path, newest: int | None = None) -> list[PastLoop]:
-    """Return the project's loops in the order in which they ended; with `newest`, only so many of the last."""
+def read_loops(state: Path) -> list[PastLoop]:
+    """Return the project's loops in the order in which they ended."""
     from sqlalchemy import select
 
     from tasks.host.tables import loops
@@ -83,21 +83,41 @@ def read_loops(state: Path, newest: int | None = None) -> list[PastLoop]:
     columns = [loops.c[name] for name in PastLoop.model_fields]
     ended = select(*columns).where(loops.c.project == state.name, loops.c.closed.is_not(None))
     with database.reading(state.parents[1]) as connection:
-        rows = connection.execute(ended.order_by(loops.c.closed.desc()).limit(newest))
-        return [PastLoop(**row) for row in rows.mappings()][::-1]
+        return [PastLoop(**row) for row in connection.execute(ended.order_by(loops.c.closed)).mappings()]
+
+
+def newest_loops(root: Path, projects: Sequence[str], most: int) -> dict[str, list[PastLoop]]:
+    """Return the loops of projects that ended last, newest first, at most `most` of each.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        projects: The projects' names; one without such loops is left out.
+        most: The number of loops of a project.
+    """
+    ended: dict[str, list[PastLoop]] = {}
+    for row in _newest(root, "closed", projects, most, PastLoop.model_fields):
+        ended.setdefault(row["project"], []).append(PastLoop(**{name: row[name] for name in PastLoop.model_fields}))
+    return ended
+
+
+def last_loops(root: Path, projects: Sequence[str]) -> dict[str, LoopRecord]:
+    """Return the state of the last loop of each project that has one; `root` is the workspace's state folder."""
+    fields = LoopRecord.__dataclass_fields__
+    rows = _newest(root, "saved", projects, 1, fields)
+    return {row["project"]: LoopRecord(**{name: row[name] for name in fields}) for row in rows}
 
 
 def last_loop(state: Path) -> LoopRecord | None:
     """Return the state of the project's last loop, or None."""
-    from sqlalchemy import select
+    return last_loops(state.parents[1], [state.name]).get(state.name)
 
+
+def _newest(root: Path, order: str, projects: Sequence[str], most: int, names: Iterable[str]) -> Sequence[RowMapping]:
     from tasks.host.tables import loops
 
-    columns = [loops.c[name] for name in LoopRecord.__dataclass_fields__]
-    opened = select(*columns).where(loops.c.project == state.name, loops.c.saved.is_not(None))
-    with database.reading(state.parents[1]) as connection:
-        row = connection.execute(opened.order_by(loops.c.saved.desc()).limit(1)).mappings().first()
-    return LoopRecord(**row) if row else None
+    rows = database.newest(loops.c[order], most, [loops.c[name] for name in ("project", *names)], project=projects)
+    with database.reading(root) as connection:
+        return connection.execute(rows).mappings().all()
 
 
 def past(project: Project, spec: Spec, now: float | None = None) -> ProjectHistory:

@@ -47,6 +47,16 @@ class Memories(NamedTuple):
     code: CodeReader
 
 
+class Recorded(NamedTuple):
+    """What the state database holds of several projects, read at once for who looks at one moment.
+
+    `folders` is what `Workspace.folders` returned; `latest` holds the last record by project and step.
+    """
+
+    folders: Mapping[str, Path]
+    latest: Mapping[str, Mapping[str, StepRecord]]
+
+
 def memories_of(workspace: Workspace) -> Memories:
     """Return what the last run stored of files."""
     return Memories(Hashes(workspace.cache / "hashes.json"), CodeReader(workspace.cache / "code.json"))
@@ -69,18 +79,21 @@ class StepCache:
         project: The project.
         spec: Its spec.
         memories: What is known of files, for several projects that are looked at together.
+        recorded: What the state database holds of these projects; default: it is read when it is needed.
 
     Raises:
         UsageError: Another project has the name.
     """
 
-    def __init__(self, project: Project, spec: Spec, memories: Memories | None = None) -> None:
-        project.refuse_namesake(spec.name)
+    def __init__(
+        self, project: Project, spec: Spec, memories: Memories | None = None, recorded: Recorded | None = None
+    ) -> None:
+        project.refuse_namesake(spec.name, recorded.folders if recorded else None)
         self.project = project
         self.spec = spec
         self.state = project.state(spec.name)
         workspace = project.workspace
-        self.records = StepRecords(self.state, workspace.root)
+        self.records = StepRecords(self.state, workspace.root, recorded.latest[spec.name] if recorded else None)
         self.hashes, self.code = memories or memories_of(workspace)
         store = object_store()
         keep_s = work_gc.keep_days() * work_gc.DAY_S
@@ -243,7 +256,7 @@ class StepCache:
         Raises:
             StoreError: The registry has lost versions that the records name.
         """
-        registry_reader.refuse_lost(self.project.workspace, self.spec.name)
+        registry_reader.refuse_lost(self.project.workspace, self.spec.name, self.records)
         planned = plan(steps, self.current, self.records.latest)
         self.save()
         return planned

@@ -126,16 +126,21 @@ def files_at(model: str, number: str) -> str:
     return str(answer.get("artifact_uri") or "")
 
 
-def refuse_lost(workspace: Workspace, model: str) -> None:
+def refuse_lost(workspace: Workspace, model: str, records: StepRecords | None = None) -> None:
     """Refuse a store that has no data of a project although the project's records name a version in that store.
 
     Such a store was emptied or lost: a loop that went on would register and promote version 1 again. A person who only
     deletes a version or the registered model in MLflow leaves the project's experiment in the store.
 
+    Args:
+        workspace: The workspace.
+        model: The registered model, which has the project's name.
+        records: The project's records, if they are at hand.
+
     Raises:
         StoreError: The store was lost, or the file of the embedded store cannot be read.
     """
-    records = StepRecords(workspace.state / "projects" / model, workspace.root)
+    records = records or StepRecords(workspace.state / "projects" / model, workspace.root)
     made = records.latest("register")
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if made is None or made.result.get("store") != stores.name_of(workspace, uri):

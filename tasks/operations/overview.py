@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import itertools
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from models.errors import LooplineError, StoreError
 from models.files import read_json
 from models.monitoring.report import MonitoringReport
 from models.pipeline.records import StepRecord
+from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.project_spec.schedule import parse
 from models.report import facts
@@ -22,23 +22,26 @@ from models.report.data import drifting, failing
 from models.report.light import light, workspace_light
 from models.serving.registry import RegisteredVersion
 from models.serving.releases import release_of
-from models.triggers.signal import Decision, Outcome, PastLoop
+from models.triggers.signal import Decision, Outcome, PastLoop, Signal
 from tasks.host import database, processes
 from tasks.host.object_store import object_store
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
-from tasks.loop.history import LoopRecord, is_running, last_loop, read_loops
-from tasks.loop.step_cache import Memories, StepCache, memories_of
+from tasks.loop.history import LoopRecord, is_running, last_loops, newest_loops
+from tasks.loop.step_cache import Memories, Recorded, StepCache, memories_of
 from tasks.mlflow import model_cache, registry_reader
+from tasks.operations.spec_cache import current_spec, current_specs
 from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages
 from tasks.platform.services import ServiceState, services_of
 from tasks.state import shared_files
+from tasks.state.step_records import latest_records, newest_records
 from tasks.state.store_sizes import measured
 
-MOST_LOOPS = 30
+MOST_LOOPS = 10
+"""Number of the last loops, verdicts and moves of a project that its page shows."""
 MOST_DECISIONS = 30
-MOST_MOVES = 50
+"""Among these may be a question that waits for a person; no page shows more than 10."""
 STATUSES = ("rejected", "error", "warned", "valid")  # worst first
 
 
@@ -47,16 +50,13 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
 
     Args:
         workspace: The workspace; its tools' environment must be set (`stores.configure`).
-        chosen: Only these projects; default: all.
+        chosen: Only these projects, with their last loops and moves; default: all, with the very last of each only.
         now: Unix time; default: the system clock.
 
-    Cost: 6 ms a project with all its records, independent of its history.
+    Cost: 3 ms a project with all its records, independent of its history.
     """
     now = time.time() if now is None else now
-    with database.reading(workspace.state), registry_reader.reading():  # one connection for all projects
-        memories = memories_of(workspace)
-        chosen = known_projects(workspace) if chosen is None else chosen
-        projects = [project_facts(project, now, memories) for project in chosen]
+    projects = _all_facts(workspace, chosen, now, MOST_LOOPS if chosen else 1)
     usage = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root)
     disk = facts.DiskUsage(free_bytes=usage.free, total_bytes=usage.total)
     services = {state.name: _service(state) for state in services_of(workspace)}
@@ -73,9 +73,12 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
     )
 
 
-def known_projects(workspace: Workspace) -> list[Project]:
-    """Return the projects under `projects/`, then existing projects elsewhere of which this workspace ran a loop."""
-    return [*workspace.projects(), *workspace.elsewhere().values()]
+def known_projects(workspace: Workspace, folders: Mapping[str, Path] | None = None) -> list[Project]:
+    """Return the projects under `projects/`, then existing projects elsewhere of which this workspace ran a loop.
+
+    `folders` is what `Workspace.folders` returned, if that is known.
+    """
+    return [*workspace.projects(), *workspace.elsewhere(folders).values()]
 
 
 def _service(state: ServiceState) -> facts.ServiceSummary:
@@ -91,43 +94,77 @@ def project_named(workspace: Workspace, name: str) -> Project | None:
 def name_of(project: Project) -> str:
     """Return the name in the spec, or the folder's name if the spec cannot be read."""
     try:
-        return _spec(project).name
+        return current_spec(project).name
     except LooplineError:
         return project.folder.name
 
 
-def project_facts(project: Project, now: float, memories: Memories | None = None) -> facts.ProjectFacts:
+def project_facts(project: Project, now: float) -> facts.ProjectFacts:
     """Return the facts and the light of a project; an unreadable spec or store is reported in `error`, not raised."""
+    return _all_facts(project.workspace, [project], now, MOST_LOOPS)[0]
+
+
+class _Rows(NamedTuple):
+    """What the state database holds of the projects, by name: one query for each table, however many projects."""
+
+    recorded: Recorded
+    last_loop: Mapping[str, LoopRecord]
+    loops: Mapping[str, list[PastLoop]]
+    verdicts: Mapping[str, list[StepRecord]]
+    decisions: Mapping[str, list[Decision]]
+    undecided: Mapping[str, list[Signal]]
+    most: int
+
+
+def _all_facts(
+    workspace: Workspace, chosen: Sequence[Project] | None, now: float, most: int
+) -> list[facts.ProjectFacts]:
+    with database.reading(workspace.state), registry_reader.reading():  # one connection for all projects
+        folders = workspace.folders()
+        projects = known_projects(workspace, folders) if chosen is None else [*chosen]
+        memories = memories_of(workspace)
+        specs = current_specs(workspace, projects, memories.hashes)
+        names = sorted({spec.name for spec in specs if isinstance(spec, Spec)})
+        rows = _rows(workspace, folders, names, most)
+        return [_lit(project, spec, rows, now, memories) for project, spec in zip(projects, specs, strict=True)]
+
+
+def _rows(workspace: Workspace, folders: Mapping[str, Path], names: Sequence[str], most: int) -> _Rows:
+    state = workspace.state
+    return _Rows(
+        Recorded(folders, latest_records(state, names, [*BY_NAME])),
+        last_loops(state, names),
+        newest_loops(state, names, most),
+        newest_records(state, names, "promote", most),
+        decisions.newest(state, names, MOST_DECISIONS),
+        open_signals.undecided_of_all(workspace),
+        most,
+    )
+
+
+def _lit(
+    project: Project, spec: Spec | LooplineError, rows: _Rows, now: float, memories: Memories
+) -> facts.ProjectFacts:
+    """Return the facts with their light."""
     try:
-        result = _facts(project, _spec(project), now, memories)
+        if isinstance(spec, LooplineError):
+            raise spec
+        result = _facts(project, spec, rows, now, memories)
     except LooplineError as error:
         result = facts.ProjectFacts(name=project.folder.name, folder=str(project.folder), error=str(error))
     return result.model_copy(update={"light": light(result)})
 
 
-def _spec(project: Project) -> Spec:
-    """Return the current spec; the file is read again only after a change, for servers that show it often."""
-    with contextlib.suppress(OSError):  # `project.spec` below raises the error
-        stat = project.spec_path.stat()
-        return _read_spec(project, (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
-    return project.spec()
-
-
-@functools.lru_cache(maxsize=256)
-def _read_spec(project: Project, _: tuple[int, int, int]) -> Spec:
-    return project.spec()
-
-
-def _facts(project: Project, spec: Spec, now: float, memories: Memories | None) -> facts.ProjectFacts:
-    step_cache = StepCache(project, spec, memories)
+def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memories) -> facts.ProjectFacts:
+    step_cache = StepCache(project, spec, memories, rows.recorded)
     planned = step_cache.plan()
     owed = [item.step for item in planned if item.state != "done"]
     records = {item.step: item.record for item in planned if item.record and item.state == "done"}
-    history = list(itertools.islice(step_cache.records.newest("promote"), MOST_LOOPS))
+    history = rows.verdicts.get(spec.name, [])
     registered = registry_reader.registered(spec.name)
-    last = last_loop(step_cache.state)
-    made = decisions.newest(step_cache.state, MOST_DECISIONS)
-    loops = read_loops(step_cache.state, MOST_LOOPS)
+    last = rows.last_loop.get(spec.name)
+    made = rows.decisions.get(spec.name, [])
+    loops = rows.loops.get(spec.name, [])
     return facts.ProjectFacts(
         name=spec.name,
         folder=str(project.folder),
@@ -135,7 +172,7 @@ def _facts(project: Project, spec: Spec, now: float, memories: Memories | None) 
         champion=_version(spec.name, registered.aliases.get("champion")),
         challenger=_version(spec.name, registered.aliases.get("challenger")),
         previous=registered.aliases.get("previous"),
-        moves=registered.moves(MOST_MOVES),
+        moves=registered.moves(rows.most),
         loop=_loop(step_cache.state, last, owed, history),
         history=_history(loops, history),
         owed=owed,
@@ -144,11 +181,7 @@ def _facts(project: Project, spec: Spec, now: float, memories: Memories | None) 
         monitor=MonitoringReport.load(step_cache.state),
         decisions=made,
         waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
-        undecided=[
-            signal
-            for signal in open_signals.undecided(project.workspace, spec.name)
-            if signal.kind in ("person", *spec.retrain.on)
-        ],
+        undecided=[one for one in rows.undecided.get(spec.name, ()) if one.kind in ("person", *spec.retrain.on)],
         next_loop=_next(spec.retrain.schedule, spec.retrain.timezone, now),
         next_monitoring=_next(spec.monitor.schedule, spec.retrain.timezone, now),
         schedule=_schedule(spec),

@@ -6,7 +6,6 @@ while the run starts loses the event, or ends the run as Crashed before it began
 
 from __future__ import annotations
 
-import functools
 import time
 import uuid
 from datetime import UTC, datetime
@@ -30,11 +29,19 @@ _AGAIN = uuid.UUID("6c6f6f70-6c69-6e65-8000-61736b616765")
 
 def undecided(workspace: Workspace, project: str) -> list[Signal]:
     """Return the sent signals of a project without a decision, oldest first."""
-    signals = [Signal.model_validate(event.payload["signal"]) for event, _ in open_signals(workspace, project)]
-    if not signals:
-        return []
-    decided = decisions.read(workspace.state / "projects" / project)
-    return [signal for signal in sorted(signals, key=lambda one: one.at) if not _is_decided(signal, decided)]
+    return undecided_of_all(workspace).get(project, [])
+
+
+def undecided_of_all(workspace: Workspace) -> dict[str, list[Signal]]:
+    """Return by project the sent signals without a decision, oldest first."""
+    signals: dict[str, list[Signal]] = {}
+    for event, _ in open_signals(workspace):
+        signals.setdefault(event.project, []).append(_signal_of(event))
+    made = decisions.concerning(workspace.state, signals)
+    return {
+        project: [one for one in sorted(sent, key=lambda one: one.at) if not _is_decided(one, made[project])]
+        for project, sent in signals.items()
+    }
 
 
 def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
@@ -52,9 +59,10 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
     done: list[str] = begin_again(api, pool_of(workspace), now) if api else []
     done += _of_lost_machines(workspace, api) if api and database.is_shared() else []
     late, decided = [], []
-    read = functools.cache(lambda project: decisions.read(workspace.state / "projects" / project))
-    for event, sent in open_signals(workspace):
-        if _is_decided(Signal.model_validate(event.payload["signal"]), read(event.project)):
+    with database.reading(workspace.state):  # both of one moment: a signal that is sent meanwhile is not decided
+        sent_signals, waiting = open_signals(workspace), undecided_of_all(workspace)
+    for event, sent in sent_signals:
+        if _signal_of(event) not in waiting[event.project]:
             decided.append(event)
         elif sent is not None and is_due_again(event.at, sent, now, FIRST_WAIT_S):
             late.append(event)
@@ -77,6 +85,10 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
             change(workspace, [event], sent=now)
             done.append(f"{event.project}: {event.text}: sent again, because no decision was recorded")
     return done
+
+
+def _signal_of(event: Event) -> Signal:
+    return Signal.model_validate(event.payload["signal"])
 
 
 def _of_lost_machines(workspace: Workspace, api: str) -> list[str]:

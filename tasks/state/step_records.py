@@ -5,9 +5,9 @@ A record counts only while each of its outputs exists with the recorded hash.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from models.pipeline.records import StepRecord
 from tasks.host import database
 
 if TYPE_CHECKING:
-    from sqlalchemy import Select
+    from sqlalchemy import Row, Select
 
     from tasks.host.leases import Lease
 
@@ -34,23 +34,33 @@ class StepRecords:
     Args:
         state: The project's folder under `.loopline/projects/`.
         workspace: The workspace's root, to which the names of outputs are relative.
+        latest: The last record of each step that has one, for who looks at one moment: `latest_records` read them.
     """
 
-    def __init__(self, state: Path, workspace: Path) -> None:
+    def __init__(self, state: Path, workspace: Path, latest: Mapping[str, StepRecord] | None = None) -> None:
         self._state = state
         self._workspace = workspace
+        self._latest = latest
 
     def find(self, step: str, key: str) -> StepRecord | None:
         """Return the record of a step and key, or None; `broken` checks whether its outputs still exist."""
+        if self._latest is not None:
+            last = self._latest.get(step)
+            if last is None or last.key == key:
+                return last
         return next(self._newest(step, key=key), None)
 
     def latest(self, step: str) -> StepRecord | None:
         """Return the step's record that was saved last, with any key."""
-        return next(self._newest(step, most=1), None)
+        return next(self.newest(step), None)
 
     def newest(self, step: str) -> Iterator[StepRecord]:
-        """Yield the step's records, last saved first; they are read in pages."""
-        return self._newest(step)
+        """Yield the step's records, last saved first; after the first, they are read in pages."""
+        if self._latest is None:
+            yield from self._newest(step)
+        elif step in self._latest:
+            yield self._latest[step]
+            yield from itertools.islice(self._newest(step), 1, None)
 
     def alike(self, step: str, parts: Parts, but: str) -> StepRecord | None:
         """Return the step's newest record with the same parts except the part `but`, which it must have."""
@@ -96,17 +106,57 @@ class StepRecords:
         inside = path.is_relative_to(self._workspace)
         return path.relative_to(self._workspace).as_posix() if inside else str(path)
 
-    def _newest(self, step: str, most: int = PAGE, **key: str) -> Iterator[StepRecord]:
-        values = {"project": self._state.name, "step": step, "most": most, "before": _BEYOND, **key}
-        while True:
+    def _newest(self, step: str, **key: str) -> Iterator[StepRecord]:
+        values = {"project": self._state.name, "step": step, "before": _BEYOND, **key}
+        for most in itertools.chain([1], itertools.repeat(PAGE)):
             with database.reading(self._state.parents[1]) as connection:
-                page = connection.execute(_newest_rows(*key), values).all()
+                page = connection.execute(_newest_rows(*key), {**values, "most": most}).all()
             for row in page:
-                with contextlib.suppress(ValidationError):  # of another form: the step counts as not done
-                    yield StepRecord.model_validate(row.content)
+                if record := _read(row.content):
+                    yield record
             if len(page) < most:
                 return
             values["before"] = page[-1].number
+
+
+def latest_records(root: Path, projects: Sequence[str], steps: Sequence[str]) -> dict[str, dict[str, StepRecord]]:
+    """Return the last record of each step of projects, by project and step; what was never done is left out.
+
+    `root` is the workspace's state folder, `.loopline`.
+    """
+    records: dict[str, dict[str, StepRecord]] = {project: {} for project in projects}
+    for row in _newest_of(root, projects, steps, 1):
+        state = root / "projects" / row.project
+        record = _read(row.content) or StepRecords(state, root.parent).latest(row.step)
+        if record:
+            records[row.project][row.step] = record
+    return records
+
+
+def newest_records(root: Path, projects: Sequence[str], step: str, most: int) -> dict[str, list[StepRecord]]:
+    """Return the records of one step of projects, newest first, at most `most` of each project."""
+    records: dict[str, list[StepRecord]] = {}
+    for row in _newest_of(root, projects, [step], most):
+        if record := _read(row.content):
+            records.setdefault(row.project, []).append(record)
+    return records
+
+
+def _newest_of(root: Path, projects: Sequence[str], steps: Sequence[str], most: int) -> Sequence[Row[Any]]:
+    from tasks.host.tables import step_records
+
+    with database.reading(root) as connection:
+        columns = [step_records.c.project, step_records.c.step, database.text(step_records.c.content)]
+        rows = database.newest(step_records.c.number, most, columns, project=projects, step=steps)
+        return connection.execute(rows).all()
+
+
+def _read(content: str) -> StepRecord | None:
+    """Return the record, or None if it is of another form: the step counts as not done."""
+    try:
+        return StepRecord.model_validate_json(content)
+    except ValidationError:
+        return None
 
 
 @functools.cache
@@ -117,6 +167,6 @@ def _newest_rows(*key: str) -> Select[tuple[int, Any]]:
     from tasks.host.tables import step_records
 
     same = [step_records.c[name] == bindparam(name) for name in ("project", "step", *key)]
-    rows = select(step_records.c.number, step_records.c.content)
+    rows = select(step_records.c.number, database.text(step_records.c.content))
     rows = rows.where(*same, step_records.c.number < bindparam("before"))
     return rows.order_by(step_records.c.number.desc()).limit(bindparam("most"))

@@ -26,7 +26,9 @@ def test_decisions_come_back_as_they_were_oldest_first(state: Path) -> None:
     for decision in made:
         record(state, decision)
     assert read(state) == made
-    assert newest(state, 1) == made[1:]
+    assert newest(state.parents[1], ["tiny", "none"], 1) == {"tiny": made[1:]}
+    assert newest(state.parents[1], ["tiny"], 2) == {"tiny": made[::-1]}
+    assert newest(state.parents[1], [], 2) == {}
     assert read(state.parent / "none") == []
 
 

@@ -13,7 +13,17 @@ from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.workspace import Project
 from tasks.loop import decisions
-from tasks.loop.history import LOOP_LOCK, LoopRecord, last_loop, past, read_loops, record_loop, running, save_loop
+from tasks.loop.history import (
+    LOOP_LOCK,
+    LoopRecord,
+    last_loop,
+    newest_loops,
+    past,
+    read_loops,
+    record_loop,
+    running,
+    save_loop,
+)
 from tests.conftest import MakeProject
 
 NOW = 1e9
@@ -106,7 +116,11 @@ def test_loops_come_back_in_the_order_of_their_ends_though_a_clock_went_back(pro
         record_loop(state, a_loop(f"l{number}", NOW - number))
     record_loop(project.state("other"), a_loop("another project's"))
     assert [loop.loop_id for loop in past(project, read_spec(project.spec_path)).loops] == [f"l{n}" for n in range(5)]
-    assert [loop.loop_id for loop in read_loops(state, 2)] == ["l3", "l4"]
+    last = newest_loops(state.parents[1], ["tiny", "other", "none"], 2)
+    assert {name: [loop.loop_id for loop in loops] for name, loops in last.items()} == {
+        "tiny": ["l4", "l3"],
+        "other": ["another project's"],
+    }
 
 
 def test_the_last_loop_is_the_one_whose_state_was_saved_last(project: Project) -> None:

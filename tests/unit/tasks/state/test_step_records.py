@@ -1,5 +1,6 @@
 """A record counts only while it is whole and its outputs are what it says."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from models.files import Hashes, sha256
 from models.pipeline.records import StepRecord
 from tasks.host import database
 from tasks.host.tables import step_records
-from tasks.state.step_records import PAGE, StepRecords
+from tasks.state.step_records import PAGE, StepRecords, latest_records, newest_records
 
 
 @pytest.fixture
@@ -77,10 +78,36 @@ def test_records_are_read_in_pages(records: StepRecords, monkeypatch: pytest.Mon
         records.save(record(key=str(number)))
     assert [int(each.key) for each in records.newest("train")] == list(range(many - 1, -1, -1))
     read: list[str] = []
-    validate = StepRecord.model_validate
-    monkeypatch.setattr(StepRecord, "model_validate", lambda row: read.append(row["key"]) or validate(row))
+    validate = StepRecord.model_validate_json
+    monkeypatch.setattr(
+        StepRecord, "model_validate_json", lambda row: read.append(json.loads(row)["key"]) or validate(row)
+    )
     assert next(records.newest("train")).key == str(many - 1)
     assert read == [str(many - 1)]
+
+
+def test_the_last_records_of_several_projects_are_read_at_once(records: StepRecords, tmp_path: Path) -> None:
+    root = tmp_path / ".loopline"
+    other = StepRecords(root / "projects" / "other", tmp_path)
+    for key in ("a", "b", "c"):
+        records.save(record(key=key))
+    other.save(record(key="d"))
+    with database.writing(root) as connection:
+        damaged = step_records.c.key == "c"
+        connection.execute(step_records.update().where(damaged).values(content={"step": "train"}))
+    latest = latest_records(root, ["tiny", "other", "none"], ["train", "search"])
+    assert {project: {step: one.key for step, one in steps.items()} for project, steps in latest.items()} == {
+        "tiny": {"train": "b"},
+        "other": {"train": "d"},
+        "none": {},
+    }
+    newest = newest_records(root, ["tiny", "other"], "train", 2)
+    assert {project: [one.key for one in made] for project, made in newest.items()} == {"tiny": ["b"], "other": ["d"]}
+    seen = StepRecords(root / "projects" / "tiny", tmp_path, latest["tiny"])
+    assert [one.key for one in seen.newest("train")] == ["b", "a"]
+    assert [seen.find("train", "a"), seen.find("train", "b")] == [*seen.newest("train")][::-1]
+    assert seen.latest("search") is None
+    assert seen.find("search", "k") is None
 
 
 def test_a_record_of_another_form_is_not_done(records: StepRecords, tmp_path: Path) -> None:
