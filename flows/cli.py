@@ -36,6 +36,7 @@ COMMANDS = {
     "release": "Try a version as canary or shadow; show how each version does.",
     "rollback": "Make the previous champion champion again.",
     "reap": "Clean up after killed runs.",
+    "migrate": "Move the databases to Postgres.",
     "doctor": "Check this machine and workspace.",
     "stage": "Run one data stage (as dvc.yaml does).",
     "schema": "Print the JSON Schema of project.yaml.",

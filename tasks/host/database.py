@@ -186,15 +186,34 @@ def _begun(state: Path, **options: bool) -> Iterator[Connection]:
             if revision == REVISIONS[-1]:
                 yield connection
                 return
-        if revision is not None and revision not in REVISIONS:
-            raise StoreError(
-                f"{shown(url)}: has schema {revision}, expected {REVISIONS[-1]} or older: a newer Loopline wrote it. "
-                "Update this one; nothing was changed"
-            )
+        _refuse_newer(url, revision)
         with _alone(lock, url):
             _migrate(engine)
         with engine.begin() as connection:
             yield connection
+
+
+def make_tables(url: str) -> None:
+    """Make our tables in a Postgres database, or migrate those of an older Loopline.
+
+    Raises:
+        StoreError: The database cannot be used, or a newer Loopline wrote it.
+    """
+    with _converted(url):
+        engine = _engine(url, os.getpid())
+        with engine.begin() as connection:
+            revision = _revision(connection)
+        _refuse_newer(url, revision)
+        if revision != REVISIONS[-1]:
+            _migrate(engine)
+
+
+def _refuse_newer(url: str, revision: str | None) -> None:
+    if revision is not None and revision not in REVISIONS:
+        raise StoreError(
+            f"{shown(url)}: has schema {revision}, expected {REVISIONS[-1]} or older: a newer Loopline wrote it. "
+            "Update this one; nothing was changed"
+        )
 
 
 def _alone(lock: Path, url: str) -> AbstractContextManager[None]:

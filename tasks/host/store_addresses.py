@@ -18,6 +18,8 @@ PREFECT_DATABASE = "PREFECT_API_DATABASE_CONNECTION_URL"
 PREFECT_API = "PREFECT_API_URL"
 STATE_URL = "LOOPLINE_STATE_URL"
 ROOT = "LOOPLINE_ROOT"
+MIGRATE_TO = "--to"
+"""The option of `loopline migrate`."""
 
 _SERVERS = ("http", "https")
 _ACCEPTED: Mapping[str, tuple[str, ...]] = {
@@ -27,6 +29,7 @@ _ACCEPTED: Mapping[str, tuple[str, ...]] = {
     PREFECT_API: _SERVERS,
     STATE_URL: ("postgresql",),
     ROOT: ("s3", "file"),
+    MIGRATE_TO: ("postgresql",),
 }
 """The kinds of address that each variable's tool can open (mlflow 3, optuna 4, prefect 3)."""
 _NOT_SQL = (*_SERVERS, "databricks", "file", "s3")
@@ -73,7 +76,8 @@ def normalised(name: str, address: str) -> str:
     if dialect not in _ACCEPTED[name] or is_relative or not (parts or dialect == "databricks"):
         example = _EXAMPLES.get(name, "postgresql://user@host/database")
         kinds = ", ".join(f"{kind}://" for kind in _ACCEPTED[name])
-        raise UsageError(f"{name}: got {without_password(address)}, expected {kinds}: as {example}, or unset {name}")
+        unset = "" if name == MIGRATE_TO else f", or unset {name}"
+        raise UsageError(f"{name}: got {without_password(address)}, expected {kinds}: as {example}{unset}")
     if parts is None or dialect in _NOT_SQL:
         return address
     driver = parts["driver"]

@@ -55,19 +55,29 @@ def _make(path: Path) -> None:
 
 
 def _migrate(path: Path) -> None:
-    import logging
-
-    from mlflow.store.db.utils import _initialize_tables, create_sqlalchemy_engine_with_retry
     from sqlalchemy.exc import SQLAlchemyError
 
-    for name in ("alembic", "mlflow"):
-        logging.getLogger(name).setLevel(logging.WARNING)
     try:
-        engine = create_sqlalchemy_engine_with_retry(f"sqlite:///{path}")
-        _initialize_tables(engine)
-        engine.dispose()
+        make_tables(f"sqlite:///{path}")
     except SQLAlchemyError as error:
         reason = str(error).splitlines()[0]
         if "disk is full" in reason:
             raise StoreError(f"{path}: {DISK_IS_FULL}") from error
         raise StoreError(f"{path}: cannot be used as the tracking store: {reason}: move the file away") from error
+
+
+def make_tables(uri: str) -> None:
+    """Make MLflow's tables in a database, or update those of an older MLflow.
+
+    Raises:
+        SQLAlchemyError: The database cannot be used.
+    """
+    import logging
+
+    from mlflow.store.db.utils import _initialize_tables, create_sqlalchemy_engine_with_retry
+
+    for name in ("alembic", "mlflow"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    engine = create_sqlalchemy_engine_with_retry(uri)
+    _initialize_tables(engine)
+    engine.dispose()

@@ -1,22 +1,31 @@
 """Grown out of SQLite: MLflow's store and registry, and Optuna's studies, in Postgres with the same code."""
 
 import functools
+import math
+import shutil
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import select
+import sqlalchemy as sa
+from sqlalchemy import MetaData, create_engine, make_url, select
+from sqlalchemy.exc import IntegrityError
 
 from models.errors import GateRefused, StoreError
 from models.pipeline.records import StepRecord
 from models.project_spec.search import Dimension, Search
 from models.training.search_space import suggest
 from models.triggers.signal import Decision, PastLoop, Signal
-from tasks.host import database, processes
+from tasks.host import database, processes, stores
+from tasks.host.database_copy import contents_of, copy_rows, mark_at, rows_at
 from tasks.host.leases import leased
-from tasks.host.store_addresses import OPTUNA_STORAGE, STATE_URL, TRACKING_URI, store_addresses
+from tasks.host.store_addresses import OPTUNA_STORAGE, STATE_URL, TRACKING_URI, normalised, store_addresses
 from tasks.host.tables import loops
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
@@ -24,6 +33,7 @@ from tasks.loop.champion import open_registry
 from tasks.loop.history import LoopRecord, last_loop, read_loops, record_loop, save_loop
 from tasks.mlflow.delivery import client
 from tasks.mlflow.registry_reader import aliased
+from tasks.operations.migrate import move, plan_moves
 from tasks.platform.open_signals import undecided
 from tasks.prefect.events import of_signal, send
 from tasks.state.outbox import Delivered, delivered, set_delivered
@@ -208,3 +218,126 @@ def test_a_database_of_studies_that_goes_away_is_a_short_error(
         ask(study, search, {"train.lr": Dimension(low=0.1, high=1.0)}, 0, 0)
     with pytest.raises(StoreError, match="/away cannot be used"):
         open_study(place, "grown", search, "maximize", {})
+
+
+def made_of(metadata: MetaData, url: str) -> None:
+    """Make tables, and the table of their version."""
+    engine = create_engine(url)
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create table alembic_version (version_num varchar)")
+    engine.dispose()
+
+
+def tables_in_a_circle() -> MetaData:
+    metadata = MetaData()
+    loop, step = sa.ForeignKey("loop.id", name="of_loop", use_alter=True), sa.ForeignKey("step.id", name="last_step")
+    sa.Table(
+        "loop", metadata, sa.Column("id", sa.Integer, primary_key=True), sa.Column("last", sa.Uuid, step),
+        sa.Column("kind", sa.Enum("day", "night", name="kinds")), sa.Column("is_open", sa.Boolean),
+    )  # fmt: skip
+    sa.Table(
+        "step", metadata, sa.Column("id", sa.Uuid, primary_key=True), sa.Column("loop", sa.Integer, loop),
+        sa.Column("content", sa.JSON), sa.Column("raw", sa.LargeBinary), sa.Column("loss", sa.Float),
+        sa.Column("at", sa.DateTime(timezone=True)), sa.Column("took", sa.Interval),
+        sa.Column("twice", sa.Float, sa.Computed("loss * 2", persisted=True)),
+    )  # fmt: skip
+    return metadata
+
+
+def test_rows_are_copied_as_they_are_or_not_at_all(databases: str, tmp_path: Path) -> None:
+    metadata, source = tables_in_a_circle(), tmp_path / "source.db"
+    target = make_url(normalised(STATE_URL, new_database(databases, "copied")))
+    made_of(metadata, f"sqlite:///{source}")
+    made_of(metadata, target)
+    loop, step = metadata.tables["loop"], metadata.tables["step"]
+    one, two = uuid.uuid4(), uuid.uuid4()
+    noon = datetime(2026, 11, 24, 12, 0, 0, 5, tzinfo=UTC)
+    took = timedelta(days=2, microseconds=3)
+    steps = [
+        {
+            "id": one,
+            "loop": 7,
+            "content": {"ä": [1.5, None]},
+            "raw": b"\0\xff",
+            "loss": 0.1 + 0.2,
+            "at": noon,
+            "took": took,
+        },
+        {"id": two, "loop": 9, "content": None, "raw": None, "loss": math.inf, "at": None, "took": None},
+        {"id": uuid.uuid4(), "loop": 9, "content": sa.null(), "raw": b"", "loss": None, "at": None, "took": None},
+    ]
+    local = create_engine(f"sqlite:///{source}")
+    with local.begin() as connection:
+        connection.execute(
+            loop.insert(),
+            [
+                {"id": 7, "last": two, "kind": "night", "is_open": True},
+                {"id": 9, "last": one, "kind": None, "is_open": None},
+            ],
+        )
+        for row in steps:
+            connection.execute(step.insert(), row)
+    local.dispose()
+    contents = contents_of(source)
+    assert contents.rows == {"loop": 2, "step": 3}
+    before = source.read_bytes()
+
+    def interrupt(table: str, row: dict[str, Any]) -> dict[str, Any]:
+        if table == "step":
+            raise KeyboardInterrupt
+        return row
+
+    with pytest.raises(KeyboardInterrupt):
+        copy_rows(source, target, contents, {}, interrupt)
+    assert (rows_at(target), mark_at(target)) == ({}, None)
+
+    copy_rows(source, target, contents, {}, lambda _, row: row)
+    assert source.read_bytes() == before
+    assert (rows_at(target), mark_at(target)) == (contents.rows, contents)
+    remote = create_engine(target)
+    with remote.begin() as connection:
+        copied = {row.id: row._mapping for row in connection.execute(select(step))}
+        for row in steps:
+            content = row["content"] if isinstance(row["content"], dict) else None
+            assert copied[row["id"]] == {**row, "content": content, "twice": row["loss"] and row["loss"] * 2}
+        is_null = select(step.c.id).where(step.c.content.is_(sa.null()))
+        assert connection.scalars(is_null).all() == [steps[2]["id"]], "the null of JSON is a value"
+        assert connection.execute(loop.insert().values(kind="day").returning(loop.c.id)).scalar_one() == 10
+        with pytest.raises(IntegrityError, match="last_step"), connection.begin_nested():
+            connection.execute(loop.insert().values(last=uuid.uuid4()))
+    remote.dispose()
+    with pytest.raises(StoreError, match="another process has written rows there"):
+        copy_rows(source, target, contents, {}, lambda _, row: row)
+
+
+def test_a_database_of_another_version_or_with_rows_is_refused(
+    place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch, empty_store: Path
+) -> None:
+    for name in (TRACKING_URI, OPTUNA_STORAGE):
+        monkeypatch.delenv(name)
+    stores.configure(place)
+    shutil.copytree(empty_store, place.state / "mlflow")
+    record_loop(place.state / "projects" / "grown", PastLoop(loop_id=LOOP, began=1.0, ended=2.0, outcome="kept"))
+    theirs = new_database(databases, "theirs")
+    engine = create_engine(normalised(STATE_URL, theirs))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create table alembic_version (version_num varchar)")
+        connection.exec_driver_sql("insert into alembic_version values ('9999')")
+    with pytest.raises(StoreError, match="has schema 9999, expected 0001 or older: a newer Loopline wrote it"):
+        move(place, theirs, print)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("update alembic_version set version_num = '0001'")
+        connection.exec_driver_sql("create table loops (loop_id text)")
+    with pytest.raises(StoreError, match=r"has other tables or columns than the file here \(.*loops"):
+        move(place, theirs, print)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("insert into loops values ('l')")
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:\d+/theirs holds 1 rows already, expected an empty database"):
+        plan_moves(place, theirs)
+    engine.dispose()
+    states = {planned.name: (planned.state, planned.is_made) for planned in plan_moves(place, f"{databases}/fresh")}
+    assert states == {
+        "state": ("to move", False), "mlflow": ("to move", False),
+        "optuna": ("nothing here", False), "prefect": ("nothing here", False),
+    }  # fmt: skip

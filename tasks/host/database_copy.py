@@ -1,0 +1,294 @@
+"""Copies all rows of an SQLite database into the same tables of a Postgres database, in one transaction.
+
+The tables must exist: the program that owns them makes them. A comment on the table `alembic_version`, written in the
+same transaction, says what was copied: so a second copy of the same rows is known as such.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import StoreError
+from tasks.host.database import shown
+from tasks.host.store_addresses import without_password
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine, Table
+    from sqlalchemy.engine import URL
+
+BATCH = 1000
+MARK = "loopline migrate"
+_VERSIONS = ("alembic_version", "version_info")
+"""Tables with versions of the schema, which the owner of the tables writes."""
+_LOCK = 0x6D696772  # the key of Postgres' advisory lock
+
+Convert = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""Returns the row to write, for a table's name and a row, in which JSON is text."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a database holds: rows by table, without empty tables, and a hash of all rows."""
+
+    rows: dict[str, int]
+    sha256: str
+
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return sum(self.rows.values())
+
+
+def contents_of(source: Path) -> Contents:
+    """Return what an SQLite database holds.
+
+    Raises:
+        StoreError: The file cannot be read as a database.
+    """
+    with _snapshot(source) as connection:
+        digest = hashlib.sha256()
+        rows: dict[str, int] = {}
+        for table in _names(connection):
+            digest.update(table.encode())
+            for row in connection.exec_driver_sql(f'select * from "{table}"'):  # noqa: S608 - its own names
+                rows[table] = rows.get(table, 0) + 1
+                digest.update(repr(tuple(row)).encode())
+        return Contents(rows, digest.hexdigest())
+
+
+def databases_at(server: URL) -> set[str]:
+    """Return the names of the databases of a Postgres server.
+
+    Raises:
+        StoreError: The server cannot be reached, or refuses the user.
+    """
+    for name in ("postgres", server.database):  # the first one is there by default, and may be forbidden
+        try:
+            with _target(server.set(database=name)) as connection:
+                return set(connection.exec_driver_sql("select datname from pg_database").scalars())
+        except StoreError as error:
+            failure = error
+    raise failure
+
+
+def create_database(server: URL, name: str) -> None:
+    """Make an empty database.
+
+    Raises:
+        StoreError: The user may not make databases.
+    """
+    from sqlalchemy import NullPool, create_engine
+    from sqlalchemy.exc import DBAPIError
+
+    engine = create_engine(server.set(database="postgres"), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    quoted = engine.dialect.identifier_preparer.quote(name)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"create database {quoted}")
+    except DBAPIError as error:
+        reason = " ".join(str(error.orig).split())
+        raise StoreError(
+            f"{name}: cannot be made by {server.username} ({reason}): let a person who may run "
+            f'`create database {quoted} owner "{server.username}"`'
+        ) from error
+
+
+def rows_at(target: URL) -> dict[str, int]:
+    """Return the number of rows of each table that has some, without tables of versions.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    with _target(target) as connection:
+        return _rows(connection)
+
+
+def mark_at(target: URL) -> Contents | None:
+    """Return what was copied into a database, or None if nothing was.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    with _target(target) as connection:
+        text = connection.exec_driver_sql("select obj_description(to_regclass('alembic_version'), 'pg_class')").scalar()
+    with contextlib.suppress(ValueError, TypeError, KeyError):  # a comment of others
+        return Contents(**json.loads(text or "")[MARK])
+    return None
+
+
+def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str, int], convert: Convert) -> None:
+    """Copy all rows in one transaction: a kill, or an error, leaves the target as it was.
+
+    Args:
+        source: An SQLite file, which is only read.
+        target: A Postgres database with the same tables, empty but for seeds.
+        contents: What the source holds.
+        seeds: Numbers of rows that the tables' owner writes into new tables; they are replaced.
+        convert: Changes rows.
+
+    Raises:
+        StoreError: The source changed meanwhile, the target has other tables or columns, or other rows.
+    """
+    with _snapshot(source) as read, _target(target) as write:
+        write.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK})")
+        write.exec_driver_sql("set local time zone 'UTC'")  # SQLite has no zones: its times are in UTC
+        if is_more(_rows(write), seeds):
+            raise StoreError(f"{shown(str(target))}: another process has written rows there: nothing was copied")
+        tables = _same_tables(read, write, shown(str(target)))
+        with _foreign_keys_last(write):
+            for table in tables:
+                write.execute(table.delete())
+            for table in tables:
+                _copy_table(read, write, table, convert)
+        if _rows(write) != contents.rows:
+            raise StoreError(f"{source}: was changed while it was copied: nothing was copied, run again")
+        _set_sequences(write, tables)
+        mark = json.dumps({MARK: asdict(contents)}).replace("'", "''")
+        write.exec_driver_sql(f"comment on table alembic_version is '{mark}'")
+
+
+def is_more(rows: Mapping[str, int], seeds: Mapping[str, int]) -> bool:
+    """Return whether a database has other rows than seeds."""
+    return any(number > seeds.get(table, 0) for table, number in rows.items())
+
+
+def _same_tables(read: Connection, write: Connection, where: str) -> list[Table]:
+    """Return the target's tables, which must be those of the source."""
+    import warnings
+
+    from sqlalchemy import MetaData, inspect
+    from sqlalchemy.exc import SAWarning
+
+    metadata = MetaData()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SAWarning)  # of indexes on expressions
+        metadata.reflect(write)
+    names, read_from = set(_names(read)), inspect(read)
+    theirs = {name: {column["name"] for column in read_from.get_columns(name)} for name in names}
+    ours = {name: set(table.columns.keys()) for name, table in metadata.tables.items() if name not in _VERSIONS}
+    if theirs != ours:
+        other = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
+        raise StoreError(
+            f"{where}: has other tables or columns than the file here ({', '.join(other)}): another version of the "
+            "tool made one of them; run a loop here to update the file, or name an empty database. Nothing was copied"
+        )
+    return [metadata.tables[name] for name in sorted(ours)]
+
+
+def _copy_table(read: Connection, write: Connection, table: Table, convert: Convert) -> None:
+    """Copy a table's rows; the target's types, made general, say how SQLite's values are to be read."""
+    from sqlalchemy import JSON, column, select
+    from sqlalchemy import table as named
+
+    written = [one for one in table.columns if one.computed is None]
+    for one in written:
+        if isinstance(one.type, JSON):
+            one.type = _plain_text()
+    columns = [column(one.name, one.type.as_generic(allow_nulltype=True)) for one in written]
+    rows = read.execution_options(yield_per=BATCH).execute(select(*columns).select_from(named(table.name)))
+    for batch in rows.mappings().partitions():
+        write.execute(table.insert(), [convert(table.name, dict(row)) for row in batch])
+
+
+@functools.cache
+def _plain_text() -> Any:
+    """Return a type for JSON that stays the text that it is: SQL's NULL and the null of JSON are not the same."""
+    from sqlalchemy.types import UserDefinedType
+
+    class PlainText(UserDefinedType[str]):
+        cache_ok = True
+
+        def as_generic(self, allow_nulltype: bool = False) -> PlainText:
+            del allow_nulltype
+            return self
+
+    return PlainText()
+
+
+@contextlib.contextmanager
+def _foreign_keys_last(connection: Connection) -> Iterator[None]:
+    """Let foreign keys be checked at the end of the block: tables may refer to each other in a circle."""
+    keys = connection.exec_driver_sql(
+        "select conrelid::regclass::text, quote_ident(conname) from pg_constraint "
+        "where contype = 'f' and not condeferrable and connamespace = current_schema()::regnamespace"
+    ).all()
+    for table, key in keys:
+        connection.exec_driver_sql(f"alter table {table} alter constraint {key} deferrable initially deferred")
+    yield
+    connection.exec_driver_sql("set constraints all immediate")
+    for table, key in keys:
+        connection.exec_driver_sql(f"alter table {table} alter constraint {key} not deferrable")
+
+
+def _set_sequences(connection: Connection, tables: list[Table]) -> None:
+    """Let the next number of each table come after those that were copied."""
+    from sqlalchemy import Integer, func, select
+
+    for table in tables:
+        for column in table.columns:
+            if not isinstance(column.type, Integer):
+                continue
+            name = connection.dialect.identifier_preparer.format_table(table)
+            sequence = connection.scalar(select(func.pg_get_serial_sequence(name, column.name)))
+            highest = connection.scalar(select(func.max(column)))
+            if sequence and highest:
+                connection.execute(select(func.setval(sequence, highest)))
+
+
+def _rows(connection: Connection) -> dict[str, int]:
+    numbers = {
+        table: connection.exec_driver_sql(f'select count(*) from "{table}"').scalar() or 0  # noqa: S608
+        for table in _names(connection)
+    }
+    return {table: number for table, number in numbers.items() if number}
+
+
+def _names(connection: Connection) -> list[str]:
+    from sqlalchemy import inspect
+
+    return sorted(set(inspect(connection).get_table_names()) - set(_VERSIONS))
+
+
+@contextlib.contextmanager
+def _snapshot(source: Path) -> Iterator[Connection]:
+    """Yield a connection that only reads a file of SQLite, all from one moment."""
+    from sqlalchemy import NullPool, create_engine
+    from sqlalchemy.exc import DBAPIError
+
+    url = f"sqlite:///{source.as_uri()}?mode=ro&uri=true"
+    engine = create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None})
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("begin")
+            yield connection
+    except DBAPIError as error:
+        if not isinstance(error.orig, sqlite3.Error):
+            raise
+        raise StoreError(f"{source}: cannot be read ({error.orig}): put it back from a copy") from error
+
+
+@contextlib.contextmanager
+def _target(url: URL) -> Iterator[Connection]:
+    from sqlalchemy import NullPool, create_engine
+    from sqlalchemy.exc import DBAPIError
+
+    engine: Engine = create_engine(url, poolclass=NullPool)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        if isinstance(error.orig, sqlite3.Error):
+            raise
+        reason = " ".join(str(error.orig).split())[:300]
+        raise StoreError(
+            f"{without_password(str(url))}: cannot be used ({reason}): start it, or correct the address; "
+            "nothing was copied"
+        ) from error

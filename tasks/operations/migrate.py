@@ -1,0 +1,293 @@
+"""Moves a workspace's own databases to Postgres: ours, MLflow's, Optuna's and Prefect's.
+
+Each tool makes its own tables; all rows of a database are then copied in one transaction. The files are only read, and
+stay as they are. A call that was interrupted is made again: what is complete is known by its mark and left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from models.errors import StoreError, UsageError
+from tasks.host import database, stores
+from tasks.host.database_copy import (
+    Contents,
+    Convert,
+    contents_of,
+    copy_rows,
+    create_database,
+    databases_at,
+    is_more,
+    mark_at,
+    rows_at,
+)
+from tasks.host.leases import is_leased
+from tasks.host.locks import tried
+from tasks.host.store_addresses import (
+    MIGRATE_TO,
+    OPTUNA_STORAGE,
+    PREFECT_API,
+    PREFECT_DATABASE,
+    STATE_URL,
+    TRACKING_URI,
+    normalised,
+)
+from tasks.host.workspace import Workspace
+from tasks.loop.history import LOOP_LOCK, lease_of
+from tasks.mlflow import embedded_store
+from tasks.platform.services import supervisor
+from tasks.prefect.prefect_server import PrefectServer
+from tasks.tools.study_tables import copy_studies, make_study_tables
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+State = Literal["to move", "moved", "nothing here", "elsewhere"]
+"""moved: an earlier call moved it. elsewhere: the environment names another store already."""
+
+
+@dataclass(frozen=True)
+class _Store:
+    """One of the four databases, and how its tables are made."""
+
+    name: str
+    variable: str
+    suffix: str
+    seeds: Mapping[str, int]
+    """Rows that a tool writes into its new tables."""
+
+
+_STORES = (
+    _Store("state", STATE_URL, "", {}),
+    _Store("mlflow", TRACKING_URI, "_mlflow", {"experiments": 1, "workspaces": 1}),
+    _Store("optuna", OPTUNA_STORAGE, "_optuna", {}),
+    _Store("prefect", PREFECT_DATABASE, "_prefect", {}),
+)
+
+
+@dataclass(frozen=True)
+class Move:
+    """What happens to one database.
+
+    Args:
+        name: state, mlflow, optuna or prefect.
+        variable: The environment variable that names the new place.
+        target: Its address there, without a driver.
+        state: What is to be done.
+        contents: What the file holds.
+        is_made: The target database exists.
+    """
+
+    name: str
+    variable: str
+    target: URL
+    state: State
+    contents: Contents
+    is_made: bool
+
+
+def plan_moves(workspace: Workspace, to: str) -> list[Move]:
+    """Return what a migration would do; nothing is changed.
+
+    Args:
+        workspace: The workspace.
+        to: The address of the state database; the others have its name and a suffix, on the same server.
+
+    Raises:
+        UsageError: The address is not one of a Postgres database.
+        StoreError: The server cannot be reached, or a database there has rows of others.
+    """
+    server = _server(to)
+    with _source_files(workspace) as sources:
+        return _plans(sources, server)
+
+
+def move(workspace: Workspace, to: str, say: Callable[[str], None]) -> list[Move]:
+    """Move the databases; return what is true then.
+
+    Args:
+        workspace: The workspace, in which nothing runs.
+        to: As of `plan_moves`.
+        say: Receives a sentence for each database.
+
+    Raises:
+        UsageError: As of `plan_moves`.
+        StoreError: As of `plan_moves`, or a loop or a server runs.
+    """
+    server, moves = _server(to), []
+    with _alone(workspace), _source_files(workspace) as sources:
+        convert = _converter(workspace, server)
+        for store, planned in zip(_STORES, _plans(sources, server), strict=True):
+            source = sources[store.name]
+            if planned.state != "to move" or source is None:
+                moves.append(planned)
+                continue
+            if not planned.is_made:
+                create_database(server, str(planned.target.database))
+            _MAKERS[store.name](workspace, _address(store, server))
+            copy_rows(source, planned.target, planned.contents, store.seeds, convert)
+            say(f"{store.name}: {planned.contents.total} rows copied to {planned.target.database}")
+            moves.append(replace(planned, state="moved", is_made=True))
+    return moves
+
+
+def environment_of(moves: list[Move]) -> dict[str, str]:
+    """Return the variables that make Loopline use the new databases, with passwords shown as ***."""
+    named = [planned for planned in moves if planned.state != "elsewhere"]
+    return {planned.variable: _plain(planned.target).render_as_string() for planned in named}
+
+
+def _server(to: str) -> URL:
+    from sqlalchemy.engine import make_url
+
+    server = make_url(normalised(MIGRATE_TO, to))
+    if not server.database:
+        raise UsageError(f"{MIGRATE_TO}: got no database in the address, expected postgresql://user@host/loopline")
+    return server
+
+
+def _plans(sources: Mapping[str, Path | None], server: URL) -> list[Move]:
+    existing = databases_at(server)
+    return [_plan(store, server, sources[store.name], existing) for store in _STORES]
+
+
+def _plan(store: _Store, server: URL, source: Path | None, existing: set[str]) -> Move:
+    target = server.set(database=f"{server.database}{store.suffix}")
+    is_made = target.database in existing
+    if source is None:
+        state: State = "elsewhere" if _is_elsewhere(store) else "nothing here"
+        return Move(store.name, store.variable, target, state, Contents({}, ""), is_made)
+    contents = contents_of(source)
+    if not contents.total:
+        return Move(store.name, store.variable, target, "nothing here", contents, is_made)
+    mark = mark_at(target) if is_made else None
+    if mark == contents:
+        return Move(store.name, store.variable, target, "moved", contents, is_made)
+    rows = rows_at(target) if is_made else {}
+    if mark or is_more(rows, store.seeds):
+        what = "an older copy of this workspace" if mark else f"{sum(rows.values())} rows already"
+        raise StoreError(
+            f"{MIGRATE_TO}: {_plain(target).render_as_string()} holds {what}, expected an empty database: "
+            "drop it, or name another one; nothing was changed"
+        )
+    return Move(store.name, store.variable, target, "to move", contents, is_made)
+
+
+def _is_elsewhere(store: _Store) -> bool:
+    """Return whether the environment names another store than the workspace's own file."""
+    if store.name == "prefect" and os.environ.get(PREFECT_API):
+        return True
+    named = os.environ.get(store.variable, "")
+    return bool(named) and not (store.name == "mlflow" and stores.is_embedded(named))
+
+
+@contextlib.contextmanager
+def _source_files(workspace: Workspace) -> Iterator[dict[str, Path | None]]:
+    """Yield the SQLite file of each database; studies in a journal are first copied into one, by Optuna itself."""
+    state = workspace.state
+    files: dict[str, Path | None] = {
+        "state": state / database.FILE,
+        "mlflow": stores.database_file(os.environ[TRACKING_URI]),
+        "prefect": state / "prefect" / "prefect.db",
+        "optuna": None,
+    }
+    with tempfile.TemporaryDirectory(prefix="loopline-") as folder:
+        for store in _STORES:
+            path = files[store.name]
+            if _is_elsewhere(store) or (path is not None and not path.exists()):
+                files[store.name] = None
+            elif store.name == "optuna":
+                files["optuna"] = copy_studies(workspace, Path(folder) / "studies.db")
+        yield files
+
+
+def _converter(workspace: Workspace, server: URL) -> Convert:
+    """Return what changes rows: records of the registering step name MLflow's store."""
+    mlflow = next(store for store in _STORES if store.name == "mlflow")
+    old = stores.name_of(workspace, os.environ[TRACKING_URI])
+    new = stores.name_of(workspace, _address(mlflow, server))
+
+    def convert(table: str, row: dict[str, Any]) -> dict[str, Any]:
+        if table == "step_records" and row["step"] == "register":
+            content = json.loads(row["content"])
+            if content["result"].get("store") == old:
+                content["result"]["store"] = new
+                row["content"] = json.dumps(content)
+        return row
+
+    return convert
+
+
+@contextlib.contextmanager
+def _alone(workspace: Workspace) -> Iterator[None]:
+    """Keep loops from running during the block.
+
+    Raises:
+        StoreError: The platform, a loop or Prefect's server runs.
+    """
+    if supervisor(workspace):
+        raise StoreError("the platform runs: end it first by `loopline down`; nothing was changed")
+    if PrefectServer(workspace).state():
+        raise StoreError("the workspace's Prefect server runs: end it first by `loopline down`; nothing was changed")
+    names = {path.name for path in (workspace.state / "projects").glob("*")} | set(workspace.folders())
+    with contextlib.ExitStack() as locks:
+        for name in sorted(names):
+            state = workspace.state / "projects" / name
+            state.mkdir(parents=True, exist_ok=True)
+            is_free = locks.enter_context(tried(state / LOOP_LOCK))
+            if not is_free or is_leased(workspace.state, lease_of(state)):
+                raise StoreError(f"{name}: a loop runs: wait for it, or end it; nothing was changed")
+        locks.enter_context(stores.mlflow_lock(workspace))
+        yield
+
+
+def _make_state_tables(workspace: Workspace, address: str) -> None:
+    del workspace
+    database.make_tables(address)
+
+
+def _make_mlflow_tables(workspace: Workspace, address: str) -> None:
+    del workspace
+    embedded_store.make_tables(address)
+
+
+def _make_optuna_tables(workspace: Workspace, address: str) -> None:
+    del workspace
+    make_study_tables(address)
+
+
+def _make_prefect_tables(workspace: Workspace, address: str) -> None:
+    """Run Prefect's own command, in a process of its own: Prefect reads its settings when it is imported."""
+    environ = {**os.environ, **stores.environment(workspace), PREFECT_DATABASE: address}
+    command = [sys.executable, "-m", "prefect", "server", "database", "upgrade", "--yes"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = " ".join((done.stderr or done.stdout).strip().splitlines()[-1:])
+        raise StoreError(f"prefect: `prefect server database upgrade` failed: {reason}; its database is left empty")
+
+
+_MAKERS: Mapping[str, Callable[[Workspace, str], None]] = {
+    "state": _make_state_tables,
+    "mlflow": _make_mlflow_tables,
+    "optuna": _make_optuna_tables,
+    "prefect": _make_prefect_tables,
+}
+
+
+def _address(store: _Store, server: URL) -> str:
+    """Return the address of a database on a server, with the driver of its tool."""
+    target = _plain(server.set(database=f"{server.database}{store.suffix}"))
+    return normalised(store.variable, target.render_as_string(hide_password=False))
+
+
+def _plain(target: URL) -> URL:
+    return target.set(drivername="postgresql")
