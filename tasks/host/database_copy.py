@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,6 @@ MARK = "loopline migrate"
 _VERSIONS = ("alembic_version", "version_info")
 """Tables with versions of the schema, which the owner of the tables writes."""
 _LOCK = 0x6D696772  # the key of Postgres' advisory lock
-
-Convert = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Returns the row to write, for a table's name and a row, in which JSON is text."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,7 @@ def mark_at(target: URL) -> Contents | None:
     return None
 
 
-def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str, int], convert: Convert) -> None:
+def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str, int]) -> None:
     """Copy all rows in one transaction: a kill, or an error, leaves the target as it was.
 
     Args:
@@ -132,7 +129,6 @@ def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str,
         target: A Postgres database with the same tables, empty but for seeds.
         contents: What the source holds.
         seeds: Numbers of rows that the tables' owner writes into new tables; they are replaced.
-        convert: Changes rows.
 
     Raises:
         StoreError: The source changed meanwhile, the target has other tables or columns, or other rows.
@@ -147,7 +143,7 @@ def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str,
             for table in tables:
                 write.execute(table.delete())
             for table in tables:
-                _copy_table(read, write, table, convert)
+                _copy_table(read, write, table)
         if _rows(write) != contents.rows:
             raise StoreError(f"{source}: was changed while it was copied: nothing was copied, run again")
         _set_sequences(write, tables)
@@ -183,7 +179,7 @@ def _same_tables(read: Connection, write: Connection, where: str) -> list[Table]
     return [metadata.tables[name] for name in sorted(ours)]
 
 
-def _copy_table(read: Connection, write: Connection, table: Table, convert: Convert) -> None:
+def _copy_table(read: Connection, write: Connection, table: Table) -> None:
     """Copy a table's rows; the target's types, made general, say how SQLite's values are to be read."""
     from sqlalchemy import JSON, column, select
     from sqlalchemy import table as named
@@ -195,7 +191,7 @@ def _copy_table(read: Connection, write: Connection, table: Table, convert: Conv
     columns = [column(one.name, one.type.as_generic(allow_nulltype=True)) for one in written]
     rows = read.execution_options(yield_per=BATCH).execute(select(*columns).select_from(named(table.name)))
     for batch in rows.mappings().partitions():
-        write.execute(table.insert(), [convert(table.name, dict(row)) for row in batch])
+        write.execute(table.insert(), [dict(row) for row in batch])
 
 
 @functools.cache

@@ -7,7 +7,6 @@ stay as they are. A call that was interrupted is made again: what is complete is
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -15,13 +14,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from models.errors import StoreError, UsageError
 from tasks.host import database, stores
 from tasks.host.database_copy import (
     Contents,
-    Convert,
     contents_of,
     copy_rows,
     create_database,
@@ -125,7 +123,6 @@ def move(workspace: Workspace, to: str, say: Callable[[str], None]) -> list[Move
     """
     server, moves = _server(to), []
     with _alone(workspace), _source_files(workspace) as sources:
-        convert = _converter(workspace, server)
         for store, planned in zip(_STORES, _plans(sources, server), strict=True):
             source = sources[store.name]
             if planned.state != "to move" or source is None:
@@ -134,7 +131,7 @@ def move(workspace: Workspace, to: str, say: Callable[[str], None]) -> list[Move
             if not planned.is_made:
                 create_database(server, str(planned.target.database))
             _MAKERS[store.name](workspace, _address(store, server))
-            copy_rows(source, planned.target, planned.contents, store.seeds, convert)
+            copy_rows(source, planned.target, planned.contents, store.seeds)
             say(f"{store.name}: {planned.contents.total} rows copied to {planned.target.database}")
             moves.append(replace(planned, state="moved", is_made=True))
     return moves
@@ -208,23 +205,6 @@ def _source_files(workspace: Workspace) -> Iterator[dict[str, Path | None]]:
             elif store.name == "optuna":
                 files["optuna"] = copy_studies(workspace, Path(folder) / "studies.db")
         yield files
-
-
-def _converter(workspace: Workspace, server: URL) -> Convert:
-    """Return what changes rows: records of the registering step name MLflow's store."""
-    mlflow = next(store for store in _STORES if store.name == "mlflow")
-    old = stores.name_of(workspace, os.environ[TRACKING_URI])
-    new = stores.name_of(workspace, _address(mlflow, server))
-
-    def convert(table: str, row: dict[str, Any]) -> dict[str, Any]:
-        if table == "step_records" and row["step"] == "register":
-            content = json.loads(row["content"])
-            if content["result"].get("store") == old:
-                content["result"]["store"] = new
-                row["content"] = json.dumps(content)
-        return row
-
-    return convert
 
 
 @contextlib.contextmanager

@@ -64,12 +64,12 @@ def hashes(home: Loopline) -> dict[str, str]:
 
 def flow_runs(home: Loopline) -> list[tuple[str, str]]:
     with psycopg.connect(home.environ[PREFECT_DATABASE]) as connection:
-        return connection.execute("select name, state_type::text from flow_run order by 1").fetchall()
+        return sorted(connection.execute("select name, state_type::text from flow_run").fetchall())
 
 
 def history(home: Loopline) -> list[object]:
-    """What the four databases hold, read by the tools; the registering step's record names the store."""
-    records = {key: record for key, record in home.records("whole").items() if record["step"] != "register"}
+    """What the databases hold, read by the tools."""
+    records = home.records("whole")
     versions = [(number, home.tags("whole", number)) for number in home.versions("whole")]
     metrics = home.query("select key, value, step, timestamp from metrics order by 1, 3, 4")
     named = {name: address for name, address in home.environ.items() if name == OPTUNA_STORAGE}
@@ -85,7 +85,7 @@ def history(home: Loopline) -> list[object]:
 
 def test_what_a_killed_move_began_the_next_one_completes(home: Loopline, server: str):
     with contextlib.closing(sqlite3.connect(home.home / ".loopline" / FILES[3])) as connection:
-        runs = connection.execute("select name, state_type from flow_run order by 1").fetchall()
+        runs = sorted(connection.execute("select name, state_type from flow_run").fetchall())
     to = ("migrate", "--to", f"{server}/lab")
     shown = home(*to).ok().out
     assert "step_records 12" in shown
