@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -245,6 +246,23 @@ def tables_in_a_circle() -> MetaData:
     return metadata
 
 
+def assert_copied(target: sa.URL, steps: list[dict[str, Any]]) -> None:
+    """The values are the same, and so are the next number and the foreign keys."""
+    loop, step = (tables_in_a_circle().tables[name] for name in ("loop", "step"))
+    remote = create_engine(target)
+    with remote.begin() as connection:
+        copied = {row.id: row._mapping for row in connection.execute(select(step))}
+        for row in steps:
+            content = row["content"] if isinstance(row["content"], dict) else None
+            assert copied[row["id"]] == {**row, "content": content, "twice": row["loss"] and row["loss"] * 2}
+        is_null = select(step.c.id).where(step.c.content.is_(sa.null()))
+        assert connection.scalars(is_null).all() == [steps[2]["id"]], "the null of JSON is a value"
+        assert connection.execute(loop.insert().values(kind="day").returning(loop.c.id)).scalar_one() == 10
+        with pytest.raises(IntegrityError, match="last_step"), connection.begin_nested():
+            connection.execute(loop.insert().values(last=uuid.uuid4()))
+    remote.dispose()
+
+
 def test_rows_are_copied_as_they_are_or_not_at_all(databases: str, tmp_path: Path) -> None:
     metadata, source = tables_in_a_circle(), tmp_path / "source.db"
     target = make_url(normalised(STATE_URL, new_database(databases, "copied")))
@@ -290,18 +308,7 @@ def test_rows_are_copied_as_they_are_or_not_at_all(databases: str, tmp_path: Pat
     copy_rows(source, target, contents, {})
     assert source.read_bytes() == before
     assert (rows_at(target), mark_at(target)) == (contents.rows, contents)
-    remote = create_engine(target)
-    with remote.begin() as connection:
-        copied = {row.id: row._mapping for row in connection.execute(select(step))}
-        for row in steps:
-            content = row["content"] if isinstance(row["content"], dict) else None
-            assert copied[row["id"]] == {**row, "content": content, "twice": row["loss"] and row["loss"] * 2}
-        is_null = select(step.c.id).where(step.c.content.is_(sa.null()))
-        assert connection.scalars(is_null).all() == [steps[2]["id"]], "the null of JSON is a value"
-        assert connection.execute(loop.insert().values(kind="day").returning(loop.c.id)).scalar_one() == 10
-        with pytest.raises(IntegrityError, match="last_step"), connection.begin_nested():
-            connection.execute(loop.insert().values(last=uuid.uuid4()))
-    remote.dispose()
+    assert_copied(target, steps)
     with pytest.raises(StoreError, match="another process has written rows there"):
         copy_rows(source, target, contents, {})
 
