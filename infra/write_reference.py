@@ -297,6 +297,13 @@ def python() -> str:
     return python_page(NOTE)
 
 
+def notebook() -> str:
+    """Return the notebook of a tutorial, from its page."""
+    from infra.notebook import notebook
+
+    return notebook()
+
+
 def errors() -> str:
     """Return the page of the errors, from the places of the code that make one."""
     from infra.error_reference import Code, page
@@ -392,6 +399,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/workspace.md": workspace,
     "architecture/layers.md": layers,
     "decisions/index.md": decisions,
+    "../examples/notebook/leavers.ipynb": notebook,
 }
 
 

@@ -14,7 +14,9 @@ from tasks.host.workspace import Workspace
 @click.argument("name")
 @click.option("--from", "data", type=click.Path(path_type=Path), help="A CSV, Parquet or text file, or a folder.")
 @click.option("--target", help="The column to predict, or several: a,b; asked for in a terminal, else guessed.")
-@click.option("--example", help="Copy an example instead: table, pictures, series, own-net or batch.")
+@click.option(
+    "--example", help="Copy an example instead: table, texts, pictures, series, own-net, own-source or batch."
+)
 def command(name: str, data: Path | None, target: str | None, example: str | None) -> None:
     """Make projects/NAME: read the data, guess kinds and task, write the spec and first expectations.
 

@@ -23,6 +23,7 @@ PAGES = (
     "reference/workspace.md",
     "architecture/layers.md",
     "decisions/index.md",
+    "../examples/notebook/leavers.ipynb",
 )
 
 

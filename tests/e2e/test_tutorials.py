@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.notebook import PAGE, outputs
 from tasks.host import ports
 from tests.running import ROOT, Loopline
 from tests.serving import LiveServer
@@ -23,11 +27,14 @@ PAGES = (
     "tutorials/table.md",
     "tutorials/pictures.md",
     "tutorials/series.md",
+    "tutorials/text-classification.md",
     "tutorials/own-net.md",
+    "tutorials/own-source.md",
     "tutorials/batch.md",
 )
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXIT_CODE = re.compile(r"  # exit code (\d)$")
+PORT, MARK = "8000", "--- the next cell"
 BEFORE = ("make setup", "source .venv/bin/activate")
 """What the environment of the tests has behind it."""
 
@@ -53,14 +60,54 @@ def run(home: Loopline, command: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout + ended.stderr
 
 
+@contextlib.contextmanager
+def serving(home: Loopline, command: str, port: str) -> Iterator[None]:
+    """The server that a page starts in the background."""
+    running = home.start(*shlex.split(command.removesuffix(" &"))[1:])
+    server = LiveServer(running.process, int(port), running.err)
+    try:
+        server.wait_until(lambda: server.get("/ping").status == 200)
+        yield
+    finally:
+        assert server.end() == 0
+
+
+def with_examples(home: Loopline) -> Loopline:
+    """The workspace, which has the examples beside the projects, as a clone does."""
+    shutil.copytree(ROOT / "examples", home.home / "examples")
+    return home
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_can_be_followed(make_home: Callable[[str], Loopline], page: str) -> None:
-    home = make_home(Path(page).stem)
-    for command, code, output in steps(page):
-        if command not in BEFORE:
-            ended, printed = run(home, command)
-            assert ended == code, f"{command}\n{printed[-3000:]}"
-            assert [line for line in output if line not in printed] == [], f"{command}\n{printed[-3000:]}"
+    home, port = with_examples(make_home(Path(page).stem)), str(ports.any_free([]))
+    with contextlib.ExitStack() as servers:
+        for command, code, output in steps(page):
+            command = command.replace(PORT, port)
+            if command.endswith(" &"):
+                servers.enter_context(serving(home, command, port))
+            elif command not in BEFORE:
+                ended, printed = run(home, command)
+                assert ended == code, f"{command}\n{printed[-3000:]}"
+                assert [line for line in output if line not in printed] == [], f"{command}\n{printed[-3000:]}"
+
+
+def test_the_notebook_runs_from_its_first_cell_to_its_last(make_home: Callable[[str], Loopline]) -> None:
+    """In one Python, as its kernel does; a mark between the cells tells whose output is whose."""
+    home = with_examples(make_home("notebook"))
+    folder = home.home / "examples" / "notebook"
+    cells = json.loads((folder / "leavers.ipynb").read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    shown = outputs(PAGE.read_text())
+    program = f"\nprint({MARK!r})\n".join(code).replace(PORT, str(ports.any_free([])))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=home.environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed = done.stdout.split(MARK)
+    assert len(printed) == len(shown) > 5
+    for cell, lines in zip(printed, shown, strict=True):
+        assert [line for line in lines if line not in cell] == [], cell
 
 
 def test_the_model_of_the_quickstart_answers_the_clients(make_home: Callable[[str], Loopline]) -> None:

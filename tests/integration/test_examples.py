@@ -32,7 +32,7 @@ def test_spec_and_source_of_an_example_agree(name: str, tmp_path: Path) -> None:
 
 def test_every_folder_of_examples_says_how_to_use_it() -> None:
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
-    assert folders == {*examples(), "client"}
+    assert folders == {*examples(), "client", "notebook"}
     assert all((EXAMPLES / name / "README.md").is_file() for name in folders)
 
 
