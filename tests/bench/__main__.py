@@ -16,9 +16,7 @@ from rich.table import Table
 from tests.bench import loop
 
 PARTS = ("command", "loop", "search", "training", "engine", "monitoring", "platform", "history", "serving", "stores")
-ON_REQUEST = ("quality",)
-"""Parts that take long and are measured only if they are named."""
-_HELP = f"some of {', '.join(PARTS)}; default: all of these; or {', '.join(ON_REQUEST)}"
+_HELP = f"some of {', '.join(PARTS)}; default: all of these"
 
 
 @dataclass(frozen=True)
@@ -195,22 +193,6 @@ def store_figures(place: Path) -> list[Figure]:
     ]
 
 
-def quality_figures(place: Path) -> list[Figure]:
-    """The default for a table against peers untouched; the value of a peer stands under `bare`."""
-    from tests.bench import quality
-
-    figures = []
-    for case, made in quality.scores(place).items():
-        ours = made["auto"]
-        for peer, score in made.items():
-            if peer == "auto":
-                figures.append(Figure(f"{case}: auto ({ours.family})", "CPU-s", ours.cpu_s, float("inf")))
-            else:
-                figures.append(Figure(f"{case}: auto, {peer}", "goal", ours.value, float("inf"), score.value))
-                figures.append(Figure(f"{case}: auto, {peer}", "CPU-s", ours.cpu_s, float("inf"), score.cpu_s))
-    return figures
-
-
 def show(figures: list[Figure]) -> None:
     """Print the table."""
     table = Table("figure", "unit", "ours", "bare", "ratio", "budget", "")
@@ -232,7 +214,7 @@ def show(figures: list[Figure]) -> None:
 def main() -> None:
     """Measure what is asked for, print it, keep it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, *ON_REQUEST, []], help=_HELP)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help=_HELP)
     parts = parser.parse_args().parts or PARTS
     for line in loop.spec_differences():
         Console().print(f"[yellow]bare_flights.py and the spec differ: {line}")
@@ -251,7 +233,6 @@ def main() -> None:
             "history": lambda: history_figures(place),
             "serving": lambda: serving_figures(place),
             "stores": lambda: store_figures(place),
-            "quality": lambda: quality_figures(place),
         }
         for part in parts:
             figures += made[part]()

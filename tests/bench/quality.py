@@ -1,15 +1,22 @@
-"""Loopline's default for a table beside peers untouched, on the same split: the goal on the test rows, and CPU-seconds.
+"""Loopline's defaults beside peers untouched, on the same splits: the goal on the test rows, and CPU-seconds.
 
-`python -m tests.bench quality`. The steps ingest, prepare, search and train run in this process as a loop runs them;
-the checks of the data, the export and the registry are left out, since no peer has them.
+    python -m tests.bench.quality [--seeds 5] [--minutes 8] [CASE...]
+
+`make bench-quality`. The scores are appended to `tests/bench/quality.jsonl`, and what stands there is not measured
+again, so it can be run in pieces; delete the file to measure anew. At the end docs/reference/quality.md is written.
+
+Loopline runs the steps ingest, prepare, search and train in this process as a loop runs them; the checks of the data,
+the export and the registry are left out, since no peer has them.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import sys
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +24,8 @@ import numpy as np
 import pandas as pd
 
 from tests.bench.quality_data import CASES, Case, read
+from tests.bench.quality_peers import PEERS, Sides
+from tests.bench.quality_table import OURS, PAGE, Score, append, page, scores
 
 SPEC = """\
 name: {name}
@@ -24,45 +33,51 @@ goal: {{metric: {metric}}}
 data:
   source: table.parquet
   target: {target}
-  split: {{by: random, seed: {seed}}}
-train: {{threads: 1}}
-{more}
+  split: {split}
+{more}train: {{threads: 1, seed: {seed}}}
 """
-OLD = "model: {net: mlp}\n"
-Fit = Callable[[pd.DataFrame, pd.Series, pd.DataFrame, pd.Series, pd.DataFrame], np.ndarray]
 
 
-@dataclass(frozen=True)
-class Score:
-    """The goal on the test rows, CPU-seconds of all processes, and the family that the search chose."""
-
-    value: float
-    cpu_s: float
-    family: str = ""
-
-
-def scores(place: Path, seed: int = 0, cases: tuple[Case, ...] = CASES) -> dict[str, dict[str, Score]]:
-    """Return the scores of all contestants, by case."""
-    cache = place / "sources"
-    return {case.short: _contest(case, read(case, cache), place / case.short, seed) for case in cases}
-
-
-def _contest(case: Case, frame: pd.DataFrame, place: Path, seed: int) -> dict[str, Score]:
-    made = {"auto": _loopline(case, frame, place / "auto", seed, "")}
-    made["old default: mlp"] = _loopline(case, frame, place / "old", seed, OLD)
-    split, tests = _split(place / "auto", case, frame)
-    peers: dict[str, Fit] = {"LightGBM": _lightgbm, "HGB": _hgb, "linear": _linear}
-    for name, fit in peers.items():
-        before = time.process_time()
-        inputs = {side: frame.loc[rows].drop(columns=[case.target]) for side, rows in split.items()}
-        target = {side: frame.loc[rows, case.target] for side, rows in split.items()}
-        predicted = fit(inputs["train"], target["train"], inputs["validation"], target["validation"], inputs["test"])
-        made[name] = Score(_value(case, tests, predicted), time.process_time() - before)
-    return made
+def main() -> None:
+    """Measure what is missing within the time, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", help="short names of data sets; default: all")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no data set begins later")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"  # read when scikit-learn is loaded: threads that wait would count as work
+    until = time.monotonic() + 60 * options.minutes
+    with tempfile.TemporaryDirectory(prefix="loopline-quality-") as folder:
+        for seed in range(options.seeds):
+            for case in CASES:
+                named = not options.cases or case.short in options.cases
+                known = {score.contestant for score in scores() if (score.case, score.seed) == (case.short, seed)}
+                if named and {OURS, *PEERS} - known and time.monotonic() < until:
+                    place = Path(folder) / f"{case.short}-{seed}"
+                    measure(case, seed, place, Path(folder) / "sources")
+    PAGE.write_text(page(scores()))
 
 
-def _loopline(case: Case, frame: pd.DataFrame, place: Path, seed: int, more: str) -> Score:
-    """Run the steps up to the trained model, and score it on the test rows."""
+def measure(case: Case, seed: int, place: Path, sources: Path) -> None:
+    """Append the score of each contestant on one data set and one split."""
+    frame = read(case, sources)
+    append(_ours(case, frame, place, seed))
+    sides = _sides(case, frame, place)
+    for name, fit in PEERS.items():
+        before = _cpu_s()
+        try:
+            predicted = fit(case, sides)
+            value = None if predicted is None else _value(case, sides.targets["test"], predicted)
+            score = Score(case.short, seed, name, case.metric, value, _cpu_s() - before)
+        except Exception as error:  # a peer that fails is a result
+            score = Score(case.short, seed, name, case.metric, None, _cpu_s() - before, error=_text(error))
+        append(score)
+
+
+def _ours(case: Case, frame: pd.DataFrame, place: Path, seed: int) -> Score:
+    """Run the steps up to the trained model, and score it on the test rows; what it refuses is a result too."""
+    from models.errors import LooplineError
+    from models.nets.catalogue import net_name
     from tasks.host.workspace import Project, Workspace
     from tasks.loop.loop import Loop, SilentReporter
     from tasks.steps.ingest import ingest
@@ -73,56 +88,83 @@ def _loopline(case: Case, frame: pd.DataFrame, place: Path, seed: int, more: str
     folder = place / "projects" / "t"
     folder.mkdir(parents=True)
     frame.to_parquet(folder / "table.parquet")
-    text = SPEC.format(name="t", metric=case.metric, target=case.target, seed=seed, more=more)
-    (folder / "project.yaml").write_text(text)
+    (folder / "project.yaml").write_text(_spec(case, seed))
     workspace = Workspace(place)
     workspace.make()
     project = Project(workspace, folder)
     before = _cpu_s()
-    loop = Loop(project, project.spec(), "t-1", "bench", SilentReporter())
     try:
-        for step in (ingest, prepare, search, fit):
-            record, _ = step(loop)
-    finally:
-        loop.rank_pool.close()
-    cpu_s = _cpu_s() - before
-    return Score(_test_value(case, loop), cpu_s, str(record.result["params"].get("model.net", "mlp")))
+        loop = Loop(project, project.spec(), "t-1", "bench", SilentReporter())
+        try:
+            for step in (ingest, prepare, search, fit):
+                step(loop)
+        finally:
+            loop.rank_pool.close()
+        cpu_s = _cpu_s() - before
+        value, missed = _on_tests(case, loop)
+        params = loop.done["search"].result.get("params", {})
+        family = params.get("model.net") or net_name("auto", loop.spec.data.kind)
+        return Score(case.short, seed, OURS, case.metric, value, cpu_s, str(family), missed)
+    except LooplineError as error:
+        return Score(case.short, seed, OURS, case.metric, None, _cpu_s() - before, error=_text(error))
 
 
-def _test_value(case: Case, loop: Any) -> float:
-    """Return the goal of the trained model on the test rows, which stand in for the validation rows of its job."""
+def _spec(case: Case, seed: int) -> str:
+    """Return the spec of a newcomer: source, target, goal, and what the kind of data needs."""
+    split, more = f"{{by: random, seed: {seed}}}", ""
+    if case.kind == "series":
+        split, more = "{by: time, column: time}", f"  kind: series\n  window: {{length: {case.window}}}\n"
+    if case.kind == "image":
+        more = "  kind: image\n  image: {column: image, height: 8, width: 8, channels: 1}\n"
+    return SPEC.format(name="t", metric=case.metric, target=case.target, split=split, seed=seed, more=more)
+
+
+def _on_tests(case: Case, loop: Any) -> tuple[float, int]:
+    """Return the goal of the trained model on the test rows, and how many of their classes it never predicts.
+
+    The test rows stand in for the validation rows of the model's job.
+    """
+    from models.data.feeds import targets
     from models.data.preparation import Preparation
+    from models.export.class_head import choose_class_head, with_class_head
     from models.export.trained import num_validation_examples, validation_predictions
     from models.files import read_json
+    from models.metrics.classification import at_threshold, missed_classes
     from models.training.job import JOB_FILE, TrainingJob
 
     trained = loop.step_cache.records.path(next(iter(loop.done["train"].outputs)))
     job = TrainingJob.model_validate(read_json(trained.with_name(JOB_FILE)))
-    job = job.model_copy(
-        update={"tensors": {**job.tensors, "validation": job.tensors["test"]}, "folder": trained.parent}
-    )
-    preparation = Preparation.load(job.prepared)
-    predicted = validation_predictions(job, preparation, np.arange(num_validation_examples(job)))
-    rows = pd.read_parquet(job.prepared / "rows.parquet", columns=[case.target, "__split"])
-    target = rows.loc[rows["__split"] == 2, case.target]
-    return _value(case, target, _as_table(predicted, preparation.target.classes))
-
-
-def _as_table(predicted: np.ndarray, classes: list[str] | None) -> np.ndarray | pd.DataFrame:
-    """Return probabilities (rows, classes) with their classes, or the values of a regression."""
+    job = job.model_copy(update={"folder": trained.parent})
+    preparation, _ = choose_class_head(job, Preparation.load(job.prepared))
+    tests = job.model_copy(update={"tensors": {**job.tensors, "validation": job.tensors["test"]}})
+    predicted = validation_predictions(tests, preparation, np.arange(num_validation_examples(tests)))
+    true, classes = targets(job.prepared, "test"), preparation.target.classes
     if classes is None:
-        return predicted
+        return _value(case, pd.Series(true), predicted), 0
+    predicted = with_class_head(predicted, preparation)
+    decided = at_threshold(predicted, preparation.class_head.threshold) if predicted.ndim == 1 else predicted
     shares = predicted if predicted.ndim == 2 else np.stack([1 - predicted, predicted], axis=1)
-    return pd.DataFrame(shares, columns=classes)
+    names = pd.Series(np.array(classes)[true.astype(int)])
+    return _value(case, names, pd.DataFrame(shares, columns=classes)), len(missed_classes(true, decided))
 
 
-def _split(place: Path, case: Case, frame: pd.DataFrame) -> tuple[dict[str, np.ndarray], pd.Series]:
-    """Return the row labels of each side of Loopline's split, and the targets of the test rows."""
+def _sides(case: Case, frame: pd.DataFrame, place: Path) -> Sides:
+    """Return the rows of Loopline's split; of a series, the windows before the steps that each side predicts."""
+    names = ("train", "validation", "test")
     path = next(place.glob("projects/t/data/prepared/rows.parquet"), None) or next(place.rglob("rows.parquet"))
     rows = pd.read_parquet(path, columns=["__row", "__split"])
-    names = dict(enumerate(("train", "validation", "test")))
-    split = {name: rows.loc[rows["__split"] == code, "__row"].to_numpy() for code, name in names.items()}
-    return split, frame.loc[split["test"], case.target]
+    at = {name: rows.loc[rows["__split"] == code, "__row"].to_numpy() for code, name in enumerate(names)}
+    target = frame[case.target]
+    if case.kind == "series":
+        windows = np.lib.stride_tricks.sliding_window_view(target.to_numpy(), case.window)
+        at = {name: each[each >= case.window] for name, each in at.items()}
+        return Sides({name: windows[each - case.window] for name, each in at.items()},
+                     {name: target.loc[each] for name, each in at.items()})  # fmt: skip
+    inputs: dict[str, Any] = {name: frame.loc[each].drop(columns=[case.target]) for name, each in at.items()}
+    if case.kind == "image":
+        inputs = {name: np.stack([np.frombuffer(one, np.uint8) for one in each["image"]]).astype(float)
+                  for name, each in inputs.items()}  # fmt: skip
+    return Sides(inputs, {name: target.loc[each] for name, each in at.items()})
 
 
 def _value(case: Case, target: pd.Series, predicted: Any) -> float:
@@ -137,61 +179,18 @@ def _value(case: Case, target: pd.Series, predicted: Any) -> float:
     return float(roc_auc_score(target.to_numpy() == classes[1], predicted[classes[1]]))
 
 
-def _categorical(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return the frames with texts as categories that all of them share."""
-    texts = [name for name in frames[0] if frames[0][name].dtype.kind not in "iufb"]
-    known = {name: pd.CategoricalDtype(sorted(frames[0][name].dropna().unique())[:250]) for name in texts}
-    return [frame.astype(known) for frame in frames]
-
-
-def _lightgbm(
-    train: pd.DataFrame, target: pd.Series, validation: pd.DataFrame, goal: pd.Series, test: pd.DataFrame
-) -> Any:
-    import lightgbm
-
-    train, validation, test = _categorical([train, validation, test])
-    settings = {"n_estimators": 1000, "learning_rate": 0.05, "n_jobs": 1, "verbosity": -1}
-    stop = {"eval_set": [(validation, goal)], "callbacks": [lightgbm.early_stopping(50, verbose=False)]}
-    if target.dtype.kind in "iuf":
-        return lightgbm.LGBMRegressor(objective="l1", **settings).fit(train, target, **stop).predict(test)
-    model = lightgbm.LGBMClassifier(**settings).fit(train, target, **stop)
-    return pd.DataFrame(model.predict_proba(test), columns=model.classes_)
-
-
-def _hgb(train: pd.DataFrame, target: pd.Series, validation: pd.DataFrame, goal: pd.Series, test: pd.DataFrame) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    both, rest = _categorical([pd.concat([train, validation]), test])
-    answers = pd.concat([target, goal])
-    if target.dtype.kind in "iuf":
-        return HistGradientBoostingRegressor(categorical_features="from_dtype").fit(both, answers).predict(rest)
-    model = HistGradientBoostingClassifier(categorical_features="from_dtype").fit(both, answers)
-    return pd.DataFrame(model.predict_proba(rest), columns=model.classes_)
-
-
-def _linear(
-    train: pd.DataFrame, target: pd.Series, validation: pd.DataFrame, goal: pd.Series, test: pd.DataFrame
-) -> Any:
-    from sklearn.compose import make_column_transformer
-    from sklearn.impute import SimpleImputer
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
-    both, answers = pd.concat([train, validation]), pd.concat([target, goal])
-    numbers = [name for name in both if both[name].dtype.kind in "iufb"]
-    texts = [name for name in both if name not in numbers]
-    inputs = make_column_transformer(
-        (make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numbers),
-        (OneHotEncoder(handle_unknown="ignore"), texts),
-    )
-    if target.dtype.kind in "iuf":
-        return make_pipeline(inputs, Ridge()).fit(both, answers).predict(test)
-    model = make_pipeline(inputs, LogisticRegression(max_iter=2000)).fit(both, answers)
-    return pd.DataFrame(model.predict_proba(test), columns=model.classes_)
+def _text(error: Exception) -> str:
+    lines = str(error).splitlines() or [type(error).__name__]
+    if os.environ.get("QUALITY_DEBUG"):
+        traceback.print_exc(file=sys.stderr)
+    return lines[0][:200]
 
 
 def _cpu_s() -> float:
     """Return the CPU-seconds of this process and of its ended children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
+
+
+if __name__ == "__main__":
+    main()
