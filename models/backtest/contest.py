@@ -18,7 +18,7 @@ from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of, with_clusters
 from models.judge.verdict import ServingCost, Verdict
 from models.metrics.bootstrap import resample, time_blocks
-from models.metrics.metrics import Array, Metric, resolve_metric
+from models.metrics.metrics import Array, Metric, metric_of
 from models.project_spec.blocks import Spec
 
 PREPARED = "prepared"
@@ -53,7 +53,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
     prepared = challenger / PREPARED
     preparation = Preparation.load(challenger)
     target = targets(prepared, "test")
-    metric = metric_of(spec, preparation, base)
+    metric = metric_of(spec.goal, preparation, base)
     baseline = baseline_of(prepared, preparation, len(target), spec.goal.reference or "mae")
     evidence = Evidence(
         task=preparation.task,
@@ -74,12 +74,6 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
     )
     evidence = with_clusters(evidence, prepared, preparation, spec)
     return judge(evidence, spec.judge, metric, spec.goal.good_enough, spec.serve.max_latency_ms, spec.train.seed)
-
-
-def metric_of(spec: Spec, preparation: Preparation, base: Path) -> Metric:
-    """Return the goal's metric for a model's task."""
-    outputs = preparation.target.outputs
-    return resolve_metric(spec.goal.reference, preparation.task, base, spec.goal.direction, outputs)
 
 
 def score(metric: Metric, target: Array, prediction: Array, preparation: Preparation, seed: int = 0) -> Score:

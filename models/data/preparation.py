@@ -237,6 +237,11 @@ class Preparation(FrozenModel):
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")
 
     @property
+    def outputs(self) -> list[OutputColumn]:
+        """The outputs of an example, if there are several."""
+        return self.target.outputs
+
+    @property
     def number_columns(self) -> list[str]:
         """The columns that the graph takes as float64: numbers, then times in seconds."""
         return [*(part.name for part in self.numeric), *(part.name for part in self.datetimes)]

@@ -10,7 +10,7 @@ from models.data.feeds import spread_positions
 from models.data.preparation import ClassHead, Preparation
 from models.export.trained import num_validation_examples, validation_predictions
 from models.metrics.calibration import MOST_EXAMPLES, PlattScaling, best_threshold, calibration_that_helps
-from models.metrics.metrics import resolve_metric
+from models.metrics.metrics import metric_of
 from models.training.batches.examples import open_examples
 from models.training.job import TrainingJob
 
@@ -35,7 +35,7 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
     if calibration is not None:
         prediction = calibration.apply(prediction)
         head = ClassHead(slope=calibration.slope, offsets=list(calibration.offsets))
-    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    metric = metric_of(job, preparation, job.project)
     if preparation.task == "binary":
         head = head.model_copy(update={"threshold": best_threshold(metric, prediction)})
     names = ("log_loss", "log_loss_after", "ece", "ece_after")

@@ -12,7 +12,7 @@ from models.data.preparation import Preparation
 from models.errors import LooplineError
 from models.export.trained import num_validation_examples, validation_predictions
 from models.judge.baseline import trivial_baseline
-from models.metrics.metrics import Metric, resolve_metric
+from models.metrics.metrics import Metric, metric_of
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
 from models.training.job import TrainingJob
@@ -35,8 +35,7 @@ def validation_scores(jobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     finished = {name: TrainingJob.model_validate_json(json.dumps(job)) for name, job in jobs.items()}
     any_job = next(iter(finished.values()))
     preparation = Preparation.load(any_job.prepared)
-    outputs = preparation.target.outputs
-    metric = resolve_metric(any_job.metric, preparation.task, any_job.project, any_job.direction, outputs)
+    metric = metric_of(any_job, preparation, any_job.project)
     train, validation = open_examples(any_job.model_copy(update={"fold": None, "sample": 1.0}), preparation)
     target = validation.values()
     at = np.arange(num_validation_examples(any_job))
@@ -49,7 +48,7 @@ def validation_scores(jobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
         ]
         scores[name] = {"value": _value(metric, target, predicted), "without": without}
     num_classes = len(preparation.target.classes or ())
-    constant = trivial_baseline(preparation.task, train.values(), len(at), num_classes, outputs=outputs)
+    constant = trivial_baseline(preparation.task, train.values(), len(at), num_classes, outputs=preparation.outputs)
     return {"scores": scores, "constant": _value(metric, target, constant.prediction)}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +139,35 @@ def metrics_for(task: Task, outputs: Sequence[Output] = ()) -> list[Metric]:
     """Return every built-in metric of a task, and of several outputs if there are, the default one first."""
     fitting = [metric.of(outputs) for metric in METRICS.values() if task in metric.tasks]
     return sorted(fitting, key=lambda metric: metric.name != DEFAULTS[task])
+
+
+class MetricChoice(Protocol):
+    """Who names a metric: the `goal` of a spec, or a training job."""
+
+    @property
+    def reference(self) -> str | None:
+        """The metric as `resolve_metric` reads it."""
+
+    @property
+    def direction(self) -> Direction | None:
+        """Which values are better; None: the metric's own direction."""
+
+
+class Predictor(Protocol):
+    """What a metric must know of a model: its `Preparation`, or the evidence of a verdict."""
+
+    @property
+    def task(self) -> Task:
+        """What it predicts."""
+
+    @property
+    def outputs(self) -> Sequence[Output]:
+        """The outputs of an example, if there are several."""
+
+
+def metric_of(choice: MetricChoice, model: Predictor, base: Path) -> Metric:
+    """Return the metric of a goal or a job for a model, as `resolve_metric`; `base` is the project's folder."""
+    return resolve_metric(choice.reference, model.task, base, choice.direction, model.outputs)
 
 
 def resolve_metric(

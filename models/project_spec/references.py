@@ -63,7 +63,11 @@ def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) 
     if not is_own_code(full):
         raise UsageError(_unknown_name(reference, short))
     target, _, attr = full.rpartition(":")
-    module = _load_file(base, target) if target.endswith(".py") else _load_module(target, reference)
+    if target.endswith(".py"):
+        module = _load_file(base, target)
+    else:
+        with _importing(target, reference):
+            module = importlib.import_module(target)
     if not hasattr(module, attr):
         raise lacks(reference, full, [name for name in vars(module) if not name.startswith("_")])
     return getattr(module, attr)
@@ -122,14 +126,8 @@ def source_file(reference: str, base: Path) -> Path | None:
     target = reference.rpartition(":")[0]
     if target.endswith(".py"):
         return (base / target).resolve()
-    try:
+    with _importing(target, reference):
         module_spec = importlib.util.find_spec(target)
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{reference}: no module {error.name!r}: install it, or correct the name") from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}") from error
     return (
         Path(module_spec.origin) if module_spec and module_spec.origin and module_spec.origin.endswith(".py") else None
     )
@@ -221,9 +219,11 @@ def _namesake(error: BaseException, folder: Path) -> str:
     return ""
 
 
-def _load_module(target: str, reference: str) -> ModuleType:
+@contextlib.contextmanager
+def _importing(target: str, reference: str) -> Iterator[None]:
+    """Convert errors of an import, or of the imports of parent packages, to errors that name the reference."""
     try:
-        return importlib.import_module(target)
+        yield
     except ModuleNotFoundError as error:
         raise UsageError(f"{reference}: no module {error.name!r}: install it, or correct the name") from error
     except KeyboardInterrupt:

@@ -67,6 +67,11 @@ class TrainingJob(FrozenModel):
     peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
 
     @property
+    def reference(self) -> str:
+        """The metric as `resolve_metric` reads it."""
+        return self.metric
+
+    @property
     def checkpoint_folder(self) -> Path:
         """The folder of the job's checkpoints, which its result replaces."""
         return self.folder / CHECKPOINTS

@@ -7,7 +7,6 @@ Source: Nocedal and Wright, Numerical Optimization, algorithm 7.5; the penalty i
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any, cast
 
@@ -16,13 +15,13 @@ import torch
 from models.data.preparation import Preparation
 from models.errors import TrainingError, UsageError
 from models.files import storing
-from models.metrics.metrics import resolve_metric
+from models.metrics.metrics import metric_of
 from models.nets.build import build_net, check_arguments
 from models.nets.linear import Linear, build
 from models.nets.sizes import Sizes
 from models.project_spec.references import call
 from models.training.batches.examples import LARGEST_PASS, ExampleSet, open_examples
-from models.training.checkpoints.finished import identity, write_result
+from models.training.checkpoints.finished import write_result
 from models.training.checkpoints.state import Progress
 from models.training.checkpoints.weights import save_weights
 from models.training.costs.counters import peak_memory_mb, reset_peak
@@ -54,7 +53,7 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     check_arguments("linear", build, job.model.arguments, known=("sizes",))
     l2, iterations = _settings(job.model.arguments)
     train, validation = open_examples(job, preparation)
-    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction, preparation.target.outputs)
+    metric = metric_of(job, preparation, job.project)
     net = cast("Linear", build_net(job.model, Sizes.of(preparation), job.project))
     settings = job.train.model_copy(update={"label_smoothing": 0.0})
     loss = make_loss(preparation, settings, metric.name, train.targets(), job.project)
@@ -78,8 +77,6 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
         pruned=pruned,
         costs=of_epochs(progress.history, "cpu"),
         environment={
-            "job": identity(job),
-            "python": sys.version.split()[0],
             "torch": str(torch.__version__),
             "threads": torch.get_num_threads(),
             "train_examples": len(train),

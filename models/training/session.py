@@ -20,7 +20,7 @@ from models.distributed.parallel import ParallelizedNet, Warmup, builds_in_shard
 from models.distributed.precision import LossScaler
 from models.distributed.world import World
 from models.errors import TrainingError
-from models.metrics.metrics import Metric, resolve_metric
+from models.metrics.metrics import Metric, metric_of
 from models.nets.build import draft_net
 from models.nets.catalogue import net_name
 from models.nets.deferred import NetDraft
@@ -239,8 +239,7 @@ def make_purpose(net: nn.Module, job: TrainingJob, preparation: Preparation, tar
         hiding = MaskingScheme(sizes, job.train.pretrain)
         metric = Metric(LOSS, "minimize", (), _unused)
         return Objective(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
-    outputs = preparation.target.outputs
-    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction, outputs)
+    metric = metric_of(job, preparation, job.project)
     return Objective(net, make_loss(preparation, job.train, metric.name, targets, job.project), metric)
 
 

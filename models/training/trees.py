@@ -9,7 +9,6 @@ resumed job still equals an uninterrupted one.
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from models.distributed.order import seed_of, share
 from models.distributed.world import World
 from models.errors import TrainingError, UsageError
 from models.files import write_text
-from models.metrics.metrics import Metric, resolve_metric
+from models.metrics.metrics import Metric, metric_of
 from models.project_spec.references import call
 from models.training.batches.examples import ExampleSet, open_examples
 from models.training.boosters import Boosters, Gradients, Parameters, objectives
@@ -182,7 +181,7 @@ def _open(job: TrainingJob) -> _Boosting:
         raise UsageError(
             "train.loss: trees take an own loss of two classes or of one number, got several outputs: take a net"
         )
-    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction, preparation.target.outputs)
+    metric = metric_of(job, preparation, job.project)
     train, validation = open_examples(job, preparation)
     targets = train.targets()
     numeric, categorical = preparation.num_numeric, len(preparation.categorical)
@@ -396,8 +395,6 @@ def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, re
         pruned=pruned,
         costs=of_epochs(progress.history, "cpu"),
         environment={
-            "job": identity(job),
-            "python": sys.version.split()[0],
             "lightgbm": lightgbm.__version__,
             "chosen": {"device": "cpu (trees grow in one process; LightGBM's GPU build is another package)"},
             "parameters": boosting.parameters(0)[0],

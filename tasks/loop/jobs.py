@@ -11,7 +11,7 @@ from typing import Literal
 
 from models.data.preparation import Preparation
 from models.files import replacing_folder
-from models.metrics.metrics import resolve_metric
+from models.metrics.metrics import metric_of
 from models.nets.catalogue import is_descent
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Model, Train
@@ -66,9 +66,7 @@ def job(
     On this machine `workers` jobs share cores and GPUs, by `slot`.
     """
     preparation = Preparation.load(prepared.folder)
-    goal = loop.spec.goal
-    outputs = preparation.target.outputs
-    metric = resolve_metric(goal.reference, preparation.task, loop.project.folder, goal.direction, outputs)
+    metric = metric_of(loop.spec.goal, preparation, loop.project.folder)
     threads = train.threads or (
         default_threads(train.ranks, workers) if place is None else max(1, (place.cpus or 0) // train.ranks)
     )
@@ -79,7 +77,7 @@ def job(
         project=loop.project.folder,
         model=model,
         train=train,
-        metric=goal.reference or metric.name,
+        metric=loop.spec.goal.reference or metric.name,
         direction=metric.direction,
         threads=threads,
         peak_flops_per_s=None

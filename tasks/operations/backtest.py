@@ -140,11 +140,11 @@ def _replayed(
 def _weighed(
     project: Project, spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
 ) -> Backtest:
-    from models.backtest.contest import metric_of
     from models.backtest.regret import FEW_PERIODS, Backtest, BacktestPeriod, policy_regrets, recommended, summary
+    from models.metrics.metrics import metric_of
 
     by_name = {period.name: period for period in plan.replayed}
-    metric = metric_of(spec, world.preparation(courses[0].first.model), project.folder)
+    metric = metric_of(spec.goal, world.preparation(courses[0].first.model), project.folder)
     served = {(step.model, step.period) for course in courses for step in course.steps}
     scores = {(model, name): world.score(model, by_name[name], metric) for model, name in sorted(served)}
     confidence = spec.judge.confidence

@@ -202,7 +202,7 @@ class BacktestCache:
 
     def _watched(self, model: str) -> AssessmentRules:
         """Return the rules that assess a model's windows: its reference, and the metric of its own verdict."""
-        from models.backtest.contest import metric_of
+        from models.metrics.metrics import metric_of
         from models.monitoring.assess import AssessmentRules
         from models.monitoring.contract import bounds_of
 
@@ -211,7 +211,7 @@ class BacktestCache:
             self._watches[model] = AssessmentRules(
                 version=model[:8],
                 monitor=spec.monitor,
-                metric=metric_of(spec, self.preparation(model), self._project.folder),
+                metric=metric_of(spec.goal, self.preparation(model), self._project.folder),
                 reference=reference,
                 promoted=self._promised[model],
                 promoted_confidence=spec.judge.confidence,
@@ -335,11 +335,11 @@ class BacktestCache:
         return done
 
     def _job(self, folder: Path, prepared: Path, tensors: Path, start: str | None) -> TrainingJob:
-        from models.backtest.contest import metric_of
         from models.data.preparation import Preparation
+        from models.metrics.metrics import metric_of
 
         spec, preparation = self._spec, Preparation.load(prepared)
-        metric = metric_of(spec, preparation, self._project.folder)
+        metric = metric_of(spec.goal, preparation, self._project.folder)
         return TrainingJob(
             folder=folder / "job",
             prepared=prepared,

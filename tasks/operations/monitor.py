@@ -18,7 +18,7 @@ from models.errors import StoreError, UsageError
 from models.feedback.label_text import label_values
 from models.files import write_text
 from models.judge.verdict import Estimate, Verdict
-from models.metrics.metrics import Metric, resolve_metric
+from models.metrics.metrics import Metric, metric_of
 from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up, with_decay
 from models.monitoring.contract import bounds_of
@@ -263,16 +263,16 @@ class _MonitoringRun:
 
     def _watched(self, version: str) -> AssessmentRules | None:
         facts = self._facts_of(version)
-        if facts.preparation is None:
+        preparation = facts.preparation
+        if preparation is None:
             return None
-        goal = self._spec.goal
-        outputs = facts.preparation.target.outputs
-        metric = resolve_metric(goal.reference, facts.preparation.task, self._project.folder, goal.direction, outputs)
-        metric = metric.at(facts.preparation.class_head.threshold)
+        metric = metric_of(self._spec.goal, preparation, self._project.folder)
+        metric = metric.at(preparation.class_head.threshold)
         promoted = promised(facts.verdict, metric.name) if facts.verdict else None
         confidence = facts.verdict.rules.confidence if facts.verdict else 0.95
+        bounds = self._bounds(facts)
         return AssessmentRules(
-            version, self._spec.monitor, metric, facts.reference, promoted, self._bounds(facts), confidence, outputs
+            version, self._spec.monitor, metric, facts.reference, promoted, bounds, confidence, preparation.outputs
         )
 
     def _facts_of(self, version: str) -> VersionFacts:

@@ -99,11 +99,6 @@ def name_of(project: Project) -> str:
         return project.folder.name
 
 
-def project_facts(project: Project, now: float) -> facts.ProjectFacts:
-    """Return the facts and the light of a project; an unreadable spec or store is reported in `error`, not raised."""
-    return _all_facts(project.workspace, [project], now, MOST_LOOPS)[0]
-
-
 class _Rows(NamedTuple):
     """What the state database holds of the projects, by name: one query for each table, however many projects."""
 
@@ -145,7 +140,7 @@ def _rows(workspace: Workspace, folders: Mapping[str, Path], names: Sequence[str
 def _lit(
     project: Project, spec: Spec | LooplineError, rows: _Rows, now: float, memories: Memories
 ) -> facts.ProjectFacts:
-    """Return the facts with their light."""
+    """Return the facts with their light; an unreadable spec or store is reported in `error`, not raised."""
     try:
         if isinstance(spec, LooplineError):
             raise spec

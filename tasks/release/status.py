@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from models.data.preparation import Preparation
 from models.judge.verdict import Estimate
-from models.metrics.metrics import resolve_metric
+from models.metrics.metrics import metric_of
 from models.monitoring.report import MonitoringReport
 from models.project_spec.blocks import Spec
 from models.serving.releases import Release, ReleasePlan
@@ -80,7 +80,7 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     folder = project.workspace.cache / "models" / spec.name / version
     preparation = Preparation.load(folder)
     outputs = preparation.target.outputs
-    metric = resolve_metric(spec.goal.reference, preparation.task, project.folder, spec.goal.direction, outputs)
+    metric = metric_of(spec.goal, preparation, project.folder)
     metric = metric.at(preparation.class_head.threshold)
     ids, answered, shadow = shadows.answers(state, version)
     label = np.full((len(ids), len(outputs)) if outputs else len(ids), np.nan)

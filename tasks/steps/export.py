@@ -61,11 +61,10 @@ def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     """Measure the variants, choose the file to serve, and return its entries for the export's result."""
     from models.data.preparation import Preparation
     from models.export.bench import optimise
-    from models.metrics.metrics import resolve_metric
+    from models.metrics.metrics import metric_of
 
     spec, preparation = loop.spec, Preparation.load(folder)
-    task, outputs = preparation.task, preparation.target.outputs
-    metric = resolve_metric(spec.goal.reference, task, loop.project.folder, spec.goal.direction, outputs)
+    metric = metric_of(spec.goal, preparation, loop.project.folder)
     metric = metric.at(preparation.class_head.threshold)
     table = optimise(folder, prepared, metric, spec.serve, spec.train.seed)
     served = next((each.name for each in table if each.served), FP32)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from models.errors import DataError
 from models.files import write_bytes, write_text
 from models.judge.verdict import Parity, ServingCost, Verdict
-from models.metrics.metrics import resolve_metric
+from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow.model_cache import cached_version
@@ -96,7 +96,7 @@ def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
     from models.judge.decide import judge as decide
 
     goal = loop.spec.goal
-    metric = resolve_metric(goal.reference, evidence.task, loop.project.folder, goal.direction, evidence.outputs)
+    metric = metric_of(goal, evidence, loop.project.folder)
     return decide(
         evidence,
         loop.spec.judge,
@@ -161,8 +161,7 @@ def _references(loop: Loop, prepared: Path, preparation: Preparation, baseline: 
         from models.data.feeds import targets
         from models.judge.held_out import naive_forecasts
 
-        goal, target = loop.spec.goal, targets(prepared, "test")
-        metric = resolve_metric(goal.reference, preparation.task, loop.project.folder, goal.direction)
+        metric, target = metric_of(loop.spec.goal, preparation, loop.project.folder), targets(prepared, "test")
         others = [each for each in naive_forecasts(prepared, preparation) if each.name != baseline]
         return {each.name: float(metric.value(target, each.prediction)) for each in others}
     if preparation.characters is None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
 from models.files import read_json, write_bytes, write_json, write_text
-from models.metrics.metrics import METRICS, measure, metric_name, resolve_metric
+from models.metrics.metrics import METRICS, measure, metric_name, metric_of
 from models.nets.catalogue import is_trees
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Model, Train
@@ -143,9 +143,8 @@ class _Search:
         self._slots = list(range(self._spec.workers))
         self._taken: set[Path] = set()
         self._began = time.monotonic()
-        goal = loop.spec.goal
         made = _preparation(inputs["prepare"])
-        metric = resolve_metric(goal.reference, made.task, loop.project.folder, goal.direction, made.target.outputs)
+        metric = metric_of(loop.spec.goal, made, loop.project.folder)
         self._direction, self._metric = metric.direction, metric.name
         for net, family in self._space.families.items():
             check_space(family.dimensions, net)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import sys
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, TrainingError
@@ -64,8 +65,14 @@ def read_finished(job: TrainingJob) -> TrainingResult | None:
     return result if whole else None
 
 
-def write_result(job: TrainingJob, progress: Progress, **facts: Any) -> TrainingResult:
-    """Write `result.json`, the last file of a job, from its progress and further `facts`; remove its checkpoints.
+def write_result(job: TrainingJob, progress: Progress, environment: dict[str, Any], **facts: Any) -> TrainingResult:
+    """Write `result.json`, the last file of a job, and remove its checkpoints.
+
+    Args:
+        job: The job.
+        progress: What it reached.
+        environment: Where and with what it ran; the job's identity and Python's version are added.
+        facts: Further fields of the result.
 
     Raises:
         StoreError: The disk is full or the folder cannot be written.
@@ -79,6 +86,7 @@ def write_result(job: TrainingJob, progress: Progress, **facts: Any) -> Training
         seconds=progress.seconds,
         threads=job.threads,
         resumed_from=progress.resumed_from,
+        environment={"job": identity(job), "python": sys.version.split()[0], **environment},
         **facts,
     )
     write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))

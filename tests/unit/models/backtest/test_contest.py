@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.backtest.contest import PREPARED, RESAMPLES, contest, metric_of, score
+from models.backtest.contest import PREPARED, RESAMPLES, contest, score
 from models.backtest.period_rows import prepare_known
 from models.backtest.periods import RowRange
 from models.data.encode import write_tensors
@@ -78,12 +78,6 @@ def test_a_champion_that_answers_another_question_is_not_compared(trained: Path,
     renamed = told.model_copy(update={"target": told.target.model_copy(update={"classes": ["a", "b"]})})
     (other / PREPARATION_FILE).write_text(renamed.model_dump_json())
     assert contest(trained, other, spec(), trained).champion is None
-
-
-def test_the_metric_is_that_of_the_goal(trained: Path):
-    preparation = Preparation.load(trained)
-    assert metric_of(spec(), preparation, trained).name == "roc_auc"
-    assert metric_of(spec(goal={"metric": "log_loss"}), preparation, trained).sign == -1
 
 
 TABLE = Preparation(kind="table", task="binary", target=TargetEncoding(name="y", classes=["no", "yes"]))

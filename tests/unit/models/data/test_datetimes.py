@@ -6,12 +6,13 @@ import pyarrow as pa
 import pytest
 from onnx import helper
 
-from models.data.datetimes import as_seconds, datetime_features, fit_datetime
+from models.data.datetimes import EARLIEST_S, LATEST_S, as_seconds, datetime_features, fit_datetime
 from models.data.encode import encode
 from models.data.preparation import Preparation, TargetEncoding
 from models.data.prepare import prepare_table, write_rows
 from models.errors import DataError
 from models.export.preparation_graph import graph_inputs, preparation_part
+from models.inference import portable
 
 DAY_S, HOUR_S = 86_400.0, 3600.0
 NOON_S = datetime(2024, 6, 1, 12, tzinfo=UTC).timestamp()
@@ -103,3 +104,7 @@ def test_dates_of_a_table_become_inputs_beside_its_numbers(make_spec, tmp_path):
     assert set(preparation.left_out) == {"at"}
     write_rows(rows, preparation, tmp_path)
     assert encode(tmp_path, "test")["numeric"].shape == (preparation.rows["test"], 1 + 4)
+
+
+def test_the_span_of_times_is_that_of_the_module_that_ships_alone():
+    assert (portable.EARLIEST_S, portable.LATEST_S) == (EARLIEST_S, LATEST_S)

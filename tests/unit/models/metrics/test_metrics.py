@@ -6,9 +6,10 @@ import warnings
 import numpy as np
 import pytest
 
-from models.data.preparation import OutputColumn
+from models.data.preparation import OutputColumn, Preparation, TargetEncoding
 from models.errors import DataError, UsageError, UserCodeError
-from models.metrics.metrics import METRICS, measure, metric_name, metrics_for, resolve_metric
+from models.metrics.metrics import METRICS, measure, metric_name, metric_of, metrics_for, resolve_metric
+from models.project_spec.goal import Goal
 
 
 @pytest.mark.parametrize("name", ["roc_auc", "pr_auc"])
@@ -124,3 +125,13 @@ def test_a_metric_of_your_own_that_raises_is_undefined_on_that_resample_alone(tm
     value = metric.evaluator(np.array([0, 1]), np.array([0.1, 0.9]))
     assert value(np.array([1.0, 1.0])) == 0.5
     assert math.isnan(value(np.array([2.0, 0.0])))
+
+
+def test_the_metric_of_a_goal_fits_the_model(tmp_path):
+    preparation = Preparation(kind="table", task="binary", target=TargetEncoding(name="y", classes=["n", "y"]))
+    assert metric_of(Goal(), preparation, tmp_path).name == "roc_auc"
+    assert metric_of(Goal(metric="log_loss"), preparation, tmp_path).sign == -1
+    levels = [OutputColumn(name=f"y_{level}", column="y", quantile=level) for level in (0.1, 0.9)]
+    several = Preparation(kind="table", task="quantile", target=TargetEncoding(name="y", outputs=levels))
+    target, predicted = np.array([[1.0, 1.0]]), np.array([[0.0, 3.0]])
+    assert metric_of(Goal(), several, tmp_path).value(target, predicted) == pytest.approx((0.1 * 1 + 0.1 * 2) / 2)

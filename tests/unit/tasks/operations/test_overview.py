@@ -20,7 +20,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions, history
 from tasks.loop.history import LoopRecord, save_loop
 from tasks.mlflow import embedded_store
-from tasks.operations.overview import known_projects, name_of, overview, project_facts, project_named
+from tasks.operations.overview import known_projects, name_of, overview, project_named
 from tasks.prefect import events
 from tasks.state.step_records import StepRecords
 from tests.conftest import MakeProject
@@ -43,7 +43,11 @@ def state(project: Project) -> Path:
 
 
 def told(project: Project) -> ProjectFacts:
-    return project_facts(project, NOW)
+    return at(project, NOW)
+
+
+def at(project: Project, now: float) -> ProjectFacts:
+    return overview(project.workspace, [project], now).projects[0]
 
 
 def loop_state(place: Path, project: Project, **more: object) -> None:
@@ -156,7 +160,7 @@ def test_a_question_waits_until_it_is_answered_or_too_old(project: Project, stat
     assert [each.action for each in facts.decisions] == ["wait", "ask"]
     assert facts.waiting is not None
     assert (facts.waiting.flow_run, facts.waiting.until) == ("run-1", NOW - 60 + 3600)
-    assert project_facts(project, NOW + 7200).waiting is None
+    assert at(project, NOW + 7200).waiting is None
     decisions.record(state, decision(1, "retrain", NOW - 10, "run-1"))
     assert told(project).waiting is None
 
@@ -183,10 +187,10 @@ def test_what_monitoring_found_and_what_was_predicted(project: Project, state: P
 
 
 def test_the_summary_of_the_last_backtest_is_shown(project: Project, state: Path) -> None:
-    assert project_facts(project, 0.0).backtest == ""
+    assert at(project, 0.0).backtest == ""
     (state / "backtest").mkdir(parents=True)
     (state / "backtest" / "backtest.json").write_text('{"summary": "Take decay: the best."}')
-    assert project_facts(project, 0.0).backtest == "Take decay: the best."
+    assert at(project, 0.0).backtest == "Take decay: the best."
 
 
 def test_projects_elsewhere_are_known_by_their_loops(
