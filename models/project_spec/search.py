@@ -54,7 +54,12 @@ class Search(SpecBlock):
         1, ge=1, description="Trials that run at once. With more than one, their order cannot be reproduced."
     )
     timeout_s: float | None = Field(None, gt=0)
-    folds: int = Field(1, ge=1, description="k > 1: k-fold cross-validation over train and validation rows.")
+    folds: int = Field(
+        1,
+        ge=1,
+        description="k > 1: k-fold cross-validation over train and validation rows. Series and a split by time: each "
+        "of k blocks is judged by a model of the rows before it.",
+    )
     epochs: int | None = Field(None, ge=1, description="Epochs of a trial; default: half of train.epochs.")
     sample: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of the training rows a trial sees.")
     budget_s: float | None = Field(

@@ -249,6 +249,7 @@ def _target_name(preparation: Preparation) -> str:
 
 
 def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:
+    """Return a fold's two sides; in the order of time, a block is judged after training on all before it."""
     assert job.fold is not None
     index, k = job.fold
     sides = [_mapped(job.tensors[name]) for name in ("train", "validation")]
@@ -257,13 +258,16 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     }
     if preparation.kind == "text":
         joined["start"][len(sides[0]["start"]) :] += len(sides[0]["tokens"])
-    blocks = job.fold_by == "blocks" or preparation.kind in ("series", "text")
+    is_text = preparation.kind == "text"
+    rolls = not is_text and (job.fold_by == "blocks" or preparation.kind == "series")
     key = joined.get(KEY)
     groups = key if job.fold_by == "groups" else None
-    fold = fold_of(joined[_target_name(preparation)], k, job.train.seed, blocks, groups, times=key)
-    if not 0 <= index < k <= len(fold):
+    fold = fold_of(joined[_target_name(preparation)], k + rolls, job.train.seed, rolls or is_text, groups, times=key)
+    if not 0 <= index < k <= len(fold) - rolls:
         raise TrainingError(f"fold {index} of {k} over {len(fold)} examples: expected 0 <= fold < k <= examples")
-    train, validation = torch.nonzero(fold != index).flatten(), torch.nonzero(fold == index).flatten()
+    is_validation = fold == index + rolls
+    is_train = fold < index + rolls if rolls else ~is_validation
+    train, validation = torch.nonzero(is_train).flatten(), torch.nonzero(is_validation).flatten()
     if preparation.characters is not None:
         starts, length = joined["start"], preparation.characters.length
         low, high = starts[validation[0]], starts[validation[-1]]

@@ -73,19 +73,24 @@ def test_folds_part_the_examples_and_meet_again(make_job):
         opened(make_job("table", job={"fold": (3, 3)}))
 
 
-def test_folds_of_a_series_are_stretches(make_job):
-    _, validation = opened(make_job("series", "regression", job={"fold": (1, 5)}))
-    assert validation.keep.tolist() == list(range(50, 100))
+@pytest.mark.parametrize("index", range(5))
+def test_folds_of_a_series_are_trained_on_what_lies_before_them(make_job, index):
+    train, validation = opened(make_job("series", "regression", job={"fold": (index, 5)}))
+    first, last = validation.keep[0].item(), validation.keep[-1].item()
+    assert train.keep.tolist() == list(range(first))
+    assert validation.keep.tolist() == list(range(first, last + 1))
+    assert len(validation) == pytest.approx(250 / 6, abs=1)
+    assert (last == 249) is (index == 4)
 
 
 def test_folds_of_a_split_by_time_are_stretches_of_it_though_the_file_is_in_another_order(make_job):
-    job = make_job("table", job={"fold": (1, 5), "fold_by": "blocks"})
+    job = make_job("table", job={"fold": (1, 4), "fold_by": "blocks"})
     key = torch.arange(250).flip(0)
     for side, rows in (("train", key[:200]), ("validation", key[200:])):
         save_file({**load_file(job.tensors[side]), "key": rows.contiguous()}, job.tensors[side])
     train, validation = opened(job)
-    assert sorted(key[validation.keep].tolist()) == list(range(50, 100))
-    assert sorted(key[train.keep].tolist()) == [*range(50), *range(100, 250)]
+    assert sorted(key[validation.keep].tolist()) == list(range(100, 150))
+    assert sorted(key[train.keep].tolist()) == list(range(100))
 
 
 def test_a_sample_is_the_same_every_time(make_job):
