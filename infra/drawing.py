@@ -169,6 +169,10 @@ def _without_circles(chart: Chart) -> list[tuple[str, str]]:
     return list(dict.fromkeys(kept))
 
 
+LEAST_WIDTH = 640
+"""Pixels below which a wide drawing is scrolled, not made smaller: on a telephone its words were five pixels high."""
+
+
 def draw(source: str) -> str:
     """Return the SVG of a block, with its edges in words as the alternative text."""
     chart = read(source)
@@ -180,13 +184,15 @@ def draw(source: str) -> str:
         for begin, end, text, _ in chart.edges
     )
     return (
+        '<div style="overflow-x:auto">'
         f'<svg class="drawing" role="img" aria-label="{html.escape(words, quote=True)}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{width:.0f}px;width:100%" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{width:.0f}px;width:100%;'
+        f'min-width:{min(width, LEAST_WIDTH):.0f}px" '
         'font-family="sans-serif" font-size="13" fill="none" '
         'stroke="currentColor"><defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto-start-reverse"><path d="M0 0L8 4L0 8z" '
         'fill="currentColor" stroke="none"/>'
-        f"</marker></defs>{''.join(shapes)}</svg>"
+        f"</marker></defs>{''.join(shapes)}</svg></div>"
     )
 
 

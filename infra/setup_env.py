@@ -1,11 +1,12 @@
 """Makes `.venv` with every locked package; run by make, with whatever Python 3.11 to 3.13 the machine has.
 
 Does nothing when the environment already matches the lock file. uv does the installing; it does not read pip's
-own settings, so those that decide where packages come from (index, find-links) are handed on to it.
+own settings, so those that decide where packages come from (index, find-links, certificates) are handed on to it.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import shutil
@@ -85,17 +86,21 @@ def _uv_environment() -> dict[str, str]:
     words = {
         "UV_FIND_LINKS": ("PIP_FIND_LINKS", "find-links"),
         "UV_DEFAULT_INDEX": ("PIP_INDEX_URL", "index-url"),
+        "SSL_CERT_FILE": ("PIP_CERT", "cert"),
     }
     for uv_name, (pip_name, setting) in words.items():
         value = env.get(uv_name) or env.get(pip_name) or _pip_config(setting)
         if value:
-            env[uv_name] = " ".join(value.split()) if uv_name == "UV_DEFAULT_INDEX" else ",".join(value.split())
+            env[uv_name] = ",".join(value.split()) if uv_name == "UV_FIND_LINKS" else value.strip()
     return env
 
 
 def _pip_config(setting: str) -> str:
-    command = [VENV / "bin" / "python", "-m", "pip", "config", "get", f"global.{setting}"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    """Return a setting of pip's own files; `config get` of pip 23 does not find those of the whole machine."""
+    command = [VENV / "bin" / "python", "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+    values = [value for line in listed for name, _, value in [line.partition("=")] if name == f"global.{setting}"]
+    return str(ast.literal_eval(values[-1])).strip() if values else ""
 
 
 def _torch_backend(env: dict[str, str]) -> list[str]:

@@ -104,6 +104,21 @@ def test_a_completed_name_imports_no_command() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_site_is_built_where_it_is_not_there(tmp_path: Path) -> None:
+    """A new user's first `loopline docs` halted: the site is not in git."""
+    (tmp_path / "zensical.toml").touch()
+    site = tmp_path / "flows" / "site"
+
+    def build(command: list[Path | str], **settings: object) -> subprocess.CompletedProcess[str]:
+        assert (Path(command[0]).name, settings["cwd"]) == ("zensical", tmp_path)
+        site.mkdir(parents=True)
+        (site / "index.html").touch()
+        return subprocess.CompletedProcess([], 0)
+
+    with mock.patch.object(docs, "SITE", site), mock.patch("subprocess.run", build):
+        assert "/flows/site/index.html" in CliRunner().invoke(loopline, ["docs", "--print"]).output
+
+
 def test_the_site_is_opened_from_the_disk_or_its_cure_is_named(tmp_path: Path) -> None:
     with mock.patch.object(docs, "SITE", tmp_path / "flows" / "site"):
         with pytest.raises(UsageError, match="run `make docs`"):

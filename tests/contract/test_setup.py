@@ -78,3 +78,14 @@ def test_a_wheel_of_torch_counts_for_its_own_python(
     own = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     (tmp_path / f"torch-2.13.0+cpu-{own}-{own}-manylinux_2_28_x86_64.whl").touch()
     assert setup_env._torch_backend(env) == []
+
+
+def test_settings_of_pip_reach_uv(setup_env: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a proxy with its own certificates pip worked, and uv refused them."""
+    for name in ("UV_FIND_LINKS", "UV_DEFAULT_INDEX", "SSL_CERT_FILE", "PIP_FIND_LINKS", "PIP_CERT", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    settings = {"cert": "/my certs/ca.crt", "find-links": "/a\n/b", "index-url": ""}
+    monkeypatch.setattr(setup_env, "_pip_config", settings.__getitem__)
+    env = setup_env._uv_environment()
+    assert (env["SSL_CERT_FILE"], env["UV_FIND_LINKS"]) == ("/my certs/ca.crt", "/a,/b")
+    assert "UV_DEFAULT_INDEX" not in env
