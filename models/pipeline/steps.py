@@ -99,6 +99,7 @@ STEPS = (
             "model",
             "search",
             "-search.workers",
+            "-search.on",
             "train",
             "-train.max_restarts",
             "-train.on",

@@ -50,6 +50,11 @@ class Search(SpecBlock):
     trials: int = Field(10, ge=0)
     sampler: Literal["tpe", "random", "gp", "cmaes", "nsga2", "grid"] = "tpe"
     pruner: Literal["median", "hyperband", "halving", "none"] = "median"
+    on: str = Field(
+        "here",
+        min_length=1,
+        description="Where trials are trained: a place of places.yaml, on which each trial is a job of its own.",
+    )
     workers: int = Field(
         1, ge=1, description="Trials that run at once. With more than one, their order cannot be reproduced."
     )

@@ -25,6 +25,7 @@ from tasks.ranks.torchrun import Torchrun
 from tasks.state.keyed_cache import JSON, KeyedCache
 
 _measuring = threading.Lock()
+_encoding = threading.Lock()  # trials that begin at once all want the tensors
 
 _FOLD_BY: dict[str, Literal["blocks", "groups"]] = {"time": "blocks", "group": "groups"}
 
@@ -34,9 +35,10 @@ def tensors(loop: Loop, prepared: Input) -> dict[str, Path]:
     from models.data.encode import write_tensors
 
     folder = loop.state / "work" / "tensors" / f"{prepared.digest[:16]}-{_encoder()}"
-    if not folder.exists():
-        with replacing_folder(folder) as temporary:
-            write_tensors(prepared.folder, temporary)
+    with _encoding:
+        if not folder.exists():
+            with replacing_folder(folder) as temporary:
+                write_tensors(prepared.folder, temporary)
     os.utime(folder)  # so that it does not count as unused
     return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
 

@@ -35,6 +35,14 @@ class SchedulerAwayError(StoreError):
     """The engine cannot be reached; what it was asked may or may not have happened."""
 
 
+class JobLostError(TrainingError):
+    """A job ended without a result and without an error of its own, such as one that was cancelled by others."""
+
+
+class StoppedWaitingError(Exception):
+    """The caller no longer waits for its job."""
+
+
 class Shape(NamedTuple):
     """What a job needs: the least and the most nodes, ranks on each, threads of a rank, restarts after a rank died."""
 
@@ -76,6 +84,8 @@ def train_at(
     job: TrainingJob,
     on_epoch: Callable[[EpochReport], bool] | None = None,
     say: Callable[[str], None] | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> TrainingResult:
     """Train `job` to its end on an engine; the result of a finished job is read from its folder.
 
@@ -87,17 +97,24 @@ def train_at(
         job: The job; all nodes must share its folder, its data and its project under the same paths.
         on_epoch: Called once per epoch; false stops the job after a later epoch.
         say: Receives sentences for the user.
+        is_stopped: Whether to wait no longer; for callers whose threads get no Ctrl-C.
+        is_cancelled: Whether the job is then cancelled; else it goes on.
 
     Raises:
         UsageError: The engine refuses the job.
-        TrainingError: The job ended without a result.
+        JobLostError: The job ended without a result.
+        StoppedWaitingError: `is_stopped` was true.
         LooplineError: The error that a rank raised, with its own traceback as a note.
     """
     key, say = key_of({"folder": str(job.folder)})[:16], say or _say_nothing
     try:
-        return _follow(launcher, key, job, _new_epochs(job.folder, on_epoch), say)
+        return _follow(launcher, key, job, _new_epochs(job.folder, on_epoch, is_stopped), say)
     except KeyboardInterrupt:
         _cancel(launcher, key, say)
+        raise
+    except StoppedWaitingError:
+        if is_cancelled():
+            _cancel(launcher, key, say)
         raise
 
 
@@ -125,7 +142,7 @@ def _follow(
         if ended == 1 and not is_ours:
             is_ours, ended, before, looks = _submit(launcher, key, job, say), 0, "", 1
         elif ended == _ENDED:
-            raise TrainingError(
+            raise JobLostError(
                 f"{folder}: {name_of(key)} ended without a result: see the log there (without a log, its nodes do not "
                 "share the folder); finished work is kept: run again to continue"
             )
@@ -157,10 +174,14 @@ def _submit(launcher: Launcher, key: str, job: TrainingJob, say: Callable[[str],
     return True
 
 
-def _new_epochs(folder: Path, on_epoch: Callable[[EpochReport], bool] | None) -> Iterator[None]:
+def _new_epochs(
+    folder: Path, on_epoch: Callable[[EpochReport], bool] | None, is_stopped: Callable[[], bool]
+) -> Iterator[None]:
     """Report the epochs that have been added, once each, whenever the next item is taken."""
     reported: set[tuple[str, int]] = set()
     for _ in itertools.count():
+        if is_stopped():
+            raise StoppedWaitingError
         for epoch in read_progress(folder) if on_epoch else ():
             if (epoch.stage, epoch.epoch) not in reported:
                 reported.add((epoch.stage, epoch.epoch))

@@ -1,4 +1,4 @@
-"""`places.yaml` of the workspace: the engines that `train.on` names, such as a partition of a Slurm cluster."""
+"""`places.yaml` of the workspace: the engines that `train.on` and `search.on` name, such as a Slurm partition."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from models.errors import UsageError, did_you_mean
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_document
+from models.project_spec.search import Search
 from models.training.spec_check import read_checked
 from tasks.host.workspace import Project, Workspace
 from tasks.ranks.slurm import Slurm
@@ -34,36 +35,58 @@ def find_place(workspace: Workspace, train: Train) -> Slurm | Torchrun | None:
     Raises:
         UsageError: There is no such place, its entry is wrong, or this machine lacks the engine's programs.
     """
-    if train.on == HERE:
-        if train.num_nodes[0] > 1:
-            raise UsageError(
-                f"train.nodes: got {train.nodes}, expected 1 where train.on is {HERE}: name a place of {PLACES_FILE} "
-                f"with several machines ({GUIDE})"
-            )
+    if train.on == HERE and train.num_nodes[0] > 1:
+        raise UsageError(
+            f"train.nodes: got {train.nodes}, expected 1 where train.on is {HERE}: name a place of {PLACES_FILE} "
+            f"with several machines ({GUIDE})"
+        )
+    return _find(workspace, "train.on", train.on)
+
+
+def find_search_place(workspace: Workspace, search: Search) -> Slurm | None:
+    """Return the engine that `search.on` names, or None for this machine.
+
+    Raises:
+        UsageError: As of `find_place`, or the engine does not start jobs by itself.
+    """
+    place = _find(workspace, "search.on", search.on)
+    if isinstance(place, Torchrun):
+        raise UsageError(
+            f"search.on: got {search.on!r}, a place of the engine torchrun, where a person starts each job; expected "
+            f"{HERE} or a place with a scheduler ({GUIDE})"
+        )
+    return place
+
+
+def check_places(workspace: Workspace, spec: Spec) -> None:
+    """Let the engines of the places that a spec names judge them; an engine that is away makes this take seconds.
+
+    Raises:
+        UsageError: As of `find_place` and `find_search_place`, or an engine refuses the place.
+    """
+    train, trial = find_place(workspace, spec.train), find_search_place(workspace, spec.search)
+    judged = {spec.train.on: train, **({spec.search.on: trial} if spec.search.trials else {})}
+    for name, place in judged.items():
+        if place is None:
+            continue
+        try:
+            if isinstance(place, Slurm) and place.gpus is not None:
+                check_gpus(spec.train.ranks, place.gpus, "a node of this place")
+            place.check()
+        except UsageError as error:
+            raise UsageError(f"{place_of(name, _file(workspace))}: {name}: {error}") from error
+
+
+def _find(workspace: Workspace, key: str, name: str) -> Slurm | Torchrun | None:
+    if name == HERE:
         return None
     path = _file(workspace)
     places = read_document(path) if path.is_file() else {}
-    if train.on not in places:
+    if name not in places:
         known = (*places, HERE)
-        cure = did_you_mean(train.on, known, f"expected one of {', '.join(known)}")
-        raise UsageError(f"train.on: got {train.on!r}, {cure}, or a new entry of {path} ({GUIDE})")
-    return _read(path, train.on, places[train.on])
-
-
-def check_place(workspace: Workspace, train: Train) -> None:
-    """Let the engine of the place that `train.on` names judge it; an engine that is away makes this take seconds.
-
-    Raises:
-        UsageError: As of `find_place`, or the engine refuses the place.
-    """
-    place = find_place(workspace, train)
-    if place is not None:
-        try:
-            if isinstance(place, Slurm) and place.gpus is not None:
-                check_gpus(train.ranks, place.gpus, "a node of this place")
-            place.check()
-        except UsageError as error:
-            raise UsageError(f"{place_of(train.on, _file(workspace))}: {train.on}: {error}") from error
+        cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
+        raise UsageError(f"{key}: got {name!r}, {cure}, or a new entry of {path} ({GUIDE})")
+    return _read(path, name, places[name])
 
 
 def checked_spec(project: Project, overrides: Sequence[str] = (), *, is_for_here: bool = True) -> Spec:
@@ -80,7 +103,7 @@ def checked_spec(project: Project, overrides: Sequence[str] = (), *, is_for_here
     spec = read_checked(path, overrides, shown_as, is_for_here=is_for_here, visible_gpus=visible)
     try:
         if is_for_here:
-            check_place(project.workspace, spec.train)
+            check_places(project.workspace, spec)
     except UsageError as error:
         where = place_of(str(error).partition(":")[0], path, overrides, shown_as)
         if not where:

@@ -1,4 +1,4 @@
-"""Search: Optuna's trials, each trained by the rank pool, each a nested run; a killed search resumes."""
+"""Search: Optuna's trials, each trained by the rank pool or on a place, each a nested run; a killed search resumes."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import TrainingStart, begin
+from tasks.ranks.places import find_search_place
+from tasks.ranks.trials import PlacedTrials
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import optuna_study
 
@@ -93,14 +95,10 @@ def _check_goal(loop: Loop, prepared: Input) -> None:
     from models.data import feeds
 
     goal = loop.spec.goal.reference
-    preparation = _preparation(prepared)
+    preparation = Preparation.load(prepared.folder)
     if goal in METRICS and preparation.task == "regression":
         target = feeds.targets(prepared.folder, "test")
         measure(METRICS[goal].of(preparation.target.outputs), target, target)
-
-
-def _preparation(prepared: Input) -> Preparation:
-    return Preparation.load(prepared.folder)
 
 
 @dataclass
@@ -143,12 +141,14 @@ class _Search:
         self._slots = list(range(self._spec.workers))
         self._taken: set[Path] = set()
         self._began = time.monotonic()
-        made = _preparation(inputs["prepare"])
+        made = Preparation.load(inputs["prepare"].folder)
         metric = metric_of(loop.spec.goal, made, loop.project.folder)
         self._direction, self._metric = metric.direction, metric.name
         for net, family in self._space.families.items():
             check_space(family.dimensions, net)
         self._num_inputs = made.num_numeric + len(made.categorical)
+        self._place = find_search_place(loop.workspace, self._spec)
+        self._placed = PlacedTrials(self._place, loop.report.note) if self._place else None
         self._study = self._open_study()
         self._first_round = FirstRound(families=list(self._space.families), out={})
 
@@ -159,7 +159,11 @@ class _Search:
         owed = trials_owed(self._spec, self._space.dimensions, trials)
         if trials:
             self._loop.report.note(f"search: {len(trials)} trials are done, at most {owed} are left")
-        if owed and any(is_trees(net) for net in self._space.families):
+        if self._spec.workers > 1:
+            self._loop.report.note(
+                f"search: {self._spec.workers} trials at once cannot be reproduced; one at a time can"
+            )
+        if owed and not self._placed and any(is_trees(net) for net in self._space.families):
             self._loop.rank_pool.preload("lightgbm")
         with ThreadPoolExecutor(self._spec.workers, thread_name_prefix="trial") as pool:
             if self._space.is_choice:
@@ -175,9 +179,11 @@ class _Search:
         try:
             for future in as_completed(running):
                 future.result()
-        except BaseException:
+        except BaseException as error:
             for future in running:
                 future.cancel()
+            if self._placed:  # Ctrl-C means the trials; a kill leaves them to the next run
+                self._placed.stop(is_cancelled=isinstance(error, KeyboardInterrupt))
             raise
 
     def _judge_first_round(self) -> FirstRound:
@@ -315,7 +321,7 @@ class _Search:
         """
         model, train = with_params(self._loop.spec.model, self._loop.spec.train, self._space.settings(trial.params))
         model = self._start.arguments(model)
-        # A trial runs on this machine; other nodes are used only to train the best configuration.
+        # A trial runs on one machine; more nodes are used only to train the best configuration.
         usual = train.epochs if self._space.is_choice else max(1, train.epochs // 2)
         train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or usual})
         folds = self._spec.folds
@@ -347,21 +353,22 @@ class _Search:
             sample=self._spec.sample,
             fold=fold,
             workers=min(self._spec.workers, self._spec.trials),
-            slot=trial.slot,
+            slot=0 if self._place else trial.slot,
             start=self._start.origin,
+            place=self._place,
         )
         if self._space.is_choice and fold is None:
             write_text(task.folder / JOB_FILE, task.model_dump_json())
 
         def on_epoch(epoch: EpochReport) -> bool:
             self._loop.outbox.metrics(trial.run, epoch.values, epoch.epoch)
-            if fold is not None or epoch.stage != "train":
-                return True
+            if fold is not None or epoch.stage != "train" or epoch.epoch < max(trial.known, default=0):
+                return True  # a killed trial was not ended at an epoch that it has left behind
             trial.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
             return not trial.should_prune()
 
         with uploaded(self._loop, task.folder):
-            return self._loop.rank_pool.run(task, on_epoch)
+            return (self._placed or self._loop.rank_pool).run(task, on_epoch)
 
     def _log_end(self, run: str, name: str, value: float | None, state: str, reason: str) -> None:
         if value is not None:

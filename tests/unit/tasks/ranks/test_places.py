@@ -1,8 +1,9 @@
 import pytest
 
 from models.errors import UsageError
-from models.project_spec.blocks import Train
-from tasks.ranks.places import PLACES, check_place, checked_spec, find_place
+from models.project_spec.blocks import Spec, Train
+from models.project_spec.search import Search
+from tasks.ranks.places import PLACES, check_places, checked_spec, find_place, find_search_place
 from tasks.ranks.slurm import Slurm
 from tasks.ranks.torchrun import Torchrun
 
@@ -25,6 +26,11 @@ def programs(tmp_path, monkeypatch):
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     return folder
+
+
+def spec_of(train=None, search=None):
+    data = {"source": "a.csv", "target": "y"}
+    return Spec(name="tiny", data=data, train=train or Train(), search=search or Search())
 
 
 def written(workspace, text=TEXT):
@@ -103,16 +109,16 @@ def test_slurm_refuses_a_place_before_anything_ran(workspace, programs, answer, 
     train = Train(on="gpu")
     assert find_place(written(workspace), train), "Slurm is asked once, when the spec is read"
     if not message:
-        check_place(workspace, train)
+        check_places(workspace, spec_of(train))
         return
     with pytest.raises(UsageError, match=message):
-        check_place(workspace, train)
+        check_places(workspace, spec_of(train))
 
 
 def test_more_ranks_than_the_gpus_of_a_node_are_refused(workspace, programs):
     written(workspace, "gpu: {engine: slurm, options: [--gres=gpu:a100:4]}\n")
     with pytest.raises(UsageError, match=r"places.yaml:1: gpu: train.ranks: got 8, but a node of this place has 4 GPU"):
-        check_place(workspace, Train(on="gpu", ranks=8))
+        check_places(workspace, spec_of(Train(on="gpu", ranks=8)))
 
 
 def test_the_spec_is_refused_at_its_line(make_project, workspace):
@@ -125,3 +131,21 @@ def test_the_spec_is_refused_at_its_line(make_project, workspace):
     (workspace.root / "places.yaml").write_text("gpu: {engine: slurp}\n")
     with pytest.raises(UsageError, match=r"places.yaml:1: gpu.engine: got 'slurp'"):
         checked_spec(project)
+
+
+def test_trials_need_an_engine_that_starts_jobs_by_itself(workspace, programs):
+    written(workspace)
+    assert isinstance(find_search_place(workspace, Search(on="gpu")), Slurm)
+    assert find_search_place(workspace, Search()) is None
+    with pytest.raises(UsageError, match=r"search.on: got 'hand', a place of the engine torchrun, .* expected here or"):
+        find_search_place(workspace, Search(on="hand"))
+    with pytest.raises(UsageError, match=r"search.on: got 'gup', did you mean 'gpu'\?"):
+        find_search_place(workspace, Search(on="gup"))
+
+
+def test_the_place_of_the_trials_is_judged_too(workspace, programs):
+    (programs / "sbatch").write_text("#!/bin/sh\necho 'invalid partition specified: a100' >&2\nexit 1\n")
+    written(workspace)
+    with pytest.raises(UsageError, match=r"places.yaml:1: gpu: .*Slurm refuses it: invalid partition"):
+        check_places(workspace, spec_of(search=Search(on="gpu")))
+    check_places(workspace, spec_of(search=Search(on="gpu", trials=0)))
