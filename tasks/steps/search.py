@@ -147,8 +147,8 @@ class _Search:
         for net, family in self._space.families.items():
             check_space(family.dimensions, net)
         self._num_inputs = made.num_numeric + len(made.categorical)
-        self._place = find_search_place(loop.workspace, self._spec)
-        self._placed = PlacedTrials(self._place, loop.report.note) if self._place else None
+        self._place = place = find_search_place(loop.workspace, self._spec)
+        self._placed = place and PlacedTrials(place, loop.report.note)
         self._study = self._open_study()
         self._first_round = FirstRound(families=list(self._space.families), out={})
 
@@ -321,7 +321,6 @@ class _Search:
         """
         model, train = with_params(self._loop.spec.model, self._loop.spec.train, self._space.settings(trial.params))
         model = self._start.arguments(model)
-        # A trial runs on one machine; more nodes are used only to train the best configuration.
         usual = train.epochs if self._space.is_choice else max(1, train.epochs // 2)
         train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or usual})
         folds = self._spec.folds
