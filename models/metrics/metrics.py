@@ -153,7 +153,7 @@ class MetricChoice(Protocol):
         """Which values are better; None: the metric's own direction."""
 
 
-class Predictor(Protocol):
+class ScoredModel(Protocol):
     """What a metric must know of a model: its `Preparation`, or the evidence of a verdict."""
 
     @property
@@ -165,7 +165,7 @@ class Predictor(Protocol):
         """The outputs of an example, if there are several."""
 
 
-def metric_of(choice: MetricChoice, model: Predictor, base: Path) -> Metric:
+def metric_of(choice: MetricChoice, model: ScoredModel, base: Path) -> Metric:
     """Return the metric of a goal or a job for a model, as `resolve_metric`; `base` is the project's folder."""
     return resolve_metric(choice.reference, model.task, base, choice.direction, model.outputs)
 

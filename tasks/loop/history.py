@@ -167,11 +167,11 @@ def _upsert(connection: Connection, project: str, order: str, values: dict[str, 
 
 
 def _new_labels(state: Path, loops: list[PastLoop]) -> int:
-    from tasks.state.ingest_segments import move
+    from tasks.state.ingest_segments import receive
     from tasks.state.predictions import new_labels
 
     with contextlib.suppress(StoreError):  # lock busy or disk full: waiting labels count the next time
-        move(state)
+        receive(state)
     trained = [loop.began for loop in loops if loop.outcome not in ("failed", "rejected")]
     return new_labels(state, trained[-1] if trained else 0.0)
 

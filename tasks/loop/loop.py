@@ -36,6 +36,7 @@ from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
 from tasks.ranks.places import checked_spec
 from tasks.ranks.rank_pool import RankPool
+from tasks.state.ingest_segments import receive
 from tasks.state.outbox import LOOP_RUN, Outbox
 
 STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
@@ -205,6 +206,8 @@ def open_loop(
     registry_reader.refuse_lost(project.workspace, spec.name)
     if store := object_store():
         store.check()
+        if spec.retrain.feedback:
+            receive(state)  # predictions and labels of other hosts
     with _only_loop(state) as lease, _marked(project.workspace, state, flow_run_id):
         loop_id = loop_id or name_loop(project, overrides)
         loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "")

@@ -31,6 +31,7 @@ from tasks.state.delta_log import FEWEST_PARTS
 from tasks.state.ingest_segments import move_held, moving, waits
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.retention import cut_us, forget_old
+from tasks.state.shared_log import shared_log
 
 PAUSE_S = 5.0
 HOUR_S = 3600
@@ -105,6 +106,8 @@ class Compactor:
                 with moving(state):
                     learns = spec.retrain.feedback and spec.data.kind not in ("series", "text")
                     done.forgotten += forget_old(state, before, spare_labelled=learns)
+                    if shared := shared_log(state):
+                        shared.forget(before)
                 self._cuts[spec.name] = before
             except TROUBLE as error:
                 self._say(f"{spec.name}: old predictions stay for now", error)

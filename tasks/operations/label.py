@@ -15,7 +15,7 @@ from models.project_spec.blocks import Spec
 from models.validation.labels import checked_labels
 from tasks.host.workspace import Project
 from tasks.state.add_labels import add_labels, take_in
-from tasks.state.ingest_segments import PATIENCE_S, move_held, moving
+from tasks.state.ingest_segments import PATIENCE_S, moving, receive_held, share_labels
 from tasks.state.predictions import label_store, latest_labels
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def accept(
     moments = pa.array([now] * table.num_rows, pa.timestamp("us", tz="UTC"))
     labels = table.append_column("at", moments).append_column("by", pa.array([by] * table.num_rows, pa.string()))
     with moving(state, PATIENCE_S):  # no correction may come between reading the known labels and adding new ones
-        move_held(state)  # labels that came over HTTP are older than these
+        receive_held(state)  # labels that came over HTTP are older than these
+        share_labels(state, labels)
         return {**take_in(state, labels), "empty": rows.num_rows - table.num_rows}
 
 
@@ -83,7 +84,7 @@ def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
 
     state, unique = project.state(spec.name), list(dict.fromkeys(ids))
     with moving(state, PATIENCE_S):
-        move_held(state)
+        receive_held(state)
         column = pa.chunked_array([unique], pa.string())
         known = latest_labels(label_store(state), column).column(LABEL).is_valid().to_pylist()
         if not all(known):
@@ -94,7 +95,9 @@ def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
             "at": pa.array([now] * len(unique), pa.timestamp("us", tz="UTC")),
             "by": pa.array([by] * len(unique)),
         }
-        add_labels(state, pa.table(columns))
+        labels = pa.table(columns)
+        share_labels(state, labels)
+        add_labels(state, labels)
     return len(unique)
 
 

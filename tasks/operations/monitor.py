@@ -35,7 +35,7 @@ from tasks.mlflow.model_cache import VERDICT_FILE, cached_version, local_copy
 from tasks.prefect import events
 from tasks.state import predictions
 from tasks.state.delta_log import DeltaLog
-from tasks.state.ingest_segments import move
+from tasks.state.ingest_segments import receive
 from tasks.state.monitoring_store import MonitorStore, opened
 
 FOLDER = "monitoring"
@@ -62,7 +62,7 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
     """
     state = project.state(spec.name)
     folder = state / FOLDER
-    move(state)  # segments that servers wrote and no compactor has moved yet
+    receive(state)  # what servers wrote and no compactor has moved yet, and what other hosts wrote
     with opened(folder) as store:
         champion = registry_reader.aliased(spec.name)
         looking = _MonitoringRun(project, spec, state, store, champion.number if champion else None)

@@ -11,7 +11,7 @@ from models.feedback.columns import INPUT, LABEL, RAW
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
 from tasks.mlflow.model_cache import CachedModel, cached_version
-from tasks.state.ingest_segments import move
+from tasks.state.ingest_segments import receive
 from tasks.state.predictions import joined
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
     cached = cached_version(project.workspace, spec.name)
     preparation = Preparation.load(cached.folder)
     state = project.state(spec.name)
-    move(state)
+    receive(state)
     if preparation.task == "regression":
         pool, of, chosen = _novel(state, project, spec, cached, preparation, count)
     else:

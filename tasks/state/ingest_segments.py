@@ -2,26 +2,42 @@
 
 The log stores how far each segment was moved, in the same commit as the moved rows: after a kill between any two steps,
 the next move continues from there. Labels need no such offset: repeated labels add nothing.
+
+With LOOPLINE_ROOT on S3, segments are moved into the log that all hosts share (`tasks/state/shared_log.py`), and
+`receive` copies from there into this machine's log and label store, by the same rules.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import platform
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from models.errors import StoreError
+from models.files import read_json, write_json
 from models.serving.framing import is_torn, unframed
 from tasks.host.locks import held
 from tasks.state import journal
 from tasks.state.predictions import prediction_log
 from tasks.state.segments import KINDS, Segment, segments, segments_folder, sweep, waiting
+from tasks.state.shared_log import MOST_FILES, SharedLog, shared_log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PIECE_BYTES = 1 << 22
 """Bytes of the records that are moved in one append; moving uses a few times as much memory."""
 PATIENCE_S = 60.0
+SHARED = "shared"
+"""The application transaction of the local log with the last append of the shared log that it has."""
+RECEIVED = "received.json"
 
 _log = logging.getLogger("loopline.compact")
 
@@ -42,6 +58,27 @@ def move(state: Path, patience_s: float = PATIENCE_S) -> int:
         return move_held(state)
 
 
+def receive(state: Path, patience_s: float = PATIENCE_S) -> int:
+    """Move all records of this machine, then add what other hosts have moved; return how many rows were added here.
+
+    Who reads the log calls this. Without a shared log it is `move`.
+
+    Raises:
+        StoreError: As for `move`; or the shared log cannot be reached: rows added so far stay.
+    """
+    if shared_log(state) is None:
+        return move(state, patience_s)
+    with moving(state, patience_s):
+        return receive_held(state)
+
+
+def receive_held(state: Path) -> int:
+    """Do the work of `receive` for a caller that holds the lock of `moving`."""
+    moved = move_held(state)
+    shared = shared_log(state)
+    return moved if shared is None else _receive(state, shared)
+
+
 def waits(state: Path) -> bool:
     """Return whether there is something to move, or to delete."""
     return any(waiting(segments_folder(state, kind)) for kind in KINDS)
@@ -49,6 +86,9 @@ def waits(state: Path) -> bool:
 
 def move_held(state: Path) -> int:
     """Do the work of `move` for a caller that holds the lock of `moving`."""
+    shared = shared_log(state)
+    if shared is not None:
+        return sum(_share(state, kind, shared) for kind in KINDS)
     return _move_predictions(state) + _move_labels(state)
 
 
@@ -63,6 +103,30 @@ def moving(state: Path, patience_s: float = 0.0) -> Iterator[None]:
         yield
 
 
+def share_labels(state: Path, labels: pa.Table) -> None:
+    """Add labels that a person brought to the log that all hosts share; nothing happens without one.
+
+    Args:
+        state: The project's state folder.
+        labels: As for `add_labels`, which adds them on this machine.
+
+    Raises:
+        StoreError: The shared log cannot be reached; nothing was added.
+    """
+    import orjson
+
+    shared = shared_log(state)
+    if shared is None or not labels.num_rows:
+        return
+    rows = labels.select(["id", "label", "at", "by"])
+    rows = rows.set_column(2, "at", rows.column("at").cast("int64"))
+    records = []
+    for (at, by), same in groupby(zip(*(column.to_pylist() for column in rows.columns), strict=True), itemgetter(2, 3)):
+        ids, values = zip(*((row[0], row[1]) for row in same), strict=True)
+        records.append(orjson.dumps({"ids": ids, "labels": values, "at": at, "by": by}).decode())
+    shared.append("labels", records, {f"person:{uuid.uuid4()}": 1})
+
+
 @dataclass
 class _SegmentBatch:
     """Records of some segments that are moved together; how far each was read, and which were read to their end."""
@@ -73,24 +137,70 @@ class _SegmentBatch:
     ended: list[Segment] = field(default_factory=list)
 
 
-def _move_predictions(state: Path) -> int:
-    if not waiting(segments_folder(state, "predictions")):
-        return 0
-    from models.feedback.log_rows import prediction_rows
+def _share(state: Path, kind: Literal["predictions", "labels"], shared: SharedLog) -> int:
+    """Move segments into the shared log; return how many records."""
+    import orjson
 
-    log = prediction_log(state)
-    odd = state / "serving" / "odd.jsonl"
+    folder = segments_folder(state, kind)
+    if not waiting(folder):
+        return 0
+    host = platform.node()
 
     def add(records: list[Any], offsets: Mapping[str, int]) -> int:
-        try:
-            table = prediction_rows(records)
-        except Exception:  # noqa: BLE001 - one bad record must not block all later records
-            table = prediction_rows([record for record in records if _is_sound(prediction_rows, record, odd)])
-        log.append(table, offsets=offsets)
-        return int(table.num_rows)
+        named = {_source(host, name): offset for name, offset in offsets.items()}
+        number = shared.append(kind, [orjson.dumps(record).decode() for record in records], named)
+        if number and number % MOST_FILES == 0:  # one of the hosts, at its turn
+            with contextlib.suppress(StoreError):
+                shared.compact()
+        return len(records)
 
+    names = [segment.name for segment in segments(folder)]
+    known = shared.offsets([_source(host, name) for name in names])
+    return _move(folder, {name: known[_source(host, name)] for name in names}, add)
+
+
+def _source(host: str, segment: str) -> str:
+    """Return the name of a segment among those of all hosts."""
+    return f"{host}/{segment}"
+
+
+def _receive(state: Path, shared: SharedLog) -> int:
+    """Copy what is new in the shared log; a commit of the prediction log has the append that it reaches."""
+    import orjson
+
+    from models.feedback.log_rows import label_rows
+    from tasks.state.add_labels import add_labels
+
+    note = state / "serving" / RECEIVED
+    done = prediction_log(state).offsets([SHARED])[SHARED]
+    added = 0
+    for records in shared.scan(int(read_json(note).get("append", 0))):
+        new = [orjson.loads(text) for number, text in records.by_kind.get("predictions", []) if number > done]
+        added += _add_predictions(state, new, {SHARED: records.upto}) if new else 0
+        labels = [orjson.loads(text) for _, text in records.by_kind.get("labels", [])]
+        added += add_labels(state, label_rows(labels))[1]["taken"] if labels else 0
+        write_json(note, {"append": records.upto})  # a lost note costs time: `done` and the labels themselves decide
+    return added
+
+
+def _move_predictions(state: Path) -> int:
     folder = segments_folder(state, "predictions")
-    return _move(folder, log.offsets([segment.name for segment in segments(folder)]), add)
+    if not waiting(folder):
+        return 0
+    known = prediction_log(state).offsets([segment.name for segment in segments(folder)])
+    return _move(folder, known, lambda records, offsets: _add_predictions(state, records, offsets))
+
+
+def _add_predictions(state: Path, records: list[Any], offsets: Mapping[str, int]) -> int:
+    from models.feedback.log_rows import prediction_rows
+
+    odd = state / "serving" / "odd.jsonl"
+    try:
+        table = prediction_rows(records)
+    except Exception:  # noqa: BLE001 - one bad record must not block all later records
+        table = prediction_rows([record for record in records if _is_sound(prediction_rows, record, odd)])
+    prediction_log(state).append(table, offsets=offsets)
+    return int(table.num_rows)
 
 
 def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bool:

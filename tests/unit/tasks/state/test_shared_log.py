@@ -1,0 +1,81 @@
+"""The table of records that several hosts share: numbered, once, merged and forgotten without a change of cursors."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from models.errors import StoreError
+from tasks.host.store_addresses import ROOT
+from tasks.state.shared_log import SharedLog, shared_log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> SharedLog:
+    return SharedLog(str(tmp_path / "served"))
+
+
+def records(log: SharedLog, since: int = 0) -> list[tuple[int, str]]:
+    return [one for span in log.scan(since) for one in span.by_kind.get("predictions", [])]
+
+
+def test_only_a_root_on_s3_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ROOT, raising=False)
+    assert shared_log(tmp_path / "tiny") is None
+    monkeypatch.setenv(ROOT, f"file://{tmp_path}")
+    assert shared_log(tmp_path / "tiny") is None
+    monkeypatch.setenv(ROOT, "s3://lab/ws")
+    found = shared_log(tmp_path / "tiny")
+    assert found is not None
+    assert found.address == "s3://lab/ws/projects/tiny/served"
+
+
+def test_what_has_an_offset_is_not_added_again(log: SharedLog) -> None:
+    assert log.append("predictions", ["a", "b"], {"host/1.seg": 10}) == 1
+    assert log.append("predictions", ["a", "b"], {"host/1.seg": 10}) == 0
+    assert log.append("labels", ["l"], {"host/2.seg": 3}) == 2
+    assert log.append("predictions", [], {"host/1.seg": 11}) == 0
+    assert log.offsets(["host/1.seg", "host/2.seg", "host/3.seg"]) == {
+        "host/1.seg": 10,
+        "host/2.seg": 3,
+        "host/3.seg": 0,
+    }
+    assert records(log) == [(1, "a"), (1, "b")]
+    assert [span.upto for span in log.scan(1)] == [2]
+    assert [*log.scan(2)] == []
+
+
+def test_hosts_that_commit_at_once_get_a_number_each(log: SharedLog) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        numbers = list(pool.map(lambda one: log.append("predictions", [f"{one}"], {f"{one}": 1}), range(4)))
+    assert sorted(numbers) == [1, 2, 3, 4]
+    assert sorted(record for _, record in records(log)) == ["0", "1", "2", "3"]
+
+
+def test_merging_and_forgetting_change_no_cursor(log: SharedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.state.shared_log.MOST_FILES", 3)
+    for number in range(4):
+        log.append("predictions", [f"{number}-{place}" for place in range(3)], {f"{number}": 1})
+    before = records(log)
+    assert log.compact() == 4
+    assert log.compact() == 0
+    assert (records(log), log.cursor()) == (before, 4)
+    assert records(log, 2) == before[6:]
+    cut = time.time_ns() // 1000
+    log.append("predictions", ["new"], {"n": 1})
+    log.forget(cut)
+    assert (records(log), log.cursor()) == ([(5, "new")], 5)
+
+
+def test_a_table_that_was_emptied_is_an_error(log: SharedLog) -> None:
+    log.append("predictions", ["a"], {"a": 1})
+    with pytest.raises(StoreError, match="has 1 appends, but 2 were read"):
+        next(log.scan(2))
+
+
+def test_an_empty_one_has_nothing(log: SharedLog) -> None:
+    assert (log.cursor(), log.compact(), [*log.scan(0)]) == (0, 0, [])
+    log.forget(1)
