@@ -240,6 +240,8 @@ def page(note: str, code: Code) -> str:
     folders: dict[str, list[Message]] = {}
     for message in code.messages():
         folders.setdefault(message.module.rpartition(".")[0], []).append(message)
+    for messages in folders.values():
+        messages.sort(key=lambda message: (message.module, message.text))  # a function that moves changes no line here
     for module in code.raising():
         folders.setdefault(module.rpartition(".")[0], [])
     parts += [_section(folder, messages, code.raising()) for folder, messages in sorted(folders.items())]
