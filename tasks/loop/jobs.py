@@ -19,9 +19,8 @@ from models.training.job import InitialWeights, TrainingJob
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
+from tasks.ranks.places import Place
 from tasks.ranks.rank_pool import RankPool, default_threads
-from tasks.ranks.slurm import Slurm
-from tasks.ranks.torchrun import Torchrun
 from tasks.state.keyed_cache import JSON, KeyedCache
 
 _measuring = threading.Lock()
@@ -61,7 +60,7 @@ def job(
     workers: int = 1,
     slot: int = 0,
     start: InitialWeights | None = None,
-    place: Slurm | Torchrun | None = None,
+    place: Place | None = None,
 ) -> TrainingJob:
     """Return a training job on `prepared` that writes into `folder`, for `place` or for this machine (None).
 

@@ -18,16 +18,18 @@ from models.project_spec.reader import place_of, read_document
 from models.project_spec.search import Search
 from models.training.spec_check import read_checked
 from tasks.host.workspace import Project, Workspace
+from tasks.ranks.kubernetes import Kubernetes
 from tasks.ranks.slurm import Slurm
 from tasks.ranks.torchrun import Torchrun
 
 HERE = "here"
 PLACES_FILE, PLACES = "places.yaml", "LOOPLINE_PLACES"
-ENGINES: dict[str, type[Slurm] | type[Torchrun]] = {"slurm": Slurm, "torchrun": Torchrun}
+Place = Slurm | Kubernetes | Torchrun
+ENGINES: dict[str, type[Place]] = {"slurm": Slurm, "kubernetes": Kubernetes, "torchrun": Torchrun}
 GUIDE = "see docs/how-to/slurm.md"
 
 
-def find_place(workspace: Workspace, train: Train) -> Slurm | Torchrun | None:
+def find_place(workspace: Workspace, train: Train) -> Place | None:
     """Return the engine that `train.on` names, or None for this machine.
 
     The engine itself is not asked; see `check_place`.
@@ -43,7 +45,7 @@ def find_place(workspace: Workspace, train: Train) -> Slurm | Torchrun | None:
     return _find(workspace, "train.on", train.on)
 
 
-def find_search_place(workspace: Workspace, search: Search) -> Slurm | None:
+def find_search_place(workspace: Workspace, search: Search) -> Slurm | Kubernetes | None:
     """Return the engine that `search.on` names, or None for this machine.
 
     Raises:
@@ -65,19 +67,21 @@ def check_places(workspace: Workspace, spec: Spec) -> None:
         UsageError: As of `find_place` and `find_search_place`, or an engine refuses the place.
     """
     train, trial = find_place(workspace, spec.train), find_search_place(workspace, spec.search)
+    if isinstance(train, Kubernetes):
+        train.check_nodes(spec.train.num_nodes)
     judged = {spec.train.on: train, **({spec.search.on: trial} if spec.search.trials else {})}
     for name, place in judged.items():
         if place is None:
             continue
         try:
-            if isinstance(place, Slurm) and place.gpus is not None:
+            if not isinstance(place, Torchrun) and place.gpus is not None:
                 check_gpus(spec.train.ranks, place.gpus, "a node of this place")
             place.check()
         except UsageError as error:
             raise UsageError(f"{place_of(name, _file(workspace))}: {name}: {error}") from error
 
 
-def _find(workspace: Workspace, key: str, name: str) -> Slurm | Torchrun | None:
+def _find(workspace: Workspace, key: str, name: str) -> Place | None:
     if name == HERE:
         return None
     path = _file(workspace)
@@ -116,7 +120,7 @@ def _file(workspace: Workspace) -> Path:
     return Path(os.environ.get(PLACES) or workspace.root / PLACES_FILE)
 
 
-def _read(path: Path, name: str, entry: object) -> Slurm | Torchrun:
+def _read(path: Path, name: str, entry: object) -> Place:
     values = entry if isinstance(entry, dict) else {}
     engine = values.get("engine")
     if not isinstance(engine, str) or engine not in ENGINES:
@@ -138,7 +142,7 @@ def _read(path: Path, name: str, entry: object) -> Slurm | Torchrun:
     return place
 
 
-def _complaint(detail: ErrorDetails, kind: type[Slurm] | type[Torchrun]) -> str:
+def _complaint(detail: ErrorDetails, kind: type[Place]) -> str:
     if detail["type"] == "extra_forbidden":
         key = str(detail["loc"][-1])
         expected = f"expected one of {', '.join(kind.model_fields)}"

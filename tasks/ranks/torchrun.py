@@ -13,7 +13,7 @@ from models.project_spec.block import SpecBlock
 from tasks.ranks.launcher import Shape, State, name_of
 
 
-def torchrun(job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str) -> str:
+def torchrun(job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str, python: str = sys.executable) -> str:
     """Return the shell command that trains the job of a folder, the same on every node.
 
     Args:
@@ -22,12 +22,13 @@ def torchrun(job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str) ->
         nodes: The number of nodes, or `min:max`; a shell word, as the others.
         endpoint: HOST:PORT of the node where the nodes meet.
         run_id: A text by which nodes of the same start know each other.
+        python: Python with Loopline on the nodes; default: this one, at the same path.
     """
     # Ranks must not share the agent's TCP store, or one of two restarts fails at first. Python must not search the
     # working directory: a folder `models` of the user's is not ours.
     return (
         "env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 PYTHONSAFEPATH=1 OMP_WAIT_POLICY=PASSIVE "
-        f"{shlex.quote(sys.executable)} -m torch.distributed.run --nnodes={nodes} --nproc-per-node={shape.ranks} "
+        f"{shlex.quote(python)} -m torch.distributed.run --nnodes={nodes} --nproc-per-node={shape.ranks} "
         f"--max-restarts={shape.max_restarts} --rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id={run_id} "
         f"-m models.training.node {shlex.quote(str(job))}"
     )

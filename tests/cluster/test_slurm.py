@@ -191,3 +191,26 @@ def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_th
     assert trained(there)["weights_sha256"] == trained(here)["weights_sha256"]
     assert trained(there)["world_size"] == trained(here)["world_size"] == 2
     assert len(trained(there)["epochs"]) > EPOCHS
+
+
+def test_the_trials_of_a_search_are_jobs_and_a_lost_one_is_submitted_again(cluster, tmp_path):
+    settings = ["search.trials=3", "search.workers=2", "search.on=cluster", "search.epochs=200", "train.epochs=5"]
+    loop = run_penguins(tmp_path, *settings, "search.pruner=none")
+    cancelled, search = "", tmp_path / ".loopline/projects/penguins/work/search"
+    try:
+        end = time.monotonic() + PATIENCE_S + 300
+        while loop.poll() is None:
+            assert time.monotonic() < end
+            if not cancelled and list(search.glob("*/trials/*/progress.jsonl")):
+                cancelled = cluster.run("squeue", "-h", "-t", "R", "-o", "%i").split()[0]
+                cluster.run("scancel", cancelled)
+            time.sleep(0.2)
+        assert loop.returncode == 0
+    finally:
+        loop.kill()
+        loop.wait()
+    assert cancelled
+    (trials,) = search.glob("*/trials.json")
+    assert [(trial["number"], trial["state"]) for trial in json.loads(trials.read_text())] == [
+        (number, "complete") for number in range(3)
+    ]

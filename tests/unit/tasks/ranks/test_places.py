@@ -3,6 +3,7 @@ import pytest
 from models.errors import UsageError
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.search import Search
+from tasks.ranks.kubernetes import Kubernetes
 from tasks.ranks.places import PLACES, check_places, checked_spec, find_place, find_search_place
 from tasks.ranks.slurm import Slurm
 from tasks.ranks.torchrun import Torchrun
@@ -61,7 +62,10 @@ def test_another_file_may_be_named(workspace, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gpu:\n  engine: slrm\n", r"places.yaml:2: gpu.engine: got 'slrm', expected one of slurm, torchrun"),
+        (
+            "gpu:\n  engine: slrm\n",
+            r"places.yaml:2: gpu.engine: got 'slrm', expected one of slurm, kubernetes, torchrun",
+        ),
         ("gpu: 3\n", r"places.yaml:1: gpu.engine: got None, expected one of slurm"),
         (
             "gpu:\n  engine: slurm\n  partion: a\n",
@@ -72,8 +76,14 @@ def test_another_file_may_be_named(workspace, tmp_path, monkeypatch):
         ("gpu:\n  engine: torchrun\n", r"places.yaml:1: gpu.head: missing; it is required"),
         ("gup: {engine: slurm}\n", r"train.on: got 'gpu', did you mean 'gup'\?, or a new entry of .*places.yaml"),
         ("gpu: [\n", r"places.yaml:2: not valid YAML"),
-        ("gpu: {engine: [slurm]}\n", r"places.yaml:1: gpu.engine: got \['slurm'\], expected one of slurm, torchrun"),
-        ("gpu: {engine: {a: 1}}\n", r"places.yaml:1: gpu.engine: got \{'a': 1\}, expected one of slurm, torchrun"),
+        (
+            "gpu: {engine: [slurm]}\n",
+            r"places.yaml:1: gpu.engine: got \['slurm'\], expected one of slurm, kubernetes, torchrun",
+        ),
+        (
+            "gpu: {engine: {a: 1}}\n",
+            r"places.yaml:1: gpu.engine: got \{'a': 1\}, expected one of slurm, kubernetes, torchrun",
+        ),
         ("- gpu\n", r"places.yaml:1: got a list, expected keys, such as `key: value`$"),
         ("", r"places.yaml:1: got an empty file, expected keys, such as `key: value`$"),
         ("gpu: {engine: torchrun, head: 'a:0'}\n", r"places.yaml:1: gpu.head: got 'a:0', expected"),
@@ -149,3 +159,16 @@ def test_the_place_of_the_trials_is_judged_too(workspace, programs):
     with pytest.raises(UsageError, match=r"places.yaml:1: gpu: .*Slurm refuses it: invalid partition"):
         check_places(workspace, spec_of(search=Search(on="gpu")))
     check_places(workspace, spec_of(search=Search(on="gpu", trials=0)))
+
+
+def test_a_place_on_kubernetes_is_read_and_has_a_fixed_number_of_nodes(workspace, programs):
+    (programs / "kubectl").write_text("#!/bin/sh\n")
+    (programs / "kubectl").chmod(0o755)
+    written(workspace, "big: {engine: kubernetes, image: i, claim: work, mount: /workspace, gpus: 2}\n")
+    assert isinstance(find_place(workspace, Train(on="big")), Kubernetes)
+    assert isinstance(find_search_place(workspace, Search(on="big")), Kubernetes)
+    check_places(workspace, spec_of(Train(on="big", ranks=2)))
+    with pytest.raises(UsageError, match=r"train.nodes: got 1:4, expected one number"):
+        check_places(workspace, spec_of(Train(on="big", nodes="1:4")))
+    with pytest.raises(UsageError, match=r"places.yaml:1: big: train.ranks: got 8, but a node of this place has 2 GPU"):
+        check_places(workspace, spec_of(Train(on="big", ranks=8)))

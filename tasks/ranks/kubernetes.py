@@ -1,0 +1,196 @@
+"""Kubernetes as a launcher, through `kubectl`: an Indexed Job, whose pods meet at the first one's host name.
+
+The job's name is the key, and Kubernetes has each name once: whoever submits it second attaches to it. A job that is
+over is removed by Kubernetes at once (`ttlSecondsAfterFinished: 0`), so its name is free when it is no longer there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, StringConstraints
+
+from models.errors import UsageError
+from models.project_spec.block import SpecBlock
+from tasks.ranks.launcher import SchedulerAwayError, Shape, State, name_of
+from tasks.ranks.torchrun import torchrun
+
+SERVICE, LOG, PORT = "loopline-ranks", "kubernetes.log", 29400
+Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+Quantity = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?([kKMGTPE]i?|m)?$")]
+
+_COMMAND_S = 60
+_LABELS = {"app.kubernetes.io/managed-by": "loopline"}
+_OVER = {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}
+_AWAY = (
+    "Unable to connect", "connection refused", "was refused", "i/o timeout", "timed out", "TLS handshake", "EOF",
+    "ServiceUnavailable", "TooManyRequests", "currently unable", "etcdserver", "no route to host", "InternalError",
+)  # fmt: skip
+
+
+class Kubernetes(SpecBlock):
+    """A place of the engine `kubernetes`; the pods share the workspace's volume with this machine."""
+
+    engine: Literal["kubernetes"]
+    image: str = Field(min_length=1, description="An image of Loopline, such as registry/loopline@sha256:...")
+    claim: Label = Field(description="The claim of the volume with the workspace and the projects; ReadWriteMany.")
+    mount: str = Field(pattern="^/", description="Where the volume is mounted: the same path as on this machine.")
+    namespace: Label | None = Field(None, description="Default: that of kubectl's context.")
+    queue: Label | None = Field(None, description="The local queue of Kueue, which starts all pods of a job or none.")
+    cpus: int | None = Field(None, ge=1, description="CPUs of each pod, shared by its ranks. Default: one a rank.")
+    memory: Quantity | None = Field(None, description="Memory of each pod, such as 32Gi.")
+    gpus: int | None = Field(None, ge=1, description="NVIDIA GPUs of each pod.")
+
+    programs: ClassVar[tuple[str, ...]] = ("kubectl",)
+
+    def check(self) -> None:
+        """Let Kubernetes judge the place without making anything; it may be away.
+
+        Raises:
+            UsageError: There is no such namespace, or this user may not make jobs.
+        """
+        try:
+            for manifest in (self.service(), self.job("check", Path("/"), Shape((1, 1), 1, 1, 0))):
+                self._kubectl("create", "--dry-run=server", "--filename=-", text=json.dumps(manifest))
+        except SchedulerAwayError:
+            return
+        except UsageError as error:
+            if "AlreadyExists" not in str(error):
+                raise
+
+    def check_nodes(self, nodes: tuple[int, int]) -> None:
+        """Check the least and the most nodes of a training: a job has a fixed number of pods.
+
+        Raises:
+            UsageError: They differ.
+        """
+        least, most = nodes
+        if least != most:
+            raise UsageError(
+                f"train.nodes: got {least}:{most}, expected one number: a job of Kubernetes has as many pods to its end"
+            )
+
+    def submit(self, key: str, job: Path, shape: Shape) -> str:
+        """Create the job of a folder, or attach to the one of this name; see `Launcher`.
+
+        Raises:
+            UsageError: As of `check_nodes`.
+        """
+        self.check_nodes(shape.nodes)
+        for manifest in (self.service(), self.job(key, job, shape)):
+            try:
+                self._kubectl("create", "--filename=-", text=json.dumps(manifest))
+            except UsageError as error:
+                if "AlreadyExists" not in str(error):
+                    raise
+        return f"submitted {name_of(key)} to Kubernetes: {shape.nodes[0]} pod(s); its log is {job / LOG}"
+
+    def state(self, key: str) -> State:
+        """Return the state of the job of this name; see `Launcher`."""
+        try:
+            shown = self._kubectl("get", "job", name_of(key), "--ignore-not-found", "--output=json")
+        except SchedulerAwayError:
+            return "unknown"
+        if not shown:
+            return "ended"
+        job = json.loads(shown)
+        status = job.get("status", {})
+        is_over = any(one["type"] in _OVER and one["status"] == "True" for one in status.get("conditions", ()))
+        if is_over or job["metadata"].get("deletionTimestamp"):
+            return "ending"
+        return "running" if status.get("ready") else "queued"
+
+    def cancel(self, key: str) -> None:
+        """Delete the job of this name with its pods, if there is one."""
+        self._kubectl("delete", "job", name_of(key), "--ignore-not-found", "--wait=false", "--cascade=background")
+
+    def service(self) -> dict[str, Any]:
+        """Return the manifest of the service that gives the pods of all jobs their host names; it serves nothing."""
+        spec = {"clusterIP": "None", "selector": _LABELS, "publishNotReadyAddresses": True}
+        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE, "labels": _LABELS}, "spec": spec}
+
+    def job(self, key: str, folder: Path, shape: Shape) -> dict[str, Any]:
+        """Return the manifest of a job; each pod is a node."""
+        name, pods = name_of(key), shape.nodes[0]
+        queue = {"kueue.x-k8s.io/queue-name": self.queue} if self.queue else {}
+        disrupted = {"type": "DisruptionTarget", "status": "True"}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "labels": {**_LABELS, **queue}},
+            "spec": {
+                "completionMode": "Indexed",
+                "completions": pods,
+                "parallelism": pods,
+                "backoffLimit": pods * (shape.max_restarts + 1),
+                "ttlSecondsAfterFinished": 0,
+                # A pod that is evicted or preempted is made again and does not count as a failure.
+                "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [disrupted]}]},
+                "template": {"metadata": {"labels": {**_LABELS}}, "spec": self._pod(name, folder, shape)},
+            },
+        }
+
+    def _pod(self, name: str, folder: Path, shape: Shape) -> dict[str, Any]:
+        nodes, endpoint = str(shape.nodes[0]), f"{name}-0.{SERVICE}:{PORT}"
+        command = torchrun(folder, shape, nodes, endpoint, name, python="python")
+        script = f"exec >> {shlex.quote(str(folder / LOG))} 2>&1; exec {command}"
+        cpus = {"cpu": str(self.cpus or shape.ranks * shape.threads)}
+        memory = {"memory": self.memory} if self.memory else {}
+        gpus = {"nvidia.com/gpu": str(self.gpus)} if self.gpus else {}
+        volumes: dict[str, tuple[str, dict[str, Any]]] = {
+            self.mount: ("workspace", {"persistentVolumeClaim": {"claimName": self.claim}}),
+            "/tmp": ("tmp", {"emptyDir": {}}),  # noqa: S108 - a volume of the pod's own
+            "/dev/shm": ("shm", {"emptyDir": {"medium": "Memory"}}),  # noqa: S108 - shared memory of the ranks
+        }
+        container = {
+            "name": "ranks",
+            "image": self.image,
+            "command": ["sh", "-c", script],
+            "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108
+            "resources": {"requests": {**cpus, **memory, **gpus}, "limits": {**memory, **gpus}},
+            "securityContext": {
+                "readOnlyRootFilesystem": True,
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            },
+            "volumeMounts": [{"name": volume, "mountPath": path} for path, (volume, _) in volumes.items()],
+        }
+        return {
+            "subdomain": SERVICE,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "fsGroup": 10001},
+            "containers": [container],
+            "volumes": [{"name": volume, **source} for volume, source in volumes.values()],
+        }
+
+    def _kubectl(self, *words: str, text: str = "") -> str:
+        """Run kubectl with `text` as its input and return what it prints.
+
+        Raises:
+            SchedulerAwayError: The API server does not answer.
+            UsageError: Kubernetes refuses the command.
+        """
+        where = [f"--namespace={self.namespace}"] if self.namespace else []
+        command = ["kubectl", *words, *where, f"--request-timeout={_COMMAND_S // 2}s"]
+        try:
+            done = subprocess.run(
+                command, input=text, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=os.environ
+            )
+        except FileNotFoundError as error:
+            raise UsageError("kubectl: no such program: run on a machine with kubectl") from error
+        except subprocess.TimeoutExpired as error:
+            raise SchedulerAwayError(f"kubectl: no answer in {_COMMAND_S} s: waiting for Kubernetes") from error
+        if done.returncode:
+            refusal = " ".join(done.stderr.split())
+            if any(word in refusal for word in _AWAY):
+                raise SchedulerAwayError(f"Kubernetes is away ({refusal}): waiting")
+            raise UsageError(
+                f"kubectl {words[0]}: Kubernetes refuses it: {refusal}: correct places.yaml, or ask for the right to it"
+            )
+        return done.stdout.strip()

@@ -1,0 +1,154 @@
+"""The manifests are what Kubernetes takes, and kubectl's answers are understood. They have not run on a cluster."""
+
+import json
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+
+from models.errors import UsageError
+from tasks.ranks.kubernetes import LOG, SERVICE, Kubernetes
+from tasks.ranks.launcher import SchedulerAwayError, Shape
+
+VERSION = "1.34"
+SHAPE = Shape((2, 2), 4, 1, 3)
+PLACE = {"engine": "kubernetes", "image": "reg/loopline@sha256:0", "claim": "workspace", "mount": "/workspace"}
+
+
+@pytest.fixture
+def place():
+    return Kubernetes.model_validate({**PLACE, "namespace": "ml"})
+
+
+@pytest.fixture
+def kubectl(tmp_path, monkeypatch):
+    """A kubectl that answers with what a test says, and writes down how it was called and its input."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+    def answer(text="", error="", code=0):
+        (folder / "answer").write_text(text)
+        path = folder / "kubectl"
+        path.write_text(
+            f'#!/bin/sh\necho "$@" >> {folder}/calls\ncat >> {folder}/input\ncat {folder}/answer\n'
+            f"echo '{error}' >&2\nexit {code}\n"
+        )
+        path.chmod(0o755)
+        return folder
+
+    return answer
+
+
+@pytest.mark.parametrize("more", [{}, {"queue": "team-a", "cpus": 8, "memory": "32Gi", "gpus": 4}])
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_the_manifests_are_what_kubernetes_takes(more, nodes):
+    place = Kubernetes.model_validate({**PLACE, **more})
+    job = place.job("0123456789abcdef", Path("/workspace/a 'job'"), Shape((nodes, nodes), 4, 2, 3))
+    for manifest in (job, place.service()):
+        kubernetes_validate.validate(manifest, VERSION, strict=True)
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", nodes, nodes)
+    assert pod["subdomain"] == place.service()["metadata"]["name"]
+    assert place.service()["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
+    resources = pod["containers"][0]["resources"]
+    assert resources["requests"]["cpu"] == str(more.get("cpus", 8))
+    assert resources["limits"] == ({"memory": "32Gi", "nvidia.com/gpu": "4"} if more else {})
+    assert job["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") == more.get("queue")
+
+
+def test_a_manifest_with_an_unknown_key_is_refused(place):
+    job = place.job("0123", Path("/workspace/job"), SHAPE)
+    job["spec"]["completionmode"] = "Indexed"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(job, VERSION, strict=True)
+
+
+def test_every_pod_runs_the_same_command_with_the_images_python(place):
+    job = place.job("0123", Path("/workspace/a 'job'"), SHAPE)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    shell, option, script = container["command"]
+    assert (shell, option) == ("sh", "-c")
+    for words in (" python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --max-restarts=3 ",
+                  f"--rdzv-endpoint=loopline-0123-0.{SERVICE}:29400", f"job'\"'\"'/{LOG}' 2>&1; exec env"):  # fmt: skip
+        assert words in script
+
+
+def test_a_job_is_created_with_its_service_in_the_namespace(place, kubectl, tmp_path):
+    folder = kubectl()
+    said = place.submit("0123", tmp_path, SHAPE)
+    assert "submitted loopline-0123 to Kubernetes: 2 pod(s)" in said
+    calls = (folder / "calls").read_text().splitlines()
+    assert calls == ["create --filename=- --namespace=ml --request-timeout=30s"] * 2
+    decoder, text = json.JSONDecoder(), (folder / "input").read_text()
+    service, end = decoder.raw_decode(text)
+    job, _ = decoder.raw_decode(text[end:])
+    assert [service["kind"], job["kind"], job["metadata"]["name"]] == ["Service", "Job", "loopline-0123"]
+
+
+def test_a_name_that_is_taken_is_attached_to(place, kubectl, tmp_path):
+    kubectl(error='Error from server (AlreadyExists): jobs.batch "loopline-0123" already exists', code=1)
+    place.submit("0123", tmp_path, SHAPE)
+    place.check()
+
+
+def test_a_number_of_nodes_that_varies_is_refused(place, kubectl, tmp_path):
+    folder = kubectl()
+    with pytest.raises(UsageError, match=r"train.nodes: got 1:4, expected one number: a job of Kubernetes"):
+        place.submit("0123", tmp_path, Shape((1, 4), 1, 1, 3))
+    assert not (folder / "calls").exists()
+
+
+@pytest.mark.parametrize(
+    ("job", "state"),
+    [
+        (None, "ended"),
+        ({}, "queued"),
+        ({"active": 2, "ready": 0}, "queued"),
+        ({"active": 2, "ready": 2}, "running"),
+        ({"conditions": [{"type": "Suspended", "status": "True"}]}, "queued"),
+        ({"conditions": [{"type": "Suspended", "status": "False"}], "ready": 1}, "running"),
+        ({"conditions": [{"type": "Complete", "status": "True"}]}, "ending"),
+        ({"conditions": [{"type": "Failed", "status": "True"}], "ready": 1}, "ending"),
+    ],
+)
+def test_states(place, kubectl, job, state):
+    folder = kubectl("" if job is None else json.dumps({"metadata": {}, "status": job}))
+    assert place.state("0123") == state
+    assert (folder / "calls").read_text().startswith("get job loopline-0123 --ignore-not-found --output=json")
+
+
+def test_a_job_that_is_being_deleted_is_not_attached_to(place, kubectl):
+    kubectl(json.dumps({"metadata": {"deletionTimestamp": "2026-11-24T12:00:00Z"}, "status": {"ready": 2}}))
+    assert place.state("0123") == "ending"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "Unable to connect to the server: dial tcp: lookup k8s: no such host",
+        "The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?",
+        "Unable to connect to the server: net/http: TLS handshake timeout",
+    ],
+)
+def test_an_api_server_that_is_away_is_a_state(place, kubectl, tmp_path, error):
+    kubectl(error=error, code=1)
+    assert place.state("0123") == "unknown"
+    with pytest.raises(SchedulerAwayError, match="Kubernetes is away"):
+        place.submit("0123", tmp_path, SHAPE)
+    place.check()
+
+
+def test_what_kubernetes_refuses_is_an_error_before_anything_runs(place, kubectl):
+    folder = kubectl(error='Error from server (NotFound): namespaces "ml" not found', code=1)
+    with pytest.raises(UsageError, match=r"kubectl create: Kubernetes refuses it: .*namespaces .ml. not found"):
+        place.check()
+    assert "create --dry-run=server" in (folder / "calls").read_text()
+
+
+def test_a_job_is_deleted_with_its_pods(place, kubectl):
+    folder = kubectl()
+    place.cancel("0123")
+    assert "delete job loopline-0123 --ignore-not-found --wait=false --cascade=background" in (
+        (folder / "calls").read_text()
+    )
