@@ -49,3 +49,6 @@ def test_the_recipes_for_a_source_and_a_metric_work(root: Path, tmp_path: Path) 
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
+    ruff = [Path(sys.executable).with_name("ruff"), "format", "--check", "--config", root / "pyproject.toml", *paths]
+    done = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"`make check` would refuse a recipe: {done.stdout}"

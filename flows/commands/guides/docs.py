@@ -46,5 +46,5 @@ def _build() -> bool:
     if not program.is_file() or not (clone / "zensical.toml").is_file():
         return False
     click.echo("building the site, once ...", err=True)
-    command = [program, "build", "--clean"]
+    command = [str(program), "build", "--clean"]
     return subprocess.run(command, cwd=clone, stdout=subprocess.DEVNULL, check=False).returncode == 0
