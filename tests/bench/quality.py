@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from tests.bench.quality_data import CASES, Case, read
-from tests.bench.quality_peers import PEERS, Sides
+from tests.bench.quality_peers import PEERS, Peer, Sides, autogluon
 from tests.bench.quality_table import OURS, PAGE, Score, append, page, scores
 
 SPEC = """\
@@ -44,26 +46,33 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", help="short names of data sets; default: all")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no data set begins later")
+    parser.add_argument("--autogluon", help="Python of an environment that has it: see quality_autogluon.py")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # read when scikit-learn is loaded: threads that wait would count as work
     until = time.monotonic() + 60 * options.minutes
+    peers = PEERS | ({"AutoGluon": partial(autogluon, options.autogluon)} if options.autogluon else {})
     with tempfile.TemporaryDirectory(prefix="loopline-quality-") as folder:
         for seed in range(options.seeds):
             for case in CASES:
                 named = not options.cases or case.short in options.cases
                 known = {score.contestant for score in scores() if (score.case, score.seed) == (case.short, seed)}
-                if named and {OURS, *PEERS} - known and time.monotonic() < until:
+                missing = [name for name in (OURS, *peers) if name not in known]
+                if named and missing and time.monotonic() < until:
                     place = Path(folder) / f"{case.short}-{seed}"
-                    measure(case, seed, place, Path(folder) / "sources")
+                    measure(case, seed, place, Path(folder) / "sources", {name: peers.get(name) for name in missing})
     PAGE.write_text(page(scores()))
 
 
-def measure(case: Case, seed: int, place: Path, sources: Path) -> None:
-    """Append the score of each contestant on one data set and one split."""
+def measure(case: Case, seed: int, place: Path, sources: Path, missing: Mapping[str, Peer | None]) -> None:
+    """Append the score of each missing contestant on one data set and one split; Loopline's is None."""
     frame = read(case, sources)
-    append(_ours(case, frame, place, seed))
+    ours = _ours(case, frame, place, seed, is_whole=OURS in missing)
+    if ours is not None:
+        append(ours)
     sides = _sides(case, frame, place)
-    for name, fit in PEERS.items():
+    for name, fit in missing.items():
+        if fit is None:
+            continue
         before = _cpu_s()
         try:
             predicted = fit(case, sides)
@@ -74,8 +83,11 @@ def measure(case: Case, seed: int, place: Path, sources: Path) -> None:
         append(score)
 
 
-def _ours(case: Case, frame: pd.DataFrame, place: Path, seed: int) -> Score:
-    """Run the steps up to the trained model, and score it on the test rows; what it refuses is a result too."""
+def _ours(case: Case, frame: pd.DataFrame, place: Path, seed: int, is_whole: bool) -> Score | None:
+    """Run the steps up to the trained model, and score it on the test rows; what it refuses is a result too.
+
+    If not `is_whole`, the data is only split, for the peers.
+    """
     from models.errors import LooplineError
     from models.nets.catalogue import net_name
     from tasks.host.workspace import Project, Workspace
@@ -96,10 +108,12 @@ def _ours(case: Case, frame: pd.DataFrame, place: Path, seed: int) -> Score:
     try:
         loop = Loop(project, project.spec(), "t-1", "bench", SilentReporter())
         try:
-            for step in (ingest, prepare, search, fit):
+            for step in (ingest, prepare, search, fit) if is_whole else (ingest, prepare):
                 step(loop)
         finally:
             loop.rank_pool.close()
+        if not is_whole:
+            return None
         cpu_s = _cpu_s() - before
         value, missed = _on_tests(case, loop)
         params = loop.done["search"].result.get("params", {})

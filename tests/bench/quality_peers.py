@@ -7,8 +7,11 @@ apply.
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,6 +116,22 @@ def last_value(case: Case, sides: Sides) -> Any:
 def seasonal(case: Case, sides: Sides) -> Any:
     """The value of a season ago, for series."""
     return sides.inputs["test"][:, -case.season] if case.season else None
+
+
+def autogluon(python: str, case: Case, sides: Sides) -> Any:
+    """AutoGluon with its defaults, in a process of its own environment, for tables and texts."""
+    if case.kind not in ("table", "text"):
+        return None
+    script = Path(__file__).with_name("quality_autogluon.py")
+    inputs, goal = sides.both()
+    with tempfile.TemporaryDirectory(prefix="loopline-autogluon-") as name:
+        folder = Path(name)
+        inputs.assign(**{case.target: goal}).to_parquet(folder / "both.parquet")
+        sides.inputs["test"].to_parquet(folder / "test.parquet")
+        # -P: the folder of the script has modules named like those of the standard library.
+        subprocess.run([python, "-P", script, folder, case.target, case.metric], check=True, capture_output=True)
+        predicted = pd.read_parquet(folder / "predicted.parquet")
+    return predicted["value"].to_numpy() if sides.is_number else predicted
 
 
 PEERS: dict[str, Peer] = {

@@ -30,8 +30,8 @@ better; `mae`: less is better. The best of a line is bold. Splits of a series di
 _PEERS = """\
 LightGBM: learning rate .05, early stopping on the validation rows. HGB: scikit-learn's histogram gradient boosting.
 Linear: logistic or ridge regression, on TF-IDF for texts, on the window for series. Last value, seasonal naive: for
-series, one step ahead. A dash: not for this kind of data. `python -m tests.bench.quality --help` says how to measure
-again.
+series, one step ahead. AutoGluon: `autogluon.tabular[lightgbm]` with its defaults, at most two minutes. A dash: not for
+this kind of data, or not measured. `python -m tests.bench.quality --help` says how to measure again.
 """
 
 
