@@ -24,7 +24,8 @@ _HEAD = """\
 Loopline with nothing but the source, the target and the goal, beside other tools as they come, on the same rows: the
 goal on the test rows, the mean over splits, and its standard deviation over them. `roc_auc` and `accuracy`: more is
 better; `mae`: less is better. The best of a line is bold. Splits of a series differ in the seed alone.
-`never` counts the splits in which Loopline's model never predicts one of the classes.
+`never` counts the splits in which Loopline's model never predicts one of the classes. On one split, or few test rows, a
+difference of a hundredth says little.
 
 """
 _PEERS = """\
