@@ -138,6 +138,7 @@ def history_figures(place: Path) -> list[Figure]:
         Figure("  the first look after a loop", "s wall", looked.status_first_s, float("inf")),
         Figure("plan, 10,000 loops on record", "s wall", looked.plan_s, 1.0),
         Figure("overview page, 10,000 loops", "s wall", looked.page_s, 1.0),
+        Figure("status, 100 projects", "s wall", looked.status_of_many_s, 1.0),
     ]
 
 

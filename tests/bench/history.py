@@ -35,6 +35,7 @@ from tests.children import started
 
 NUM_LOOPS = 10_000
 HOUR_S = 3600.0
+NUM_PROJECTS = 100
 NAME = "penguins"
 
 
@@ -46,6 +47,7 @@ class Looks:
     status_s: float
     plan_s: float
     page_s: float
+    status_of_many_s: float
 
 
 def looks(place: Path, num_loops: int = NUM_LOOPS) -> Looks:
@@ -58,16 +60,37 @@ def looks(place: Path, num_loops: int = NUM_LOOPS) -> Looks:
         status_s=statistics.median(_wall_s(workspace, "status") for _ in range(5)),
         plan_s=statistics.median(_wall_s(workspace, "plan", NAME) for _ in range(5)),
         page_s=_page_s(workspace),
+        status_of_many_s=_status_of_many_s(workspace),
     )
+
+
+def _status_of_many_s(workspace: Workspace) -> float:
+    """Add projects up to NUM_PROJECTS, with 30 loops each, and look at all."""
+    source = workspace.root / "projects" / NAME
+    for number in range(1, NUM_PROJECTS):
+        name = f"{NAME}-{number:03d}"
+        folder = workspace.root / "projects" / name
+        shutil.copytree(source, folder)
+        spec = folder / "project.yaml"
+        spec.write_text(spec.read_text().replace(f"name: {NAME}\n", f"name: {name}\n"))
+        make_past(workspace, name, [*range(30, 0, -1)])
+    _wall_s(workspace, "status")
+    return statistics.median(_wall_s(workspace, "status") for _ in range(5))
 
 
 def make(workspace: Workspace, num_loops: int) -> None:
     """A project that was carried round the loop so often, once an hour until now."""
     shutil.copytree(ROOT / "projects" / NAME, workspace.root / "projects" / NAME, ignore=shutil.ignore_patterns("data"))
     workspace.make()
-    project = workspace.project(NAME)
-    step_cache = StepCache(project, read_spec(project.spec_path))
     ages = [num_loops - number for number in range(num_loops)]
+    make_past(workspace, NAME, ages)
+    _registry(workspace, ages)
+
+
+def make_past(workspace: Workspace, name: str, ages: list[int]) -> None:
+    """The records, decisions and ends of a project's loops, which ended so many hours ago."""
+    project = workspace.project(name)
+    step_cache = StepCache(project, read_spec(project.spec_path))
     done: dict[str, StepRecord] = {}
     for step in STEPS:
         asks_registry = {"champion", "reference"} & {*step.external}
@@ -75,10 +98,9 @@ def make(workspace: Workspace, num_loops: int) -> None:
         made = StepRecord(
             step=step.name, key="KEY", parts=parts, digest="d", result=_result(), loop_id="LOOP", finished=0.5
         )
-        _records(workspace, made, ages)
+        _records(workspace, name, made, ages)
         done[step.name] = made
-    _history(workspace, ages)
-    _registry(workspace, ages)
+    _history(workspace, name, ages)
 
 
 def _result() -> dict[str, object]:
@@ -86,26 +108,26 @@ def _result() -> dict[str, object]:
     return {"version": "1", "decision": "keep", "reasons": reasons, "weights_sha256": "x", "status": "valid", "rows": 3}
 
 
-def _records(workspace: Workspace, made: StepRecord, ages: list[int]) -> None:
+def _records(workspace: Workspace, name: str, made: StepRecord, ages: list[int]) -> None:
     rows = []
     for age in ages:
-        facts = {"key": key_of({"age": age}), "loop_id": f"{NAME}-{age}", "finished": time.time() - HOUR_S * age}
+        facts = {"key": key_of({"age": age}), "loop_id": f"{name}-{age}", "finished": time.time() - HOUR_S * age}
         content = made.model_copy(update=facts).model_dump(mode="json")
-        rows.append({"project": NAME, "step": made.step, "key": facts["key"], "content": content})
+        rows.append({"project": name, "step": made.step, "key": facts["key"], "content": content})
     with database.writing(workspace.state) as connection:
         connection.execute(tables.step_records.insert(), rows)
 
 
-def _history(workspace: Workspace, ages: list[int]) -> None:
+def _history(workspace: Workspace, name: str, ages: list[int]) -> None:
     loops, decisions = [], []
     for number, age in enumerate(ages, 1):
         at = time.time() - HOUR_S * age
-        loop = {"loop_id": f"{NAME}-{age}", "began": at - 300, "ended": at, "outcome": "kept", "trigger": "decay"}
-        loops.append({**loop, "project": NAME, "closed": number, "device_seconds": 1.0})
+        loop = {"loop_id": f"{name}-{age}", "began": at - 300, "ended": at, "outcome": "kept", "trigger": "decay"}
+        loops.append({**loop, "project": name, "closed": number, "device_seconds": 1.0})
         signal = {"id": f"decay-{age}", "kind": "decay", "at": at, "reason": "it fell", "evidence": {}}
         made = {"at": at, "action": "retrain"}
         content = {**made, "signal": signal, "reasons": ["it fell"]}
-        decisions.append({**made, "project": NAME, "signal": signal["id"], "content": content})
+        decisions.append({**made, "project": name, "signal": signal["id"], "content": content})
     with database.writing(workspace.state) as connection:
         connection.execute(tables.loops.insert(), loops)
         connection.execute(tables.decisions.insert(), decisions)
