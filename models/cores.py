@@ -14,6 +14,10 @@ CGROUP = Path("/sys/fs/cgroup")
 DEVICES = Path("/dev")
 
 
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
+"""Threads that wait for each other spin for some microseconds, then sleep (docs/decisions/0005)."""
+
+
 def usable_cores() -> int:
     """Return the number of usable cores, at least one; with more threads a container is throttled most of the time."""
     have = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -25,24 +25,44 @@ from typing import Any
 from models.distributed.forkserver import PRELOAD as RANKS
 
 LIBRARIES = (
+    "alembic.command",
+    "anyio._backends._asyncio",
+    "configobj",
+    "deltalake",
     "great_expectations",
-    "mlflow.pyfunc",
-    "mlflow.store.tracking.sqlalchemy_store",
-    "mlflow.store.model_registry.sqlalchemy_store",
-    "optuna",
-    "pyarrow.parquet",
-    "pandas",
-    "scipy.stats",
+    "lightgbm",
     "matplotlib.pyplot",
+    "mlflow.onnx",
+    "mlflow.pyfunc",
+    "mlflow.store.model_registry.sqlalchemy_workspace_store",
+    "mlflow.store.tracking.sqlalchemy_workspace_store",
     "onnx",
+    "onnxruntime.quantization",
     "onnxscript",
+    "optuna",
+    "pandas",
+    "pyarrow.dataset",
+    "safetensors.numpy",
+    "scipy.stats",
+    "tabulate",
     *(
         f"dvc.{name}"
         for name in ("cachemgr", "cli.parser", "data_cloud", "dependency", "dirs", "lock", "rwlock", "scm")
     ),
     *(
         f"dvc.repo.{name}"
-        for name in ("artifacts", "datasets", "graph", "index", "metrics", "plots", "reproduce", "trie")
+        for name in (
+            "artifacts",
+            "datasets",
+            "graph",
+            "index",
+            "metrics",
+            "params",
+            "plots",
+            "reproduce",
+            "stage",
+            "trie",
+        )
     ),
     "dvc.utils.strictyaml",
     "dvc_data.hashfile.db.local",
@@ -50,7 +70,14 @@ LIBRARIES = (
     *RANKS,
 )
 OURS = ("models", "tasks", "flows")
-PREFECT = ("prefect.engine", "prefect.server.api.server", "prefect.workers.process")
+PREFECT = (
+    "prefect.concurrency.services",
+    "prefect.engine",
+    "prefect.server.api.server",
+    "prefect.task_engine",
+    "prefect.utilities.visualization",
+    "prefect.workers.process",
+)
 """Modules of Prefect that no first line of ours imports."""
 
 

@@ -35,6 +35,7 @@ from typing import Any, BinaryIO
 
 import filelock
 
+from models.cores import WAITING
 from models.distributed.forkserver import receive, send
 from tests.warm_call import CODE, begin, exit_code_of
 from tests.warm_python import script_of
@@ -137,7 +138,7 @@ def connect(address: str) -> socket.socket:
             made.connect(address)
         except OSError:
             program = [sys.executable, "-m", "tests.warm", address]
-            environ = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+            environ = {**WAITING, **os.environ}
             subprocess.run(program, stdin=subprocess.DEVNULL, cwd=ROOT, env=environ, check=True)
             made.connect(address)
     return made

@@ -6,6 +6,7 @@ All of them take the same number of rounds. Their text is that of LightGBM, or o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
 """An objective of our own: raw predictions and training set -> gradient and second derivative of each row."""
 GAMMA = "gamma, log scale"
 """The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
+_THREADS = re.compile(r"^\[num_threads: \d+\]\n", re.MULTILINE)
 _REGRESSION = {
     "mse": {"objective": "regression", "metric": "l2"},
     "l1": {"objective": "regression_l1", "metric": "l1"},
@@ -95,8 +97,8 @@ class Boosters:
         return sum(tree["num_leaves"] for booster in self._boosters for tree in booster.dump_model()["tree_info"])
 
     def to_text(self, rounds: int | None = None) -> str:
-        """Return the text of the boosters, of their first `rounds` rounds or of all."""
-        texts = [booster.model_to_string(num_iteration=rounds) for booster in self._boosters]
+        """Return the text of the boosters, of their first `rounds` rounds or of all: equal for any number of threads."""
+        texts = [_THREADS.sub("", booster.model_to_string(num_iteration=rounds)) for booster in self._boosters]
         return str(texts[0]) if len(texts) == 1 else json.dumps(texts)
 
 

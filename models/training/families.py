@@ -59,11 +59,15 @@ class SearchSpace:
         """Return all settings of a trial: its family, that family's defaults, then the drawn values."""
         if not self.is_auto:
             return dict(params)
-        arguments = [path.partition(".")[2] for path in params if path.startswith("model.") and path != NET]
-        fitting = [net for net in self.families if not _unknown(net, arguments)]
-        net = params.get(NET) or next(iter(fitting or self.families))
+        net = params.get(NET) or self._first_with(params)
         defaults = self.families[net].defaults if net in self.families else {}
         return {NET: net, **defaults, **params}
+
+    def _first_with(self, params: Mapping[str, Any]) -> str:
+        """Return the first family that has the arguments among the values, which name no net."""
+        arguments = [path.partition(".")[2] for path in params if path.startswith("model.")]
+        fitting = (net for net in self.families if len(self.families) == 1 or not _unknown(net, arguments))
+        return next(fitting, next(iter(self.families)))
 
 
 def families_of(spec: Spec) -> tuple[str, ...]:

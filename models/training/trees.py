@@ -55,6 +55,8 @@ _PLAIN_LOSS = {"class_weights": "none", "label_smoothing": 0.0}
 """The validation loss of trees is the plain one."""
 # Each segment costs one extra prediction over the training rows.
 _SEGMENTS = 4
+_ROWS_A_THREAD = 10_000
+"""Below, threads wait for each other longer than they work (docs/decisions/0005). Source: LightGBM on num_threads."""
 STALE_ROUNDS = 50
 """Rounds without a better model after which boosting stops. Source: LightGBM's examples of early stopping."""
 # Most evaluations of the validation metric in a job, which find the best number of rounds.
@@ -121,6 +123,11 @@ class _Boosting:
         return min(self.job.train.epochs, self.rounds)
 
     @property
+    def threads(self) -> int:
+        """The job's threads, but one for each `_ROWS_A_THREAD` rows; the trees are the same."""
+        return max(1, min(self.job.threads, self.num_train // _ROWS_A_THREAD))
+
+    @property
     def segment(self) -> int:
         """The number of rounds after which boosting restarts from its text."""
         return -(-self.rounds // _SEGMENTS) if is_sampled(self.arguments) else self.rounds
@@ -136,7 +143,7 @@ class _Boosting:
         return {
             **words,
             **sampled,
-            "num_threads": self.job.threads,
+            "num_threads": self.threads,
             "seed": seed_of("trees", self.job.train.seed, start // self.segment) % 2**31,
             "deterministic": True,
             "force_row_wise": True,
@@ -362,7 +369,7 @@ def _matrix(examples: ExampleSet) -> NDArray[np.float32]:
 
 def _raw(boosting: _Boosting, booster: Boosters, low: int, high: int) -> NDArray[np.float64]:
     """Return what the trees of rounds `low` to `high` add to the outputs of the validation rows."""
-    return booster.raw(boosting.inputs, low, high, boosting.job.threads)
+    return booster.raw(boosting.inputs, low, high, boosting.threads)
 
 
 def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:

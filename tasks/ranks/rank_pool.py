@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from models import errors
-from models.cores import usable_cores
+from models.cores import WAITING, usable_cores
 from models.distributed.forkserver import receive, send
 from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import is_descent
@@ -36,8 +36,6 @@ _ENVIRONMENT = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
 }
-# Waiting threads sleep instead of spinning: 5 times as fast beside other work (docs/decisions/0005).
-_WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 _LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
 
 
@@ -246,7 +244,7 @@ class RankPool:
                 [sys.executable, "-c", start],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={"GLOO_SOCKET_IFNAME": _LOOPBACK, **_WAITING, **os.environ, **_ENVIRONMENT},
+                env={"GLOO_SOCKET_IFNAME": _LOOPBACK, **WAITING, **os.environ, **_ENVIRONMENT},
                 start_new_session=True,
             )
             theirs.close()

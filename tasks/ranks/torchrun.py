@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
+from models.cores import WAITING
 from models.project_spec.block import SpecBlock
 from tasks.ranks.launcher import Shape, State, name_of
 
@@ -24,10 +25,11 @@ def torchrun(job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str, py
         run_id: A text by which nodes of the same start know each other.
         python: Python with Loopline on the nodes; default: this one, at the same path.
     """
+    waiting = " ".join(f"{name}={value}" for name, value in WAITING.items())
     # Ranks must not share the agent's TCP store, or one of two restarts fails at first. Python must not search the
     # working directory: a folder `models` of the user's is not ours.
     return (
-        "env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 PYTHONSAFEPATH=1 OMP_WAIT_POLICY=PASSIVE "
+        f"env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 PYTHONSAFEPATH=1 {waiting} "
         f"{shlex.quote(python)} -m torch.distributed.run --nnodes={nodes} --nproc-per-node={shape.ranks} "
         f"--max-restarts={shape.max_restarts} --rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id={run_id} "
         f"-m models.training.node {shlex.quote(str(job))}"

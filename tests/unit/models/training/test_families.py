@@ -7,6 +7,7 @@ import pytest
 from models.errors import UsageError
 from models.nets.catalogue import CATALOGUE, FAMILIES
 from models.project_spec.blocks import Spec
+from models.training import tree_parameters
 from models.training.families import chosen_net, families_of, search_space
 
 
@@ -73,6 +74,13 @@ def test_a_larger_table_is_seen_less_often() -> None:
 def test_what_the_spec_sets_is_no_default() -> None:
     space = search_space(spec_of(train={"epochs": 3}), fixed=False)
     assert "train.epochs" not in space.settings(space.first("mlp"))
+
+
+def test_a_trial_that_names_its_net_does_not_ask_lightgbm_for_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a second of the loop's own process."""
+    monkeypatch.setattr(tree_parameters, "known_parameters", lambda: pytest.fail("LightGBM was imported"))
+    drawn = {"model.net": "mlp", "model.hidden": 8}
+    assert search_space(spec_of(), False).settings(drawn).items() >= drawn.items()
 
 
 def test_settings_name_the_net_also_where_an_older_search_did_not() -> None:

@@ -8,6 +8,7 @@ from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.export.trained import validation_predictions
 from models.metrics.metrics import resolve_metric
+from models.training import trees
 from models.training.job import TREES_FILE, EpochReport
 from models.training.rank import run_job
 
@@ -48,6 +49,17 @@ def test_killed_and_run_again_gives_the_same_text(make_job, sampling, task, epoc
     assert result.weights_sha256 == expected.weights_sha256
     assert [e["val_loss"] for e in result.epochs] == [e["val_loss"] for e in expected.epochs]
     assert result.resumed_from or epoch == 2
+
+
+def test_few_rows_get_one_thread_and_any_number_grows_the_same_trees(make_job, monkeypatch):
+    one, two = (
+        make_job("table", "binary", "trees", {"rounds": 20}, folder=str(threads), job={"threads": threads})
+        for threads in (1, 2)
+    )
+    assert trees._open(two).parameters(0)[0]["num_threads"] == 1
+    monkeypatch.setattr(trees, "_ROWS_A_THREAD", 20)
+    assert trees._open(two).parameters(0)[0]["num_threads"] == 2
+    assert run_job(one).weights_sha256 == run_job(two).weights_sha256
 
 
 def test_a_changed_checkpoint_is_passed_over(make_job):
