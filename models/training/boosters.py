@@ -97,7 +97,7 @@ class Boosters:
         return sum(tree["num_leaves"] for booster in self._boosters for tree in booster.dump_model()["tree_info"])
 
     def to_text(self, rounds: int | None = None) -> str:
-        """Return the text of the boosters, of their first `rounds` rounds or of all: equal for any number of threads."""
+        """Return the text of the boosters, of their first `rounds` rounds or of all; alike for any threads."""
         texts = [_THREADS.sub("", booster.model_to_string(num_iteration=rounds)) for booster in self._boosters]
         return str(texts[0]) if len(texts) == 1 else json.dumps(texts)
 
