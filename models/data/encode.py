@@ -185,11 +185,12 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
         raise DataError(f"{folder}: a series without window: remove the folder and run again")
     rows = pq.read_table(folder / ROWS_FILE)
     targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
-    chosen = rows.select(preparation.target.columns).take(pa.array(targets))
+    chosen = rows.select([*preparation.target.columns, KEY_COLUMN]).take(pa.array(targets))
     steps = [standardised(rows.column(part.name).to_numpy(), part) for part in preparation.numeric]
     return {
         "series": np.stack(steps, axis=1),
         "end": (targets - window.horizon).astype(np.int64),
+        "key": chosen.column(KEY_COLUMN).to_numpy(),
         **_targets(chosen, preparation),
     }
 

@@ -262,9 +262,9 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     rolls = not is_text and (job.fold_by == "blocks" or preparation.kind == "series")
     key = joined.get(KEY)
     groups = key if job.fold_by == "groups" else None
-    fold = fold_of(joined[_target_name(preparation)], k + rolls, job.train.seed, rolls or is_text, groups, times=key)
-    if not 0 <= index < k <= len(fold) - rolls:
-        raise TrainingError(f"fold {index} of {k} over {len(fold)} examples: expected 0 <= fold < k <= examples")
+    target = joined[_target_name(preparation)]
+    _check_fold(index, k, target, key if rolls else None, rolls)
+    fold = fold_of(target, k + rolls, job.train.seed, rolls or is_text, groups, times=key)
     is_validation = fold == index + rolls
     is_train = fold < index + rolls if rolls else ~is_validation
     train, validation = torch.nonzero(is_train).flatten(), torch.nonzero(is_validation).flatten()
@@ -274,6 +274,16 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
         train = train[(starts[train] - low <= -length) | (starts[train] - high >= length)]
     recent = recent_of(joined, train, job)
     return _examples(preparation, joined, recent), _examples(preparation, joined, validation)
+
+
+def _check_fold(index: int, k: int, target: torch.Tensor, times: torch.Tensor | None, rolls: bool) -> None:
+    if not 0 <= index < k <= len(target) - rolls:
+        raise TrainingError(f"fold {index} of {k} over {len(target)} examples: expected 0 <= fold < k <= examples")
+    if times is not None and (num := len(torch.unique(times))) <= k:
+        raise TrainingError(
+            f"search.folds: got {k}, but the rows have {num} different times, expected more times than folds: "
+            f"take search.folds: {max(1, num - 1)} or fewer"
+        )
 
 
 def _with_more(train: ExampleSet, job: TrainingJob) -> ExampleSet:

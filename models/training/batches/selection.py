@@ -36,14 +36,14 @@ def fold_of(
         seed: Seed of the shuffle before examples are assigned to folds.
         blocks: Cut into k blocks in the order of time instead, as series and a split by time need.
         groups: The group of each example; no group is divided, and the folds are as equal as that allows.
-        times: The time of each example, for blocks; default: the rows are in the order of time.
+        times: The time of each example, for blocks, at least k different ones: no block begins within a time. Default:
+            the rows are in the order of time.
     """
     count = len(target)
     if groups is not None:
         return _fold_of_groups(groups, k, seed)
     if blocks:
-        spans = torch.arange(count) * k // count
-        return spans if times is None else _dealt(torch.argsort(times, stable=True), spans)
+        return torch.arange(count) * k // count if times is None else _blocks_of_times(times, k)
     if target.ndim > 1:  # several outputs: a row with more labels, or larger values
         target = target.float().mean(dim=1)
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(seed_of("fold", seed)))
@@ -55,6 +55,19 @@ def _dealt(order: torch.Tensor, folds: torch.Tensor) -> torch.Tensor:
     fold = torch.empty_like(folds)
     fold[order] = folds
     return fold
+
+
+def _blocks_of_times(times: torch.Tensor, k: int) -> torch.Tensor:
+    """Cut between the different times that are nearest to equal numbers of examples."""
+    _, moment, counts = torch.unique(times, return_inverse=True, return_counts=True)
+    until, first = counts.cumsum(0), 0
+    block = torch.zeros_like(until)
+    for cut in range(1, k):
+        wanted = -(-cut * len(times) // k)
+        nearest = int((until - wanted).abs().argmin()) + 1
+        first = max(first + 1, min(nearest, len(until) - (k - cut)))
+        block[first:] = cut
+    return block[moment]
 
 
 def _fold_of_groups(groups: torch.Tensor, k: int, seed: int) -> torch.Tensor:

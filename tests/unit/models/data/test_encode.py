@@ -59,6 +59,7 @@ def test_each_example_of_a_series_ends_horizon_steps_before_its_target(run_prepa
         expected = (raw[tensors["end"] + 2] - made.target.shift) / made.target.scale
         assert np.allclose(tensors["target"], expected, atol=1e-6)
         assert tensors["end"].min() >= 4
+        assert tensors["key"].tolist() == series.column("t").take(tensors["end"] + 2).to_pylist()
 
 
 def test_tensors_are_written_by_split_and_read_back(run_prepare, make_spec, rows, tmp_path):

@@ -83,6 +83,25 @@ def test_folds_of_a_series_are_trained_on_what_lies_before_them(make_job, index)
     assert (last == 249) is (index == 4)
 
 
+@pytest.mark.parametrize("index", range(3))
+def test_folds_of_many_series_are_trained_on_what_lies_before_them_in_all_series(make_job, index):
+    job = make_job("series", "regression", job={"fold": (index, 3), "fold_by": "blocks"})
+    key = torch.cat([torch.arange(100), torch.arange(100), torch.arange(100, 125), torch.arange(100, 125)])
+    for side, rows in (("train", key[:200]), ("validation", key[200:])):
+        save_file({**load_file(job.tensors[side]), "key": rows.contiguous()}, job.tensors[side])
+    train, validation = opened(job)
+    assert key[train.keep].max() < key[validation.keep].min()
+    assert len(validation) == pytest.approx(250 / 4, abs=2)
+
+
+def test_more_folds_than_times_are_refused(make_job):
+    job = make_job("table", job={"fold": (1, 4), "fold_by": "blocks"})
+    for side, count in (("train", 200), ("validation", 50)):
+        save_file({**load_file(job.tensors[side]), "key": torch.arange(count) // 100}, job.tensors[side])
+    with pytest.raises(TrainingError, match=r"search.folds: got 4, but the rows have 2 different times"):
+        opened(job)
+
+
 def test_folds_of_a_split_by_time_are_stretches_of_it_though_the_file_is_in_another_order(make_job):
     job = make_job("table", job={"fold": (1, 4), "fold_by": "blocks"})
     key = torch.arange(250).flip(0)

@@ -1,3 +1,5 @@
+import itertools
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +29,17 @@ def test_no_group_is_divided_and_the_folds_are_about_equal(sizes, k):
     assert counts.max() - counts.min() <= max(sizes)
 
 
-@given(count=st.integers(2, 60), k=st.integers(2, 5), seed=st.integers(0, 20))
+@given(sizes=st.lists(st.integers(1, 9), min_size=5, max_size=30), k=st.integers(2, 5))
+def test_no_time_lies_on_both_sides_of_a_block(sizes, k):
+    times = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    order = torch.randperm(len(times), generator=torch.Generator().manual_seed(1))
+    block = fold_of(torch.zeros(len(times)), k, seed=0, blocks=True, times=times[order])
+    spans = [times[order][block == number] for number in range(k)]
+    assert all(len(span) for span in spans)
+    assert all(before.max() < after.min() for before, after in itertools.pairwise(spans))
+
+
+@given(count=st.integers(5, 60), k=st.integers(2, 5), seed=st.integers(0, 20))
 def test_blocks_are_stretches_of_time_whatever_the_order_of_the_rows(count, k, seed):
     times = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     target = torch.zeros(count)
