@@ -137,6 +137,8 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise UsageError(f"{name}:{line}: not valid YAML: {' '.join(str(error.problem).split())}") from error
+    except OSError as error:
+        raise UsageError(f"{name}: cannot be read ({error.strerror}): change its owner or its rights") from error
     except (YAMLError, UnicodeDecodeError, IndexError) as error:  # IndexError: `!!int` without a number
         raise UsageError(f"{name}: not valid YAML in UTF-8: {error}") from error
     if not isinstance(loaded, Mapping):

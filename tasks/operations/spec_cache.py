@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 from models.errors import LooplineError, StoreError
-from models.files import Hashes, read_json, sha256, write_text
+from models.files import CLOCK_TICK_NS, Hashes, read_json, sha256, write_text
 from models.pipeline.keys import library_parts
+from models.project_spec import reader
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import spec_document, spec_of
 from tasks.host.workspace import Project, Workspace
@@ -24,7 +26,7 @@ _read: dict[Path, tuple[tuple[int, ...], Spec]] = {}
 
 
 class SpecDocuments:
-    """The keys of spec files by the files' hashes, for one version of the parser: `cache/specs.json`.
+    """The keys of spec files by the files' hashes, for one version of the parser and of our reader: `cache/specs.json`.
 
     Args:
         workspace: The workspace.
@@ -34,9 +36,10 @@ class SpecDocuments:
     def __init__(self, workspace: Workspace, hashes: Hashes) -> None:
         self._path = workspace.cache / "specs.json"
         self._hashes = hashes
-        self._parser = library_parts(["ruamel.yaml"])
+        self._parser = {**library_parts(["ruamel.yaml"]), "reader": hashes.of(Path(reader.__file__))}
         stored = read_json(self._path)
-        self._known: dict[str, Any] = stored["specs"] if stored.get("parser") == self._parser else {}
+        specs = stored.get("specs") if stored.get("parser") == self._parser else None
+        self._known: dict[str, Any] = specs if isinstance(specs, dict) else {}
         self._parsed: dict[str, Any] = {}
 
     def of(self, project: Project) -> dict[str, Any]:
@@ -46,12 +49,16 @@ class SpecDocuments:
             UsageError: The spec cannot be parsed.
         """
         path = project.spec_path
-        digest = self._hashes.of(path) if path.is_file() else ""
-        if digest in self._known:
-            return dict(self._known[digest])
+        try:
+            digest = self._hashes.of(path)
+        except OSError:  # reading it raises the error
+            digest = ""
+        if isinstance(known := self._known.get(digest), dict):
+            return dict(known)
         document = spec_document(path, project.shown_spec)
-        if _is_plain(document) and sha256(path) == digest:  # else the file has changed meanwhile
-            self._parsed[digest] = document
+        with contextlib.suppress(OSError):
+            if _is_plain(document) and sha256(path) == digest:  # else the file has changed meanwhile
+                self._parsed[digest] = document
         return document
 
     def save(self) -> None:
@@ -70,14 +77,17 @@ def current_spec(project: Project, documents: SpecDocuments | None = None) -> Sp
     """
     path = project.spec_path
     state: tuple[int, ...] = ()
+    is_settled = False
     with contextlib.suppress(OSError):  # reading it raises the error
         stat = path.stat()
         state = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
+        is_settled = stat.st_ctime_ns + CLOCK_TICK_NS < time.time_ns()  # else it may change again within the tick
     known = _read.get(path)
     if known and known[0] == state:
         return known[1]
     spec = spec_of(documents.of(project), path, shown_as=project.shown_spec) if documents else project.spec()
-    _read[path] = (state, spec)
+    if is_settled:
+        _read[path] = (state, spec)
     return spec
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from models.errors import LooplineError
-from models.files import Hashes
+from models.files import CLOCK_TICK_NS, Hashes
+from models.project_spec import reader
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project, Workspace
 from tasks.operations import spec_cache
@@ -67,8 +72,75 @@ def test_a_name_that_follows_the_folder_is_not_the_one_of_an_equal_file(
     assert [one.name for one in in_a_new_process(workspace, here, copy) if isinstance(one, Spec)] == ["here", "copy"]
 
 
+@pytest.mark.parametrize("damage", [{"specs": None}, {"specs": []}, "no specs", "a number"])
+def test_a_damaged_store_only_costs_the_parsing(
+    workspace: Workspace, make_project: MakeProject, damage: dict[str, object] | str
+) -> None:
+    project = make_project("tiny")
+    in_a_new_process(workspace, project)
+    path = workspace.cache / "specs.json"
+    stored = json.loads(path.read_text())
+    if isinstance(damage, dict):
+        stored |= damage
+    elif damage == "no specs":
+        del stored["specs"]
+    else:
+        stored["specs"] = dict.fromkeys(stored["specs"], 5)
+    path.write_text(json.dumps(stored))
+    assert in_a_new_process(workspace, project) == [project.spec()]
+
+
+def test_what_another_reader_read_is_parsed_again(
+    workspace: Workspace,
+    make_project: MakeProject,
+    parsed: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = make_project("tiny")
+    in_a_new_process(workspace, project)
+    upgraded = tmp_path / "reader.py"
+    upgraded.write_text("# another version\n")
+    monkeypatch.setattr(reader, "__file__", str(upgraded))
+    in_a_new_process(workspace, project)
+    assert parsed == [project.spec_path] * 2
+
+
+def test_one_that_this_user_may_not_read_is_an_error_beside_the_others(
+    workspace: Workspace, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, secret = make_project("good"), make_project("secret")
+    for name in ("open", "read_text"):
+        allowed = getattr(Path, name)
+
+        def refusing(path: Path, *arguments: Any, allowed: Any = allowed, **more: Any) -> Any:
+            if path == secret.spec_path:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return allowed(path, *arguments, **more)
+
+        monkeypatch.setattr(Path, name, refusing)
+    read, wrong = in_a_new_process(workspace, good, secret)
+    assert isinstance(read, Spec)
+    assert "project.yaml: cannot be read (Permission denied)" in str(wrong)
+
+
+def test_a_change_within_the_same_tick_of_the_clock_is_seen(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project("tiny", "description: One.\n")
+    stat, state_of = project.spec_path.stat(), Path.stat
+    monkeypatch.setattr(
+        Path, "stat", lambda path, **more: stat if path == project.spec_path else state_of(path, **more)
+    )
+    monkeypatch.setattr(time, "time_ns", lambda: stat.st_ctime_ns + 1_000_000)
+    assert current_spec(project).description == "One."
+    project.spec_path.write_text(project.spec_path.read_text().replace("One.", "Two."))
+    assert current_spec(project).description == "Two."
+
+
 def test_a_process_reads_a_changed_file_again(make_project: MakeProject) -> None:
     project = make_project("tiny", "description: One.\n")
+    time.sleep(2 * CLOCK_TICK_NS / 1e9)
     assert current_spec(project) is current_spec(project)
     project.spec_path.write_text(project.spec_path.read_text().replace("One.", "Two three."))
     assert current_spec(project).description == "Two three."
