@@ -89,6 +89,7 @@ def preload() -> None:
     remember_operators()
     _fingerprint_once()
     _draw_once()
+    _compile_pages_once()
     _export_once()
     _look_at_requirements_once()
     sys.meta_path.insert(0, _HeldBack())
@@ -133,6 +134,13 @@ def _draw_once() -> None:
     from models.report.style import draw
 
     draw(lambda figure: figure.subplots().plot([0, 1], [0, 1]))
+
+
+def _compile_pages_once() -> None:
+    from models.report.pages import environment
+
+    for name in ("card.html.j2", "validation.html.j2"):
+        environment().get_template(name)
 
 
 def _export_once() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
+
+if TYPE_CHECKING:
+    import jinja2
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SAFE_LINKS = ("http://", "https://", "file:///", "#", "./", "../")
@@ -15,18 +19,24 @@ _SAFE_LINKS = ("http://", "https://", "file:///", "#", "./", "../")
 
 def render(template: str, filters: Mapping[str, Callable[..., Any]] | None = None, **values: Any) -> str:
     """Fill a template of `models/report/templates/` with values; `filters` are added to the standard ones."""
+    return environment(tuple((filters or {}).items())).get_template(template).render(**values)
+
+
+@functools.lru_cache(maxsize=4)
+def environment(filters: tuple[tuple[str, Callable[..., Any]], ...] = ()) -> jinja2.Environment:
+    """Return the environment of the templates, which keeps what it compiled: to fill it is quick."""
     import jinja2  # imported here, so that users of `show` do not wait for it
 
-    environment = jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"show": show, "interval": interval, "safe_link": safe_link, "data_uri": data_uri}
-    environment.filters |= filters or {}
-    return environment.get_template(template).render(**values)
+    made.filters |= {"show": show, "interval": interval, "safe_link": safe_link, "data_uri": data_uri}
+    made.filters |= dict(filters)
+    return made
 
 
 def show(value: Any) -> str | Markup:

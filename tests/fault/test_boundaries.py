@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,15 @@ pytestmark = pytest.mark.fault
 NAMES = [step.name for step in STEPS]
 
 
-EVERY_SECOND = [pytest.param(name, marks=pytest.mark.soak if at % 2 else ()) for at, name in enumerate(NAMES)]
-"""The others are for `make soak`. Of two steps' boundary each side has one of the signals."""
+KILLED = {"ingest", "version", "train", "promote"}
+ENDED = {"prepare", "search", "judge"}
+
+
+def each(daily: set[str]) -> list[Any]:
+    """Every step; those that are not daily are for `make soak`."""
+    assert daily <= {*NAMES}
+    return [pytest.param(name, marks=() if name in daily else pytest.mark.soak) for name in NAMES]
+
 
 WRITE_JOURNAL = """
 import time
@@ -53,7 +61,7 @@ def stop_at(home: Loopline, name: str, line: str, number: int) -> set[str]:
     return {record["step"] for record in after.values()}
 
 
-@pytest.mark.parametrize("step", EVERY_SECOND)
+@pytest.mark.parametrize("step", each(KILLED))
 def test_sigkill_where_a_step_begins(killed: Loopline, step: str):
     done = stop_at(killed, "killed", f"{step:<18} ...", signal.SIGKILL)
     assert done == set(NAMES[: NAMES.index(step)])
@@ -83,7 +91,7 @@ def test_killed_everywhere_it_ends_as_if_never_killed(killed: Loopline, whole: L
     assert_as_if_whole(killed, "killed", whole)
 
 
-@pytest.mark.parametrize("step", EVERY_SECOND)
+@pytest.mark.parametrize("step", each(ENDED))
 def test_sigterm_where_a_step_ends_closes_the_loop_at_once(ended: Loopline, step: str):
     done = stop_at(ended, "ended", f"{step:<18} done", signal.SIGTERM)
     assert step in done

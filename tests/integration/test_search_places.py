@@ -112,7 +112,7 @@ def kill_a_rank(pools: list[RankPool]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("on", ["here", "gpu"])
+@pytest.mark.parametrize("on", [pytest.param("here", marks=pytest.mark.soak), "gpu"])
 def test_four_workers_finish_forty_trials_each_once_though_workers_are_killed(
     engine: type[Double], make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, on: str
 ) -> None:

@@ -87,6 +87,6 @@ def test_the_help_of_the_command_names_every_example() -> None:
 
 
 def test_an_unknown_example_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="expected one of batch, own-net, pictures, series, table"):
+    with pytest.raises(UsageError, match="expected one of batch, own-net, own-source, pictures, series, table, texts"):
         copy_example(Workspace(tmp_path), "mine", "tables")
     assert not (tmp_path / "projects").exists()
