@@ -28,6 +28,7 @@ _CONNECT_S = 5
 _LISTED = {"use_listings_cache": False, "default_fill_cache": False}
 _SETTINGS = {"connect_timeout": _CONNECT_S, "retries": {"max_attempts": 2, "mode": "standard"}}
 _CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError"}
+_KEYS_CURE = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _AWAY = {"BotoCoreError", "ClientError", "ClientPayloadError", "OSError"}
 
 
@@ -219,8 +220,7 @@ class ObjectStore:
             kinds = {kind.__name__ for kind in type(error).__mro__}
             where, text = f"{ROOT}={self.address}", " ".join(str(error).split())[:300]
             if kinds & _CREDENTIALS:
-                cure = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-                raise StoreError(f"{where}: no credentials ({text}): {cure}") from error
+                raise StoreError(f"{where}: no credentials ({text}): {_KEYS_CURE}") from error
             if isinstance(error, PermissionError):
                 cure = "correct the credentials, or let them read, write, list and delete there"
                 raise StoreError(f"{where}: the store refuses ({_code(error) or text}): {cure}") from error
@@ -239,6 +239,47 @@ def object_store() -> ObjectStore | None:
     """
     named = os.environ.get(ROOT)
     return ObjectStore(normalised(ROOT, named)) if named else None
+
+
+def s3_settings() -> dict[str, str]:
+    """Return the keys, region and endpoint that botocore reads, as options of delta-rs, which reads them otherwise.
+
+    Raises:
+        StoreError: There are no credentials, or a setting is not valid.
+    """
+    from botocore.exceptions import BotoCoreError
+
+    environ = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    try:
+        session, region, endpoint = _s3_session(os.getpid(), environ)
+        credentials = session.get_credentials()
+        keys = credentials and credentials.get_frozen_credentials()
+    except (BotoCoreError, ValueError) as error:
+        raise StoreError(f"{ROOT}: S3 cannot be used ({error}): correct the settings of AWS") from error
+    if keys is None:
+        raise StoreError(f"{ROOT}: no credentials for S3: {_KEYS_CURE}")
+    settings = {
+        "aws_access_key_id": keys.access_key,
+        "aws_secret_access_key": keys.secret_key,
+        "aws_session_token": keys.token,
+        "aws_region": region,
+        "aws_endpoint_url": endpoint,
+        "allow_http": "true" if endpoint and endpoint.startswith("http://") else None,
+    }
+    return {name: value for name, value in settings.items() if value}
+
+
+@functools.lru_cache(maxsize=4)
+def _s3_session(pid: int, environ: tuple[tuple[str, str], ...]) -> tuple[Any, str | None, str | None]:
+    """Return botocore's session, the region, and the endpoint unless it is Amazon's; both arguments are its key."""
+    del pid, environ
+    from botocore.session import get_session
+
+    session = get_session()
+    client = session.create_client("s3")
+    region, endpoint = client.meta.region_name, client.meta.endpoint_url
+    client.close()
+    return session, region, None if endpoint.endswith((".amazonaws.com", ".amazonaws.com.cn")) else endpoint
 
 
 @functools.cache

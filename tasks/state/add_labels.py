@@ -46,15 +46,19 @@ def add_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, dict[str, int]]
 
     Cost: one look-up per id (`latest_labels`), however many labels there are.
     """
+    new, corrected = new_labels(state, labels)
+    label_store(state).append(new)
+    counts = {"taken": new.num_rows, "corrected": corrected, "repeated": labels.num_rows - new.num_rows}
+    return new, counts
+
+
+def new_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, int]:
+    """Return those labels that `add_labels` would add, and how many of them replace another label."""
     import numpy as np
     import pyarrow as pa
 
-    store = label_store(state)
-    places, corrected = _new(labels, store) if labels.num_rows else (np.zeros(0, np.int64), 0)
-    new = labels.take(pa.array(places, pa.int64()))
-    store.append(new)
-    counts = {"taken": new.num_rows, "corrected": corrected, "repeated": labels.num_rows - new.num_rows}
-    return new, counts
+    places, corrected = _new(labels, label_store(state)) if labels.num_rows else (np.zeros(0, np.int64), 0)
+    return labels.take(pa.array(places, pa.int64())), corrected
 
 
 def _new(labels: pa.Table, store: DeltaLog) -> tuple[np.ndarray, int]:
@@ -67,7 +71,8 @@ def _new(labels: pa.Table, store: DeltaLog) -> tuple[np.ndarray, int]:
     before, since = known.column(LABEL), known.column(LABELLED_AT)
     if pc.count_distinct(labels.column("id")).as_py() < labels.num_rows:
         return _new_one_by_one(labels, before.to_pylist(), since.cast(pa.int64()).to_pylist())
-    same = pc.fill_null(pc.equal(labels.column(LABEL), before), False)
+    withdrawn = pc.and_(pc.is_valid(since), pc.is_null(before))
+    same = pc.fill_null(pc.equal(labels.column(LABEL), before), pc.and_(withdrawn, pc.is_null(labels.column(LABEL))))
     older = pc.fill_null(pc.less(labels.column("at"), since), False)
     places = np.flatnonzero(~pc.or_(same, older).to_numpy())
     return places, len(places) - before.take(pa.array(places, pa.int64())).null_count

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import platform
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from models.errors import StoreError
-from models.files import read_json, write_json
+from models.files import read_json, write_bytes, write_json
 from models.serving.framing import is_torn, unframed
 from tasks.host.locks import held
 from tasks.state import journal
@@ -34,10 +33,13 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 22
 """Bytes of the records that are moved in one append; moving uses a few times as much memory."""
+LABELS_OF_RECORD = 10_000
 PATIENCE_S = 60.0
 SHARED = "shared"
-"""The application transaction of the local log with the last append of the shared log that it has."""
+"""The application transactions of the local log with the last append that it has, by table: `shared:TABLE`."""
 RECEIVED = "received.json"
+HOST = "host"
+"""The file with the name under which this disk's segments are known in the shared log: a machine's may change."""
 
 _log = logging.getLogger("loopline.compact")
 
@@ -104,7 +106,7 @@ def moving(state: Path, patience_s: float = 0.0) -> Iterator[None]:
 
 
 def share_labels(state: Path, labels: pa.Table) -> None:
-    """Add labels that a person brought to the log that all hosts share; nothing happens without one.
+    """Add labels that a person brought, and that are new, to the log that all hosts share, if there is one.
 
     Args:
         state: The project's state folder.
@@ -115,15 +117,19 @@ def share_labels(state: Path, labels: pa.Table) -> None:
     """
     import orjson
 
+    from tasks.state.add_labels import new_labels
+
     shared = shared_log(state)
     if shared is None or not labels.num_rows:
         return
-    rows = labels.select(["id", "label", "at", "by"])
+    rows = new_labels(state, labels)[0].select(["id", "label", "at", "by"])
     rows = rows.set_column(2, "at", rows.column("at").cast("int64"))
     records = []
-    for (at, by), same in groupby(zip(*(column.to_pylist() for column in rows.columns), strict=True), itemgetter(2, 3)):
-        ids, values = zip(*((row[0], row[1]) for row in same), strict=True)
-        records.append(orjson.dumps({"ids": ids, "labels": values, "at": at, "by": by}).decode())
+    for start in range(0, rows.num_rows, LABELS_OF_RECORD):
+        columns = [column.to_pylist() for column in rows.slice(start, LABELS_OF_RECORD).columns]
+        for (at, by), same in groupby(zip(*columns, strict=True), itemgetter(2, 3)):
+            ids, values = zip(*((row[0], row[1]) for row in same), strict=True)
+            records.append(orjson.dumps({"ids": ids, "labels": values, "at": at, "by": by}).decode())
     shared.append("labels", records, {f"person:{uuid.uuid4()}": 1})
 
 
@@ -144,7 +150,7 @@ def _share(state: Path, kind: Literal["predictions", "labels"], shared: SharedLo
     folder = segments_folder(state, kind)
     if not waiting(folder):
         return 0
-    host = platform.node()
+    host = _host(state)
 
     def add(records: list[Any], offsets: Mapping[str, int]) -> int:
         named = {_source(host, name): offset for name, offset in offsets.items()}
@@ -159,6 +165,14 @@ def _share(state: Path, kind: Literal["predictions", "labels"], shared: SharedLo
     return _move(folder, {name: known[_source(host, name)] for name in names}, add)
 
 
+def _host(state: Path) -> str:
+    """Return the name of this disk in the shared log; the first call makes it up. Call it within `moving`."""
+    path = state / "serving" / HOST
+    if not path.exists():
+        write_bytes(path, uuid.uuid4().hex.encode())
+    return path.read_text()
+
+
 def _source(host: str, segment: str) -> str:
     """Return the name of a segment among those of all hosts."""
     return f"{host}/{segment}"
@@ -168,18 +182,18 @@ def _receive(state: Path, shared: SharedLog) -> int:
     """Copy what is new in the shared log; a commit of the prediction log has the append that it reaches."""
     import orjson
 
-    from models.feedback.log_rows import label_rows
-    from tasks.state.add_labels import add_labels
-
     note = state / "serving" / RECEIVED
-    done = prediction_log(state).offsets([SHARED])[SHARED]
+    known = read_json(note)
     added = 0
-    for records in shared.scan(int(read_json(note).get("append", 0))):
+    for records in shared.scan(int(known.get("append", 0)), str(known.get("table", ""))):
+        source = f"{SHARED}:{records.table}"
+        done = prediction_log(state).offsets([source])[source]
         new = [orjson.loads(text) for number, text in records.by_kind.get("predictions", []) if number > done]
-        added += _add_predictions(state, new, {SHARED: records.upto}) if new else 0
+        added += _add_predictions(state, new, {source: records.upto}) if new else 0
         labels = [orjson.loads(text) for _, text in records.by_kind.get("labels", [])]
-        added += add_labels(state, label_rows(labels))[1]["taken"] if labels else 0
-        write_json(note, {"append": records.upto})  # a lost note costs time: `done` and the labels themselves decide
+        added += _add_labels(state, labels) if labels else 0
+        # a lost note costs time: `done` and the labels themselves decide
+        write_json(note, {"append": records.upto, "table": records.table})
     return added
 
 
@@ -194,13 +208,28 @@ def _move_predictions(state: Path) -> int:
 def _add_predictions(state: Path, records: list[Any], offsets: Mapping[str, int]) -> int:
     from models.feedback.log_rows import prediction_rows
 
-    odd = state / "serving" / "odd.jsonl"
-    try:
-        table = prediction_rows(records)
-    except Exception:  # noqa: BLE001 - one bad record must not block all later records
-        table = prediction_rows([record for record in records if _is_sound(prediction_rows, record, odd)])
+    table = _rows_of(prediction_rows, records, state / "serving" / "odd.jsonl")
+    if table is None:
+        return 0
     prediction_log(state).append(table, offsets=offsets)
     return int(table.num_rows)
+
+
+def _add_labels(state: Path, records: list[Any]) -> int:
+    from models.feedback.log_rows import label_rows
+    from tasks.state.add_labels import add_labels
+
+    table = _rows_of(label_rows, records, state / "serving" / "odd.jsonl")
+    return 0 if table is None else add_labels(state, table)[1]["taken"]
+
+
+def _rows_of(rows_of: Callable[[list[Any]], pa.Table], records: list[Any], odd: Path) -> pa.Table | None:
+    """Return the rows of all records that can be converted; None if there is none: they must not block later ones."""
+    try:
+        return rows_of(records)
+    except Exception:  # noqa: BLE001 - whatever is wrong with a record, the others are needed
+        sound = [record for record in records if _is_sound(rows_of, record, odd)]
+        return rows_of(sound) if sound else None
 
 
 def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bool:
@@ -208,7 +237,7 @@ def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bo
     try:
         rows_of([record])
     except Exception:  # noqa: BLE001 - see above
-        _log.exception("%s: a record that is no prediction is kept there and left out of the log", odd)
+        _log.exception("%s: a record that is not valid is kept there and left out of the log", odd)
         journal.append(odd, {"record": record})
         return False
     return True
@@ -217,13 +246,7 @@ def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bo
 def _move_labels(state: Path) -> int:
     if not waiting(segments_folder(state, "labels")):
         return 0
-    from models.feedback.log_rows import label_rows
-    from tasks.state.add_labels import add_labels
-
-    def add(records: list[Any], _: Mapping[str, int]) -> int:
-        return add_labels(state, label_rows(records))[1]["taken"]
-
-    return _move(segments_folder(state, "labels"), {}, add)
+    return _move(segments_folder(state, "labels"), {}, lambda records, _: _add_labels(state, records))
 
 
 def _move(folder: Path, known: Mapping[str, int], add: Callable[[list[Any], Mapping[str, int]], int]) -> int:

@@ -9,6 +9,7 @@ copies new ones into its own logs (`tasks/state/ingest_segments.py`). A row is a
 | `place` | int32 | its place within the append |
 | `kind` | text | `predictions` or `labels` |
 | `record` | text | the record, JSON |
+| `size_bytes` | int32 | its length |
 | `at` | int64 | when it was added, microseconds since 1970 |
 
 Each commit has its number, and how far the sources were read, as application transactions. Of two hosts that commit at
@@ -28,11 +29,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from models.errors import StoreError
+from tasks.host.object_store import s3_settings
 from tasks.host.store_addresses import ROOT, normalised
-from tasks.state.delta_files import APPEND, MOST_ROWS
+from tasks.state.delta_files import APPEND
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
 FOLDER = "served"
@@ -40,6 +43,11 @@ MOST_FILES = 64
 """Number of files from which they are merged."""
 REPLACED_H = 1
 """Hours for which replaced files stay, for readers that began before."""
+SPAN_BYTES = 1 << 24
+"""Size of the records that are read together; a receiver needs some ten times as much memory."""
+_FILE_BYTES = 1 << 24
+"""Size of merged files: each is read anew for each span in it."""
+_READ_AHEAD = {"batch_size": 4096, "batch_readahead": 1, "fragment_readahead": 1}
 _TRIES = 30
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # delta-rs colours its errors
 _CONFIGURATION = {
@@ -50,8 +58,9 @@ _CONFIGURATION = {
 
 
 class SharedRecords(NamedTuple):
-    """Records of some neighbouring appends, up to `upto`, in order: by kind, each with the number of its append."""
+    """Records of neighbouring appends of a table, up to `upto`: by kind, in order, each with its append's number."""
 
+    table: str
     upto: int
     by_kind: dict[str, list[tuple[int, str]]]
 
@@ -109,25 +118,35 @@ class SharedLog:
         """Return the number of the last append; 0 for an empty table."""
         return self.offsets([APPEND])[APPEND]
 
-    def scan(self, since: int) -> Iterator[SharedRecords]:
-        """Yield the records of the appends after `since`, in order; some hundred thousand at a time."""
+    def scan(self, since: int, identity: str = "") -> Iterator[SharedRecords]:
+        """Yield the records of the appends after `since`, in order; about SPAN_BYTES at a time.
+
+        Args:
+            since: The last append that was read.
+            identity: The table of which it was read (`SharedRecords.table`); another one is read from its start.
+
+        Raises:
+            StoreError: The table cannot be read, or lacks what was read of it.
+        """
         import pyarrow.dataset as ds
 
         with self._reaching():
             table = self._opened()
             upto = (table.transaction_version(APPEND) or 0) if table else 0
+            own = str(table.metadata().id) if table else identity
+            since = since if identity in ("", own) else 0
             if upto < since:
                 raise StoreError(
-                    f"{self.address}: has {upto} appends, but {since} were read: it was emptied or is another table. "
-                    "Put it back, or move the project's state folder away to read it from the start"
+                    f"{self.address}: has {upto} appends, but {since} were read: it was emptied or is an older copy. "
+                    "Put it back, or delete it: a new one is read from its start"
                 )
             if table is None or upto == since:
                 return
             rows = table.to_pyarrow_dataset()
             low = since
-            for high in _cuts(table, since, upto):
-                chosen = rows.to_table(filter=(ds.field(APPEND) > low) & (ds.field(APPEND) <= high))
-                yield _records(chosen, high)
+            for high in _cuts(rows, since, upto):
+                chosen = (ds.field(APPEND) > low) & (ds.field(APPEND) <= high)
+                yield _records(rows.scanner(filter=chosen, **_READ_AHEAD).to_table(), own, high)
                 low = high
 
     def compact(self) -> int:
@@ -139,7 +158,7 @@ class SharedLog:
             if table is None or len(table.file_uris()) < MOST_FILES:
                 return 0
             with contextlib.suppress(CommitFailedError):  # another host merges them
-                merged = table.optimize.compact()["numFilesRemoved"]
+                merged = table.optimize.compact(target_size=_FILE_BYTES)["numFilesRemoved"]
                 table.vacuum(retention_hours=REPLACED_H, enforce_retention_duration=False, dry_run=False)
                 table.create_checkpoint()
                 return int(merged)
@@ -173,10 +192,15 @@ class SharedLog:
     @contextlib.contextmanager
     def _reaching(self) -> Iterator[None]:
         """Convert errors of the table to a StoreError that names the cure."""
+        import pyarrow as pa
         from deltalake.exceptions import DeltaError
 
         try:
             yield
+        except pa.ArrowInvalid as error:
+            text = " ".join(str(error).split())[:300]
+            cure = "put its files back from a copy, or delete the table: a new one is read from its start"
+            raise StoreError(f"{ROOT}: {self.address}: the log is damaged ({text}): {cure}") from error
         except (DeltaError, OSError) as error:
             text = " ".join(_COLOUR.sub("", str(error)).split())[:300]
             cure = "what is not there yet waits on this disk: run again when it answers, or correct AWS_ENDPOINT_URL"
@@ -196,49 +220,48 @@ def shared_log(state: Path) -> SharedLog | None:
 
 
 def _options() -> dict[str, str]:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
     options = {"conditional_put": "etag", "connect_timeout": "5s", "timeout": "60s", "max_retries": "3"}
-    return {**options, "aws_endpoint_url": endpoint, "allow_http": "true"} if endpoint else options
+    return {**options, **s3_settings()}
 
 
 def _schema() -> pa.Schema:
     import pyarrow as pa
 
-    names = {APPEND: pa.int64(), "place": pa.int32(), "kind": pa.string(), "record": pa.string(), "at": pa.int64()}
-    return pa.schema(names)
+    names = {APPEND: pa.int64(), "place": pa.int32(), "kind": pa.string(), "record": pa.string()}
+    return pa.schema({**names, "size_bytes": pa.int32(), "at": pa.int64()})
 
 
 def _rows(kind: str, records: Sequence[str], number: int) -> pa.Table:
     import pyarrow as pa
 
-    count = len(records)
-    columns = [[number] * count, range(count), [kind] * count, records, [time.time_ns() // 1000] * count]
+    count, sizes = len(records), [len(record.encode()) for record in records]
+    columns = [[number] * count, range(count), [kind] * count, records, sizes, [time.time_ns() // 1000] * count]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _schema(), strict=True)]
     return pa.Table.from_arrays(arrays, schema=_schema())
 
 
-def _cuts(table: DeltaTable, since: int, upto: int) -> list[int]:
-    """Return ends of spans of appends, each with about MOST_ROWS records, by the files' statistics."""
-    import pyarrow as pa
+def _cuts(rows: ds.Dataset, since: int, upto: int) -> list[int]:
+    """Return ends of spans of appends, each with about SPAN_BYTES of records or one append."""
+    import pyarrow.dataset as ds
 
-    files = pa.table(table.get_add_actions(flatten=True)).select([f"max.{APPEND}", "num_records"]).to_pylist()
-    cuts, rows = [], 0
-    for file in sorted(files, key=lambda one: one[f"max.{APPEND}"]):
-        if file[f"max.{APPEND}"] > since:
-            rows += file["num_records"]
-            if rows >= MOST_ROWS:
-                cuts.append(file[f"max.{APPEND}"])
-                rows = 0
+    new = rows.scanner(columns=[APPEND, "size_bytes"], filter=ds.field(APPEND) > since)
+    sizes = new.to_table().group_by(APPEND).aggregate([("size_bytes", "sum")]).sort_by(APPEND).to_pydict()
+    cuts, filled = [], 0
+    for number, size in zip(sizes[APPEND], sizes["size_bytes_sum"], strict=True):
+        if filled and filled + size > SPAN_BYTES:
+            cuts.append(number - 1)
+            filled = 0
+        filled += size
     return sorted({*cuts, upto})
 
 
-def _records(table: pa.Table, upto: int) -> SharedRecords:
-    rows = table.sort_by([(APPEND, "ascending"), ("place", "ascending")])
+def _records(rows: pa.Table, table: str, upto: int) -> SharedRecords:
+    rows = rows.sort_by([(APPEND, "ascending"), ("place", "ascending")])
     by_kind: dict[str, list[tuple[int, str]]] = {}
     columns = [rows.column(name).to_pylist() for name in (APPEND, "kind", "record")]
     for number, kind, record in zip(*columns, strict=True):
         by_kind.setdefault(kind, []).append((number, record))
-    return SharedRecords(upto, by_kind)
+    return SharedRecords(table, upto, by_kind)
 
 
 def _now_ms() -> int:

@@ -39,6 +39,17 @@ def bucket(monkeypatch: pytest.MonkeyPatch):
         yield environ
 
 
+def use_a_profile(bucket: dict[str, str], path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name the keys and the endpoint as `aws configure` and other programs may, not by the usual variables."""
+    keys = [f"{name.lower()}={bucket[name]}" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
+    path.write_text("\n".join(["[lab]", *keys]))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(path))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", bucket["AWS_ENDPOINT_URL"])
+
+
 def predicted(*ids: str) -> bytes:
     record = {"ids": ids, "at": 1, "version": "1", "score": [0.5] * len(ids)}
     return orjson.dumps({**record, "names": ["x"], "numbers": [1.0] * len(ids), "texts": {}, "raw": {}})
@@ -90,7 +101,10 @@ def test_hosts_write_one_log_and_each_record_comes_once(
     writers[bob].write(predicted("b2"))
     with pytest.raises(StoreError, match="waits on this disk"):
         move(bob)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket["AWS_ENDPOINT_URL"])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:9")
+    with pytest.raises(StoreError, match="correct the settings of AWS"):
+        move(bob)
+    use_a_profile(bucket, tmp_path / "credentials", monkeypatch)
     assert move(bob) == 1
     assert receive(reader) == 2
     assert sorted(ids_of(reader)) == ["a1", "a2", "a3", "b1", "b2"]

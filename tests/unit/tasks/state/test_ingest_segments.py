@@ -1,6 +1,8 @@
 """What servers wrote comes into the logs once: of living and dead writers, torn, damaged, killed between any steps."""
 
+import platform
 from pathlib import Path
+from unittest import mock
 
 import orjson
 import pytest
@@ -8,13 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import StoreError
+from models.feedback.log_rows import label_rows
 from models.serving.framing import framed
 from models.serving.records import label_record
 from tasks.state import ingest_segments
+from tasks.state.add_labels import add_labels
 from tasks.state.delta_log import FEWEST_PARTS
-from tasks.state.ingest_segments import move, moving
+from tasks.state.ingest_segments import move, moving, receive, share_labels
 from tasks.state.predictions import joined, label_store, prediction_log
-from tasks.state.segments import SegmentWriter, segments, segments_folder
+from tasks.state.segments import Segment, SegmentWriter, segments, segments_folder
+from tasks.state.shared_log import SharedLog
 from tests.killing import killed_at, move_and_merge
 
 
@@ -121,6 +126,67 @@ def test_a_record_that_is_no_prediction_holds_up_no_other(tmp_path, caplog):
     assert orjson.loads((tmp_path / "serving" / "odd.jsonl").read_bytes())["record"] == odd
     assert "left out of the log" in caplog.text
     writer.close()
+
+
+@pytest.mark.parametrize("kind", ["predictions", "labels"])
+def test_a_record_that_is_not_valid_does_not_block_the_next_pass(tmp_path, kind):
+    writer = SegmentWriter(segments_folder(tmp_path, kind))
+    writer.write(orjson.dumps({"what": 1}))
+    writer.close()
+    assert move(tmp_path) == 0
+    assert orjson.loads((tmp_path / "serving" / "odd.jsonl").read_bytes())["record"] == {"what": 1}
+    assert move(tmp_path) == 0
+    assert left(tmp_path) == [".jsonl"]
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch) -> SharedLog:
+    """The log of all hosts, in a folder that a test may replace."""
+    log = SharedLog(str(tmp_path / "served"))
+    monkeypatch.setattr(ingest_segments, "shared_log", lambda _: log)
+    return log
+
+
+def test_a_host_that_was_killed_and_comes_back_with_another_name_doubles_nothing(tmp_path, monkeypatch, shared):
+    state = tmp_path / "host"
+    SegmentWriter(segments_folder(state)).write(predicted("a"))
+    killed = mock.patch.object(Segment, "note_moved", side_effect=KeyboardInterrupt)
+    with killed, pytest.raises(KeyboardInterrupt):
+        move(state)
+    monkeypatch.setattr(platform, "node", lambda: "another")
+    move(state)
+    assert [record for span in shared.scan(0) for record in span.by_kind["predictions"]] == [(1, mock.ANY)]
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_another_table_is_received_from_its_start(tmp_path, monkeypatch, shared, is_noted):
+    state = tmp_path / "host"
+    for name in "abc":
+        shared.append("predictions", [predicted(name).decode()], {name: 1})
+    assert receive(state) == 3
+    if not is_noted:
+        (state / "serving" / ingest_segments.RECEIVED).unlink()
+    monkeypatch.setattr(shared, "address", str(tmp_path / "new"))
+    for name in "defg":
+        shared.append("predictions", [predicted(name).decode()], {name: 1})
+    assert [receive(state), receive(state)] == [4, 0]
+    assert logged(state) == [*"abcdefg"]
+
+
+def test_labels_that_were_shared_before_are_not_shared_again(tmp_path, shared):
+    state, numbers = tmp_path / "host", []
+    for label, at in (("yes", 1), ("yes", 2), (None, 3), (None, 4)):
+        labels = label_rows([{"ids": ["a", "b"], "labels": [label] * 2, "at": at, "by": "Ada"}])
+        with moving(state):
+            share_labels(state, labels)
+            add_labels(state, labels)
+        numbers.append(shared.cursor())
+    assert numbers == [1, 1, 2, 2]
+    receive(tmp_path / "other")
+    for one in (state, tmp_path / "other"):
+        (one / "serving" / ingest_segments.RECEIVED).unlink(missing_ok=True)
+        assert receive(one) == 0
+        assert labelled(one) == [("a", "yes"), ("b", "yes"), ("a", None), ("b", None)]
 
 
 def test_many_segments_are_moved_in_pieces(tmp_path, monkeypatch):

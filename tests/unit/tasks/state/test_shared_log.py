@@ -64,6 +64,9 @@ def test_merging_and_forgetting_change_no_cursor(log: SharedLog, monkeypatch: py
     assert log.compact() == 0
     assert (records(log), log.cursor()) == (before, 4)
     assert records(log, 2) == before[6:]
+    monkeypatch.setattr("tasks.state.shared_log.SPAN_BYTES", 12)  # an append has nine bytes
+    assert [span.upto for span in log.scan(0)] == [1, 2, 3, 4], "the memory of a reader has a bound"
+    assert records(log) == before
     cut = time.time_ns() // 1000
     log.append("predictions", ["new"], {"n": 1})
     log.forget(cut)
@@ -79,3 +82,11 @@ def test_a_table_that_was_emptied_is_an_error(log: SharedLog) -> None:
 def test_an_empty_one_has_nothing(log: SharedLog) -> None:
     assert (log.cursor(), log.compact(), [*log.scan(0)]) == (0, 0, [])
     log.forget(1)
+
+
+@pytest.mark.parametrize("content", [b"x" * 2000, b""])
+def test_a_damaged_file_is_an_error_with_a_cure(log: SharedLog, content: bytes) -> None:
+    log.append("predictions", ["a"], {"a": 1})
+    next(Path(log.address).glob("*.parquet")).write_bytes(content)
+    with pytest.raises(StoreError, match=r"^LOOPLINE_ROOT: .*served: the log "):
+        records(log)
