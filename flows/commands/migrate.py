@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,9 @@ def command(to: str, yes: bool, as_json: bool) -> None:
         click.echo("Nothing to do.")
     elif yes:
         click.echo("Set these for every process of Loopline, and start servers anew:\n")
-        click.echo("\n".join(f"export {name}={address}" for name, address in environ.items()))
+        click.echo("\n".join(f"export {name}={shlex.quote(address)}" for name, address in environ.items()))
+        if any(planned.target.password for planned in moves):
+            click.echo("\nWrite the password for ***.")
     else:
         click.echo("Nothing was changed: --yes does it.")
 
@@ -56,7 +59,8 @@ def _describe(planned: Move) -> str:
     if planned.state == "elsewhere":
         return f"{planned.variable} names another store already: left alone"
     if planned.state == "nothing here":
-        return "nothing here yet: its tables are made at the first use"
+        made = "" if planned.is_made else " (is made)"
+        return f"nothing here yet: its tables are made in {planned.target.database}{made} at the first use"
     largest = sorted(planned.contents.rows.items(), key=lambda item: -item[1])[:SHOWN]
     tables = ", ".join(f"{name} {number}" for name, number in largest)
     target = planned.target.database

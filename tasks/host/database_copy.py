@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 BATCH = 1000
+CONNECT_S = 10
 MARK = "loopline migrate"
 _VERSIONS = ("alembic_version", "version_info")
 """Tables with versions of the schema, which the owner of the tables writes."""
@@ -51,14 +52,7 @@ def contents_of(source: Path) -> Contents:
         StoreError: The file cannot be read as a database.
     """
     with _snapshot(source) as connection:
-        digest = hashlib.sha256()
-        rows: dict[str, int] = {}
-        for table in _names(connection):
-            digest.update(table.encode())
-            for row in connection.exec_driver_sql(f'select * from "{table}"'):  # noqa: S608 - its own names
-                rows[table] = rows.get(table, 0) + 1
-                digest.update(repr(tuple(row)).encode())
-        return Contents(rows, digest.hexdigest())
+        return _contents(connection)
 
 
 def databases_at(server: URL) -> set[str]:
@@ -82,19 +76,19 @@ def create_database(server: URL, name: str) -> None:
     Raises:
         StoreError: The user may not make databases.
     """
-    from sqlalchemy import NullPool, create_engine
     from sqlalchemy.exc import DBAPIError
 
-    engine = create_engine(server.set(database="postgres"), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    engine = _engine(server.set(database="postgres")).execution_options(isolation_level="AUTOCOMMIT")
     quoted = engine.dialect.identifier_preparer.quote(name)
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql(f"create database {quoted}")
     except DBAPIError as error:
         reason = " ".join(str(error.orig).split())
+        owner = f' owner "{server.username}"' if server.username else ""
         raise StoreError(
-            f"{name}: cannot be made by {server.username} ({reason}): let a person who may run "
-            f'`create database {quoted} owner "{server.username}"`'
+            f"{name}: cannot be made ({reason}): let a person who may make databases run "
+            f"`create database {quoted}{owner}`"
         ) from error
 
 
@@ -136,6 +130,8 @@ def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str,
     with _snapshot(source) as read, _target(target) as write:
         write.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK})")
         write.exec_driver_sql("set local time zone 'UTC'")  # SQLite has no zones: its times are in UTC
+        if _contents(read) != contents:
+            raise StoreError(f"{source}: was changed meanwhile: nothing was copied, run again")
         if is_more(_rows(write), seeds):
             raise StoreError(f"{shown(str(target))}: another process has written rows there: nothing was copied")
         tables = _same_tables(read, write, shown(str(target)))
@@ -143,9 +139,10 @@ def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str,
             for table in tables:
                 write.execute(table.delete())
             for table in tables:
-                _copy_table(read, write, table)
+                with _fitting(f"{source}: table {table.name}"):
+                    _copy_table(read, write, table)
         if _rows(write) != contents.rows:
-            raise StoreError(f"{source}: was changed while it was copied: nothing was copied, run again")
+            raise StoreError(f"{shown(str(target))}: has other numbers of rows than {source}: nothing was copied")
         _set_sequences(write, tables)
         mark = json.dumps({MARK: asdict(contents)}).replace("'", "''")
         write.exec_driver_sql(f"comment on table alembic_version is '{mark}'")
@@ -194,6 +191,22 @@ def _copy_table(read: Connection, write: Connection, table: Table) -> None:
         write.execute(table.insert(), [dict(row) for row in batch])
 
 
+@contextlib.contextmanager
+def _fitting(where: str) -> Iterator[None]:
+    """Convert errors of values to a StoreError: SQLite stores any value in any column."""
+    from sqlalchemy.exc import DataError, IntegrityError, StatementError
+
+    try:
+        yield
+    except (StatementError, ValueError, LookupError) as error:
+        if isinstance(error, StatementError) and not isinstance(error, DataError | IntegrityError):
+            raise
+        reason = " ".join(str(getattr(error, "orig", error)).split())[:300]
+        raise StoreError(
+            f"{where}: a row cannot be stored in Postgres ({reason}): correct or delete it; nothing was copied"
+        ) from error
+
+
 @functools.cache
 def _plain_text() -> Any:
     """Return a type for JSON that stays the text that it is: SQL's NULL and the null of JSON are not the same."""
@@ -239,6 +252,17 @@ def _set_sequences(connection: Connection, tables: list[Table]) -> None:
                 connection.execute(select(func.setval(sequence, highest)))
 
 
+def _contents(connection: Connection) -> Contents:
+    digest = hashlib.sha256()
+    rows: dict[str, int] = {}
+    for table in _names(connection):
+        digest.update(table.encode())
+        for row in connection.exec_driver_sql(f'select * from "{table}"'):  # noqa: S608 - its own names
+            rows[table] = rows.get(table, 0) + 1
+            digest.update(repr(tuple(row)).encode())
+    return Contents(rows, digest.hexdigest())
+
+
 def _rows(connection: Connection) -> dict[str, int]:
     numbers = {
         table: connection.exec_driver_sql(f'select count(*) from "{table}"').scalar() or 0  # noqa: S608
@@ -273,18 +297,24 @@ def _snapshot(source: Path) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def _target(url: URL) -> Iterator[Connection]:
-    from sqlalchemy import NullPool, create_engine
-    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.exc import DBAPIError, IntegrityError
 
-    engine: Engine = create_engine(url, poolclass=NullPool)
     try:
-        with engine.begin() as connection:
+        with _engine(url).begin() as connection:
             yield connection
     except DBAPIError as error:
         if isinstance(error.orig, sqlite3.Error):
             raise
         reason = " ".join(str(error.orig).split())[:300]
-        raise StoreError(
-            f"{without_password(str(url))}: cannot be used ({reason}): start it, or correct the address; "
-            "nothing was copied"
-        ) from error
+        cure = "start it, or correct the address"
+        if isinstance(error, IntegrityError):
+            cure = "correct or delete this row in the file here"
+        where = without_password(str(url))
+        raise StoreError(f"{where}: cannot be used ({reason}): {cure}; nothing was copied") from error
+
+
+def _engine(url: URL) -> Engine:
+    from sqlalchemy import NullPool, create_engine
+
+    waits = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_S}
+    return create_engine(url, poolclass=NullPool, connect_args=waits)

@@ -86,13 +86,24 @@ def normalised(name: str, address: str) -> str:
     if dialect != "sqlite":
         address = f"{dialect}{f'+{driver}' if driver else ''}://{address.partition('://')[2]}"
         _check_driver(name, address)
-    return address
+    return _for_asyncpg(address) if (name, driver) == (PREFECT_DATABASE, "asyncpg") else address
 
 
 def without_password(address: str) -> str:
     """Return an address for display, without user and password."""
     scheme, separator, rest = address.partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+def _for_asyncpg(address: str) -> str:
+    """Return the address with the parameters of libpq that asyncpg knows by another name, or not at all."""
+    from sqlalchemy.engine import make_url
+
+    url = make_url(address)
+    mode = url.query.get("sslmode")
+    url = url.difference_update_query(("sslmode", "connect_timeout", "application_name"))
+    url = url.update_query_dict({"ssl": mode}) if mode else url
+    return url.render_as_string(hide_password=False)
 
 
 def _check_driver(name: str, address: str) -> None:

@@ -49,6 +49,9 @@ from tasks.tools.study_tables import copy_studies, make_study_tables
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
+MOST_NAME_BYTES = 63
+"""Postgres cuts longer names of databases."""
+PARAMETERS = {"application_name", "connect_timeout", "host", "port", "sslmode"}
 State = Literal["to move", "moved", "nothing here", "elsewhere"]
 """moved: an earlier call moved it. elsewhere: the environment names another store already."""
 
@@ -119,17 +122,19 @@ def move(workspace: Workspace, to: str, say: Callable[[str], None]) -> list[Move
 
     Raises:
         UsageError: As of `plan_moves`.
-        StoreError: As of `plan_moves`, or a loop or a server runs.
+        StoreError: As of `plan_moves`, or a loop or a server runs, or a row does not fit: earlier databases are moved.
     """
     server, moves = _server(to), []
     with _alone(workspace), _source_files(workspace) as sources:
         for store, planned in zip(_STORES, _plans(sources, server), strict=True):
             source = sources[store.name]
-            if planned.state != "to move" or source is None:
-                moves.append(planned)
-                continue
-            if not planned.is_made:
+            is_made = planned.is_made
+            if not is_made and planned.state != "elsewhere":  # the tools make tables, but no database
                 create_database(server, str(planned.target.database))
+                is_made = True
+            if planned.state != "to move" or source is None:
+                moves.append(replace(planned, is_made=is_made))
+                continue
             _MAKERS[store.name](workspace, _address(store, server))
             copy_rows(source, planned.target, planned.contents, store.seeds)
             say(f"{store.name}: {planned.contents.total} rows copied to {planned.target.database}")
@@ -146,9 +151,18 @@ def environment_of(moves: list[Move]) -> dict[str, str]:
 def _server(to: str) -> URL:
     from sqlalchemy.engine import make_url
 
-    server = make_url(normalised(MIGRATE_TO, to))
+    server = make_url(normalised(MIGRATE_TO, to)).set(drivername="postgresql+psycopg")
     if not server.database:
         raise UsageError(f"{MIGRATE_TO}: got no database in the address, expected postgresql://user@host/loopline")
+    most = MOST_NAME_BYTES - max(len(store.suffix) for store in _STORES)
+    if len(server.database.encode()) > most:  # Postgres would cut the four names to one
+        raise UsageError(f"{MIGRATE_TO}: got database {server.database}, expected a name of at most {most} bytes")
+    unknown = sorted(set(server.query) - PARAMETERS)
+    if unknown:
+        raise UsageError(
+            f"{MIGRATE_TO}: got the parameter {unknown[0]}, expected only {', '.join(sorted(PARAMETERS))}, which the "
+            "drivers of all four tools know: set Postgres' own variable instead, as PGSSLROOTCERT for sslrootcert"
+        )
     return server
 
 

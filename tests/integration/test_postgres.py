@@ -1,8 +1,10 @@
 """Grown out of SQLite: MLflow's store and registry, and Optuna's studies, in Postgres with the same code."""
 
+import contextlib
 import functools
 import math
 import shutil
+import sqlite3
 import threading
 import time
 import uuid
@@ -34,7 +36,7 @@ from tasks.loop.champion import open_registry
 from tasks.loop.history import LoopRecord, last_loop, read_loops, record_loop, save_loop
 from tasks.mlflow.delivery import client
 from tasks.mlflow.registry_reader import aliased
-from tasks.operations.migrate import move, plan_moves
+from tasks.operations.migrate import environment_of, move, plan_moves
 from tasks.platform.open_signals import undecided
 from tasks.prefect.events import of_signal, send
 from tasks.state.outbox import Delivered, delivered, set_delivered
@@ -301,8 +303,8 @@ def test_rows_are_copied_as_they_are_or_not_at_all(databases: str, tmp_path: Pat
     assert contents.rows == {"loop": 2, "step": 3}
     before = source.read_bytes()
 
-    with pytest.raises(StoreError, match="was changed while it was copied: nothing was copied"):
-        copy_rows(source, target, replace(contents, rows={"loop": 2, "step": 4}), {})
+    with pytest.raises(StoreError, match="was changed meanwhile: nothing was copied"):
+        copy_rows(source, target, replace(contents, sha256="of one value updated"), {})
     assert (rows_at(target), mark_at(target)) == ({}, None)
 
     copy_rows(source, target, contents, {})
@@ -311,6 +313,21 @@ def test_rows_are_copied_as_they_are_or_not_at_all(databases: str, tmp_path: Pat
     assert_copied(target, steps)
     with pytest.raises(StoreError, match="another process has written rows there"):
         copy_rows(source, target, contents, {})
+
+
+@pytest.mark.parametrize("value", ["'noon'", "'a' || char(0)"])
+def test_a_value_that_postgres_does_not_store_is_shown_with_its_table(
+    databases: str, tmp_path: Path, value: str
+) -> None:
+    metadata, source = tables_in_a_circle(), tmp_path / "source.db"
+    target = make_url(normalised(STATE_URL, new_database(databases, f"values-{uuid.uuid4().hex}")))
+    made_of(metadata, f"sqlite:///{source}")
+    made_of(metadata, target)
+    with contextlib.closing(sqlite3.connect(source)) as connection, connection:
+        connection.execute(f"insert into loop (id, kind) values (1, {value})")
+    with pytest.raises(StoreError, match=r"source.db: table loop: a row cannot be stored .*: correct or delete it"):
+        copy_rows(source, target, contents_of(source), {})
+    assert (rows_at(target), mark_at(target)) == ({}, None)
 
 
 def test_a_database_of_another_version_or_with_rows_is_refused(
@@ -343,3 +360,18 @@ def test_a_database_of_another_version_or_with_rows_is_refused(
         "state": ("to move", False), "mlflow": ("to move", False),
         "optuna": ("nothing here", False), "prefect": ("nothing here", False),
     }  # fmt: skip
+
+
+def test_a_database_of_which_nothing_is_here_is_made_too(
+    workspace: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (STATE_URL, TRACKING_URI, OPTUNA_STORAGE):
+        monkeypatch.delenv(name, raising=False)
+    stores.configure(workspace)
+    to = databases.replace("postgresql://", "postgresql+asyncpg://") + "/empty?sslmode=disable&connect_timeout=5"
+    moves = move(workspace, to, print)
+    assert {(planned.state, planned.is_made) for planned in moves} == {("nothing here", True)}
+    for name, named in environment_of(moves).items():
+        engine = create_engine(normalised(name, named).replace("+asyncpg", "+psycopg").replace("ssl=", "sslmode="))
+        with engine.connect():
+            engine.dispose()

@@ -32,6 +32,11 @@ ELSEWHERE = {
         (OPTUNA_STORAGE, "postgresql://u@h/db", "postgresql+psycopg://u@h/db"),
         (OPTUNA_STORAGE, "sqlite:///o.db", "sqlite:///o.db"),
         (PREFECT_DATABASE, "postgresql://u@h/db", "postgresql+asyncpg://u@h/db"),
+        (
+            PREFECT_DATABASE,
+            "postgresql://u:p%40@h/db?sslmode=require&connect_timeout=3&application_name=lab",
+            "postgresql+asyncpg://u:p%40@h/db?ssl=require",
+        ),
         (PREFECT_DATABASE, "sqlite+aiosqlite:////a.db", "sqlite+aiosqlite:////a.db"),
         (PREFECT_API, "http://h:4200/api", "http://h:4200/api"),
     ],

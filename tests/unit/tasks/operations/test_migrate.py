@@ -3,13 +3,20 @@
 import socket
 
 import filelock
+import psycopg
 import pytest
+from click.testing import CliRunner
+from sqlalchemy import make_url
 
+from flows.commands.migrate import command
 from models.errors import StoreError, UsageError
 from models.files import write_json
-from tasks.host import processes
+from tasks.host import processes, stores
+from tasks.host.database_copy import Contents
+from tasks.host.store_addresses import STATE_URL
 from tasks.host.workspace import Workspace
-from tasks.operations.migrate import move, plan_moves
+from tasks.operations import migrate
+from tasks.operations.migrate import Move, move, plan_moves
 from tasks.prefect.prefect_server import OWNER_LOCK
 
 
@@ -18,6 +25,41 @@ def test_an_address_that_is_none_of_a_database_is_refused(workspace: Workspace, 
     with pytest.raises(UsageError, match=r"^--to: got .*expected .*postgresql://user@host") as caught:
         plan_moves(workspace, to)
     assert "unset" not in str(caught.value)
+
+
+def test_a_name_that_postgres_would_cut_is_refused(workspace: Workspace) -> None:
+    with pytest.raises(UsageError, match=r"^--to: got database x+, expected a name of at most 55 bytes"):
+        plan_moves(workspace, f"postgresql://u@127.0.0.1:1/{'x' * 56}")
+
+
+def test_a_parameter_that_one_of_the_drivers_does_not_know_is_refused(workspace: Workspace) -> None:
+    with pytest.raises(UsageError, match=r"^--to: got the parameter sslrootcert, expected only .*PGSSLROOTCERT"):
+        plan_moves(workspace, "postgresql://u@127.0.0.1:1/lab?sslmode=verify-full&sslrootcert=ca.pem")
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    def connect(**options: object) -> None:
+        seen.append(options["connect_timeout"])
+        raise psycopg.OperationalError("connection timeout expired")
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    for to in ("postgresql://u@h/lab", "postgresql://u@h/lab?connect_timeout=3"):
+        with pytest.raises(StoreError, match=r"cannot be used \(connection timeout expired\)"):
+            plan_moves(workspace, to)
+    assert [int(str(one)) for one in seen] == [10, 10, 3, 3]
+
+
+def test_the_addresses_are_shown_as_a_shell_reads_them(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = "postgresql+psycopg://u:secret@h/lab?sslmode=require&connect_timeout=3"
+    planned = Move("state", STATE_URL, make_url(to), "nothing here", Contents({}, ""), True)
+    monkeypatch.setattr(stores, "open_workspace", lambda: workspace)
+    monkeypatch.setattr(migrate, "move", lambda *_: [planned])
+    shown = CliRunner().invoke(command, ["--to", to, "--yes"]).output
+    assert f"export {STATE_URL}='postgresql://u:***@h/lab?" in shown
+    assert "Write the password for ***." in shown
+    assert "secret" not in shown
 
 
 def test_a_server_that_is_away_is_a_short_error(workspace: Workspace) -> None:
