@@ -5,7 +5,8 @@ not survive that; one in some hundred signals hits each of them:
 - During an import, a lock of the import system stays held, and the next import in any thread waits forever; or a
   module that the shutdown needs stays half imported.
 - If a Python function that takes a lock (`Condition.__enter__`) does not return, nobody releases the lock.
-- In a finalizer (`__del__`, a callback of a weak reference), Python drops the exception, and the loop goes on.
+- In a finalizer (`__del__`, a callback of a weak reference), Python drops the exception, or one that the finalizer
+  raised in its place, and the loop goes on.
 
 A signal in one of the first two positions, or whose exception was dropped, is sent again. Whatever else goes wrong,
 such as an exception that a library swallows or a shutdown that hangs, is ended after END_S as by SIGKILL: no finished
@@ -91,17 +92,38 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _watch(error: BaseException, dropped: Callable[[], None]) -> None:
-    """Call `dropped` if Python drops the error, in place of printing it."""
+    """Call `dropped` if Python drops the error, in place of printing it, or another error in its place."""
     before = sys.unraisablehook
 
     def hook(unraisable: sys.UnraisableHookArgs) -> None:
-        if unraisable.exc_value is error:
+        if _is_lost(error, unraisable.exc_value):
             sys.unraisablehook = before
             dropped()
-        else:
+        if unraisable.exc_value is not error:
             before(unraisable)
 
     sys.unraisablehook = hook
+
+
+def _is_lost(error: BaseException, dropped: BaseException | None) -> bool:
+    """Return whether the error was dropped, or replaced by the dropped one on its way out of the same call.
+
+    Their tracebacks share no frame if the dropped one was raised while a cleanup handles the error, which goes on.
+    """
+    earlier = dropped
+    while earlier is not None and earlier is not error:
+        earlier = earlier.__context__
+    if dropped is None or earlier is None:
+        return False
+    return dropped is error or not {*_frames(error)}.isdisjoint(_frames(dropped))
+
+
+def _frames(error: BaseException) -> list[FrameType]:
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    return frames
 
 
 def _send_again(number: int) -> None:

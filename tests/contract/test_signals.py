@@ -18,7 +18,7 @@ LOCK_FREE = {
     *("os._exit", "os.getppid", "os.getpid", "os.kill", "sys.exit"),
     "_thread.start_new_thread",  # unlike `threading.Thread.start`, which waits for an event
 }
-METHODS_OF_PLAIN_VALUES = {"append", "endswith"}
+METHODS_OF_PLAIN_VALUES = {"append", "endswith", "isdisjoint"}
 
 Function = ast.FunctionDef | ast.Lambda
 

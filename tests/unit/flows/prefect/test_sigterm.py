@@ -82,6 +82,52 @@ def test_one_that_python_dropped_comes_again_in_the_middle_of_a_step(gone: Calla
     assert flow(gone, long_step) == [gone]
 
 
+class Replacing:
+    """Its finalizer fails too, so Python drops another error than that of the signal."""
+
+    def __del__(self) -> None:
+        try:
+            told()
+        finally:
+            int("x")
+
+
+class Failing:
+    def __del__(self) -> None:
+        int("x")
+
+
+def test_one_that_a_finalizer_replaced_by_its_own_error_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[type[BaseException] | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: printed.append(dropped.exc_type))
+
+    def is_replaced() -> None:
+        Replacing()
+
+    def long_step() -> None:
+        time.sleep(30)
+
+    assert flow(is_replaced, long_step) == [is_replaced]
+    assert printed == [ValueError]
+
+
+def test_a_finalizer_that_fails_during_the_cleanup_does_not_send_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[type[BaseException] | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: printed.append(dropped.exc_type))
+    cleaned = []
+
+    def step() -> None:
+        try:
+            told()
+        finally:
+            Failing()
+            time.sleep(5 * sigterm.AGAIN_S)
+            cleaned.append(step)
+
+    assert flow(step) == []
+    assert (printed, cleaned) == ([ValueError], [step])
+
+
 def test_what_else_python_drops_is_printed_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[type[BaseException] | None] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda dropped: printed.append(dropped.exc_type))
