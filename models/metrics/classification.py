@@ -58,9 +58,12 @@ def cost(target: Array, prediction: Array, false_positive: float, false_negative
     return weighted_mean(np.where(missed > 0, false_negative, np.where(missed < 0, false_positive, 0.0)))
 
 
-def at_threshold(prediction: Array, threshold: float) -> Array:
-    """Return probabilities (example,) moved so that 0.5 divides them where `threshold` did; their order stays."""
-    if threshold == 0.5:
+def at_threshold(prediction: Array, threshold: Array | float) -> Array:
+    """Return probabilities (example,) moved so that 0.5 divides them where `threshold` did.
+
+    The order of those with one threshold stays; `threshold` (example,) is that of the model that each is of.
+    """
+    if np.all(threshold == 0.5):
         return prediction
     positive, negative = prediction * (1 - threshold), (1 - prediction) * threshold
     return positive / np.maximum(positive + negative, np.finfo(np.float64).tiny)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from models.judge.verdict import Difference, Number
-from models.metrics.classification import predicted_class
+from models.metrics.classification import at_threshold, predicted_class
 
 if TYPE_CHECKING:
     from models.metrics.metrics import Metric
@@ -20,6 +20,13 @@ CONFIDENCE = 0.95
 RESAMPLES = 500
 LEAST_LABELS = 30
 SEED = 0
+
+
+class DecisionThresholds(NamedTuple):
+    """The thresholds for class 1 of two classes: of the version that answered each row (row,), and of the shadow."""
+
+    answered: Array | float = 0.5
+    shadow: float = 0.5
 
 
 class ShadowComparison(BaseModel):
@@ -39,7 +46,14 @@ class ShadowComparison(BaseModel):
     note: str = Field("", description="What could not be compared, and why.")
 
 
-def compare(version: str, metric: Metric, answered: Array, shadow: Array, label: Array) -> ShadowComparison:
+def compare(
+    version: str,
+    metric: Metric,
+    answered: Array,
+    shadow: Array,
+    label: Array,
+    thresholds: DecisionThresholds = DecisionThresholds(),  # noqa: B008 - immutable
+) -> ShadowComparison:
     """Compare a shadow's predictions with the live ones.
 
     Args:
@@ -49,16 +63,20 @@ def compare(version: str, metric: Metric, answered: Array, shadow: Array, label:
         shadow: The same of the shadow.
         label: (row,) class index or number, or (row, output); NaN while no label is known. A text needs none: any
             number.
+        thresholds: Where the models decide, for agreement and for a metric of decisions.
     """
     comparison = ShadowComparison(version=version, num_rows=len(answered), metric=metric.name)
     if not len(answered):
         return comparison
     numbers = not {"binary", "multiclass", "multilabel"} & set(metric.tasks)
-    agreement = None if numbers else _agreement(answered, shadow, several=label.ndim > 1)
+    decided = at_threshold(answered, thresholds.answered), at_threshold(shadow, thresholds.shadow)
+    agreement = None if numbers else _agreement(*decided, several=label.ndim > 1)
     labelled = ~np.isnan(label.reshape(len(label), -1)).any(axis=1)
     spread = np.std(answered, axis=0) if numbers and label.ndim > 1 else np.ones(())
     distance = np.abs(answered - shadow) / np.where(spread > 0, spread, 1.0)
     measures = {"agreement": agreement, "distance": float(np.mean(distance))}
+    if metric.decides:
+        answered, shadow = decided
     judged = _judged(metric, answered[labelled], shadow[labelled], label[labelled], numbers)
     return comparison.model_copy(update={**measures, **judged, "num_labelled": int(labelled.sum())})
 

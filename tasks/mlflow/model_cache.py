@@ -130,6 +130,19 @@ def local_copy(workspace: Workspace, model: str, wanted: str = "champion", names
     return CachedModel(number, folder, hashes)
 
 
+def numbered_copy(workspace: Workspace, model: str, number: str, names: Collection[str] = ()) -> CachedModel:
+    """Return a numbered version: from the cache without a look at the registry, else from the registry.
+
+    Raises:
+        UsageError: There is no such version.
+        StoreError: Neither the cache nor the registry can give it.
+    """
+    try:
+        return local_copy(workspace, model, number, names)
+    except StoreError:
+        return cached_version(workspace, model, number, names)
+
+
 def with_verdict(model: str, version: RegisteredVersion) -> RegisteredVersion:
     """Return the version with its verdict, unless only MLflow can read it or another Loopline wrote it.
 

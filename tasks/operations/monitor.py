@@ -31,7 +31,7 @@ from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import delivery, registry_reader
-from tasks.mlflow.model_cache import VERDICT_FILE, cached_version, local_copy
+from tasks.mlflow.model_cache import VERDICT_FILE, numbered_copy
 from tasks.prefect import events
 from tasks.state import predictions
 from tasks.state.delta_log import DeltaLog
@@ -295,12 +295,9 @@ def _facts(workspace: Workspace, model: str, version: str) -> VersionFacts:
     """Return the facts of a version, from the cache if it holds them, even if the registry lost the version since."""
     names = (PREPARATION_FILE, REFERENCE_FILE, VERDICT_FILE)
     try:
-        folder = local_copy(workspace, model, version, names).folder
-    except StoreError:
-        try:
-            folder = cached_version(workspace, model, version, names).folder
-        except UsageError:
-            return VersionFacts()
+        folder = numbered_copy(workspace, model, version, names).folder
+    except UsageError:
+        return VersionFacts()
     verdict = folder / VERDICT_FILE
     return VersionFacts(
         Preparation.load(folder),

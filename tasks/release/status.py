@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 from pydantic import BaseModel, Field
 
-from models.data.preparation import Preparation
+from models.data.preparation import PREPARATION_FILE, Preparation
+from models.errors import LooplineError
 from models.judge.verdict import Estimate
 from models.metrics.metrics import metric_of
 from models.monitoring.report import MonitoringReport
 from models.project_spec.blocks import Spec
 from models.serving.releases import Release, ReleasePlan
-from models.serving.shadow_comparison import ShadowComparison, compare
-from tasks.host.workspace import Project
+from models.serving.shadow_comparison import DecisionThresholds, ShadowComparison, compare
+from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import registry_reader
+from tasks.mlflow.model_cache import numbered_copy
 from tasks.mlflow.release_plans import ReleasePlanEntry, entries, plan_of
 from tasks.release.shared_state import SharedReleaseState, VersionOutcomes
 from tasks.state import shadows
@@ -81,8 +83,11 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     preparation = Preparation.load(folder)
     outputs = preparation.target.outputs
     metric = metric_of(spec.goal, preparation, project.folder)
-    metric = metric.at(preparation.class_head.threshold)
-    ids, answered, shadow = shadows.answers(state, version)
+    ids, versions, answered, shadow = shadows.answers(state, version)
+    thresholds = DecisionThresholds()
+    if preparation.task == "binary":
+        each = {name: _threshold(project.workspace, spec.name, name) for name in {*versions}}
+        thresholds = DecisionThresholds(np.array([each[name] for name in versions]), preparation.class_head.threshold)
     label = np.full((len(ids), len(outputs)) if outputs else len(ids), np.nan)
     if preparation.kind == "text":
         label = np.zeros(len(ids))  # no label is needed: the next character is in the text
@@ -91,8 +96,19 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
 
         labels = latest_labels(label_store(state), pa.chunked_array([ids], pa.string()))
         label = label_values(labels.column("label"), preparation.target)
-    comparison = compare(version, metric, answered, shadow, label)
+    comparison = compare(version, metric, answered, shadow, label, thresholds)
     return comparison.model_copy(update={"note": shadows.note_of(state, version)})
+
+
+def _threshold(workspace: Workspace, model: str, version: str | None) -> float:
+    """Return the decision threshold of a version that answered; 0.5 if neither cache nor registry has it any more."""
+    if version is None:
+        return 0.5
+    try:
+        folder = numbered_copy(workspace, model, version, [PREPARATION_FILE]).folder
+    except LooplineError:
+        return 0.5
+    return Preparation.load(folder).class_head.threshold
 
 
 def _versions(

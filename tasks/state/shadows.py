@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from models.files import read_json, write_json
 from tasks.state.delta_files import times_of
@@ -27,6 +27,15 @@ MOST_COMPARED = 20_000
 """Number of last rows that a comparison uses."""
 PREDICTIONS = "predictions"
 """The source name in a shadow's log; its offset is a cursor of the prediction log."""
+
+
+class ShadowedRows(NamedTuple):
+    """Rows that a shadow predicted too: ids, who answered, and both scores, each (row,), or (row, class) of classes."""
+
+    ids: list[str]
+    versions: list[str | None]
+    answered: NDArray[np.float64]
+    shadow: NDArray[np.float64]
 
 
 def shadow_log(state: Path, version: str) -> DeltaLog:
@@ -63,8 +72,8 @@ def note_of(state: Path, version: str) -> str:
     return str(read_json(_place(state, version)).get("note", ""))
 
 
-def answers(state: Path, version: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
-    """Return ids, served scores and shadow scores of the last rows: (row,), or (row, class) for the scores.
+def answers(state: Path, version: str) -> ShadowedRows:
+    """Return the last rows that a shadow predicted.
 
     Only the first row of an id counts: a repeated request is the same prediction.
     """
@@ -77,17 +86,17 @@ def answers(state: Path, version: str) -> tuple[list[str], NDArray[np.float64], 
     for part in reversed(log.parts()):
         if rows >= MOST_COMPARED:
             break
-        tables[:0] = list(log.scan(part.first - 1, part.last, ["id", *SCORES]))
+        tables[:0] = list(log.scan(part.first - 1, part.last, ["id", "version", *SCORES]))
         rows = sum(table.num_rows for table in tables)
     if not tables:
-        return [], np.zeros(0), np.zeros(0)
+        return ShadowedRows([], [], np.zeros(0), np.zeros(0))
     table = pa.concat_tables(tables).slice(max(0, rows - MOST_COMPARED))
     _, first = np.unique(table.column("id").to_numpy(), return_index=True)
     table = table.take(pa.array(np.sort(first)))
     one = table.column("scores").null_count == table.num_rows
     names = ("score", "shadow.score") if one else ("scores", "shadow.scores")
     answered, shadow = (np.array(table.column(name).to_pylist(), np.float64) for name in names)
-    return table.column("id").to_pylist(), answered, shadow
+    return ShadowedRows(table.column("id").to_pylist(), table.column("version").to_pylist(), answered, shadow)
 
 
 def _folder(state: Path, version: str) -> Path:

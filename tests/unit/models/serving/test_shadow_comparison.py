@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.metrics.metrics import METRICS
-from models.serving.shadow_comparison import LEAST_LABELS, compare
+from models.serving.shadow_comparison import LEAST_LABELS, DecisionThresholds, compare
 
 NONE = np.full(4, np.nan)
 
@@ -19,6 +19,18 @@ def test_without_labels_there_is_agreement_and_distance():
     found = compare("2", METRICS["roc_auc"], answered, shadow, NONE)
     assert (found.agreement, found.num_labelled, found.difference) == (0.75, 0, None)
     assert found.distance == pytest.approx(0.1)
+
+
+def test_each_version_decides_at_its_own_threshold():
+    answered, shadow = np.array([0.08, 0.12, 0.08, 0.3]), np.array([0.12, 0.15, 0.2, 0.25])
+    thresholds = DecisionThresholds(np.array([0.1, 0.1, 0.05, 0.5]), 0.22)
+    found = compare("2", METRICS["roc_auc"], answered, shadow, NONE, thresholds)
+    assert found.agreement == 0.25  # no, yes, yes, no against no, no, no, yes
+    assert found.distance == pytest.approx(np.abs(answered - shadow).mean())
+    label = np.tile([0.0, 1.0, 1.0, 0.0], 10)
+    rows = np.tile(answered, 10), np.tile(shadow, 10)
+    decided = compare("2", METRICS["f1"], *rows, label, DecisionThresholds(np.tile(thresholds.answered, 10), 0.22))
+    assert (decided.answered, decided.shadow) == (1.0, 0.0)
 
 
 def test_numbers_have_no_classes_to_agree_on():

@@ -20,6 +20,6 @@ def test_the_last_rows_are_compared(tmp_path):
         at = pa.array([datetime(2026, 11, 1, tzinfo=UTC)] * count, pa.timestamp("us", tz="UTC"))
         values = pa.array([float(number) for number in range(first, first + count)])
         log.append(pa.table({"id": ids, "at": at, "score": values, "shadow.score": values}))
-    ids, answered, shadow = answers(tmp_path, "2")
+    ids, _, answered, shadow = answers(tmp_path, "2")
     assert (len(ids), ids[0], ids[-1]) == (MOST_COMPARED, "2", str(2 * count - 1))
     assert (answered == shadow).all()
