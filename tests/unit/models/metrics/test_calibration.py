@@ -92,4 +92,6 @@ def test_a_threshold_does_not_divide_equal_predictions(goal):
     tied = np.repeat([0.3, 0.02], [30, 70])
     threshold = best_threshold(METRICS[goal], tied)
     assert 0.02 < threshold < 0.3
+    noisy = tied + np.repeat([3e-8, 0.0, -2e-9, 0.0], [1, 29, 1, 69])
+    assert best_threshold(METRICS[goal], noisy) == pytest.approx(threshold, abs=1e-6)
     assert best_threshold(METRICS["roc_auc"], np.full(50, 0.1)) == 0.5
