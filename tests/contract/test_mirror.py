@@ -44,7 +44,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/mlflow/release_plans.py": "tests/integration/test_releases.py: needs a registry",
     "tasks/release/registry_jobs.py": "tests/integration/test_releases.py: a process of its own",
     "tasks/serve/webhook.py": "tests/integration/test_releases.py: a real server",
-    "tasks/release/status.py": "tests/integration/test_releases.py: a real server",
     "tasks/release/smoke_test.py": "tests/integration/test_releases.py: a process of its own",
     "tasks/loop/champion.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/mlflow/onnx_model.py": "tests/integration/test_loop.py: needs an exported model",
