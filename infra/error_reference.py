@@ -20,7 +20,8 @@ BASE = "LooplineError"
 NAMES_AN_ERROR = re.compile(r"Error\b|GateRefused")
 FORWARDED = re.compile(r"[A-Z_. ]*")
 """Values alone: nothing of such a text is known before it is there."""
-QUOTED = re.compile(r"`[^`]*`|\{[^}]*\}")
+QUOTED = re.compile(r"`[^`]*`|\{[^}]*\}|\([^()]*\)")
+"""Within these a colon divides nothing."""
 PLACE = re.compile(r"(command line|[\w.:`'/-]+)( [A-Z_']+)*(, \w+)?")
 """What a message begins with: a key, an option or a file, with its value."""
 BY_KIND = {
@@ -29,6 +30,7 @@ BY_KIND = {
     "UserCodeError": "correct your function",
     "TrainingError": "change the net or its settings; `loopline run` continues from the last finished step",
     "StoreError": "`loopline doctor` checks the stores; when it is mended, run again: finished work is kept",
+    "LeaseLostError": "nothing has to be done: the other process goes on",
     "GateRefused": "nothing has to be done: the champion stays",
 }
 """What to do about an error whose message has no cure of its own."""

@@ -6,7 +6,9 @@ from types import ModuleType
 import pytest
 
 from infra.api_reference import PUBLIC, imports_of
-from infra.error_reference import Code, Message
+from infra.error_reference import BY_KIND, Code, Message
+from models import errors
+from models.errors import LooplineError
 from tests.loaded import load
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "write_reference.py"
@@ -90,12 +92,19 @@ def test_every_module_that_raises_has_its_place_on_the_page_of_errors(root: Path
         ("data.id: no column NAME: name another", "data.id: no column NAME", "name another"),
         ("train.lr: got VALUE, expected a number > 0", "train.lr: got VALUE", "expected a number > 0"),
         ("x.y: got A, expected `k: v`: take parallel: fsdp", "x.y: got A, expected `k: v`", "take parallel: fsdp"),
+        ("x.y: got A (rows: N): take more", "x.y: got A (rows: N)", "take more"),
+        ("x.y: A has B (rows: N): CURE", "x.y: A has B (rows: N): CURE", ""),
         ("PATH: cannot be read", "PATH: cannot be read", ""),
         ("PATH: cannot be read: ERROR", "PATH: cannot be read: ERROR", ""),
     ],
 )
 def test_a_message_is_divided_into_cause_and_cure(text: str, cause: str, cure: str) -> None:
     assert Message("models.data.split", "DataError", text).cause_and_cure == (cause, cure)
+
+
+def test_every_kind_of_error_has_its_own_advice() -> None:
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, LooplineError)}
+    assert kinds - {"LooplineError"} == {*BY_KIND}
 
 
 def test_messages_are_read_with_the_names_of_their_values(tmp_path: Path) -> None:
