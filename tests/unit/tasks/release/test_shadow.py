@@ -54,7 +54,7 @@ def test_each_row_is_answered_once(tmp_path, task):
     log(state, ["c"], task=task)
     log(state, ["d"], "2", task)
     assert answer_new(state, shadow) == 1, "its own answers are not compared with itself"
-    ids, answered, said = shadows.answers(state, "2")
+    ids, _, answered, said = shadows.answers(state, "2")
     assert ids == ["a", "b", "c"]
     assert answered.shape == said.shape == ((3, 3) if task == "multiclass" else (3,))
     assert np.isfinite(said).all()
@@ -123,7 +123,7 @@ def test_of_every_kind_the_shadow_says_what_it_would_have_said(tmp_path, kind):
     shadow, state = served(tmp_path, kind), tmp_path / "state"
     rows = logged(state, LoadedModel("tiny", "1", shadow.folder), GIVEN[kind])
     assert answer_new(state, shadow) == 2
-    ids, answered, said = shadows.answers(state, "2")
+    ids, _, answered, said = shadows.answers(state, "2")
     assert ids == ["0", "1"]
     outputs = shadow.answer(rows.feed).outputs
     wanted = {
@@ -167,5 +167,5 @@ def test_a_shadow_that_looks_further_back_than_was_given_says_so(tmp_path):
 
 
 def test_before_anything_was_said_there_is_nothing(tmp_path):
-    ids, answered, said = shadows.answers(tmp_path, "2")
+    ids, _, answered, said = shadows.answers(tmp_path, "2")
     assert (ids, len(answered), len(said)) == ([], 0, 0)
