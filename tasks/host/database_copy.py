@@ -92,6 +92,22 @@ def create_database(server: URL, name: str) -> None:
         ) from error
 
 
+def refuse_without_rights(target: URL) -> None:
+    """Refuse a database in which the user may not make tables, before anything is made or copied.
+
+    Raises:
+        StoreError: The user may not, or the database cannot be used.
+    """
+    with _target(target) as connection:
+        may = connection.exec_driver_sql("select has_schema_privilege(current_schema(), 'create')").scalar()
+        user = connection.exec_driver_sql("select quote_ident(current_user)").scalar()
+    if not may:
+        raise StoreError(
+            f"{without_password(str(target))}: {user} may not make tables in it: let its owner run "
+            f"`grant create, usage on schema public to {user}`; nothing was changed"
+        )
+
+
 def rows_at(target: URL) -> dict[str, int]:
     """Return the number of rows of each table that has some, without tables of versions.
 

@@ -26,6 +26,7 @@ from tasks.host.database_copy import (
     databases_at,
     is_more,
     mark_at,
+    refuse_without_rights,
     rows_at,
 )
 from tasks.host.leases import is_leased
@@ -180,6 +181,8 @@ def _plan(store: _Store, server: URL, source: Path | None, existing: set[str]) -
     contents = contents_of(source)
     if not contents.total:
         return Move(store.name, store.variable, target, "nothing here", contents, is_made)
+    if is_made:
+        refuse_without_rights(target)
     mark = mark_at(target) if is_made else None
     if mark == contents:
         return Move(store.name, store.variable, target, "moved", contents, is_made)
@@ -250,8 +253,14 @@ def _make_state_tables(workspace: Workspace, address: str) -> None:
 
 
 def _make_mlflow_tables(workspace: Workspace, address: str) -> None:
+    from sqlalchemy.exc import SQLAlchemyError
+
     del workspace
-    embedded_store.make_tables(address)
+    try:
+        embedded_store.make_tables(address)
+    except SQLAlchemyError as error:
+        reason = str(error).splitlines()[0]
+        raise StoreError(f"mlflow: its tables cannot be made: {reason}; no rows were copied into it") from error
 
 
 def _make_optuna_tables(workspace: Workspace, address: str) -> None:
@@ -265,8 +274,9 @@ def _make_prefect_tables(workspace: Workspace, address: str) -> None:
     command = [sys.executable, "-m", "prefect", "server", "database", "upgrade", "--yes"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     if done.returncode:
-        reason = " ".join((done.stderr or done.stdout).strip().splitlines()[-1:])
-        raise StoreError(f"prefect: `prefect server database upgrade` failed: {reason}; its database is left empty")
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line[:1].isalpha()]
+        reason = " ".join(line for line in lines if "Error" in line or line == lines[-1])[:300]
+        raise StoreError(f"prefect: `prefect server database upgrade` failed: {reason}; no rows were copied into it")
 
 
 _MAKERS: Mapping[str, Callable[[Workspace, str], None]] = {

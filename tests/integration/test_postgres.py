@@ -26,7 +26,7 @@ from models.project_spec.search import Dimension, Search
 from models.training.search_space import suggest
 from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.host import database, processes, stores
-from tasks.host.database_copy import contents_of, copy_rows, mark_at, rows_at
+from tasks.host.database_copy import contents_of, copy_rows, mark_at, refuse_without_rights, rows_at
 from tasks.host.leases import leased
 from tasks.host.store_addresses import OPTUNA_STORAGE, STATE_URL, TRACKING_URI, normalised, store_addresses
 from tasks.host.tables import loops
@@ -360,6 +360,17 @@ def test_a_database_of_another_version_or_with_rows_is_refused(
         "state": ("to move", False), "mlflow": ("to move", False),
         "optuna": ("nothing here", False), "prefect": ("nothing here", False),
     }  # fmt: skip
+
+
+def test_a_user_who_may_make_no_tables_is_refused_before_anything_is_made(databases: str) -> None:
+    target = make_url(normalised(STATE_URL, new_database(databases, "barred")))
+    refuse_without_rights(target)
+    engine = create_engine(target)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create role weak login")
+    engine.dispose()
+    with pytest.raises(StoreError, match=r"barred: weak may not make tables .*`grant create, usage on schema public"):
+        refuse_without_rights(target.set(username="weak"))
 
 
 def test_a_database_of_which_nothing_is_here_is_made_too(
