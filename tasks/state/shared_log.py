@@ -45,10 +45,10 @@ REPLACED_H = 1
 """Hours for which replaced files stay, for readers that began before."""
 SPAN_BYTES = 1 << 24
 """Size of the records that are read together; a receiver needs some ten times as much memory."""
-_FILE_BYTES = 1 << 24
-"""Size of merged files: each is read anew for each span in it."""
 _READ_AHEAD = {"batch_size": 4096, "batch_readahead": 1, "fragment_readahead": 1}
 _TRIES = 30
+_MERGE, _FULL = "merge", "full"
+"""Application transactions: the number of a merge, and the append up to which files have their full size."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # delta-rs colours its errors
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 1 hours",
@@ -150,18 +150,24 @@ class SharedLog:
                 low = high
 
     def compact(self) -> int:
-        """Merge small files if there are many, and delete what was replaced long ago; return how many were merged."""
+        """Merge small files if there are many, and delete what was replaced long ago; return how many files went.
+
+        Not by `optimize`, of which delta-rs lets two merge the same files: the rows are there twice then.
+        """
         from deltalake.exceptions import CommitFailedError
 
         with self._reaching():
             table = self._opened()
-            if table is None or len(table.file_uris()) < MOST_FILES:
+            before = len(table.file_uris()) if table else 0
+            if table is None or before < MOST_FILES:
                 return 0
             with contextlib.suppress(CommitFailedError):  # another host merges them
-                merged = table.optimize.compact(target_size=_FILE_BYTES)["numFilesRemoved"]
+                while not _merge(table):
+                    table = self._opened() or table
+                table = self._opened() or table
                 table.vacuum(retention_hours=REPLACED_H, enforce_retention_duration=False, dry_run=False)
                 table.create_checkpoint()
-                return int(merged)
+                return before - len(table.file_uris())
             return 0
 
     def forget(self, before_us: int) -> None:
@@ -253,6 +259,33 @@ def _cuts(rows: ds.Dataset, since: int, upto: int) -> list[int]:
             filled = 0
         filled += size
     return sorted({*cuts, upto})
+
+
+def _merge(table: DeltaTable) -> bool:
+    """Write one file for the first span of appends that has none of full size; return whether it was the last span.
+
+    Raises:
+        CommitFailedError: Another host replaced files since the table was opened.
+    """
+    import pyarrow.dataset as ds
+    from deltalake import CommitProperties, Transaction, write_deltalake
+
+    low, upto = table.transaction_version(_FULL) or 0, table.transaction_version(APPEND) or 0
+    rows = table.to_pyarrow_dataset()
+    high = _cuts(rows, low, upto)[0]
+    chosen = (ds.field(APPEND) > low) & (ds.field(APPEND) <= high)
+    span = rows.scanner(filter=chosen, **_READ_AHEAD).to_table()
+    # Of two commits with the same number one is refused.
+    marks = [Transaction(_MERGE, (table.transaction_version(_MERGE) or 0) + 1)]
+    marks.append(Transaction(_FULL, high if high < upto else low))
+    write_deltalake(
+        table,
+        span.sort_by([(APPEND, "ascending"), ("place", "ascending")]),
+        mode="overwrite",
+        predicate=f"{APPEND} > {low} AND {APPEND} <= {high}",
+        commit_properties=CommitProperties(app_transactions=marks),
+    )
+    return high == upto
 
 
 def _records(rows: pa.Table, table: str, upto: int) -> SharedRecords:

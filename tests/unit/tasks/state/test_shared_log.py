@@ -60,7 +60,7 @@ def test_merging_and_forgetting_change_no_cursor(log: SharedLog, monkeypatch: py
     for number in range(4):
         log.append("predictions", [f"{number}-{place}" for place in range(3)], {f"{number}": 1})
     before = records(log)
-    assert log.compact() == 4
+    assert log.compact() == 3
     assert log.compact() == 0
     assert (records(log), log.cursor()) == (before, 4)
     assert records(log, 2) == before[6:]
@@ -71,6 +71,40 @@ def test_merging_and_forgetting_change_no_cursor(log: SharedLog, monkeypatch: py
     log.append("predictions", ["new"], {"n": 1})
     log.forget(cut)
     assert (records(log), log.cursor()) == ([(5, "new")], 5)
+
+
+def test_merging_leaves_files_of_full_size_alone(log: SharedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.state.shared_log.MOST_FILES", 3)
+    monkeypatch.setattr("tasks.state.shared_log.SPAN_BYTES", 4)
+    for number in range(7):
+        log.append("predictions", ["ab"], {"host/1.seg": number + 1})
+    assert log.compact() == 3  # 2 + 2 + 2 + 1
+    full = {*log._opened().file_uris()}
+    log.append("predictions", ["cd"], {"host/1.seg": 8})
+    assert log.compact() == 1
+    assert len(full & {*log._opened().file_uris()}) == 3
+    assert [number for number, _ in records(log)] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("first", ["compact", "forget"])
+@pytest.mark.parametrize("second", ["compact", "forget"])
+def test_of_two_hosts_that_replace_files_at_once_one_succeeds(
+    log: SharedLog, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    monkeypatch.setattr("tasks.state.shared_log.MOST_FILES", 2)
+    for number in range(4):
+        log.append("predictions", [f"{number}"], {"host/1.seg": number + 1})
+    middle = records(log)[2][0]
+    times = log._opened().to_pyarrow_dataset().to_table().sort_by("append").column("at").to_pylist()
+    act = {"compact": SharedLog.compact, "forget": lambda one: one.forget(times[middle - 1])}
+    late = SharedLog(log.address)
+    seen_before = late._opened()
+    monkeypatch.setattr(late, "_opened", lambda: seen_before)
+    act[first](log)
+    done = records(log)
+    act[second](late)
+    assert records(log) == done
+    assert len({*done}) == len(done) == (4 if first == "compact" else 2)
 
 
 def test_a_table_that_was_emptied_is_an_error(log: SharedLog) -> None:
