@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
@@ -26,6 +31,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "flows" / "site"
 
 
+def open_search(page: Page) -> None:
+    """A key that is pressed before the page's script listens is lost: press it again, as a person does."""
+    from playwright.sync_api import TimeoutError as NotYetError
+
+    for _ in range(10):
+        page.keyboard.press("Control+k")
+        with contextlib.suppress(NotYetError):
+            page.locator("input:focus").wait_for(timeout=3_000)
+            return
+    pytest.fail("the search does not open")
+
+
 def test_pages_need_no_network_and_the_search_finds(site: Path) -> None:
     if not CHROMIUM.exists():
         pytest.skip(f"there is no browser at {CHROMIUM}: `apt-get install chromium`")
@@ -41,7 +58,7 @@ def test_pages_need_no_network_and_the_search_finds(site: Path) -> None:
             drawing = page.locator("svg.drawing")
             assert drawing.bounding_box()["width"] > 300
             assert "policy to approval (ask)" in drawing.get_attribute("aria-label")
-            page.keyboard.press("Control+k")
+            open_search(page)
             page.keyboard.type("compare-and-swap")
             page.get_by_text(re.compile(r"^[0-9]+ results?$")).wait_for(timeout=30_000)
             assert [url for url in addresses if not url.startswith("file:")] == []
