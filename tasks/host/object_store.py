@@ -56,7 +56,7 @@ class ObjectStore:
         self.address = address.rstrip("/")
         self._is_local = address.startswith("file://")
         self._path = self.address.partition("://")[2]
-        self._file_system = _file_system(self._is_local, os.getpid())
+        self._file_system = _file_system(self._is_local, os.getpid(), _settings_of_aws())
 
     def check(self) -> None:
         """Check that the store can be reached and has this program's layout; mark a new store as ours.
@@ -249,9 +249,8 @@ def s3_settings() -> dict[str, str]:
     """
     from botocore.exceptions import BotoCoreError
 
-    environ = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     try:
-        session, region, endpoint = _s3_session(os.getpid(), environ)
+        session, region, endpoint = _s3_session(os.getpid(), _settings_of_aws())
         credentials = session.get_credentials()
         keys = credentials and credentials.get_frozen_credentials()
     except (BotoCoreError, ValueError) as error:
@@ -269,6 +268,10 @@ def s3_settings() -> dict[str, str]:
     return {name: value for name, value in settings.items() if value}
 
 
+def _settings_of_aws() -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+
+
 @functools.lru_cache(maxsize=4)
 def _s3_session(pid: int, environ: tuple[tuple[str, str], ...]) -> tuple[Any, str | None, str | None]:
     """Return botocore's session, the region, and the endpoint unless it is Amazon's; both arguments are its key."""
@@ -282,10 +285,10 @@ def _s3_session(pid: int, environ: tuple[tuple[str, str], ...]) -> tuple[Any, st
     return session, region, None if endpoint.endswith((".amazonaws.com", ".amazonaws.com.cn")) else endpoint
 
 
-@functools.cache
-def _file_system(is_local: bool, pid: int) -> Any:
-    """Return fsspec's file system, one per process, since its connections survive no fork."""
-    del pid
+@functools.lru_cache(maxsize=4)
+def _file_system(is_local: bool, pid: int, environ: tuple[tuple[str, str], ...]) -> Any:
+    """Return fsspec's file system: one per process, since its connections survive no fork, and per settings of AWS."""
+    del pid, environ
     import fsspec
 
     if is_local:
