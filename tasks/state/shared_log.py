@@ -128,8 +128,6 @@ class SharedLog:
         Raises:
             StoreError: The table cannot be read, or lacks what was read of it.
         """
-        import pyarrow.dataset as ds
-
         with self._reaching():
             table = self._opened()
             upto = (table.transaction_version(APPEND) or 0) if table else 0
@@ -145,8 +143,7 @@ class SharedLog:
             rows = table.to_pyarrow_dataset()
             low = since
             for high in _cuts(rows, since, upto):
-                chosen = (ds.field(APPEND) > low) & (ds.field(APPEND) <= high)
-                yield _records(rows.scanner(filter=chosen, **_READ_AHEAD).to_table(), own, high)
+                yield _records(_span(rows, low, high), own, high)
                 low = high
 
     def compact(self) -> int:
@@ -267,20 +264,17 @@ def _merge(table: DeltaTable) -> bool:
     Raises:
         CommitFailedError: Another host replaced files since the table was opened.
     """
-    import pyarrow.dataset as ds
     from deltalake import CommitProperties, Transaction, write_deltalake
 
     low, upto = table.transaction_version(_FULL) or 0, table.transaction_version(APPEND) or 0
     rows = table.to_pyarrow_dataset()
     high = _cuts(rows, low, upto)[0]
-    chosen = (ds.field(APPEND) > low) & (ds.field(APPEND) <= high)
-    span = rows.scanner(filter=chosen, **_READ_AHEAD).to_table()
     # Of two commits with the same number one is refused.
     marks = [Transaction(_MERGE, (table.transaction_version(_MERGE) or 0) + 1)]
     marks.append(Transaction(_FULL, high if high < upto else low))
     write_deltalake(
         table,
-        span.sort_by([(APPEND, "ascending"), ("place", "ascending")]),
+        _span(rows, low, high),
         mode="overwrite",
         predicate=f"{APPEND} > {low} AND {APPEND} <= {high}",
         commit_properties=CommitProperties(app_transactions=marks),
@@ -288,8 +282,16 @@ def _merge(table: DeltaTable) -> bool:
     return high == upto
 
 
+def _span(rows: ds.Dataset, low: int, high: int) -> pa.Table:
+    """Return the rows of the appends after `low` up to `high`, in order."""
+    import pyarrow.dataset as ds
+
+    chosen = (ds.field(APPEND) > low) & (ds.field(APPEND) <= high)
+    span = rows.scanner(filter=chosen, **_READ_AHEAD).to_table()
+    return span.sort_by([(APPEND, "ascending"), ("place", "ascending")])
+
+
 def _records(rows: pa.Table, table: str, upto: int) -> SharedRecords:
-    rows = rows.sort_by([(APPEND, "ascending"), ("place", "ascending")])
     by_kind: dict[str, list[tuple[int, str]]] = {}
     columns = [rows.column(name).to_pylist() for name in (APPEND, "kind", "record")]
     for number, kind, record in zip(*columns, strict=True):
