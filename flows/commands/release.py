@@ -109,7 +109,10 @@ def _show(status: ReleaseStatus) -> None:
     if status.plan.shadow:
         planned.append(f"version {status.plan.shadow} as a shadow")
     trial = f", beside it {' and '.join(planned)}" if planned else ""
-    click.echo(f"{status.project}: champion {status.champion or 'none'}{trial}; workers here: {status.workers}")
+    servers = f"; servers: {status.servers}" if status.servers else ""
+    click.echo(
+        f"{status.project}: champion {status.champion or 'none'}{trial}; workers here: {status.workers}{servers}"
+    )
     if status.versions:
         click.echo(f"\n{'version':<9}{'role':<10}{'share':>6}{'answers':>10}{'failed':>8}{'slow':>7}  realised")
     for one in status.versions:

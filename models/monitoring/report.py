@@ -7,10 +7,9 @@ trigger a loop (`models/monitoring/alarms.py`); the state of a window names its 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from models.frozen_model import FrozenModel
 from models.judge.verdict import Estimate, Number
@@ -123,14 +122,6 @@ class MonitoringReport(FrozenModel):
     state: State = "green"
     reason: str = "nothing was predicted yet"
     notes: list[str] = Field(default_factory=list, description="What could not be done, and why.")
-
-    @classmethod
-    def load(cls, state: Path) -> MonitoringReport | None:
-        """Return the latest in a project's state; None if there is none, or one of a Loopline with another format."""
-        try:
-            return cls.model_validate_json((state / "monitoring" / "monitoring.json").read_bytes())
-        except (OSError, ValidationError):
-            return None
 
     def of_champion(self) -> list[WindowReport]:
         """Return the champion's complete windows, oldest first."""

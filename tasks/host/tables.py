@@ -108,3 +108,23 @@ events = Table(
     Index("events_by_state", "state", "number"),
     Index("events_by_project", "is_open", "project"),
 )
+served_versions = Table(
+    "served_versions",
+    METADATA,
+    Column("server", Text, primary_key=True, comment="Made up by the process that leads a project's release."),
+    Column("project", Text, primary_key=True),
+    Column("version", Text, primary_key=True),
+    Column("release", Text, nullable=False, comment="The versions that answer there: the stable one and the canary."),
+    Column("answers", BigInteger, nullable=False, comment="Since this release began on the server."),
+    Column("failed", BigInteger, nullable=False, comment="Of the answers: in the model itself."),
+    Column("slow", BigInteger, nullable=False, comment="Of the answers: over the spec's latency."),
+    Column("at", Float, nullable=False, comment="When the server was last heard of. Unix time, seconds."),
+    Index("served_versions_by_release", "project", "release", "at"),
+)
+monitoring_reports = Table(
+    "monitoring_reports",
+    METADATA,
+    Column("project", Text, primary_key=True),
+    Column("at", Float, nullable=False, comment="When it was made. Unix time, seconds."),
+    Column("content", JSON, nullable=False, comment="The whole report of the latest monitoring run."),
+)

@@ -48,10 +48,7 @@ def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -
             if version == champion:
                 raise UsageError(f"{registry.model}: version {version} is the champion: it answers already")
             registry.tags(version)
-        fields = {"action": action, "champion": champion, "plan": plan}
-        entry = registry.write(JOURNAL, ReleasePlanEntry, reason, **fields)
-        registry.set_tags(champion, {PLAN: plan.model_dump_json()})
-    return entry
+        return _set(registry, champion, plan, action, reason)
 
 
 def end(registry: Registry, reason: str, action: Action = "end") -> ReleasePlanEntry:
@@ -62,6 +59,25 @@ def end(registry: Registry, reason: str, action: Action = "end") -> ReleasePlanE
         StoreError: The registry is unavailable.
     """
     return change(registry, ReleasePlan(), action, reason)
+
+
+def give_back(registry: Registry, version: str, reason: str) -> None:
+    """End the plan that has this version; nothing if it has ended, as when another server was first.
+
+    Raises:
+        StoreError: The registry is unavailable.
+    """
+    with registry.locked():
+        champion = registry.alias("champion")
+        if champion and version in ReleasePlan.of_tags(registry.tags(champion)).versions:
+            _set(registry, champion, ReleasePlan(), "return", reason)
+
+
+def _set(registry: Registry, champion: str, plan: ReleasePlan, action: Action, reason: str) -> ReleasePlanEntry:
+    fields = {"action": action, "champion": champion, "plan": plan}
+    entry = registry.write(JOURNAL, ReleasePlanEntry, reason, **fields)
+    registry.set_tags(champion, {PLAN: plan.model_dump_json()})
+    return entry
 
 
 def entries(model: str) -> list[ReleasePlanEntry]:

@@ -33,13 +33,12 @@ from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import delivery, registry_reader
 from tasks.mlflow.model_cache import VERDICT_FILE, numbered_copy
 from tasks.prefect import events
-from tasks.state import predictions
+from tasks.state import findings, predictions
 from tasks.state.delta_log import DeltaLog
 from tasks.state.ingest_segments import receive
 from tasks.state.monitoring_store import MonitorStore, opened
 
 FOLDER = "monitoring"
-FINDINGS_FILE = "monitoring.json"
 PAGE_FILE = "monitoring.html"
 APPENDS_A_TRANSACTION = 32
 SHOWN_OF_OTHERS = 20
@@ -69,11 +68,11 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
         looking.count_predictions()
         looking.count_labels()
         looking.judge()
-        findings = looking.findings(time.time() if now is None else now)
-        write_text(folder / FINDINGS_FILE, findings.model_dump_json(indent=1) + "\n")
-        _write_page(folder / PAGE_FILE, findings, spec)
-        looking.tell(findings)
-    return findings
+        report = looking.findings(time.time() if now is None else now)
+        findings.save(state, report)
+        _write_page(folder / PAGE_FILE, report, spec)
+        looking.tell(report)
+    return report
 
 
 @dataclass(frozen=True)

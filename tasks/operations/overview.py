@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from models.errors import LooplineError, StoreError
 from models.files import read_json
-from models.monitoring.report import MonitoringReport
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
@@ -34,7 +33,7 @@ from tasks.operations.spec_cache import current_spec, current_specs
 from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages
 from tasks.platform.services import ServiceState, services_of
-from tasks.state import shared_files
+from tasks.state import findings, shared_files
 from tasks.state.step_records import latest_records, newest_records
 from tasks.state.store_sizes import measured
 
@@ -173,7 +172,7 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         owed=owed,
         data=_data(step_cache, last, records),
         search=_search(step_cache, records, spec),
-        monitor=MonitoringReport.load(step_cache.state),
+        monitor=findings.load(step_cache.state),
         decisions=made,
         waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
         undecided=[one for one in rows.undecided.get(spec.name, ()) if one.kind in ("person", *spec.retrain.on)],

@@ -18,11 +18,13 @@ from models.parent_death import ends_with_parent
 from models.project_spec.serve import serve_rules_of
 from models.serving.registry import RegisteredVersion
 from models.serving.releases import Release, ReleasePlan, taken_back, wanted
+from tasks.host import database
 from tasks.host.logs import Repeated
 from tasks.host.workspace import CLONE, Workspace
 from tasks.mlflow import registry_reader
 from tasks.mlflow.model_cache import local_copy
 from tasks.mlflow.release_plans import plan_of
+from tasks.release.deployment import CountExchange
 from tasks.release.fetch_and_verify import bring, try_out
 from tasks.release.registry_watcher import RegistryWatcher
 from tasks.release.rollback_guard import RollbackGuard
@@ -114,7 +116,9 @@ class Background:
 
 
 class ReleaseController:
-    """Keeps one project's release up to date while this process leads. `looked`: set after the first look.
+    """Keeps one project's release up to date while this process leads.
+
+    `looked`: set after the first look. `exchange`: with the servers of other machines; None without a shared database.
 
     Raises:
         UsageError: The registry is a database that only MLflow itself can read.
@@ -126,7 +130,8 @@ class ReleaseController:
         self.watcher = RegistryWatcher(project)
         self._workspace = settings.workspace
         self._versions = self._workspace.cache / "models" / project
-        self._guard = RollbackGuard(settings.state(project), self._versions)
+        self.exchange = CountExchange(settings.state(project)) if database.is_shared() else None
+        self._guard = RollbackGuard(settings.state(project), self._versions, self.exchange)
         self._background = Background(self._workspace, project)
         self._refused: dict[str, _Refusal] = {}
         self._checked: set[str] = set()

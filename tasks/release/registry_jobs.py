@@ -13,9 +13,10 @@ from models.errors import LooplineError
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
+from tasks.mlflow import release_plans
 from tasks.mlflow.model_cache import fetch
 from tasks.mlflow.registry_reader import aliased
-from tasks.mlflow.release_plans import end, plan_of
+from tasks.mlflow.release_plans import plan_of
 
 
 def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:
@@ -26,13 +27,11 @@ def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:
         StoreError: The registry is unavailable.
     """
     champion = aliased(model)
-    if champion is None:
-        return
     reason = f"returned by the server: {why}"
-    if champion.number == version:
+    if champion and champion.number == version:
         open_registry(workspace, model).rollback(reason, expected=version)
     elif version in plan_of(champion).versions:
-        end(open_registry(workspace, model), reason, action="return")
+        release_plans.give_back(open_registry(workspace, model), version, reason)
 
 
 def main() -> None:

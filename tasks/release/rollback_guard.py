@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pydantic import ValidationError
 
 from models.project_spec.serve import serve_rules_of
 from models.serving.auto_rollback import fallen, trouble_of
 from models.serving.releases import Release
+from tasks.release.deployment import CountExchange
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
+from tasks.state import findings
 
 if TYPE_CHECKING:
     from models.monitoring.report import MonitoringReport
-
-FINDINGS = Path("monitoring") / "monitoring.json"
 
 
 class RollbackGuard:
@@ -24,10 +23,11 @@ class RollbackGuard:
     Args:
         state: The project's folder under `.loopline/projects/`.
         versions: The folder with the project's versions.
+        exchange: The exchange with other servers; None: there are none.
     """
 
-    def __init__(self, state: Path, versions: Path) -> None:
-        self._findings_path, self._versions = state / FINDINGS, versions
+    def __init__(self, state: Path, versions: Path, exchange: CountExchange | None = None) -> None:
+        self._state, self._versions, self._exchange = state, versions, exchange
         self._by_worker: dict[str, dict[str, VersionOutcomes]] = {}
         self._before: dict[str, VersionOutcomes] = {}
         self._generation = -1
@@ -35,7 +35,7 @@ class RollbackGuard:
         self._seen: int | None = None
 
     def tallies(self) -> dict[str, VersionOutcomes]:
-        """Return each version's outcomes since the release began, in all workers, also in those that ended."""
+        """Return each version's outcomes since the release began, in all workers here, also in those that ended."""
         return {
             version: total.minus(self._before.get(version, VersionOutcomes()))
             for version, total in self._totals().items()
@@ -48,18 +48,26 @@ class RollbackGuard:
             self._by_worker[f"{process['pid']}/{process['started']}"] = report.tallies
         if release.generation != self._generation:
             self._generation, self._before = release.generation, self._totals()
-        self._read_findings()
+        others: Mapping[str, VersionOutcomes] = {}
+        if self._exchange is None:
+            self._read_findings()
+        else:
+            self._exchange.offer(release, self.tallies())
+            self._findings, others = self._exchange.report, self._exchange.others(release)
         canary = release.canary.version if release.canary else None
         previous = release.previous if _came_after(release.stable, release.previous) else None
         for version, before in ((canary, release.stable), (release.stable, previous)):
-            why = self._trouble(version, before, release.since) if version and before else None
-            if version and why:
+            if version is None or before is None:
+                continue
+            counts = self.tallies().get(version, VersionOutcomes()).plus(others.get(version, VersionOutcomes()))
+            why = self._trouble(version, before, release.since, counts)
+            if why:
                 return version, why
         return None
 
-    def _trouble(self, version: str, before: str, since: float) -> str | None:
+    def _trouble(self, version: str, before: str, since: float, counts: VersionOutcomes) -> str | None:
         rule = serve_rules_of(self._versions / version).return_on
-        why = trouble_of(self.tallies().get(version, VersionOutcomes()), rule)
+        why = trouble_of(counts, rule)
         if why is None and rule.metric and self._findings is not None:
             why = fallen(self._findings, version, before, since)
         return why
@@ -72,15 +80,10 @@ class RollbackGuard:
         return totals
 
     def _read_findings(self) -> None:
-        try:
-            seen = self._findings_path.stat().st_mtime_ns
-            if seen != self._seen:
-                from models.monitoring.report import MonitoringReport
-
-                self._seen = seen
-                self._findings = MonitoringReport.model_validate_json(self._findings_path.read_bytes())
-        except (OSError, ValidationError):
-            self._findings = None
+        path = self._state / findings.FINDINGS_FILE
+        seen = path.stat().st_mtime_ns if path.exists() else None
+        if seen != self._seen:
+            self._seen, self._findings = seen, findings.load(self._state)
 
 
 def _came_after(version: str | None, before: str | None) -> bool:

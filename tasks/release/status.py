@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from pydantic import BaseModel, Field
 
@@ -13,12 +15,14 @@ from models.monitoring.report import MonitoringReport
 from models.project_spec.blocks import Spec
 from models.serving.releases import Release, ReleasePlan
 from models.serving.shadow_comparison import DecisionThresholds, ShadowComparison, compare
+from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import registry_reader
 from tasks.mlflow.model_cache import numbered_copy
 from tasks.mlflow.release_plans import ReleasePlanEntry, entries, plan_of
+from tasks.release.deployment import DeploymentCounts, counted
 from tasks.release.shared_state import SharedReleaseState, VersionOutcomes
-from tasks.state import shadows
+from tasks.state import findings, shadows
 from tasks.state.predictions import label_store, latest_labels
 
 
@@ -28,7 +32,10 @@ class VersionStatus(BaseModel):
     version: str
     role: str
     share: float = Field(0.0, description="Of the requests that it answers, 0 to 1.")
-    tally: VersionOutcomes = Field(default_factory=VersionOutcomes, description="Since the workers that live began.")
+    tally: VersionOutcomes = Field(
+        default_factory=VersionOutcomes,
+        description="On all servers since the release began; without a shared state database: by live workers.",
+    )
     realised: Estimate | None = Field(None, description="The goal's metric on labelled predictions, last whole window.")
     state: str = Field("", description="What monitoring says of that window.")
     why: str = Field("", description="Of a refusal or a return.")
@@ -41,6 +48,7 @@ class ReleaseStatus(BaseModel):
     champion: str | None = Field(None, description="The registry's.")
     plan: ReleasePlan = ReleasePlan()
     workers: int = Field(0, description="That answer on this machine.")
+    servers: int = Field(0, description="Live ones of the deployment, with a shared state database.")
     release: Release | None = Field(None, description="What the server of this workspace answers with, or did last.")
     versions: list[VersionStatus] = Field(default_factory=list)
     comparison: ShadowComparison | None = None
@@ -61,6 +69,7 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
     for report in reports:
         for version, tally in report.tallies.items():
             tallies[version] = tallies.get(version, VersionOutcomes()).plus(tally)
+    shared = counted(state, release) if release and database.is_shared() else DeploymentCounts()
     shadow = release.shadow if release else None
     return ReleaseStatus(
         project=spec.name,
@@ -68,7 +77,8 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
         plan=plan_of(champion),
         workers=len(reports),
         release=release,
-        versions=_versions(release, tallies, MonitoringReport.load(state)) if release else [],
+        servers=shared.num_servers,
+        versions=_versions(release, shared.outcomes or tallies, findings.load(state)) if release else [],
         comparison=compared(project, spec, shadow) if shadow else None,
         journal=entries(spec.name),
     )
@@ -112,7 +122,7 @@ def _threshold(workspace: Workspace, model: str, version: str | None) -> float:
 
 
 def _versions(
-    release: Release, tallies: dict[str, VersionOutcomes], findings: MonitoringReport | None
+    release: Release, tallies: Mapping[str, VersionOutcomes], report: MonitoringReport | None
 ) -> list[VersionStatus]:
     canary = release.canary
     roles: list[tuple[str | None, str, float, str]] = [
@@ -126,7 +136,7 @@ def _versions(
     versions: list[VersionStatus] = []
     for version, role, share, why in roles:
         if version is not None and not (role == "previous" and version in [one.version for one in versions]):
-            windows = [one for one in findings.windows if one.version == version and one.whole] if findings else []
+            windows = [one for one in report.windows if one.version == version and one.whole] if report else []
             last = windows[-1] if windows else None
             versions.append(
                 VersionStatus(

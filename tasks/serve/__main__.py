@@ -20,6 +20,7 @@ from models.project_spec.reader import read_spec
 from tasks.host import ports, stores
 from tasks.host.http_guard import is_loopback
 from tasks.host.workspace import Workspace
+from tasks.release import deployment
 from tasks.release.controller import ReleaseController, follow
 from tasks.release.settings import ServerSettings
 from tasks.serve import logs
@@ -47,7 +48,10 @@ def serve(settings: ServerSettings) -> None:
     stores.configure(settings.workspace)
     stop = threading.Event()
     leads = [ReleaseController(settings, project) for project in settings.projects]
+    exchanges = [lead.exchange for lead in leads if lead.exchange]
     threads = [threading.Thread(target=follow, args=(lead, stop), daemon=True) for lead in leads]
+    if exchanges:
+        threads.append(threading.Thread(target=deployment.follow, args=(exchanges, stop), daemon=True))
     for thread in threads:
         thread.start()
     settings = replace(settings, logs={**_rules(settings), **settings.logs})

@@ -4,8 +4,9 @@ import pytest
 
 from models.files import write_json, write_text
 from models.serving.releases import Canary, Release
-from tasks.release.rollback_guard import FINDINGS, RollbackGuard
+from tasks.release.rollback_guard import RollbackGuard
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
+from tasks.state.findings import FINDINGS_FILE
 from tests.unit.models.serving.test_auto_rollback import findings, window
 
 
@@ -57,7 +58,7 @@ def test_with_nobody_to_come_back_to_it_stays(guard, now):
 
 def test_a_realised_metric_that_fell_is_read_from_what_monitoring_wrote(guard, tmp_path):
     guard.look(NOW, [])
-    write_text(tmp_path / FINDINGS, findings(window("1", 1, False), window("2", 10, True)).model_dump_json())
+    write_text(tmp_path / FINDINGS_FILE, findings(window("1", 1, False), window("2", 10, True)).model_dump_json())
     assert guard.look(NOW, []) == ("2", "its realised roc_auc fell to 0.7 over 90 labelled predictions")
-    write_text(tmp_path / FINDINGS, "{")
+    write_text(tmp_path / FINDINGS_FILE, "{")
     assert guard.look(NOW, []) is None

@@ -1,0 +1,145 @@
+"""What all servers of a deployment counted of a release, exchanged through the shared state database.
+
+Each process that leads a project's release writes its own counts every EXCHANGE_S, and reads the sum of the others'. So
+a version is judged by all its traffic, and every server rolls it back by the same counts. This has a thread of its own:
+a database that is slow or away delays neither a request nor a rollback; then what was read last counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.errors import StoreError
+from models.serving.releases import Release
+from tasks.host import database
+from tasks.host.logs import Repeated
+from tasks.release.shared_state import VersionOutcomes
+from tasks.state import findings
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection
+
+    from models.monitoring.report import MonitoringReport
+
+EXCHANGE_S = 2.0
+LIVE_S = 15.0
+"""Time after which a server that writes nothing is not live; its counts stay in the sum."""
+KEPT_S = 7 * 86400.0
+"""Time after which the counts of a server that ended are deleted."""
+
+_log = logging.getLogger("loopline.serve")
+
+
+@dataclass(frozen=True)
+class DeploymentCounts:
+    """The outcomes of each version on several servers with one release. `num_servers`: those that are live."""
+
+    num_servers: int = 0
+    outcomes: Mapping[str, VersionOutcomes] = field(default_factory=dict)
+
+
+class CountExchange:
+    """The exchange of one project's counts between this server and the others.
+
+    `report`: monitoring's latest, made on any machine; None before the first exchange.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._state, self._database, self._project = state, state.parents[1], state.name
+        self._server = uuid.uuid4().hex
+        self._own: tuple[Release, Mapping[str, VersionOutcomes]] | None = None
+        self._others = (-1, 0.0, DeploymentCounts())  # generation, when it began by the database's clock, counts
+        self.report: MonitoringReport | None = None
+
+    def offer(self, release: Release, outcomes: Mapping[str, VersionOutcomes]) -> None:
+        """Note this server's counts since its release began; the next exchange writes them."""
+        self._own = release, {version: outcomes.get(version, VersionOutcomes()) for version in release.loaded}
+
+    def others(self, release: Release) -> Mapping[str, VersionOutcomes]:
+        """Return the other servers' counts, as read last; none before they were read for this release."""
+        generation, _, counts = self._others
+        return counts.outcomes if generation == release.generation else {}
+
+    def run(self) -> None:
+        """Write this server's counts, and read those of the others and monitoring's report.
+
+        Raises:
+            StoreError: The database cannot be used.
+        """
+        from tasks.host.tables import served_versions as table
+
+        if self._own is None:  # another process of this workspace leads
+            return
+        release, outcomes = self._own
+        generation, began, _ = self._others
+        with database.writing(self._database, durable=False) as connection:
+            now = database.now(connection)
+            began = began if release.generation == generation else now
+            is_mine, is_old = table.c.server == self._server, table.c.at < now - KEPT_S
+            connection.execute(table.delete().where(table.c.project == self._project, is_mine | is_old))
+            fixed = {"server": self._server, "project": self._project, "release": _name_of(release), "at": now}
+            rows = [{**fixed, "version": version, **each.model_dump()} for version, each in outcomes.items()]
+            if rows:
+                connection.execute(table.insert(), rows)
+            counts = _sum(connection, self._project, release, began, ~is_mine)
+        self._others = release.generation, began, counts
+        self.report = findings.load(self._state)
+
+
+def counted(state: Path, release: Release) -> DeploymentCounts:
+    """Return what all servers with this release counted since it began.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+        release: The release.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    with database.reading(state.parents[1]) as connection:
+        return _sum(connection, state.name, release, release.since)
+
+
+def follow(exchanges: Sequence[CountExchange], stop: threading.Event) -> None:
+    """Run the exchanges of a server's projects until `stop` is set."""
+    trouble = Repeated(_log)
+    while not stop.wait(EXCHANGE_S):
+        for each in exchanges:
+            try:
+                each.run()
+            except StoreError as error:
+                trouble.log(logging.WARNING, "the counts of other servers stay as they were read last", error)
+
+
+def _sum(
+    connection: Connection, project: str, release: Release, since: float, *which: ColumnElement[bool]
+) -> DeploymentCounts:
+    """Sum up the servers with this release that wrote since it began: what others wrote is of an earlier one."""
+    from sqlalchemy import func, select
+
+    from tasks.host.tables import served_versions as table
+
+    where = (table.c.project == project, table.c.release == _name_of(release), table.c.at >= since, *which)
+    sums = [func.sum(table.c[name]) for name in VersionOutcomes.model_fields]
+    rows = connection.execute(select(table.c.version, *sums).where(*where).group_by(table.c.version))
+    outcomes = {
+        version: VersionOutcomes(answers=int(answers), failed=int(failed), slow=int(slow))
+        for version, answers, failed, slow in rows
+    }
+    is_live = table.c.at >= database.now(connection) - LIVE_S
+    num_servers = connection.scalar(select(func.count(table.c.server.distinct())).where(*where, is_live))
+    return DeploymentCounts(num_servers or 0, outcomes)
+
+
+def _name_of(release: Release) -> str:
+    """Return what two servers with the same release have in common: each numbers its generations by itself."""
+    return f"{release.stable} {release.canary.version if release.canary else '-'}"

@@ -1,0 +1,84 @@
+"""The servers of a deployment sum up what each counted of one release, and nothing of an earlier one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import StoreError
+from models.serving.releases import Canary, Release
+from tasks.host import database
+from tasks.host.workspace import Workspace
+from tasks.release.deployment import CountExchange, counted
+from tasks.release.shared_state import VersionOutcomes
+
+PLAIN = Release(generation=1, stable="1")
+TRIED = Release(generation=2, stable="1", canary=Canary(version="2", share=0.5))
+ELSEWHERE = TRIED.model_copy(update={"generation": 7})
+"""The same release on a server that has seen more of them."""
+
+
+def outcomes(answers: int, failed: int = 0) -> VersionOutcomes:
+    return VersionOutcomes(answers=answers, failed=failed)
+
+
+@pytest.fixture
+def state(workspace: Workspace) -> Path:
+    return workspace.state / "projects" / "tiny"
+
+
+def test_servers_with_one_release_read_each_others_counts(state: Path) -> None:
+    first, second, third = (CountExchange(state) for _ in range(3))
+    first.offer(TRIED, {"2": outcomes(10, 2)})
+    second.offer(ELSEWHERE, {"1": outcomes(5), "2": outcomes(20, 3)})
+    third.offer(PLAIN, {"1": outcomes(100), "2": outcomes(100, 100)})
+    for _ in range(2):
+        for each in (first, second, third):
+            each.run()
+    assert first.others(TRIED) == {"1": outcomes(5), "2": outcomes(20, 3)}
+    assert second.others(ELSEWHERE) == {"1": outcomes(0), "2": outcomes(10, 2)}
+    assert first.others(PLAIN) == {}, "they were read for another release"
+    everywhere = counted(state, TRIED)
+    assert (everywhere.num_servers, everywhere.outcomes["2"]) == (2, outcomes(30, 5))
+
+
+def test_counts_replace_those_before_and_a_server_that_ended_counts_on(state: Path) -> None:
+    first, ended = CountExchange(state), CountExchange(state)
+    first.offer(TRIED, {})
+    first.run()
+    for answers in (10, 30):
+        ended.offer(TRIED, {"2": outcomes(answers)})
+        ended.run()
+    for _ in range(2):
+        first.run()
+        assert first.others(TRIED)["2"] == outcomes(30)
+
+
+def test_what_was_counted_before_the_release_began_here_does_not_count(state: Path) -> None:
+    first, ended = CountExchange(state), CountExchange(state)
+    ended.offer(TRIED, {"2": outcomes(50, 50)})
+    ended.run()
+    first.offer(TRIED, {})
+    first.run()
+    assert first.others(TRIED) == {}
+
+
+def test_a_server_that_does_not_lead_writes_nothing(state: Path, workspace: Workspace) -> None:
+    CountExchange(state).run()
+    assert database.is_absent(workspace.state)
+
+
+def test_while_the_database_is_away_the_counts_stay(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = CountExchange(state), CountExchange(state)
+    for each in (first, second, first):
+        each.offer(TRIED, {"2": outcomes(10)})
+        each.run()
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(database, "writing", away)
+    with pytest.raises(StoreError):
+        first.run()
+    assert first.others(TRIED)["2"] == outcomes(10)
