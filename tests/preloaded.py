@@ -92,6 +92,7 @@ def preload() -> None:
     _compile_pages_once()
     _export_once()
     _look_at_requirements_once()
+    _look_for_frames_once()
     sys.meta_path.insert(0, _HeldBack())
 
 
@@ -173,6 +174,12 @@ def _look_at_requirements_once() -> None:
     from mlflow.utils.requirements_utils import warn_dependency_requirement_mismatches
 
     warn_dependency_requirement_mismatches(["mlflow"])
+
+
+def _look_for_frames_once() -> None:
+    import narwhals.dependencies  # LightGBM asks it what a matrix is, and it all packages for their plugins
+
+    narwhals.dependencies.is_into_dataframe(None)
 
 
 class _HeldBack(MetaPathFinder, Loader):

@@ -37,6 +37,7 @@ import filelock
 
 from models.cores import WAITING
 from models.distributed.forkserver import receive, send
+from tests.shown_environment import ROOM, show
 from tests.warm_call import CODE, begin, exit_code_of
 from tests.warm_python import script_of
 
@@ -138,7 +139,7 @@ def connect(address: str) -> socket.socket:
             made.connect(address)
         except OSError:
             program = [sys.executable, "-m", "tests.warm", address]
-            environ = {**WAITING, **os.environ}
+            environ = {**WAITING, **ROOM, **os.environ}
             subprocess.run(program, stdin=subprocess.DEVNULL, cwd=ROOT, env=environ, check=True)
             made.connect(address)
     return made
@@ -272,11 +273,13 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
         os.dup2(descriptor, number)
     for descriptor in descriptors:
         os.close(descriptor)
+    show(environ)
     os.environ.clear()
     os.environ.update(environ)
     time.tzset()
     os.chdir(cwd)
     sys.argv = [program, *arguments]
+    sys.orig_argv = [sys.executable, *sys.argv]  # for who replaces itself by itself
     sys.modules["__main__"] = types.ModuleType("__main__")
     if program != "-c":
         sys.modules["__main__"].__file__ = program
@@ -386,6 +389,7 @@ def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
     from flows.prefect import deployments
     from tasks.dashboard import acting
+    from tasks.platform import supervision
     from tasks.prefect import prefect_server
     from tasks.release import fetch_and_verify
     from tasks.tools import dvc_repo
@@ -396,7 +400,7 @@ def _main() -> None:
     if os.fork():
         os._exit(0)
     preload()
-    stand_in(sys.argv[1], deployments, acting, prefect_server, fetch_and_verify)
+    stand_in(sys.argv[1], deployments, acting, supervision, prefect_server, fetch_and_verify)
     dvc_repo.PROGRAM = dvc_program(sys.argv[1])
     gc.collect()
     gc.freeze()  # no child walks through what is there now, and thereby copies it

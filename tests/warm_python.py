@@ -1,8 +1,8 @@
 """What stands for Python's program where the product starts a process by `python -m MODULE`, in all but cold starts.
 
 The warm parent writes it as a script and has the product use it (`stand_in`): MODULES, such as Prefect's engine and the
-workspace's Prefect server, are then forked from the parent. All other programs are Python's own, as are the services of
-the platform and their flow runs.
+workspace's Prefect server, are then forked from the parent, as are the services of the platform, which SERVICE becomes.
+All other programs are Python's own.
 The script's process has the environment of the program that it stands for, hands signals on, and ends as that ends; if
 it is killed, so is the program.
 """
@@ -20,14 +20,20 @@ from tests.warm_call import begin, exit_code_of
 
 MODULES = (
     "prefect.engine",
+    "tasks.dashboard",
     "tasks.dashboard.acting",
+    "tasks.mlflow.mlflow_server",
+    "tasks.operations.compact",
     "tasks.prefect.prefect_server",
+    "tasks.prefect.worker",
     "tasks.release.registry_jobs",
     "tasks.release.smoke_test",
+    "tasks.serve",
+    "tasks.tools.optuna_page",
 )
 """The modules that are forked: their imports take one to five seconds."""
-PLATFORM = "LOOPLINE_SERVICE"
-"""The mark of a service of the platform, and of what it started; `tasks.host.processes` is not imported for it."""
+SERVICE = "tasks.platform.service_main"
+"""The module that replaces its own process by a service: it has the script for its Python."""
 HANDED_ON = (signal.SIGTERM, signal.SIGINT)
 _SCRIPT = """\
 #!{python} -S
@@ -71,13 +77,12 @@ def _machine() -> str:
 
 
 def become(address: str, python: str, machine: str) -> None:
-    """Have the parent run what our arguments say, or be Python: so on another machine, and below the platform.
-
-    The platform knows its processes by the environment that they were started with.
-    """
+    """Have the parent run what our arguments say, or be Python: so on another machine."""
     arguments = sys.argv[1:]
-    is_cold = PLATFORM in os.environ or _machine() != machine
-    if arguments[0] != "-m" or arguments[1] not in MODULES or is_cold:
+    if arguments[:2] == ["-m", SERVICE]:
+        begin_service = f"import sys; sys.executable = {sys.argv[0]!r}; from {SERVICE} import main; main()"
+        os.execv(python, [python, "-P", "-c", begin_service, *arguments[2:]])
+    if arguments[0] != "-m" or arguments[1] not in MODULES or _machine() != machine:
         os.execv(python, [python, *arguments])
     parent = socket.socket(socket.AF_UNIX)
     parent.connect(address)
