@@ -11,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
+from prefect.utilities.annotations import opaque
 
 from models.errors import StoreError, with_causes
 from models.pipeline.records import StepRecord
@@ -48,7 +49,8 @@ def step(
 
     def call(loop: Loop) -> StepRecord:
         with unmasked():
-            results = run(loop, [loop.done[before] for before in BY_NAME[name].after])
+            # Opaque: Prefect draws the line between two tasks, and does not walk through all that a record holds.
+            results = run(loop, [opaque(loop.done[before]) for before in BY_NAME[name].after])
         record: StepRecord = results.result() if isinstance(results, State) else results
         return record
 
