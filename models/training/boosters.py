@@ -23,6 +23,7 @@ Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
 GAMMA = "gamma, log scale"
 """The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
 _THREADS = re.compile(r"^\[num_threads: \d+\]\n", re.MULTILINE)
+_LEAVES = re.compile(r"^num_leaves=(\d+)$", re.MULTILINE)
 _REGRESSION = {
     "mse": {"objective": "regression", "metric": "l2"},
     "l1": {"objective": "regression_l1", "metric": "l1"},
@@ -92,10 +93,6 @@ class Boosters:
         """Return the mean training loss of the boosters."""
         return float(np.mean([booster.eval_train()[0][2] for booster in self._boosters]))
 
-    def num_leaves(self) -> int:
-        """Return the number of leaves of all trees."""
-        return sum(tree["num_leaves"] for booster in self._boosters for tree in booster.dump_model()["tree_info"])
-
     def to_text(self, rounds: int | None = None) -> str:
         """Return the text of the boosters, of their first `rounds` rounds or of all; alike for any threads."""
         texts = [_THREADS.sub("", booster.model_to_string(num_iteration=rounds)) for booster in self._boosters]
@@ -125,3 +122,8 @@ def objectives(preparation: Preparation, metric: str) -> list[Parameters]:
         quantile = quantile_of(metric)
         one = {**_REGRESSION[loss_name(preparation, metric)], **({} if quantile is None else {"alpha": quantile})}
     return [one] * max(1, len(outputs))
+
+
+def num_leaves(text: str) -> int:
+    """Return the number of leaves of all trees of a text of boosters."""
+    return sum(int(number) for part in booster_texts(text) for number in _LEAVES.findall(part))

@@ -27,7 +27,7 @@ from models.files import write_text
 from models.metrics.metrics import Metric, metric_of
 from models.project_spec.references import call
 from models.training.batches.examples import ExampleSet, open_examples
-from models.training.boosters import Boosters, Gradients, Parameters, objectives
+from models.training.boosters import Boosters, Gradients, Parameters, num_leaves, objectives
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
 from models.training.checkpoints.finished import identity, write_result
 from models.training.checkpoints.state import Progress
@@ -163,19 +163,19 @@ def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> Training
 
     reset_peak(CPU)
     boosting = _open(job)
-    progress, text = _resume(job)
-    pruned = False
+    progress, resumed = _resume(job)
+    booster, pruned, saver = resumed, False, _Saver(job)
     try:
-        for booster in _epochs(boosting, progress, text):
-            text = booster.to_text()
+        for booster in _epochs(boosting, progress, resumed):
             pruned = not report(EpochReport(epoch=progress.epoch, epochs=boosting.epochs, values=progress.history[-1]))
             if pruned or is_over(progress, boosting.epochs, job.train.patience) or _is_stale(boosting, progress):
                 break
-            if job.checkpoints and (boosting.segment == boosting.rounds or progress.step % boosting.segment == 0):
-                _checkpoint(job, progress, text)
+            if boosting.segment == boosting.rounds or progress.step % boosting.segment == 0:
+                saver.save(progress, booster)
     except lightgbm.basic.LightGBMError as error:
         raise TrainingError(f"trees: LightGBM: {error}: look at model.arguments and the data") from error
-    return _finish(boosting, progress, text, pruned, restarts)
+    assert booster is not None
+    return _finish(boosting, progress, booster, pruned, restarts)
 
 
 def _open(job: TrainingJob) -> _Boosting:
@@ -253,10 +253,9 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
     return {**settings(), **with_positions(job.model.arguments, columns, numbers)}
 
 
-def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Boosters]:
+def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -> Iterator[Boosters]:
     """Grow the trees of each remaining epoch; `progress` is up to date whenever a booster is yielded."""
     rounds, epochs = boosting.rounds, boosting.epochs
-    booster = Boosters.of_text(text) if text else None
     raw = np.zeros((len(boosting.inputs), boosting.preparation.num_outputs))
     if booster is not None:
         raw += _raw(boosting, booster, 0, progress.step)
@@ -372,32 +371,46 @@ def _raw(boosting: _Boosting, booster: Boosters, low: int, high: int) -> NDArray
     return booster.raw(boosting.inputs, low, high, boosting.threads)
 
 
-def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:
-    meta = {"progress": asdict(progress), "job": identity(job), "text": text}
-    write_alone(CheckpointDraft(job.checkpoint_folder, progress.step, meta), {})
+class _Saver:
+    """Writes checkpoints as often as the job's share of the time allows."""
+
+    def __init__(self, job: TrainingJob) -> None:
+        self._job = job
+        self._since, self._cost_s = time.perf_counter(), 0.0
+
+    def save(self, progress: Progress, booster: Boosters) -> None:
+        """Write a checkpoint if one is due."""
+        job, start = self._job, time.perf_counter()
+        is_due = job.checkpoint_share == 1 or (start - self._since) * job.checkpoint_share >= self._cost_s
+        if not job.checkpoints or not is_due:
+            return
+        meta = {"progress": asdict(progress), "job": identity(job), "text": booster.to_text()}
+        write_alone(CheckpointDraft(job.checkpoint_folder, progress.step, meta), {})
+        self._since = time.perf_counter()
+        self._cost_s = self._since - start
 
 
-def _resume(job: TrainingJob) -> tuple[Progress, str]:
+def _resume(job: TrainingJob) -> tuple[Progress, Boosters | None]:
     last = last_checkpoint(job, World())
     if last is None:
-        return Progress(), ""
+        return Progress(), None
     progress = Progress(**last[1]["progress"])
     progress.resumed_from.append(progress.step)
-    return progress, str(last[1]["text"])
+    return progress, Boosters.of_text(str(last[1]["text"]))
 
 
-def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, restarts: int) -> TrainingResult:
+def _finish(boosting: _Boosting, progress: Progress, booster: Boosters, pruned: bool, restarts: int) -> TrainingResult:
     import lightgbm
 
     job = boosting.job
-    best = Boosters.of_text(text).to_text(progress.best_round)
+    best = booster.to_text(progress.best_round)
     write_text(job.folder / TREES_FILE, best)
     return write_result(
         job,
         progress,
         weights=TREES_FILE,
         weights_sha256=hashlib.sha256(best.encode()).hexdigest(),
-        num_parameters=Boosters.of_text(best).num_leaves(),
+        num_parameters=num_leaves(best),
         restarts=restarts,
         pruned=pruned,
         costs=of_epochs(progress.history, "cpu"),
