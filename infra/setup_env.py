@@ -26,8 +26,9 @@ def main() -> int:
     """Create or update the environment; returns the exit code."""
     if not SUPPORTED[0] <= sys.version_info[:2] <= SUPPORTED[1]:
         return _with_a_supported_python()
-    if "%" in str(ROOT):
-        print(f"loopline: MLflow cannot work below a folder with `%` in its name: rename {ROOT}", file=sys.stderr)
+    if set("?#%") & set(str(ROOT)):
+        reason = "MLflow cannot work below a folder with `?`, `#` or `%` in its name"
+        print(f"loopline: {reason}: rename {ROOT}", file=sys.stderr)
         return 2
     want = _fingerprint()
     if STAMP.exists() and STAMP.read_text() == want and (VENV / "bin" / "loopline").exists():

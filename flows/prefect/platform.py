@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from models.errors import StoreError
-from tasks.host import server_access
+from tasks.host import database, server_access
 from tasks.host.workspace import Workspace
 from tasks.operations.reap import reap
 from tasks.platform import platform
@@ -30,8 +30,10 @@ def bring_up(
 
     Raises:
         UsageError: A requested port cannot be used.
-        StoreError: A service did not start; the others keep running.
+        StoreError: The state database cannot be used, or a service did not start; the others keep running.
     """
+    with database.reading(workspace.state):
+        pass  # else the worker would say so in its log, after the start of all
     low = platform.low_disk(workspace)
     for line in ([low] if low else []) + platform.start(workspace, requested):
         note(line)
@@ -76,19 +78,21 @@ def take_down(workspace: Workspace, note: Callable[[str], None], ending: Ending 
     Raises:
         StoreError: Loops are in progress, and `ending` is refuse.
     """
-    runs = platform.loops(workspace) if ending == "refuse" else platform.flow_runs(workspace)
-    if runs and ending == "refuse":
+    if ending == "refuse" and (runs := platform.loops(workspace)):
         raise StoreError(
             f"in progress: {', '.join(runs)}: `loopline down --wait` lets them end first, `loopline down --force` "
             "interrupts them, and the next `loopline up` continues them"
         )
-    if runs and ending == "wait":
+    if ending == "wait" and platform.flow_runs(workspace):
         _let_end(workspace, note)
     platform.stop_worker(workspace)
     if PrefectServer(workspace).url():
         tell_prefect(workspace)
-    for line in reap(workspace):
-        note(line)
+    try:
+        for line in reap(workspace):
+            note(line)
+    except StoreError as error:
+        note(f"what ended runs left is put right by the next `loopline up`: {error}")
     return platform.stop(workspace)
 
 

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from models.frozen_model import FrozenModel
 
-Kind = Literal["schedule", "new_data", "decay", "broken_data", "drift", "person"]
+Kind = Literal["schedule", "new_data", "decay", "broken_data", "drift", "person", "unknown"]
+"""What asked for a loop. `unknown`: another version of Loopline wrote it, in a form that this one does not know."""
 Action = Literal["retrain", "ask", "wait"]
 Outcome = Literal["promoted", "kept", "rejected", "failed", "unchanged"]
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 BATCH = 1000
-CONNECT_S = 10
 MARK = "loopline migrate"
 _VERSIONS = ("alembic_version", "version_info")
 """Tables with versions of the schema, which the owner of the tables writes."""
@@ -332,5 +331,4 @@ def _target(url: URL) -> Iterator[Connection]:
 def _engine(url: URL) -> Engine:
     from sqlalchemy import NullPool, create_engine
 
-    waits = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_S}
-    return create_engine(url, poolclass=NullPool, connect_args=waits)
+    return create_engine(url, poolclass=NullPool)

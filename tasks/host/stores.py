@@ -57,6 +57,8 @@ QUIET = {
 }
 
 
+CONNECT_TIMEOUT_S = "10"
+"""Seconds to wait for a Postgres that does not answer: the driver's default is more than two minutes."""
 HEARTBEAT = "PREFECT_FLOWS_HEARTBEAT_FREQUENCY"
 HEARTBEAT_S = "30"
 """Seconds between the heartbeats of a flow run, by which a Prefect server elsewhere notices runs of lost machines."""
@@ -76,6 +78,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
         "DVC_SYSTEM_CONFIG_DIR": str(state / "dvc" / "system"),
         "DVC_SITE_CACHE_DIR": str(state / "dvc" / "site"),
         "MPLCONFIGDIR": str(state / "cache" / "matplotlib"),
+        "PGCONNECT_TIMEOUT": CONNECT_TIMEOUT_S,
         HEARTBEAT: HEARTBEAT_S if "prefect" in elsewhere(workspace) else "",
     }
     chosen = {key: os.environ[key] for key in (*own, *QUIET) if os.environ.get(key)}
@@ -108,13 +111,15 @@ def _refuse_socks_unheard() -> None:
 
 
 def configure(workspace: Workspace) -> None:
-    """Set this process's environment, before any of the tools is imported.
+    """Make the workspace's state folder, and set this process's environment, before any of the tools is imported.
 
     Raises:
         StoreError: The workspace was moved, and its tracking store cannot be updated.
         UsageError: The environment names a proxy, or an address of a store, that the tools cannot use.
     """
     _refuse_socks_unheard()
+    with contextlib.suppress(OSError, StoreError):  # what cannot be written can be read
+        workspace.make()
     os.environ.update(environment(workspace))
     _follow_move(workspace)
 

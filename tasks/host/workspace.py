@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,8 @@ LAYOUT_FILE = "layout"
 LAYOUT = "5"
 """The version of the state folder; it increases when files change their names or meaning. There is no migration."""
 IGNORE_FILE = ".gitignore"
+UNUSABLE = re.compile("[?#%]")
+"""Characters that no workspace may have in its path: its databases are named by addresses, which end there."""
 CLONE = Path(__file__).resolve().parents[2]
 
 
@@ -60,6 +63,11 @@ class Workspace:
 
     def _checked(self) -> Workspace:
         """Return the workspace itself if its state has this program's layout; a new workspace has no state yet."""
+        if cut := UNUSABLE.search(str(self.root)):
+            raise UsageError(
+                f"{self.root}: has {cut[0]!r} in its path, where MLflow, Prefect and SQLAlchemy cut the addresses of "
+                f"their databases: rename the folder, or name another by {HOME}"
+            )
         path, made = self.state / LAYOUT_FILE, (self.state / IGNORE_FILE).exists()
         layout = path.read_text().strip() if path.exists() else "1"
         if made and layout != LAYOUT:

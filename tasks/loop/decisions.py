@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from models.triggers.signal import Decision, Signal
 from tasks.host import database
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import ColumnElement, Row
 
 
 def record(state: Path, decision: Decision) -> None:
@@ -51,7 +53,7 @@ def newest(root: Path, projects: Sequence[str], most: int) -> dict[str, list[Dec
     rows = database.newest(decisions.c.number, most, _columns(), project=projects)
     with database.reading(root) as connection:
         for row in connection.execute(rows):
-            made.setdefault(row.project, []).append(Decision.model_validate_json(row.content))
+            made.setdefault(row.project, []).append(_decision(row))
     return made
 
 
@@ -74,7 +76,7 @@ def concerning(root: Path, signals: Mapping[str, Sequence[Signal]]) -> dict[str,
     )
     with database.reading(root) as connection:
         for row in connection.execute(rows.order_by(decisions.c.number)) if signals else ():
-            made[row.project].append(Decision.model_validate_json(row.content))
+            made[row.project].append(_decision(row))
     return made
 
 
@@ -93,10 +95,27 @@ def _newest(state: Path, *conditions: ColumnElement[bool], most: int | None = No
     mine = select(*_columns()).where(decisions.c.project == state.name, *conditions)
     with database.reading(state.parents[1]) as connection:
         rows = connection.execute(mine.order_by(decisions.c.number.desc()).limit(most))
-        return [Decision.model_validate_json(row.content) for row in rows]
+        return [_decision(row) for row in rows]
 
 
-def _columns() -> list[ColumnElement[str]]:
+def _columns() -> list[ColumnElement[Any]]:
     from tasks.host.tables import decisions
 
-    return [decisions.c.project, database.text(decisions.c.content)]
+    plain = [column for column in decisions.c if column is not decisions.c.content]
+    return [*plain, database.text(decisions.c.content)]
+
+
+def _decision(row: Row[Any]) -> Decision:
+    """Return a row's decision; of one whose form is not known, what the columns say: nothing begins by it."""
+    try:
+        return Decision.model_validate_json(row.content)
+    except ValidationError:
+        cure = "update Loopline, or delete the row: then the signal is weighed again"
+        return Decision(
+            signal=Signal(id=row.signal, kind="unknown", at=row.at, reason=""),
+            at=row.at,
+            action="wait",
+            reasons=[f"{row.action}: row {row.number} of the table `decisions` has an unknown form: {cure}"],
+            until=row.until,
+            flow_run=row.flow_run,
+        )

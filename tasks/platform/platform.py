@@ -137,8 +137,15 @@ def flow_runs(workspace: Workspace) -> list[str]:
 
 
 def loops(workspace: Workspace) -> list[str]:
-    """Return the ids of loops among the current flow runs, which a person must agree to interrupt."""
-    known = {loop.loop_id for loop in _running_loops(workspace)}
+    """Return the ids of loops among the current flow runs, which a person must agree to interrupt.
+
+    Raises:
+        StoreError: The state database cannot be used.
+    """
+    try:
+        known = {loop.loop_id for loop in _running_loops(workspace)}
+    except StoreError as error:
+        raise StoreError(f"{error}; `loopline down --force` ends the platform without it") from error
     return [name for name in flow_runs(workspace) if name in known]
 
 

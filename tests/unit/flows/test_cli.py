@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -43,6 +44,39 @@ def test_an_unknown_command_names_the_nearest() -> None:
     result = call("paln", "tiny")
     assert result.exit_code == 2
     assert "no command 'paln': did you mean 'plan'?" in result.output
+
+
+AWAY = ("status", "plan tiny", "reap", "monitor tiny", "trigger tiny", "backtest tiny", "up")
+
+
+@pytest.mark.parametrize("command", AWAY)
+def test_a_state_database_that_is_away_is_told_in_one_line_by_every_command(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    project = make_project("tiny")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens there
+        port = closed.getsockname()[1]
+        monkeypatch.setenv("LOOPLINE_STATE_URL", f"postgresql://ada:secret@127.0.0.1:{port}/state")
+        told = call(*command.split()).exception
+    assert isinstance(told, StoreError)
+    lines = str(told).splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"postgresql+psycopg://127.0.0.1:{port}/state: cannot be used (")
+    assert "start it again, or correct LOOPLINE_STATE_URL" in lines[0]
+    assert "secret" not in lines[0]
+    assert not (project.workspace.state / "platform" / "supervisord.conf").exists(), "nothing was started"
+
+
+def test_the_platform_ends_without_its_state_database(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_STATE_URL", "postgresql://127.0.0.1:1/state")
+    (workspace.state / "projects" / "tiny").mkdir(parents=True)
+    refused = call("down").exception
+    assert str(refused).endswith("LOOPLINE_STATE_URL; `loopline down --force` ends the platform without it")
+    told = call("down", "--force")
+    assert told.exit_code == 0
+    assert "what ended runs left is put right by the next `loopline up`: postgresql" in told.output
+    assert "nothing of the platform was running" in told.output
 
 
 @pytest.mark.parametrize("error", [UsageError("a"), DataError("b"), GateRefused("c")])

@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.request import proxy_bypass
 
 import pytest
+from psycopg.conninfo import timeout_from_conninfo
 
 from models.errors import UsageError
 from tasks.host import stores
@@ -50,6 +51,28 @@ def test_a_proxy_that_httpx_cannot_use_is_told(clean: Workspace, monkeypatch: py
     monkeypatch.setattr(stores.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"all_proxy: .*pip install socksio pysocks`, or unset all_proxy"):
         stores.configure(clean)
+
+
+def test_whoever_opens_a_workspace_first_keeps_git_out_of_its_state(clean: Workspace) -> None:
+    before = dict(os.environ)
+    try:
+        stores.configure(clean)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    assert (clean.state / ".gitignore").read_text() == "*\n"
+    assert (clean.state / "layout").exists()
+
+
+def test_a_postgres_that_does_not_answer_is_waited_for_ten_seconds(
+    clean: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGCONNECT_TIMEOUT", "LOOPLINE_STATE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", stores.environment(clean)["PGCONNECT_TIMEOUT"])
+    assert timeout_from_conninfo({"host": "h"}) == 10
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "3")
+    assert stores.environment(clean)["PGCONNECT_TIMEOUT"] == "3"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,19 @@ def test_the_nearest_folder_above_that_is_a_workspace(tmp_path: Path, mark: str)
     assert Workspace.find(deep).root == tmp_path
 
 
+@pytest.mark.parametrize("name", ["a?b", "a#b", "100%"])
+def test_a_path_that_cuts_the_addresses_of_databases_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name / "projects").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"has '[?#%]' in its path.*: rename the folder"):
+        Workspace.find(tmp_path / name)
+    monkeypatch.setenv("LOOPLINE_HOME", str(tmp_path / name))
+    with pytest.raises(UsageError, match=r"has '[?#%]' in its path.*: rename the folder"):
+        Workspace.find(CLONE)
+    assert [path.name for path in (tmp_path / name).iterdir()] == ["projects"]
+
+
 def test_else_the_clone(tmp_path: Path) -> None:
     assert Workspace.find(tmp_path).root == CLONE
 

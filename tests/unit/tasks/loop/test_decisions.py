@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from models.triggers.signal import Action, Decision, Signal
+from tasks.host import database
+from tasks.host.tables import decisions
 from tasks.host.workspace import Workspace
-from tasks.loop.decisions import newest, of_flow_run, read, record
+from tasks.loop.decisions import concerning, newest, of_flow_run, read, record
 
 
 @pytest.fixture
@@ -40,3 +42,18 @@ def test_a_flow_run_finds_what_it_decided_last(state: Path) -> None:
     assert found is not None
     assert found.action == "retrain"
     assert of_flow_run(state, "run-3") is None
+
+
+def test_a_row_of_an_unknown_form_is_shown_with_its_cure_and_the_others_are_read(state: Path) -> None:
+    record(state, a_decision("a"))
+    row = {"project": "tiny", "signal": "b", "at": 3.0, "action": "defer", "content": {"new": 1}, "flow_run": "run-9"}
+    with database.writing(state.parents[1]) as connection:
+        connection.execute(decisions.insert(), row)
+    first, unknown = read(state)
+    assert first == a_decision("a")
+    assert (unknown.signal.id, unknown.signal.kind, unknown.at, unknown.action) == ("b", "unknown", 3.0, "wait")
+    (reason,) = unknown.reasons
+    assert reason.startswith("defer: row 2 of the table `decisions` has an unknown form: update Loopline, or delete")
+    assert newest(state.parents[1], ["tiny"], 1) == {"tiny": [unknown]}
+    assert concerning(state.parents[1], {"tiny": [unknown.signal]}) == {"tiny": [unknown]}
+    assert of_flow_run(state, "run-9") == unknown
