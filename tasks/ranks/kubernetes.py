@@ -7,9 +7,7 @@ over is removed by Kubernetes at once (`ttlSecondsAfterFinished: 0`), so its nam
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,7 +15,7 @@ from pydantic import Field, StringConstraints
 
 from models.errors import UsageError
 from models.project_spec.block import SpecBlock
-from tasks.ranks.launcher import SchedulerAwayError, Shape, State, name_of
+from tasks.ranks.launcher import SchedulerAwayError, Shape, State, name_of, run_program
 from tasks.ranks.torchrun import torchrun
 
 SERVICE, LOG, PORT = "loopline-ranks", "kubernetes.log", 29400
@@ -170,27 +168,7 @@ class Kubernetes(SpecBlock):
         }
 
     def _kubectl(self, *words: str, text: str = "") -> str:
-        """Run kubectl with `text` as its input and return what it prints.
-
-        Raises:
-            SchedulerAwayError: The API server does not answer.
-            UsageError: Kubernetes refuses the command.
-        """
+        """Run kubectl; see `run_program`."""
         where = [f"--namespace={self.namespace}"] if self.namespace else []
         command = ["kubectl", *words, *where, f"--request-timeout={_COMMAND_S // 2}s"]
-        try:
-            done = subprocess.run(
-                command, input=text, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=os.environ
-            )
-        except FileNotFoundError as error:
-            raise UsageError("kubectl: no such program: run on a machine with kubectl") from error
-        except subprocess.TimeoutExpired as error:
-            raise SchedulerAwayError(f"kubectl: no answer in {_COMMAND_S} s: waiting for Kubernetes") from error
-        if done.returncode:
-            refusal = " ".join(done.stderr.split())
-            if any(word in refusal for word in _AWAY):
-                raise SchedulerAwayError(f"Kubernetes is away ({refusal}): waiting")
-            raise UsageError(
-                f"kubectl {words[0]}: Kubernetes refuses it: {refusal}: correct places.yaml, or ask for the right to it"
-            )
-        return done.stdout.strip()
+        return run_program("Kubernetes", command, _AWAY, timeout_s=_COMMAND_S, text=text)

@@ -7,8 +7,10 @@ job's folder, so this process may die: the next one finds the running job by its
 from __future__ import annotations
 
 import itertools
+import shlex
+import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -77,6 +79,49 @@ class Launcher(Protocol):
 def name_of(key: str) -> str:
     """Return the name of a job for the engine."""
     return f"loopline-{key}"
+
+
+def run_program(
+    engine: str,
+    command: Sequence[str],
+    away: Sequence[str],
+    *,
+    timeout_s: int,
+    text: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run a program of an engine and return what it prints.
+
+    Args:
+        engine: The engine's name, for messages.
+        command: The program and its arguments.
+        away: What the program says when the engine does not answer: parts of its error, any of them.
+        timeout_s: Seconds after which the engine counts as away.
+        text: The program's input.
+        environment: Its environment; default: this process's.
+
+    Raises:
+        SchedulerAwayError: The engine does not answer.
+        UsageError: The engine refuses the command, or there is no such program.
+    """
+    program = command[0]
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment
+        )
+    except FileNotFoundError as error:
+        raise UsageError(f"{program}: no such program: run on a machine with {engine}'s programs") from error
+    except subprocess.TimeoutExpired as error:
+        raise SchedulerAwayError(f"{program}: no answer in {timeout_s} s: waiting for {engine}") from error
+    if done.returncode:
+        refusal = " ".join(done.stderr.split())
+        if any(words in refusal for words in away):
+            raise SchedulerAwayError(f"{engine} is away ({refusal}): waiting")
+        what = shlex.join(word for word in command if not word.startswith("-"))
+        raise UsageError(
+            f"{what}: {engine} refuses it: {refusal}: correct places.yaml or `train`, or ask for the right to it"
+        )
+    return done.stdout.strip()
 
 
 def train_at(

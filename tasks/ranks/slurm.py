@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import subprocess
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -14,7 +12,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 from models.errors import UsageError
 from models.files import write_text
 from models.project_spec.block import NumberText, SpecBlock, number_as_text
-from tasks.ranks.launcher import SchedulerAwayError, Shape, State, name_of
+from tasks.ranks.launcher import SchedulerAwayError, Shape, State, name_of, run_program
 from tasks.ranks.torchrun import torchrun
 
 SCRIPT, LOG = "slurm.sh", "slurm.log"
@@ -164,25 +162,6 @@ class Slurm(SpecBlock):
 
 
 def _run(*command: str, text: str = "") -> str:
-    """Run a program of Slurm with `text` as its input and return what it prints.
-
-    Raises:
-        SchedulerAwayError: slurmctld does not answer.
-        UsageError: Slurm refuses the command.
-    """
-    try:
-        clean = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=clean
-        )
-    except FileNotFoundError as error:
-        raise UsageError(f"{command[0]}: no such program: run on a machine with Slurm's programs") from error
-    except subprocess.TimeoutExpired as error:
-        raise SchedulerAwayError(f"{command[0]}: no answer in {_COMMAND_S} s: waiting for Slurm") from error
-    if done.returncode:
-        refusal = " ".join(done.stderr.split())
-        if any(word in refusal for word in _AWAY):
-            raise SchedulerAwayError(f"Slurm is away ({refusal}): waiting")
-        what = shlex.join((command[0], command[-1]))
-        raise UsageError(f"{what}: Slurm refuses it: {refusal}: correct places.yaml or `train`")
-    return done.stdout.strip()
+    """Run a program of Slurm; see `run_program`."""
+    clean = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
+    return run_program("Slurm", command, _AWAY, timeout_s=_COMMAND_S, text=text, environment=clean)
