@@ -25,7 +25,8 @@ from tasks.operations.reap import is_owed
     help="Run this step again although nothing changed, e.g. ingest for a source that grew.",
 )
 @options.as_json
-def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], as_json: bool) -> None:
+@click.option("--markdown", is_flag=True, help="Print the verdict as Markdown, such as for a pull request's comment.")
+def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], as_json: bool, markdown: bool) -> None:
     """Run the loop of PROJECT: validate, version, search, train, judge, register, promote.
 
     Steps with a valid recorded result are not repeated; a killed run resumes.
@@ -34,6 +35,8 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
 
     Example: loopline run flights --refresh ingest
     """
+    if as_json and markdown:
+        raise click.UsageError("--json and --markdown: got both, expected one of them")
     this_project = stores.open_project(project)
     _check_refresh(refresh)
     spec = this_project.spec(overrides)
@@ -49,7 +52,7 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
         if step_cache.store:
             step_cache.store.check()  # before a server is started
         carry_round(this_project, spec.name, list(overrides), list(refresh))
-    _tell(this_project, StepCache(this_project, spec) if not done else step_cache, as_json, ran=not done)
+    _tell(this_project, StepCache(this_project, spec) if not done else step_cache, as_json, markdown, ran=not done)
 
 
 def _check_refresh(refresh: tuple[str, ...]) -> None:
@@ -60,13 +63,15 @@ def _check_refresh(refresh: tuple[str, ...]) -> None:
             raise click.BadParameter(f"no step {name!r}: one of {', '.join(BY_NAME)}", param_hint="--refresh")
 
 
-def _tell(project: Project, step_cache: StepCache, as_json: bool, ran: bool) -> None:
+def _tell(project: Project, step_cache: StepCache, as_json: bool, markdown: bool, ran: bool) -> None:
     """Print the summary with results, decision and reasons; exit with 3 if the verdict was to keep the champion."""
-    from flows.console.summary import print_summary, summary
+    from flows.console.summary import print_summary, summary, verdict_markdown
 
     document: dict[str, Any] = summary(project, step_cache, ran)
     if as_json:
         options.print_json(document)
+    elif markdown:
+        click.echo(verdict_markdown(document))
     else:
         print_summary(document)
     if document["decision"] != "promote":

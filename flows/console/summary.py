@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from tasks.host.workspace import Project
 from tasks.loop.loop import Loop
 from tasks.loop.step_cache import StepCache
 from tasks.platform.report_pages import address_of
+
+_OUTCOMES = {"promote": "promoted", "keep": "not promoted"}
 
 
 def summary(project: Project, step_cache: StepCache, ran: bool) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def summary(project: Project, step_cache: StepCache, ran: bool) -> dict[str, Any
 
 def print_summary(document: dict[str, Any]) -> None:
     """Print the summary: the decision with its reasons, the numbers, the files, and further commands."""
-    verdict = {"promote": "promoted", "keep": "not promoted"}.get(str(document["decision"]), "not judged")
+    verdict = _OUTCOMES.get(str(document["decision"]), "not judged")
     colour = "green" if document["decision"] == "promote" else "yellow"
     if not document["ran"]:
         click.echo("Nothing to do: every step is up to date.")
@@ -67,6 +69,27 @@ def print_summary(document: dict[str, Any]) -> None:
         '\n  Look: open the card in a browser; `loopline up` shows Prefect and MLflow; `eval "$(loopline env)"` points'
     )
     click.echo("  the mlflow, prefect and dvc programs here; `loopline plan` says what would run next and why.")
+
+
+def verdict_markdown(document: Mapping[str, Any]) -> str:
+    """Return the verdict as Markdown, for a comment on a pull request and for Prefect's page.
+
+    Args:
+        document: A summary, or what the steps `judge` and `promote` recorded with the project's name and the loop's id.
+    """
+    outcome = _OUTCOMES.get(str(document.get("decision")), "not judged")
+    version = document.get("version")
+    title = f"## {document['project']}{f' version {version}' if version else ''}: {outcome}"
+    reasons = "\n".join(f"- {reason}" for reason in document.get("reasons", ()))
+    compared = [
+        (who, document.get(key)) for who, key in (("challenger", "value"), ("champion", "champion_value"),
+                                                  ("baseline", "baseline_value"))
+    ]  # fmt: skip
+    rows = [(f"{document.get('metric')} of the {who}", value) for who, value in compared if value is not None]
+    rows += [(name, value) for name, value in document.get("metrics", {}).items() if value is not None]
+    table = "\n".join(["| metric | value |", "|---|---|", *(f"| {name} | {value:.4g} |" for name, value in rows)])
+    parts = [title, reasons, table if rows else "", f"Loop `{document['loop_id']}`" if document.get("loop_id") else ""]
+    return "\n\n".join(part for part in parts if part)
 
 
 @contextlib.contextmanager
@@ -84,7 +107,9 @@ def _publish(loop: Loop) -> None:
     key = loop.spec.name.replace("_", "-")
     if "promote" in loop.done:
         description = f"The verdict of loop {loop.id}"
-        create_markdown_artifact(_markdown(loop), key=f"{key}-verdict", description=description)
+        judged, promoted = loop.done["judge"].result, loop.done["promote"].result
+        document = {**judged, **promoted, "project": loop.spec.name, "loop_id": loop.id}
+        create_markdown_artifact(verdict_markdown(document), key=f"{key}-verdict", description=description)
     pages = {path.stem: path for path in (loop.state / "reports").glob("*.html")}
     if "card" in loop.done:
         pages["card"] = loop.state / "card.html"
@@ -94,16 +119,6 @@ def _publish(loop: Loop) -> None:
         create_link_artifact(
             address, link_text=page.name, key=f"{key}-{name.replace('_', '-')}", description=f"[{what}]({address})"
         )
-
-
-def _markdown(loop: Loop) -> str:
-    judged, promoted = loop.done["judge"].result, loop.done["promote"].result
-    rows = "\n".join(f"| {name} | {value} |" for name, value in judged["metrics"].items())
-    reasons = "\n".join(f"- {reason}" for reason in judged["reasons"])
-    return (
-        f"# {loop.spec.name}: {promoted['decision']} version {promoted['version']}\n\n{reasons}\n\n"
-        f"| metric (test) | value |\n|---|---|\n{rows}\n\nLoop `{loop.id}`"
-    )
 
 
 def _loop_id(records: dict[str, StepRecord | None]) -> str | None:

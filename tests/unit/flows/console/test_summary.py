@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from flows.console.summary import _best_epoch, print_summary, summary
+from flows.console.summary import _best_epoch, print_summary, summary, verdict_markdown
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
@@ -115,6 +115,20 @@ def test_a_person_reads_decision_reason_number_and_place(project: Project, capsy
         str(card),
     ):
         assert words in shown, words
+
+
+def test_a_pull_request_reads_outcome_reasons_and_a_table(project: Project) -> None:
+    record_all(project, 0.9, 1)
+    text = verdict_markdown({**summary(project, step_cache_of(project), ran=True), "champion_value": 0.875})
+    assert text.splitlines() == [
+        "## tiny version 1: promoted", "", "- better", "", "| metric | value |", "|---|---|",
+        "| accuracy of the challenger | 0.9 |", "| accuracy of the champion | 0.875 |", "| test_f1 | 0.9 |",
+        "| val_loss | 0.5 |", "", "Loop `tiny-1`",
+    ]  # fmt: skip
+
+
+def test_a_project_that_never_ran_has_a_verdict_of_one_line(project: Project) -> None:
+    assert verdict_markdown(summary(project, step_cache_of(project), ran=False)) == "## tiny: not judged"
 
 
 def test_the_metrics_are_those_of_the_epoch_that_was_kept() -> None:
