@@ -1,4 +1,4 @@
-"""Parts of attention that the encoder and the decoder share: one product for all heads, and rotary positions.
+"""What the encoder and the decoder share: one product for all heads, rotary positions, and blocks that ranks share.
 
 Legend: B examples, T positions, H heads, D width of a head.
 """
@@ -11,7 +11,38 @@ import math
 import torch
 from torch import nn
 
+from models.nets.splitting import Style
+
 _WAVELENGTH = 10_000.0
+
+
+class AttentionBlocks(nn.Module):
+    """A net of equal blocks with attention, which ranks share by whole heads.
+
+    Attributes:
+        layers: The blocks.
+        heads: Attention heads of a block.
+        block_plan: The split of a block's layers by their paths in the block.
+    """
+
+    layers: nn.ModuleList
+    heads: int
+    block_plan: dict[str, Style]
+
+    def blocks(self) -> nn.ModuleList:
+        """Return the layers."""
+        return self.layers
+
+    def tensor_plan(self) -> dict[str, Style]:
+        """Split the attention by heads, and the feed-forward net by its inner width."""
+        paths = (
+            (f"layers.{i}.{path}", style) for i in range(len(self.layers)) for path, style in self.block_plan.items()
+        )
+        return dict(paths)
+
+    def tensor_parts(self) -> int:
+        """Return the number of heads."""
+        return self.heads
 
 
 def query_key_value(width: int) -> nn.Linear:

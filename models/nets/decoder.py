@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from models.errors import UsageError
-from models.nets.attention import by_head, query_key_value, rotated
+from models.nets.attention import AttentionBlocks, by_head, query_key_value, rotated
 from models.nets.sizes import Sizes
 from models.nets.splitting import Style
 
@@ -49,13 +49,13 @@ class DecoderBlock(nn.Module):
         return output
 
 
-class Decoder(nn.Module):
+class Decoder(AttentionBlocks):
     """Embeds each character with the few before it, and returns the logits of the next one after the blocks."""
 
     def __init__(self, embeddings: nn.ModuleList, blocks: list[DecoderBlock], heads: int, head: nn.Linear) -> None:
         super().__init__()
         self.embeddings = embeddings
-        self.layers = nn.ModuleList(blocks)
+        self.layers, self.block_plan = nn.ModuleList(blocks), BLOCK_PLAN
         self.heads = heads
         self.norm = nn.LayerNorm(head.in_features)
         self.head = head
@@ -66,10 +66,6 @@ class Decoder(nn.Module):
         for block in self.layers:
             hidden_BTW = block(hidden_BTW)
         return self.leave(hidden_BTW)
-
-    def blocks(self) -> nn.ModuleList:
-        """Return the layers."""
-        return self.layers
 
     def enter(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return (batch, position, width): each character's embedding plus those of the characters just before it."""
@@ -83,14 +79,6 @@ class Decoder(nn.Module):
         """Return (batch, position, num_outputs) from the last hidden state."""
         output: torch.Tensor = self.head(self.norm(hidden))
         return output
-
-    def tensor_plan(self) -> dict[str, Style]:
-        """Split the attention by heads, and the feed-forward net by its inner width."""
-        return {f"layers.{i}.{path}": style for i in range(len(self.layers)) for path, style in BLOCK_PLAN.items()}
-
-    def tensor_parts(self) -> int:
-        """Return the number of heads."""
-        return self.heads
 
 
 def build(

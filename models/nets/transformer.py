@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from models.errors import UsageError
-from models.nets.attention import by_head, query_key_value
+from models.nets.attention import AttentionBlocks, by_head, query_key_value
 from models.nets.sizes import Sizes
 from models.nets.splitting import Style
 
@@ -95,7 +95,7 @@ class StepTokens(nn.Module):
         return steps
 
 
-class Encoder(nn.Module):
+class Encoder(AttentionBlocks):
     """Adds learnt positions and a leading summary token, which the head reads after the last block."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Encoder(nn.Module):
         self.tokens = tokens
         self.summary = nn.Parameter(torch.zeros(1, 1, width))
         self.positions = nn.Parameter(torch.randn(1, tokens.count, width) * 0.02)
-        self.layers = nn.ModuleList(blocks)
+        self.layers, self.block_plan = nn.ModuleList(blocks), BLOCK_PLAN
         self.heads = width // blocks[0].head_width if blocks else 1
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_outputs)
@@ -123,10 +123,6 @@ class Encoder(nn.Module):
         summary: torch.Tensor = self.norm(tokens[:, 0])
         return summary
 
-    def blocks(self) -> nn.ModuleList:
-        """Return the layers."""
-        return self.layers
-
     def enter(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Return the summary token and the tokens, (batch, 1 + token, width)."""
         tokens = self.tokens(**inputs) + self.positions
@@ -136,14 +132,6 @@ class Encoder(nn.Module):
         """Return (batch, num_outputs) from the summary token."""
         output: torch.Tensor = self.head(self.norm(hidden[:, 0]))
         return output
-
-    def tensor_plan(self) -> dict[str, Style]:
-        """Split the attention by heads, and the feed-forward net by its inner width."""
-        return {f"layers.{i}.{path}": style for i in range(len(self.layers)) for path, style in BLOCK_PLAN.items()}
-
-    def tensor_parts(self) -> int:
-        """Return the number of heads."""
-        return self.heads
 
 
 def build(
