@@ -43,6 +43,7 @@ class ParallelizedNet:
         net: The net with this rank's parameters, whole or in parts, by their names in the original net.
         module: The module to call in training: `net`, or DDP around it. A pipeline does not use it.
         num_parameters: Number of parameters of the whole net.
+        copies_outputs: Whether `outputs` returns copies, because the next call writes into the memory of this one.
     """
 
     train: Train
@@ -53,6 +54,7 @@ class ParallelizedNet:
     num_parameters: int
     pipeline: Pipeline | None = None
     parts: tuple[nn.Module, ...] = ()
+    copies_outputs: bool = False
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         """Return the autocast context of a forward pass."""
@@ -84,7 +86,7 @@ class ParallelizedNet:
             return self.pipeline.outputs(inputs).float()
         with self.precision():
             output: torch.Tensor = self.net(**inputs)
-        return output.float()
+        return output.to(torch.float32, copy=self.copies_outputs)
 
     def learn(self, on: bool) -> None:
         """Switch dropout and running statistics to training mode or to evaluation mode."""
@@ -116,7 +118,6 @@ class ParallelizedNet:
             **pipelined,
             "precision": train.precision,
             "recompute": train.recompute,
-            "compiled": train.compile,
             "gradient_hook": train.gradient_hook,
             "shard_optimiser": train.shard_optimiser,
         }

@@ -1,4 +1,4 @@
-"""Activation checkpointing and compilation of each block, before it is sharded."""
+"""Activation checkpointing and compilation of each block."""
 
 from __future__ import annotations
 
@@ -30,9 +30,24 @@ def prepare_blocks(net: nn.Module, train: Train) -> None:
             )
         for block in stack.blocks:
             block.forward = _recomputing(block.forward, train.recompute)
-    if train.compile:
-        for module in stack.blocks if stack and len(stack.blocks) else [net]:
-            module.compile()
+    if train.compile is True:
+        compile_blocks(net)
+
+
+def compile_blocks(net: nn.Module, replays: bool = False) -> None:
+    """Let the net's blocks, or a net without blocks, be compiled at their next call, without changing any name.
+
+    Each shape of the inputs has its own code, and no code is chosen by its time: otherwise the bits would depend on the
+    shapes that came first, and on the moment, and a resumed job would differ.
+
+    Args:
+        net: The net.
+        replays: Replay the launches of a block as one graph (CUDA graphs). For nets whose step waits for launches.
+    """
+    stack = BlockStackView.of(net)
+    options = {"deterministic": True, **({"triton.cudagraphs": True} if replays else {})}
+    for module in stack.blocks if stack and len(stack.blocks) else [net]:
+        module.compile(dynamic=False, options=options)
 
 
 def _recomputing(forward: Callable[..., Any], kind: str) -> Callable[..., Any]:

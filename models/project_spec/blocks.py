@@ -243,7 +243,11 @@ class Train(SpecBlock):
         description="Activation checkpointing: recompute all activations (full), or all except matrix products "
         "(selective).",
     )
-    compile: bool = False
+    compile: bool | Literal["auto"] = Field(
+        "auto",
+        description="auto: on a GPU if the steps to come save more than compiling costs, by the times of the first "
+        "steps; not on a CPU.",
+    )
     gradient_hook: Literal["none", "fp16", "powersgd"] = Field(
         "none", description="Compress gradients before the all-reduce. For ddp."
     )

@@ -115,7 +115,7 @@ def check_plan(train: Train, size: int) -> ParallelDims:
         raise UsageError(
             "train.shard_optimiser: got true with muon, which is two optimisers in one: take parallel: fsdp"
         )
-    if train.compile and "tp" in train.parallel:
+    if train.compile is True and "tp" in train.parallel:
         raise UsageError("train.compile: got true with tensor parallelism, which torch cannot compile: leave it out")
     return ParallelDims.of(train, size)
 

@@ -91,6 +91,8 @@ def _trial(job: TrainingJob, size: int) -> TrainingJob:
     train = job.train.model_copy(
         update={"batch": size, "accumulate": 1, "ranks": 1, "start": None, "pretrain": None, "pseudo_labels": None}
     )
+    if train.compile == "auto":
+        train = train.model_copy(update={"compile": False})
     update = {"train": train, "checkpoints": False, "folder": Path("/nonexistent"), "stage": "teacher", "start": None}
     return job.model_copy(update=update)
 

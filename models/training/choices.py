@@ -6,7 +6,6 @@ resumed job goes on with it, on whatever machine.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,34 @@ from models.distributed.precision import precision_for
 from models.distributed.world import World
 from models.errors import UsageError
 from models.files import read_json, write_json
-from models.training.job import TrainingJob
-
-CHOICES_FILE = "choices.json"
+from models.training.compilation import choice_at_once, keep_choice, kept_choice
+from models.training.job import CHOICES_FILE, TrainingJob
 
 
 def settle_choices(job: TrainingJob, world: World) -> TrainingJob:
-    """Return the job with every `auto` of its precision resolved, as its folder says or else by this device.
+    """Return the job with `precision: auto` resolved, as its folder says or else by this device.
 
-    Every rank must call it. Rank 0 writes the choice into the job's folder.
+    Every rank must call it. Rank 0 writes the choice into the job's folder, and that of `compile: auto` too if it does
+    not depend on the time of a step; the session makes it otherwise (`models/training/compilation.py`).
 
     Raises:
         UsageError: The job was begun in fp16 on a GPU, and this machine has none.
     """
-    if job.train.precision != "auto":
+    if "auto" not in (job.train.precision, job.train.compile):
         return job
     path = job.folder / CHOICES_FILE
-    if world.is_first and not read_json(path):
+    stored = read_json(path)
+    if world.is_first and job.train.precision == "auto" and "precision" not in stored:
         precision, why = precision_for("auto", world.device)
-        write_json(path, {"precision": {"value": precision, "why": why}})
+        write_json(path, {**stored, "precision": {"value": precision, "why": why}})
     world.gather(None)
-    return with_choices(job, world, json.loads(path.read_text()))
+    job = with_choices(job, world, read_json(path))
+    if world.is_first and job.train.compile == "auto" and kept_choice(job.folder) is None:
+        choice = choice_at_once(job, world.device)
+        if choice is not None:
+            keep_choice(job.folder, choice)
+    world.gather(None)
+    return job
 
 
 def with_choices(job: TrainingJob, world: World, choices: dict[str, Any] | None = None) -> TrainingJob:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from models.frozen_model import FrozenModel
 from models.project_spec.blocks import Model, Train
+from models.training.costs.speeds import MeasuredSpeed
 from models.training.costs.summary import Costs
 
 WEIGHTS_FILE = "weights.safetensors"
@@ -16,6 +17,8 @@ TREES_FILE = "trees.txt"
 RESULT_FILE = "result.json"
 JOB_FILE, PROGRESS_FILE, STOP_FILE, ERROR_FILE = "job.json", "progress.jsonl", "stop", "error.json"
 """The files by which a job on a cluster and the process that waits for it talk; see `models/training/node.py`."""
+CHOICES_FILE = "choices.json"
+"""What a job left open and the machine chose; see `models/training/choices.py`."""
 CHECKPOINTS, CHECKPOINT_MANIFEST = "checkpoints", "manifest.json"
 """The folder of a job's checkpoints, and the file of each checkpoint with the hashes of the others, written last."""
 
@@ -65,6 +68,8 @@ class TrainingJob(FrozenModel):
         0.03, gt=0, le=1, description="Most of the time that checkpoints may take; 1: one whenever it is possible."
     )
     peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
+    processor: str = Field("cpu", description="Name of this machine's processor, under which speeds are kept.")
+    speeds: tuple[MeasuredSpeed, ...] = Field((), description="What earlier jobs of the workspace measured.")
 
     @property
     def reference(self) -> str:
@@ -109,4 +114,5 @@ class TrainingResult(FrozenModel):
     pruned: bool = False
     costs: Costs | None = None
     before: dict[str, Any] = Field(default_factory=dict, description="What the stages before found: batch, labels.")
+    speeds: list[MeasuredSpeed] = Field(default_factory=list, description="The shares of the peak that it reached.")
     environment: dict[str, Any] = Field(default_factory=dict, description="Everything else that decides the bits.")

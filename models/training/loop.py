@@ -90,6 +90,10 @@ def make_step(session: TrainingSession) -> Step:
 
     def step(positions: torch.Tensor | StreamOrder, epoch: int, index: int) -> torch.Tensor:
         at = epoch * order.num_steps + index
+        with session.compilation.before(at):
+            return taken(positions, epoch, index, at)
+
+    def taken(positions: torch.Tensor | StreamOrder, epoch: int, index: int, at: int) -> torch.Tensor:
         rate = learning_rate(train, at, num_steps, session.progress.drops)
         for group in session.optimiser.param_groups:
             group["lr"] = rate * group["share"]
@@ -218,17 +222,20 @@ def _run_epoch(session: TrainingSession, step: Step) -> None:
     first = progress.step - progress.epoch * plan.num_steps
     for start in range(first, plan.num_steps, WINDOW):
         stop = min(start + WINDOW, plan.num_steps)
-        losses = []
+        losses, began = [], time.perf_counter()
         for index in range(start, stop):
             losses.append(step(order, progress.epoch, index))
             session.world.beat(progress.step + len(losses))
         due = float(session.is_checkpoint_due() and stop < plan.num_steps)
-        summed = torch.stack(losses).double()
+        summed, launched = torch.stack(losses).double(), time.perf_counter()
         settled = session.world.total(torch.cat([summed, summed.new_tensor([due * session.world.is_first])])).tolist()
         bad = [index for index, value in enumerate(settled[:-1]) if not math.isfinite(value)]
         if bad:
             raise NonFiniteError(progress.step + bad[0])
         progress.step += stop - start
+        if session.compilation.is_open:
+            ended = time.perf_counter()
+            session.compilation.observe(progress.step, stop - start, ended - began, ended - launched)
         progress.loss_sum += sum(settled[:-1])
         progress.loss_count += plan.bounds(stop - 1)[1] - plan.bounds(start)[0]
         if settled[-1]:

@@ -26,6 +26,8 @@ from models.training.checkpoints.finished import identity, read_finished, write_
 from models.training.checkpoints.state import Tensors
 from models.training.checkpoints.weights import save_weights
 from models.training.choices import reasons, settle_choices
+from models.training.compilation import of_compiler, speed_device, speed_net
+from models.training.costs.speeds import MeasuredSpeed, measured_speeds
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, TrainingJob, TrainingResult
 from models.training.known_errors import explaining
@@ -72,11 +74,9 @@ def run_job(
     ready, before = make_ready(job, world, report, run_job)
     try:
         with explaining(f"rank {world.rank}"):
-            session = open_session(ready, world)
-            pruned, best = _trained(session, report)
+            session, pruned, best = _trained_or_plain(ready, world, report)
         result = _finish(session, best, pruned, restarts, job, before) if world.is_first else None
     except NonFiniteError as error:
-        session.saver.settle()
         step = error.step
     except (MemoryError, RuntimeError) as error:
         if is_out_of_memory(error):
@@ -89,9 +89,27 @@ def run_job(
     raise explain(ready, world, step)
 
 
+def _trained_or_plain(job: TrainingJob, world: World, report: Report) -> tuple[TrainingSession, bool, Tensors]:
+    """Train; if the compiler fails that the job itself has chosen, go on from the last checkpoint without it."""
+    session = open_session(job, world)
+    try:
+        return session, *_trained(session, report)
+    except Exception as error:
+        if not (session.compilation.is_auto and of_compiler(error)):
+            raise
+        session.compilation.give_up(error)
+        del session  # its memory, before another is opened
+    session = open_session(job, world)
+    return session, *_trained(session, report)
+
+
 def _trained(session: TrainingSession, report: Report) -> tuple[bool, Tensors]:
     with session.saver:
-        return train(session, report), session.saver.join_best(session.best)
+        try:
+            return train(session, report), session.saver.join_best(session.best)
+        except NonFiniteError:
+            session.saver.settle()  # so that its cause is sought from the newest checkpoint
+            raise
 
 
 def _fit_alone(job: TrainingJob, report: Report, restarts: int) -> TrainingResult:
@@ -184,12 +202,26 @@ def environment(session: TrainingSession) -> dict[str, Any]:
         "order_version": ORDER_VERSION,
         "loss": job.train.loss or loss_name(session.preparation, session.metric.name),
         **session.plan.describe(),
+        "compiled": session.compilation.describe(),
         "chosen": reasons(job.folder),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "optimiser": f"{type(session.optimiser).__name__}, {form}",
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "seeds": {"weights": ["weights", job.train.seed], "rank": ["rank", job.train.seed, "<data rank>"]},
     }
+
+
+def _speeds(session: TrainingSession) -> list[MeasuredSpeed]:
+    job, compilation = session.job, session.compilation
+    of = MeasuredSpeed(
+        device=speed_device(job, session.world.device),
+        precision=job.train.precision,
+        net=speed_net(job),
+        mfu=1.0,
+        compile_s=compilation.cost_s,
+        ranks=session.world.size,
+    )
+    return measured_speeds(session.progress.history, compilation.first_step / session.order.num_steps, of)
 
 
 def device_name(device: torch.device) -> str:
@@ -231,5 +263,6 @@ def _finish(
         pruned=pruned,
         costs=of_epochs(progress.history, device_name(session.world.device), session.meter.peak),
         before=before,
+        speeds=_speeds(session),
         environment={**environment(session), "job": identity(request)},
     )

@@ -46,6 +46,7 @@ from models.training.checkpoints.state import (
     weights_of,
 )
 from models.training.choices import with_choices
+from models.training.compilation import Compilation
 from models.training.costs.meter import Meter, open_meter
 from models.training.job import TrainingJob
 from models.training.memory_check import refuse_what_cannot_fit
@@ -89,6 +90,7 @@ class TrainingSession:
     order: SampleOrder
     meter: Meter
     saver: CheckpointSaver
+    compilation: Compilation
     scaler: LossScaler | None = None
     ema: Ema | None = None
     progress: Progress = field(default_factory=Progress)
@@ -189,6 +191,7 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         order=order,
         meter=meter,
         saver=CheckpointSaver(job.checkpoint_folder, world, job.train.async_checkpoints, job.train.keep_checkpoints),
+        compilation=Compilation(job, world, plan, order.num_steps * job.train.epochs),
         scaler=LossScaler() if job.train.precision == "fp16" else None,
         ema=Ema(plan.net, job.train.ema) if job.train.ema else None,
     )

@@ -7,7 +7,7 @@ from models.errors import TrainingError
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.training import memory_check as refusal
-from models.training.choices import CHOICES_FILE
+from models.training.job import CHOICES_FILE
 from models.training.rank import run_job
 from models.training.session import make_purpose, open_session
 
