@@ -61,6 +61,18 @@ def with_causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
+def first_of(parts: Iterable[str], most: int, between: str = "; ") -> str:
+    """Return the first parts of a list for a message, and how many more there are."""
+    listed = list(parts)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return between.join(listed[:most]) + more
+
+
+def one_line(error: object, most: int = 300) -> str:
+    """Return the text of another program's error on one line, of limited length."""
+    return " ".join(str(error).split())[:most]
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str, nearness: float = 0.6) -> str:
     """Return a hint for an unknown name: the nearest known name, or another hint.
 

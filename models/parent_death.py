@@ -27,17 +27,17 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
         os._exit(1)
 
 
-def ends_with_parent(arguments: list[str], number: int = signal.SIGTERM) -> list[str]:
-    """Return the command of a Python process that gets a signal when this process dies.
+def ends_with_parent(arguments: list[str]) -> list[str]:
+    """Return the command of a Python process that gets a SIGTERM when this process dies.
 
     Use: `subprocess.Popen(ends_with_parent(["-m", ...]))`. Python does not search the working directory for modules,
     because a user's own `tasks/` there is not Loopline's.
 
     Cost: 10 ms of CPU; `preexec_fn` would be faster, but could hang in a process with threads.
     """
-    return [sys.executable, "-IS", __file__, str(os.getpid()), str(int(number)), sys.executable, "-P", *arguments]
+    return [sys.executable, "-IS", __file__, str(os.getpid()), sys.executable, "-P", *arguments]
 
 
 if __name__ == "__main__":
-    die_with(int(sys.argv[1]), int(sys.argv[2]))
-    os.execv(sys.argv[3], sys.argv[3:])  # noqa: S606 - `ends_with_parent` made the command
+    die_with(int(sys.argv[1]), signal.SIGTERM)
+    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - `ends_with_parent` made the command

@@ -51,7 +51,7 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
         schedule = one.schedule.shown if one.schedule else None
         return {"deployment": f"{one.flow}/{one.name}", "schedule": schedule, "parameters": one.parameters}
 
-    done = [fields(one) for one in deploy(workspace, chosen, prune=True, note=note)]
+    done = [fields(one) for one in deploy(workspace, chosen, note=note)]
     if as_json:
         options.print_json(done)
     for one in [] if as_json else done:

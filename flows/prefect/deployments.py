@@ -155,15 +155,14 @@ def import_flows() -> None:
         importlib.import_module(kind.module)
 
 
-def deploy(
-    workspace: Workspace, projects: list[Project], prune: bool, note: Callable[[str], None]
-) -> list[DeploymentPlan]:
+def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], None]) -> list[DeploymentPlan]:
     """Apply these projects' deployments to Prefect's server; schedules that a person switched off there stay off.
+
+    The pool's deployments whose project is gone are removed.
 
     Args:
         workspace: The workspace, whose work pool is created if needed.
         projects: The projects; a project with a wrong spec is noted and skipped.
-        prune: Whether to remove the pool's deployments whose project is gone.
         note: Receives messages.
 
     Raises:
@@ -183,8 +182,7 @@ def deploy(
                 _make_queue(client, queue, pool)
             before = _existing(client, pool)
             made = {(one.flow, one.name): _apply(one, pool, before.get((one.flow, one.name))) for one in wanted}
-            if prune:
-                _remove(client, workspace, before, wanted, note)
+            _remove(client, workspace, before, wanted, note)
             _automate(client, pool, [spec for _, spec in specs], made)
     except (httpx.HTTPError, PrefectHTTPStatusError, DeploymentApplyError) as error:
         raise StoreError(f"Prefect's server did not take the deployments: {error}") from error

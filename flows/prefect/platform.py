@@ -61,7 +61,7 @@ def _deploy(workspace: Workspace, note: Callable[[str], None]) -> None:
     tell_prefect(workspace)
     from flows.prefect.deployments import deploy
 
-    done = deploy(workspace, workspace.projects(), prune=True, note=note)
+    done = deploy(workspace, workspace.projects(), note=note)
     scheduled = sum(one.schedule is not None for one in done)
     note(f"{len(done)} deployments of {len({one.name for one in done})} projects, {scheduled} on a schedule")
 

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 DTYPES = {"double": np.float64, "float": np.float32, "int64": np.int64, "string": np.str_, "uint8": np.uint8}
+EXAMPLE_ROWS = 3
 
 
 def signature(values: Iterable[onnx.ValueInfoProto]) -> list[dict[str, Any]]:
@@ -27,7 +28,7 @@ def signature(values: Iterable[onnx.ValueInfoProto]) -> list[dict[str, Any]]:
     ]
 
 
-def input_example(feed: Mapping[str, np.ndarray], rows: int = 3) -> dict[str, list[Any]]:
+def input_example(feed: Mapping[str, np.ndarray], rows: int = EXAMPLE_ROWS) -> dict[str, list[Any]]:
     """Return the first rows of a feed as JSON: nested lists by input name, null for a missing number."""
     return {name: _plain(values[:rows].tolist()) for name, values in feed.items()}
 
@@ -37,9 +38,9 @@ def served_text() -> dict[str, list[dict[str, Any]]]:
     return {"inputs": [{"name": "text", "dtype": "string", "shape": ["batch"]}]}
 
 
-def text_example(points: np.ndarray, rows: int = 3) -> dict[str, list[Any]]:
+def text_example(points: np.ndarray) -> dict[str, list[Any]]:
     """Return the first windows (window, position) of code points as texts."""
-    return {"text": ["".join(map(chr, row)) for row in points[:rows].tolist()]}
+    return {"text": ["".join(map(chr, row)) for row in points[:EXAMPLE_ROWS].tolist()]}
 
 
 def feed_of(example: Mapping[str, list[Any]], inputs: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:

@@ -64,12 +64,11 @@ def thinned(uncertain: np.ndarray, points: np.ndarray) -> np.ndarray:
     return first_rows
 
 
-def choose_uncertain(uncertain: np.ndarray, points: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
+def choose_uncertain(uncertain: np.ndarray, points: np.ndarray, count: int) -> np.ndarray:
     """Return the indices of `count` examples that are uncertain and different from each other, most uncertain first.
 
     The most uncertain examples without near-duplicates form `count` clusters, by k-means weighted by the uncertainty;
-    the
-    example nearest to each cluster's centre is chosen. If fewer examples differ, fewer are returned.
+    the example nearest to each cluster's centre is chosen. If fewer examples differ, fewer are returned.
 
     Source: Zhdanov, "Diverse mini-batch active learning", 2019, arXiv:1901.05954, algorithm 2.
 
@@ -77,13 +76,12 @@ def choose_uncertain(uncertain: np.ndarray, points: np.ndarray, count: int, seed
         uncertain: (rows,), higher is more uncertain.
         points: (rows, dimension); similar rows are near each other.
         count: How many examples to choose.
-        seed: Seed of the first centres.
     """
     candidates = thinned(uncertain, points)[: CANDIDATES * count]
     if len(candidates) <= count:
         return candidates
     weights = np.maximum(uncertain[candidates], 1e-9)
-    chosen = candidates[_medoids(points[candidates].astype(np.float64), weights, count, seed)]
+    chosen = candidates[_medoids(points[candidates].astype(np.float64), weights, count)]
     ranked: np.ndarray = chosen[np.argsort(-uncertain[chosen], kind="stable")]
     return ranked
 
@@ -129,9 +127,9 @@ def _float(rows: pa.Table, name: str) -> np.ndarray:
     return values
 
 
-def _medoids(points: np.ndarray, weights: np.ndarray, count: int, seed: int) -> np.ndarray:
+def _medoids(points: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
     """Return the point nearest to the centre of each cluster of a weighted k-means, initialised by k-means++."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     middles = [int(weights.argmax())]
     nearest = _distances(points, points[middles])[:, 0] ** 2
     while len(middles) < count:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 
 from models.data.header import no_such_column
-from models.errors import DataError
+from models.errors import DataError, first_of
 from models.inference.portable import MOST_NUMBER, RowError, shown
 from models.inference.predict import Feed
 from models.inference.tensors import TensorSpec
@@ -214,8 +214,6 @@ def columns_of_records(records: Sequence[dict[str, Any]], but: Collection[str] =
     return {name: [record.get(name) for record in records] for name in names}
 
 
-def listed(names: Iterable[str], most: int = 8) -> str:
+def listed(names: Iterable[str]) -> str:
     """Return names for a message; of many names only the first few."""
-    ordered = list(names)
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    return ", ".join(repr(name[:60]) for name in ordered[:most]) + more
+    return first_of((repr(name[:60]) for name in names), 8, ", ")

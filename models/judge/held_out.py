@@ -56,7 +56,7 @@ def naive_forecasts(prepared: Path, preparation: Preparation) -> list[Baseline]:
     """
     window, series = preparation.window, preparation.series
     assert window is not None
-    values, steps, rows = feeds.series_targets(prepared, "test")
+    values, steps, rows = feeds.series_targets(prepared)
     middle = float(feeds.targets(prepared, "train").mean())
     last = naive_forecast(values, steps, rows, window.horizon, middle)
     season = series.season if series else None

@@ -6,9 +6,10 @@ hardly shows that the model got worse, so drift of features never triggers a loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
+from models.errors import first_of
 from models.judge.verdict import Estimate
 from models.monitoring.report import MonitoringReport, State, WindowReport
 from models.project_spec.monitor_and_retrain import Monitor
@@ -94,12 +95,6 @@ def _numbers(findings: MonitoringReport, window: WindowReport) -> dict[str, obje
     }
 
 
-def _listed(parts: Iterable[str], most: int = 3) -> str:
-    words = list(parts)
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return "; ".join(words[:most]) + more
-
-
 def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
     """Return the realised metric of the newest windows, and their version's metric at promotion, in one line."""
     now, then = window.pooled or window.realised, findings.verdict
@@ -114,7 +109,7 @@ def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
 def words_of_drift(window: WindowReport) -> str:
     """Return the drift of a window's predictions in one line."""
     drifted = [each for each in window.predictions if each.level != "none"]
-    return _listed(f"the {each.name} drifts (PSI {each.psi:.2f}, from {each.warn_at:.2f} on)" for each in drifted)
+    return first_of((f"the {each.name} drifts (PSI {each.psi:.2f}, from {each.warn_at:.2f} on)" for each in drifted), 3)
 
 
 def _interval(estimate: Estimate) -> str:
@@ -131,7 +126,7 @@ _CHECKS = (
         "red",
         lambda window: True,
         lambda window: bool(window.breaches),
-        lambda window, _: _listed(breach.reason for breach in window.breaches),
+        lambda window, _: first_of((breach.reason for breach in window.breaches), 3),
     ),
     _Check(
         "decay", "red", lambda window: window.realised is not None, lambda window: window.decayed, words_of_decay, True

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from models.errors import first_of
 from models.judge.verdict import Estimate
 from models.metrics.metrics import Metric
 from models.metrics.outputs import Output
@@ -21,7 +22,7 @@ from models.monitoring.coverage import coverage_of
 from models.monitoring.drift import comparable, feature_drift, score_drift
 from models.monitoring.performance import POOLED, pooled, realised
 from models.monitoring.reference import Reference
-from models.monitoring.report import Correlation, Drift, MonitoringReport, State, WindowReport
+from models.monitoring.report import Correlation, MonitoringReport, State, WindowReport
 from models.monitoring.tally import Bounds, PredictionCounts
 from models.project_spec.monitor_and_retrain import Monitor
 
@@ -147,16 +148,12 @@ def state_of(window: WindowReport) -> tuple[State, str]:
     for drifts, words in ((window.predictions, "the predictions drift"), (window.features, "features drift")):
         notable = [drift for drift in drifts if drift.level != "none"]
         if notable:
-            return "amber", f"{words}: {_drifts(notable)}"
+            names = first_of((f"{drift.name} (PSI {drift.psi:.2f})" for drift in notable), 3, ", ")
+            return "amber", f"{words}: {names}"
     changed = [one for one in window.correlations if one.changed]
     if changed:
         return "amber", f"columns hang together otherwise: {_correlation(changed[0])}"
     return "green", ALL_WELL
-
-
-def _drifts(drifts: Sequence[Drift]) -> str:
-    names = ", ".join(f"{drift.name} (PSI {drift.psi:.2f})" for drift in drifts[:3])
-    return names + (f" and {len(drifts) - 3} more" if len(drifts) > 3 else "")
 
 
 def _correlation(one: Correlation) -> str:

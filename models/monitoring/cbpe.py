@@ -20,21 +20,21 @@ Array = NDArray[np.float64]
 DRAWS = 20
 
 
-def expected_metric(metric: Metric, prediction: Array, calibration: Calibration, seed: int = 0) -> float:
+def expected_metric(metric: Metric, prediction: Array, calibration: Calibration) -> float:
     """Return the metric expected of predictions without labels; NaN where it is undefined.
 
     A user's own metric takes no weights: it is averaged over randomly drawn outcomes.
     """
     chances = calibration.chances(prediction)
     if metric.own:
-        return _drawn(metric, prediction, chances, seed)
+        return _drawn(metric, prediction, chances)
     num_classes = chances.shape[1]
     target = np.tile(np.arange(num_classes), len(prediction))
     return metric.value(target, np.repeat(prediction, num_classes, axis=0), chances.ravel())
 
 
-def _drawn(metric: Metric, prediction: Array, chances: Array, seed: int) -> float:
-    source = np.random.default_rng(seed)
+def _drawn(metric: Metric, prediction: Array, chances: Array) -> float:
+    source = np.random.default_rng(0)
     ladder = np.cumsum(chances, axis=1)
     last = chances.shape[1] - 1
     values = []

@@ -53,6 +53,11 @@ class Step:
     references: tuple[str, ...] = ()
 
 
+_TRAINING = (
+    *("name", "goal", "-goal.good_enough", "data.kind", "data.split.by", "model"),
+    *("train", "-train.max_restarts", "-train.on"),
+)
+"""What a training reads of the spec, and each trial of a search."""
 STEPS = (
     Step(
         "ingest",
@@ -90,20 +95,7 @@ STEPS = (
         "search",
         after=("prepare",),
         external=("start",),
-        reads=(
-            "name",
-            "goal",
-            "-goal.good_enough",
-            "data.kind",
-            "data.split.by",
-            "model",
-            "search",
-            "-search.workers",
-            "-search.on",
-            "train",
-            "-train.max_restarts",
-            "-train.on",
-        ),
+        reads=(*_TRAINING, "search", "-search.workers", "-search.on"),
         code=("tasks.steps.search", "models.data.encode", "models.training.rank"),
         libraries=("torch", "optuna", "lightgbm"),
         references=("model.net", "goal.metric", "train.loss"),
@@ -112,17 +104,7 @@ STEPS = (
         "train",
         after=("prepare", "search"),
         external=("start",),
-        reads=(
-            "name",
-            "goal",
-            "-goal.good_enough",
-            "data.kind",
-            "data.split.by",
-            "model",
-            "train",
-            "-train.max_restarts",
-            "-train.on",
-        ),
+        reads=_TRAINING,
         code=("tasks.steps.train", "models.data.encode", "models.training.rank"),
         libraries=("torch", "lightgbm"),
         references=("model.net", "goal.metric", "train.loss"),

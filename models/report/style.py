@@ -59,14 +59,14 @@ _STYLE: dict[str, Any] = {
 _DRAWING = threading.Lock()
 
 
-def draw(paint: Callable[[Any], None], height_in: float = 3.2, width_in: float = WIDTH_IN) -> bytes:
+def draw(paint: Callable[[Any], None], height_in: float = 3.2) -> bytes:
     """Return an SVG figure: `paint` gets an empty `matplotlib.figure.Figure` in the common style and fills it."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     with _DRAWING, mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(width_in, height_in), layout="constrained")
+        figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         paint(figure)
         buffer = io.BytesIO()
         # The same bytes as `savefig`, which first draws everything once more for backends that need it.

@@ -31,7 +31,7 @@ def settle_choices(job: TrainingJob, world: World) -> TrainingJob:
     path = job.folder / CHOICES_FILE
     stored = read_json(path)
     if world.is_first and job.train.precision == "auto" and "precision" not in stored:
-        precision, why = precision_for("auto", world.device)
+        precision, why = precision_for(world.device)
         write_json(path, {**stored, "precision": {"value": precision, "why": why}})
     world.gather(None)
     job = with_choices(job, world, read_json(path))
@@ -47,7 +47,7 @@ def with_choices(job: TrainingJob, world: World, choices: dict[str, Any] | None 
     """Return the job with the choices set; without `choices`, by this device, and nothing is kept."""
     if job.train.precision != "auto":
         return job
-    precision = choices["precision"]["value"] if choices else precision_for("auto", world.device)[0]
+    precision = choices["precision"]["value"] if choices else precision_for(world.device)[0]
     if precision == "fp16" and world.device.type == "cpu":
         raise UsageError(
             f"train.precision: {job.folder} was begun in fp16 on a GPU, and this machine has none: run it again where "

@@ -19,7 +19,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import StoreError
+from models.errors import StoreError, one_line
 from models.files import DISK_IS_FULL, storing
 from tasks.host.locks import held
 from tasks.host.store_addresses import STATE_URL, normalised, without_password
@@ -318,11 +318,11 @@ def _converted(url: str) -> Iterator[None]:
 
         if not isinstance(error, DBAPIError):
             raise
-        text = " ".join(str(error.orig).split())
+        text = one_line(error.orig)
         cure = next((cure for sign, cure in _CURES.items() if sign in text), None)
         if cure is None and url.startswith("sqlite"):
             raise
-        cure = cure or f"cannot be used ({text[:300]}): start it again, or correct {STATE_URL}"
+        cure = cure or f"cannot be used ({text}): start it again, or correct {STATE_URL}"
         raise StoreError(f"{shown(url)}: {cure}") from error
 
 

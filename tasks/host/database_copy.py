@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import StoreError
+from models.errors import StoreError, one_line
 from tasks.host.database import shown
 from tasks.host.store_addresses import without_password
 
@@ -83,7 +83,7 @@ def create_database(server: URL, name: str) -> None:
         with engine.connect() as connection:
             connection.exec_driver_sql(f"create database {quoted}")
     except DBAPIError as error:
-        reason = " ".join(str(error.orig).split())
+        reason = one_line(error.orig)
         owner = f' owner "{server.username}"' if server.username else ""
         raise StoreError(
             f"{name}: cannot be made ({reason}): let a person who may make databases run "
@@ -216,7 +216,7 @@ def _fitting(where: str) -> Iterator[None]:
     except (StatementError, ValueError, LookupError) as error:
         if isinstance(error, StatementError) and not isinstance(error, DataError | IntegrityError):
             raise
-        reason = " ".join(str(getattr(error, "orig", error)).split())[:300]
+        reason = one_line(getattr(error, "orig", error))
         raise StoreError(
             f"{where}: a row cannot be stored in Postgres ({reason}): correct or delete it; nothing was copied"
         ) from error
@@ -320,7 +320,7 @@ def _target(url: URL) -> Iterator[Connection]:
     except DBAPIError as error:
         if isinstance(error.orig, sqlite3.Error):
             raise
-        reason = " ".join(str(error.orig).split())[:300]
+        reason = one_line(error.orig)
         cure = "start it, or correct the address"
         if isinstance(error, IntegrityError):
             cure = "correct or delete this row in the file here"

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from models.errors import StoreError
+from models.errors import StoreError, one_line
 from models.files import sha256, storing, sync, whole_file
 from tasks.host.store_addresses import ROOT, normalised
 
@@ -218,7 +218,7 @@ class ObjectStore:
             if isinstance(error, FileNotFoundError):
                 self._refuse_no_bucket(error)
             kinds = {kind.__name__ for kind in type(error).__mro__}
-            where, text = f"{ROOT}={self.address}", " ".join(str(error).split())[:300]
+            where, text = f"{ROOT}={self.address}", one_line(error)
             if kinds & _CREDENTIALS:
                 raise StoreError(f"{where}: no credentials ({text}): {_KEYS_CURE}") from error
             if isinstance(error, PermissionError):

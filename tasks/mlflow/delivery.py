@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import StoreError
+from models.errors import StoreError, one_line
 from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
@@ -67,7 +67,7 @@ def reaching_store() -> Iterator[None]:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & _UNREACHABLE:
             where = os.environ.get("MLFLOW_TRACKING_URI", "")
-            reason = " ".join(str(error).split())[:300]
+            reason = one_line(error)
             raise StoreError(
                 f"the tracking store {without_password(where)} cannot be used: {reason}. What is not logged yet stays "
                 "under .loopline/ and is delivered by the next run, or by `loopline reap`"
@@ -235,7 +235,7 @@ def _send(items: list[Any], send: Callable[[list[Any]], None], most: int) -> lis
         except MlflowException as error:
             if error.error_code not in REFUSALS:
                 raise
-            refused += _send(batch, send, 1) if len(batch) > 1 else [" ".join(str(error).split())[:300]]
+            refused += _send(batch, send, 1) if len(batch) > 1 else [one_line(error)]
     return refused
 
 

@@ -247,11 +247,6 @@ def _alone(workspace: Workspace) -> Iterator[None]:
         yield
 
 
-def _make_state_tables(workspace: Workspace, address: str) -> None:
-    del workspace
-    database.make_tables(address)
-
-
 def _make_mlflow_tables(workspace: Workspace, address: str) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -261,11 +256,6 @@ def _make_mlflow_tables(workspace: Workspace, address: str) -> None:
     except SQLAlchemyError as error:
         reason = str(error).splitlines()[0]
         raise StoreError(f"mlflow: its tables cannot be made: {reason}; no rows were copied into it") from error
-
-
-def _make_optuna_tables(workspace: Workspace, address: str) -> None:
-    del workspace
-    make_study_tables(address)
 
 
 def _make_prefect_tables(workspace: Workspace, address: str) -> None:
@@ -280,9 +270,9 @@ def _make_prefect_tables(workspace: Workspace, address: str) -> None:
 
 
 _MAKERS: Mapping[str, Callable[[Workspace, str], None]] = {
-    "state": _make_state_tables,
+    "state": lambda _, address: database.make_tables(address),
     "mlflow": _make_mlflow_tables,
-    "optuna": _make_optuna_tables,
+    "optuna": lambda _, address: make_study_tables(address),
     "prefect": _make_prefect_tables,
 }
 

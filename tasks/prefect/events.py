@@ -122,14 +122,13 @@ def waiting(workspace: Workspace) -> int:
         return connection.scalar(select(func.count()).where(events.c.state == WAITING)) or 0
 
 
-def open_signals(workspace: Workspace, project: str | None = None) -> list[OpenSignal]:
-    """Return the signals without a decision, of one project or of all, in the order in which they were sent first."""
+def open_signals(workspace: Workspace) -> list[OpenSignal]:
+    """Return the signals without a decision, in the order in which they were sent first."""
     from sqlalchemy import select
 
     from tasks.host.tables import events
 
-    mine = [events.c.project == project] if project else []
-    rows = select(events.c.content, events.c.sent).where(events.c.is_open, *mine).order_by(events.c.number)
+    rows = select(events.c.content, events.c.sent).where(events.c.is_open).order_by(events.c.number)
     with database.reading(workspace.state) as connection:
         return [OpenSignal(Event.model_validate(row.content), row.sent) for row in connection.execute(rows)]
 

@@ -90,18 +90,18 @@ def wanted(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return urls
 
 
-def make_blocks(client: SyncPrefectClient, pool: str, environ: Mapping[str, str] = os.environ) -> dict[str, UUID]:
+def make_blocks(client: SyncPrefectClient, pool: str) -> dict[str, UUID]:
     """Save the environment's addresses as Prefect blocks and delete blocks without an address; return ids by name.
 
     Raises:
         UsageError: An address has the wrong scheme.
     """
-    addresses = wanted(environ)
+    addresses = wanted(os.environ)
     made: dict[str, UUID] = {}
     for variable, kind in NAMES.items():
         name = f"{pool}-{kind}"
         if variable in addresses:
-            block = _block(variable, addresses[variable], environ.get(TOKEN, ""), pool)
+            block = _block(variable, addresses[variable], os.environ.get(TOKEN, ""), pool)
             made[kind] = UUID(str(block.save(name, overwrite=True)))
         else:
             _remove(client, name, "custom-webhook" if variable == WEBHOOK else "slack-webhook")

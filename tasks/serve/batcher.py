@@ -52,11 +52,10 @@ class DynamicBatcher:
 
     Args:
         most_waiting: Maximum number of queued calls; further calls are refused.
-        inline_ms: Calls of a model that take less than this run in the event loop; 0: every call queues.
     """
 
-    def __init__(self, most_waiting: int = MOST_WAITING, inline_ms: float = INLINE_MS) -> None:
-        self._most, self._inline_ms = most_waiting, inline_ms
+    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+        self._most = most_waiting
         self._queues: dict[str, deque[QueuedCall]] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -92,7 +91,7 @@ class DynamicBatcher:
     def _is_quick(self, served: LoadedModel, rows: int) -> bool:
         """Return whether a call may run in the event loop; text calls may not, since their durations vary."""
         is_small = rows <= INLINE_ROWS and served.preparation.characters is None
-        return is_small and served.call_ms < self._inline_ms
+        return is_small and served.call_ms < INLINE_MS
 
     @property
     def is_stuck(self) -> bool:

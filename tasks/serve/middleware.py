@@ -173,13 +173,11 @@ class BodyLimits:
     """Limits large bodies: checks the stated length first, then counts bytes; also limits all open bodies together.
 
     Args:
-        most_bytes: Maximum bytes of one body.
-        most_held: Maximum bytes of all open bodies; None: eight times `most_bytes`.
+        most_bytes: Maximum bytes of one body; all open bodies together may have eight times as many.
     """
 
-    def __init__(self, most_bytes: int, most_held: int | None = None) -> None:
-        self._most = most_bytes
-        self._most_held = 8 * most_bytes if most_held is None else most_held
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self._most_held = most_bytes, 8 * most_bytes
         self._held = 0
 
     async def read(self, receive: Receive, length: str | None) -> bytes:

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from models.errors import StoreError
+from models.errors import StoreError, one_line
 from tasks.host.object_store import s3_settings
 from tasks.host.store_addresses import ROOT, normalised
 from tasks.state.delta_files import APPEND
@@ -201,7 +201,7 @@ class SharedLog:
         try:
             yield
         except pa.ArrowInvalid as error:
-            text = " ".join(str(error).split())[:300]
+            text = one_line(error)
             cure = "put its files back from a copy, or delete the table: a new one is read from its start"
             raise StoreError(f"{ROOT}: {self.address}: the log is damaged ({text}): {cure}") from error
         except (DeltaError, OSError) as error:

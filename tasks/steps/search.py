@@ -188,7 +188,7 @@ class _Search:
 
     def _judge_first_round(self) -> FirstRound:
         """Return which families go on, judged once for each study."""
-        known = optuna_study.read_note(self._study, FIRST_ROUND)
+        known = self._study.user_attrs.get(FIRST_ROUND)
         if known is not None:
             return FirstRound.model_validate(known)
         trials = optuna_study.trials_of(self._study)[: len(self._space.families)]
@@ -199,7 +199,7 @@ class _Search:
             judged = first_round(scores, constant, self._direction, self._metric)
         for family, reason in judged.out.items():
             self._loop.report.note(f"search: no more trials of {family}: {reason}")
-        optuna_study.write_note(self._study, FIRST_ROUND, judged.model_dump())
+        self._study.set_user_attr(FIRST_ROUND, judged.model_dump())
         return judged
 
     def _scores(self, trials: list[Trial]) -> tuple[dict[str, Scores], float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.data.preparation import Preparation
-from models.errors import DataError, GateRefused, StoreError
+from models.errors import DataError, GateRefused, StoreError, first_of
 from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
@@ -184,5 +184,4 @@ def _failures(report: dict[str, Any]) -> str:
                 " rows unexpected" if result["unexpected_count"] else ""
             )
             lines.append(f"{result['expectation']}{where} ({reason})")
-    more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-    return "; ".join(lines[:SHOWN]) + more
+    return first_of(lines, SHOWN)

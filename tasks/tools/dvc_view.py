@@ -5,7 +5,7 @@ from __future__ import annotations
 import configparser
 from pathlib import Path
 
-from models.errors import StoreError
+from models.errors import StoreError, one_line
 from tasks.host.workspace import Project
 
 STAGES = {"ingest": "raw", "prepare": "prepared"}
@@ -30,7 +30,7 @@ def default_remote(root: Path) -> str:
         try:
             config.read(path)
         except (configparser.Error, UnicodeDecodeError) as error:
-            reason = " ".join(str(error).split())[:200]
+            reason = one_line(error, 200)
             cure = "correct it, or move it away and run `dvc init --force` and `dvc remote add` again"
             raise StoreError(f"{path}: expected DVC's configuration, got: {reason}: {cure}") from error
     return config.get("core", "remote", fallback="").strip()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import StoreError, UsageError
+from models.errors import StoreError, UsageError, one_line
 from models.project_spec.search import Dimension, Search
 from models.training.search_space import Trial, grid_point
 from tasks.host.store_addresses import OPTUNA_STORAGE as STORAGE
@@ -60,7 +60,7 @@ def reaching_studies() -> Iterator[None]:
     except Exception as error:
         if {kind.__name__ for kind in type(error).__mro__} & {"StorageInternalError", "SQLAlchemyError"}:
             where = without_password(os.environ.get(STORAGE, "of the workspace"))
-            cause = " ".join(str(error.__cause__ or error).split())[:300]
+            cause = one_line(error.__cause__ or error)
             raise StoreError(
                 f"Optuna's storage {where} cannot be used: {cause}. Finished trials are kept: "
                 f"run again when it is back, or set {STORAGE} to another"
@@ -175,16 +175,6 @@ def ask(
     trial = study.ask()
     trial.set_user_attr(POSITION, position)
     return trial
-
-
-def write_note(study: optuna.Study, name: str, value: Any) -> None:
-    """Store plain data with a study."""
-    study.set_user_attr(name, value)
-
-
-def read_note(study: optuna.Study, name: str) -> Any:
-    """Return plain data that `write_note` stored; None if there is none."""
-    return study.user_attrs.get(name)
 
 
 def killed_before(study: optuna.Study, params: Mapping[str, Any]) -> dict[int, float]:

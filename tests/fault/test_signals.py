@@ -45,7 +45,7 @@ def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
             server_access.use(workspace, url)
             secret = os.environ["PREFECT_API_AUTH_STRING"]
             with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: secret}):
-                deploy(workspace, [project], prune=True, note=lambda text: None)
+                deploy(workspace, [project], note=lambda text: None)
             worker = subprocess.Popen([sys.executable, "-m", "tasks.prefect.worker", str(workspace.root)])
             assert send(workspace, of_signal("tiny", asked))
             eventually(lambda: any(run["state_type"] == "PENDING" for run in all_runs(url, {})))

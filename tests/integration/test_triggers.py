@@ -59,7 +59,7 @@ def project(make_project: MakeProject, client: SyncPrefectClient) -> Project:
 
 def redeploy(project: Project, **environ: str) -> None:
     os.environ.update(environ)
-    deploy(project.workspace, project.workspace.projects(), prune=True, note=lambda text: None)
+    deploy(project.workspace, project.workspace.projects(), note=lambda text: None)
 
 
 def a_signal(number: int = 0, kind: Kind = "new_data") -> Signal:
@@ -167,7 +167,7 @@ def test_a_project_of_another_name_leaves_no_deployment_behind(
     twin = project.folder.with_name("zz-copy")
     shutil.copytree(project.folder, twin)
     said: list[str] = []
-    deploy(project.workspace, project.workspace.projects(), prune=True, note=said.append)
+    deploy(project.workspace, project.workspace.projects(), note=said.append)
     assert f"retrain/{name}: its project is called {now} now; deployment removed" in said
     assert sum(f"the name {now!r} is taken by {project.folder}" in line for line in said) == 1
     found = {one.name: one for one in client.read_deployments(limit=200)}

@@ -12,7 +12,7 @@ from torch import nn
 
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.distributed.precision import BATCH_NORMS
-from models.errors import StoreError, TrainingError, UsageError
+from models.errors import StoreError, TrainingError, UsageError, first_of
 from models.nets.adapters import ADAPTER_PREFIX
 from models.project_spec.blocks import Train
 from models.training.checkpoints.weights import weights_sha256
@@ -52,9 +52,8 @@ def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation
         tensors = _without_other_classes(tensors, own, before, preparation)
     misfits = _misfits(tensors, own)
     if misfits and not partial:
-        more = f" and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
         raise TrainingError(
-            f"train.start: {origin.label} does not fit the net: {'; '.join(misfits[:_SHOWN])}{more}: give "
+            f"train.start: {origin.label} does not fit the net: {first_of(misfits, _SHOWN)}: give "
             "model.arguments as they were, or say `partial: true` to begin these layers fresh"
         )
     fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}

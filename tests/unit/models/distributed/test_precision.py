@@ -31,9 +31,8 @@ def test_auto_is_bf16_where_the_gpu_computes_it(monkeypatch, has_bf16, expected)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla")
     monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
-    assert precision_for("auto", torch.device("cuda"))[0] == expected
-    assert precision_for("fp32", torch.device("cuda")) == ("fp32", "")
-    assert precision_for("auto", CPU) == ("fp32", "on a CPU")
+    assert precision_for(torch.device("cuda"))[0] == expected
+    assert precision_for(CPU) == ("fp32", "on a CPU")
 
 
 @pytest.mark.parametrize(
