@@ -9,19 +9,22 @@ SEED ?= $(shell date +%s)
 PYTEST := $(BIN)/python -m pytest --tx '$(or $(WORKERS),3)*popen//python=$(BIN)/python -m tests.warm_worker' \
 	--max-worker-restart 2 --dist loadfile --no-loadscope-reorder --durations=50
 
-.PHONY: run test test-fast cluster-slurm soak check docs reference bench bench-quality up story setup format lock
+.PHONY: run test test-fast cluster-slurm cluster-kubernetes soak check docs reference bench bench-quality up story setup format lock
 
 run: setup  ## set up and run the main job
 	$(BIN)/loopline run $(PROJECT)
 
-test: setup  ## set up and pass the tests; those of tests/contract are of `make check`, of tests/cluster of `make cluster-slurm`
+test: setup  ## set up and pass the tests; those of tests/contract are of `make check`, of tests/cluster of `make cluster-...`
 	$(PYTEST) $(or $(TESTS),tests --ignore=tests/contract --ignore=tests/cluster)
 
 test-fast: setup  ## what needs no other process: unit and contract tests
 	$(PYTEST) tests/unit tests/contract
 
 cluster-slurm: setup  ## training on two nodes: a real Slurm in network namespaces (needs root and its programs), and bare torchrun
-	$(BIN)/python -m pytest -rs tests/cluster
+	$(BIN)/python -m pytest -rs tests/cluster/test_slurm.py tests/cluster/test_torchrun.py
+
+cluster-kubernetes: setup  ## training in two pods of a real Kubernetes (needs root, and KUBERNETES_BINARIES of tests/cluster/build_kubernetes.sh)
+	$(BIN)/python -m pytest -n 0 -rs tests/cluster/test_kubernetes.py
 
 soak: SEED := $(SEED)
 soak: setup  ## what draws at random, with another seed each time; SEED=N draws the same again

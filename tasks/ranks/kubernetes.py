@@ -7,6 +7,7 @@ over is removed by Kubernetes at once (`ttlSecondsAfterFinished: 0`), so its nam
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -43,6 +44,9 @@ class Kubernetes(SpecBlock):
     cpus: int | None = Field(None, ge=1, description="CPUs of each pod, shared by its ranks. Default: one a rank.")
     memory: Quantity | None = Field(None, description="Memory of each pod, such as 32Gi.")
     gpus: int | None = Field(None, ge=1, description="NVIDIA GPUs of each pod.")
+    user: int | None = Field(
+        None, ge=0, description="The user id of the pods. Default: of who submits, so that both may write the files."
+    )
 
     programs: ClassVar[tuple[str, ...]] = ("kubectl",)
 
@@ -104,8 +108,8 @@ class Kubernetes(SpecBlock):
         return "running" if status.get("ready") else "queued"
 
     def cancel(self, key: str) -> None:
-        """Delete the job of this name with its pods, if there is one."""
-        self._kubectl("delete", "job", name_of(key), "--ignore-not-found", "--wait=false", "--cascade=background")
+        """Delete the job of this name, if there is one; it is `ending` until its pods have ended."""
+        self._kubectl("delete", "job", name_of(key), "--ignore-not-found", "--wait=false", "--cascade=foreground")
 
     def service(self) -> dict[str, Any]:
         """Return the manifest of the service that gives the pods of all jobs their host names; it serves nothing."""
@@ -135,7 +139,10 @@ class Kubernetes(SpecBlock):
 
     def _pod(self, name: str, folder: Path, shape: Shape) -> dict[str, Any]:
         nodes, endpoint = str(shape.nodes[0]), f"{name}-0.{SERVICE}:{PORT}"
-        command = torchrun(folder, shape, nodes, endpoint, name, python="python")
+        # torchrun finds out who is the host by the endpoint's name, which may not be known yet when it asks.
+        is_host = '--rdzv-conf=is_host=$(test "$JOB_COMPLETION_INDEX" = 0 && echo true || echo false)'
+        command = torchrun(folder, shape, nodes, endpoint, name, python="python", options=is_host)
+        user = os.getuid() if self.user is None else self.user
         script = f"exec >> {shlex.quote(str(folder / LOG))} 2>&1; exec {command}"
         cpus = {"cpu": str(self.cpus or shape.ranks * shape.threads)}
         memory = {"memory": self.memory} if self.memory else {}
@@ -149,7 +156,7 @@ class Kubernetes(SpecBlock):
             "name": "ranks",
             "image": self.image,
             "command": ["sh", "-c", script],
-            "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108
+            "env": [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "loopline"}],  # noqa: S108
             "resources": {"requests": {**cpus, **memory, **gpus}, "limits": {**memory, **gpus}},
             "securityContext": {
                 "readOnlyRootFilesystem": True,
@@ -162,7 +169,7 @@ class Kubernetes(SpecBlock):
             "subdomain": SERVICE,
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
-            "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "fsGroup": 10001},
+            "securityContext": {"runAsNonRoot": user != 0, "runAsUser": user, "fsGroup": user},
             "containers": [container],
             "volumes": [{"name": volume, **source} for volume, source in volumes.values()],
         }

@@ -14,7 +14,9 @@ from models.project_spec.block import SpecBlock
 from tasks.ranks.launcher import Shape, State, name_of
 
 
-def torchrun(job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str, python: str = sys.executable) -> str:
+def torchrun(
+    job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str, python: str = sys.executable, options: str = ""
+) -> str:
     """Return the shell command that trains the job of a folder, the same on every node.
 
     Args:
@@ -24,6 +26,7 @@ def torchrun(job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str, py
         endpoint: HOST:PORT of the node where the nodes meet.
         run_id: A text by which nodes of the same start know each other.
         python: Python with Loopline on the nodes; default: this one, at the same path.
+        options: Further options of torchrun, as shell words.
     """
     waiting = " ".join(f"{name}={value}" for name, value in WAITING.items())
     # Ranks must not share the agent's TCP store, or one of two restarts fails at first. Python must not search the
@@ -32,7 +35,7 @@ def torchrun(job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str, py
         f"env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 PYTHONSAFEPATH=1 {waiting} "
         f"{shlex.quote(python)} -m torch.distributed.run --nnodes={nodes} --nproc-per-node={shape.ranks} "
         f"--max-restarts={shape.max_restarts} --rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id={run_id} "
-        f"-m models.training.node {shlex.quote(str(job))}"
+        f"{options}{' ' if options else ''}-m models.training.node {shlex.quote(str(job))}"
     )
 
 

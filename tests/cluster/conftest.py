@@ -1,4 +1,4 @@
-"""Tests on real clusters: `make cluster-slurm`."""
+"""Tests on real clusters: `make cluster-slurm` and `make cluster-kubernetes`."""
 
 from collections.abc import Iterator
 

@@ -2,14 +2,11 @@
 
 import contextlib
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psutil
 import pytest
@@ -17,11 +14,11 @@ import pytest
 from models.errors import TrainingError, UsageError
 from tasks.ranks.launcher import name_of, train_at
 from tasks.ranks.slurm import LOG, Slurm
+from tests.cluster_loops import ROOT, once, run_penguins, trained
 from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract, Stage
 
 pytestmark = pytest.mark.timeout(900)
 
-ROOT = Path(__file__).parents[2]
 PLACE = {"engine": "slurm", "setup": ["export GLOO_SOCKET_IFNAME=e0"]}
 SUBMIT = """
 import sys
@@ -132,42 +129,9 @@ class TestSlurm(LauncherContract):
             stage.train(job("other"))
 
 
-def once(epoch, act):
-    """An `on_epoch` that acts at one epoch."""
-    done = []
-
-    def on_epoch(report):
-        if report.epoch >= epoch and not done:
-            done.append(act())
-        return True
-
-    return on_epoch
-
-
-def run_penguins(home, *overrides):
-    """Run the loop of the penguins in a workspace of its own; gives the process."""
-    shutil.copytree(
-        ROOT / "projects" / "penguins", home / "projects" / "penguins", ignore=shutil.ignore_patterns("data")
-    )
-    (home / "places.yaml").write_text(json.dumps({"cluster": PLACE}))
-    settings = [
-        word for text in ("search.trials=1", "train.epochs=600", "train.threads=1", *overrides) for word in ("-s", text)
-    ]
-    return subprocess.Popen(
-        [Path(sys.executable).with_name("loopline"), "run", "penguins", *settings],
-        env={**os.environ, "LOOPLINE_HOME": str(home)},
-    )
-
-
-def trained(home):
-    """The result of the only training in a workspace."""
-    (path,) = (home / ".loopline/projects/penguins/work/train").glob("*/result.json")
-    return json.loads(path.read_text())
-
-
 def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_that_was_not(cluster, tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
-    loop = run_penguins(there, "train.on=cluster", "train.nodes=2")
+    loop = run_penguins(there, PLACE, "train.on=cluster", "train.nodes=2")
     try:
         end = time.monotonic() + PATIENCE_S + 300
         while not (jobs := cluster.run("squeue", "-h", "-o", "%i %j").split()) or not list(
@@ -181,7 +145,7 @@ def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_th
     finally:
         loop.kill()
         loop.wait()
-    other = run_penguins(here, "train.ranks=2")
+    other = run_penguins(here, PLACE, "train.ranks=2")
     try:
         assert other.wait(300) == 0
     finally:
@@ -195,7 +159,7 @@ def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_th
 
 def test_the_trials_of_a_search_are_jobs_and_a_lost_one_is_submitted_again(cluster, tmp_path):
     settings = ["search.trials=3", "search.workers=2", "search.on=cluster", "search.epochs=200", "train.epochs=5"]
-    loop = run_penguins(tmp_path, *settings, "search.pruner=none")
+    loop = run_penguins(tmp_path, PLACE, *settings, "search.pruner=none")
     cancelled, search = "", tmp_path / ".loopline/projects/penguins/work/search"
     try:
         end = time.monotonic() + PATIENCE_S + 300

@@ -1,4 +1,4 @@
-"""The manifests are what Kubernetes takes, and kubectl's answers are understood. They have not run on a cluster."""
+"""The manifests are what Kubernetes takes, and kubectl's answers are understood. tests/cluster runs them."""
 
 import json
 from pathlib import Path
@@ -72,6 +72,23 @@ def test_every_pod_runs_the_same_command_with_the_images_python(place):
     for words in (" python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --max-restarts=3 ",
                   f"--rdzv-endpoint=loopline-0123-0.{SERVICE}:29400", f"job'\"'\"'/{LOG}' 2>&1; exec env"):  # fmt: skip
         assert words in script
+
+
+@pytest.mark.parametrize(("named", "user"), [(None, 1234), (10001, 10001), (0, 0)])
+def test_the_pods_are_of_the_user_who_submits_unless_the_place_names_another(monkeypatch, named, user):
+    monkeypatch.setattr("os.getuid", lambda: 1234)
+    place = Kubernetes.model_validate({**PLACE, "user": named})
+    pod = place.job("0123", Path("/workspace/job"), SHAPE)["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {"runAsNonRoot": user > 0, "runAsUser": user, "fsGroup": user}
+
+
+def test_the_first_pod_is_the_host_also_before_its_name_is_known(place):
+    job = place.job("0123", Path("/workspace/job"), SHAPE)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert (
+        '--rdzv-conf=is_host=$(test "$JOB_COMPLETION_INDEX" = 0 && echo true || echo false) -m models'
+        in (container["command"][2])
+    )
 
 
 def test_a_job_is_created_with_its_service_in_the_namespace(place, kubectl, tmp_path):
@@ -149,6 +166,6 @@ def test_what_kubernetes_refuses_is_an_error_before_anything_runs(place, kubectl
 def test_a_job_is_deleted_with_its_pods(place, kubectl):
     folder = kubectl()
     place.cancel("0123")
-    assert "delete job loopline-0123 --ignore-not-found --wait=false --cascade=background" in (
+    assert "delete job loopline-0123 --ignore-not-found --wait=false --cascade=foreground" in (
         (folder / "calls").read_text()
     )

@@ -1,0 +1,216 @@
+"""Training in two pods, on two nodes of a real Kubernetes."""
+
+import contextlib
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from models.errors import TrainingError, UsageError
+from tasks.ranks.kubernetes import LOG, Kubernetes
+from tasks.ranks.launcher import train_at
+from tests import kubernetes_cluster
+from tests.cluster_loops import ROOT, once, run_penguins, trained
+from tests.empty_image import IMAGE
+from tests.kubernetes_cluster import CLAIM, NODES
+from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract, Stage
+
+pytestmark = pytest.mark.timeout(900)
+
+SUBMIT = """
+import sys
+from models.training.job import TrainingJob
+from tasks.ranks.kubernetes import Kubernetes
+from tasks.ranks.launcher import train_at
+
+place = Kubernetes.model_validate_json(sys.argv[2])
+job = TrainingJob.model_validate_json(sys.argv[1], strict=False)
+train_at(place, job, lambda e: print(e.epoch, flush=True) is None)
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A place whose volume is the folder of this session's tests."""
+    return {"engine": "kubernetes", "image": IMAGE, "claim": CLAIM, "mount": str(tmp_path_factory.getbasetemp())}
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory):
+    """A cluster of two nodes, to which kubectl goes."""
+    if reason := kubernetes_cluster.why_not():
+        pytest.skip(f"no Kubernetes cluster here: {reason}")
+    shared = tmp_path_factory.getbasetemp()
+    with kubernetes_cluster.kubernetes_cluster(shared) as running, pytest.MonkeyPatch.context() as patch:
+        for key, value in running.environment.items():
+            patch.setenv(key, value)
+        yield running
+
+
+class OnKubernetes(Stage):
+    """Two pods with a rank each."""
+
+    def __init__(self, cluster, place):
+        self.cluster, self.place, self.said = cluster, Kubernetes.model_validate(place), []
+
+    def train(self, job, on_epoch=None, say=None):
+        return train_at(self.place, job, on_epoch, say or self.said.append)
+
+    def submitter(self, job):
+        return subprocess.Popen(
+            [sys.executable, "-c", SUBMIT, job.model_dump_json(), self.place.model_dump_json()],
+            stdout=subprocess.PIPE, text=True, cwd=ROOT,
+        )  # fmt: skip
+
+    def ranks(self, job):
+        ranks = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                if words[-3:] == ["-m", "models.training.node", str(job.folder)] and "-u" in words:
+                    ranks.append(process)
+        return ranks
+
+    def placed(self, **train):
+        return {**train, "nodes": "2", "threads": 1}
+
+    def jobs(self):
+        """The names and ids of the jobs there are."""
+        return [(job["metadata"]["name"], job["metadata"]["uid"]) for job in self.cluster.items("jobs")]
+
+    def pod(self, index):
+        """The name and the node of the running pod of an index."""
+        (pod,) = self.cluster.items("pods", f"--selector=batch.kubernetes.io/job-completion-index={index}")
+        return pod["metadata"]["name"], pod["spec"]["nodeName"]
+
+    def evict(self, index):
+        """Evict a pod, as a drain of its node or a pod of a higher priority does: with SIGTERM."""
+        name = self.pod(index)[0]
+        address = f"/api/v1/namespaces/default/pods/{name}/eviction"
+        text = f'{{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {{"name": "{name}"}}}}'
+        self.cluster.kubectl("create", f"--raw={address}", "--filename=-", text=text)
+
+
+class TestKubernetes(LauncherContract):
+    @pytest.fixture
+    def stage(self, kubernetes, place, tmp_path):
+        stage = OnKubernetes(kubernetes, place)
+        yield stage
+        for log in tmp_path.rglob(LOG):
+            print(log.read_text()[-5000:])
+        print(kubernetes.kubectl("get", "pods,jobs", "--output=wide"))
+        kubernetes.kubectl("delete", "jobs", "--all", "--cascade=foreground", "--timeout=50s")
+
+    def test_the_pods_are_on_two_nodes_and_a_second_submit_attaches(self, stage, job, expected):
+        seen = []
+
+        def submit_again():
+            stage.place.submit(stage.jobs()[0][0].removeprefix("loopline-"), job().folder, shape)
+            seen.append((stage.jobs(), sorted(stage.pod(index)[1] for index in (0, 1))))
+
+        from tasks.ranks.launcher import Shape
+
+        shape = Shape((2, 2), 1, 1, 3)
+        assert stage.train(job(), once(2, submit_again)).weights_sha256 == expected
+        ((jobs, nodes),) = seen
+        assert len(jobs) == 1
+        assert nodes == list(NODES)
+
+    @pytest.mark.parametrize("index", [0, 1])
+    def test_an_evicted_pod_is_made_again_and_goes_on_from_the_checkpoint(self, stage, job, expected, index):
+        result = stage.train(job(), once(4, lambda: stage.evict(index)))
+        assert result.weights_sha256 == expected
+        assert result.resumed_from
+
+    def test_a_deleted_pod_is_made_again(self, stage, job, expected):
+        result = stage.train(
+            job(), once(4, lambda: stage.cluster.kubectl("delete", "pod", stage.pod(1)[0], "--wait=false"))
+        )
+        assert result.weights_sha256 == expected
+        assert result.resumed_from
+
+    def test_the_api_server_may_be_away_meanwhile(self, stage, job, expected):
+        def back(line):
+            stage.said.append(line)
+            if "is away" in line:
+                stage.cluster.start_server()
+
+        stage.cluster.kill("kube-apiserver")
+        result = stage.train(job(), once(2, lambda: stage.cluster.kill("kube-apiserver")), back)
+        assert result.weights_sha256 == expected
+        if stage.cluster.processes["kube-apiserver"].poll() is not None:
+            stage.cluster.start_server()
+        stage.cluster.wait()
+        assert any("is away" in line for line in stage.said)
+
+    def test_a_lost_node_is_replaced_when_it_is_taken_out_of_the_cluster(self, stage, job, expected):
+        lost = []
+
+        def lose():
+            lost.append(stage.pod(1)[1])
+            stage.cluster.kill_node(lost[0])
+            stage.cluster.kubectl("delete", "node", lost[0])
+
+        try:
+            result = stage.train(job(), once(4, lose))
+        finally:
+            stage.cluster.start_node(lost[0])
+            stage.cluster.wait()
+        assert result.weights_sha256 == expected
+        assert result.resumed_from
+
+    def test_a_job_that_is_deleted_is_an_error_that_names_its_log(self, stage, job):
+        with pytest.raises(TrainingError, match="ended without a result: see the log there"):
+            stage.train(
+                job(epochs=5000), once(2, lambda: stage.cluster.kubectl("delete", "jobs", "--all", "--wait=false"))
+            )
+        stage.place.check()
+        stage.place = stage.place.model_copy(update={"namespace": "nowhere"})
+        with pytest.raises(UsageError, match=r"namespaces .*nowhere.* not found"):
+            stage.place.check()
+
+
+def test_a_whole_loop_whose_pods_are_evicted_ends_with_the_weights_of_one_that_was_not(kubernetes, place, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    stage = OnKubernetes(kubernetes, place)
+    loop = run_penguins(there, place, "train.on=cluster", "train.nodes=2")
+    try:
+        end = time.monotonic() + PATIENCE_S + 300
+        while not list(there.glob(".loopline/projects/penguins/work/train/*/checkpoints/step-*")):
+            assert time.monotonic() < end
+            assert loop.poll() is None
+            time.sleep(0.2)
+        stage.evict(1)
+        assert loop.wait(300) == 0
+    finally:
+        loop.kill()
+        loop.wait()
+    other = run_penguins(here, place, "train.ranks=2")
+    try:
+        assert other.wait(300) == 0
+    finally:
+        other.kill()
+        other.wait()
+    assert trained(there)["resumed_from"]
+    assert trained(there)["weights_sha256"] == trained(here)["weights_sha256"]
+    assert trained(there)["world_size"] == trained(here)["world_size"] == 2
+    assert len(trained(there)["epochs"]) > EPOCHS
+
+
+def test_the_trials_of_a_search_are_jobs(kubernetes, place, tmp_path):
+    settings = ["search.trials=3", "search.workers=2", "search.on=cluster", "search.epochs=50", "train.epochs=5"]
+    loop = run_penguins(tmp_path, place, *settings, "search.pruner=none")
+    seen = set()
+    try:
+        end = time.monotonic() + PATIENCE_S + 300
+        while loop.poll() is None:
+            assert time.monotonic() < end
+            seen |= {job["metadata"]["uid"] for job in kubernetes.items("jobs")}
+            time.sleep(0.5)
+        assert loop.returncode == 0
+    finally:
+        loop.kill()
+        loop.wait()
+    assert len(seen) == 3
