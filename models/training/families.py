@@ -66,7 +66,7 @@ class SearchSpace:
     def _first_with(self, params: Mapping[str, Any]) -> str:
         """Return the first family that has the arguments among the values, which name no net."""
         arguments = [path.partition(".")[2] for path in params if path.startswith("model.")]
-        fitting = (net for net in self.families if len(self.families) == 1 or not _unknown(net, arguments))
+        fitting = (net for net in self.families if not self.is_choice or not _unknown(net, arguments))
         return next(fitting, next(iter(self.families)))
 
 

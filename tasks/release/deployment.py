@@ -47,14 +47,15 @@ class DeploymentCounts:
 class CountExchange:
     """The exchange of one project's counts between this server and the others.
 
-    `report`: monitoring's latest, made on any machine; None before the first exchange.
+    `report`: monitoring's latest, made on any machine; None before the first exchange. `database`: the folder of the
+    workspace's state.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
     """
 
     def __init__(self, state: Path) -> None:
-        self._state, self._database, self._project = state, state.parents[1], state.name
+        self.database, self._project = state.parents[1], state.name
         self._server = uuid.uuid4().hex
         self._own: tuple[Release, Mapping[str, VersionOutcomes]] | None = None
         self._others = (-1, 0.0, DeploymentCounts())  # generation, when it began by the database's clock, counts
@@ -69,30 +70,24 @@ class CountExchange:
         generation, _, counts = self._others
         return counts.outcomes if generation == release.generation else {}
 
-    def run(self) -> None:
-        """Write this server's counts, and read those of the others and monitoring's report.
-
-        Raises:
-            StoreError: The database cannot be used.
-        """
+    def run(self, connection: Connection) -> None:
+        """Write this server's counts, and read those of the others and monitoring's report, in a transaction."""
         from tasks.host.tables import served_versions as table
 
         if self._own is None:  # another process of this workspace leads
             return
         release, outcomes = self._own
         generation, began, _ = self._others
-        with database.writing(self._database, durable=False) as connection:
-            now = database.now(connection)
-            began = began if release.generation == generation else now
-            is_mine, is_old = table.c.server == self._server, table.c.at < now - KEPT_S
-            connection.execute(table.delete().where(table.c.project == self._project, is_mine | is_old))
-            fixed = {"server": self._server, "project": self._project, "release": _name_of(release), "at": now}
-            rows = [{**fixed, "version": version, **each.model_dump()} for version, each in outcomes.items()]
-            if rows:
-                connection.execute(table.insert(), rows)
-            counts = _sum(connection, self._project, release, began, ~is_mine)
-        self._others = release.generation, began, counts
-        self.report = findings.load(self._state)
+        now = database.now(connection)
+        began = began if release.generation == generation else now
+        is_mine, is_old = table.c.server == self._server, table.c.at < now - KEPT_S
+        connection.execute(table.delete().where(table.c.project == self._project, is_mine | is_old))
+        fixed = {"server": self._server, "project": self._project, "release": _name_of(release), "at": now}
+        rows = [{**fixed, "version": version, **each.model_dump()} for version, each in outcomes.items()]
+        if rows:
+            connection.execute(table.insert(), rows)
+        self._others = release.generation, began, _sum(connection, self._project, release, began, ~is_mine)
+        self.report = findings.newer_than(self.report, self._project, connection)
 
 
 def counted(state: Path, release: Release) -> DeploymentCounts:
@@ -109,15 +104,25 @@ def counted(state: Path, release: Release) -> DeploymentCounts:
         return _sum(connection, state.name, release, release.since)
 
 
+def exchange(exchanges: Sequence[CountExchange]) -> None:
+    """Run the exchanges of a server's projects once, in one transaction.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    with database.writing(exchanges[0].database, durable=False) as connection:
+        for each in exchanges:
+            each.run(connection)
+
+
 def follow(exchanges: Sequence[CountExchange], stop: threading.Event) -> None:
     """Run the exchanges of a server's projects until `stop` is set."""
     trouble = Repeated(_log)
     while not stop.wait(EXCHANGE_S):
-        for each in exchanges:
-            try:
-                each.run()
-            except StoreError as error:
-                trouble.log(logging.WARNING, "the counts of other servers stay as they were read last", error)
+        try:
+            exchange(exchanges)
+        except StoreError as error:
+            trouble.log(logging.WARNING, "the counts of other servers stay as they were read last", error)
 
 
 def _sum(

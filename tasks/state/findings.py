@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from models.files import write_text
 from tasks.host import database
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from models.monitoring.report import MonitoringReport
 
 FINDINGS_FILE = Path("monitoring") / "monitoring.json"
@@ -38,20 +41,29 @@ def save(state: Path, report: MonitoringReport) -> None:
 
 def load(state: Path) -> MonitoringReport | None:
     """Return the latest report, of any machine; None if there is none, or one of a Loopline with another format."""
+    with contextlib.suppress(OSError, StoreError):
+        if not database.is_shared():
+            return _parsed((state / FINDINGS_FILE).read_bytes())
+        with database.reading(state.parents[1]) as connection:
+            return newer_than(None, state.name, connection)
+    return None
+
+
+def newer_than(report: MonitoringReport | None, project: str, connection: Connection) -> MonitoringReport | None:
+    """Return a project's report in the shared database, if it is newer than this one; else this one."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import monitoring_reports as table
+
+    newest = select(database.text(table.c.content)).where(table.c.project == project)
+    content = connection.scalar(newest.where(table.c.at > report.at) if report else newest)
+    return (_parsed(content) if content else None) or report
+
+
+def _parsed(content: str | bytes) -> MonitoringReport | None:
     from models.monitoring.report import MonitoringReport
 
     try:
-        content = _shared(state) if database.is_shared() else (state / FINDINGS_FILE).read_bytes()
-        return MonitoringReport.model_validate_json(content) if content else None
-    except (OSError, StoreError, ValidationError):
+        return MonitoringReport.model_validate_json(content)
+    except ValidationError:
         return None
-
-
-def _shared(state: Path) -> str | None:
-    from sqlalchemy import select
-
-    from tasks.host.tables import monitoring_reports
-
-    statement = select(database.text(monitoring_reports.c.content)).where(monitoring_reports.c.project == state.name)
-    with database.reading(state.parents[1]) as connection:
-        return connection.scalar(statement)

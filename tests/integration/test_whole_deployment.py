@@ -18,6 +18,7 @@ from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import change, entries
 from tasks.release import controller, registry_jobs
 from tasks.release.controller import ReleaseController
+from tasks.release.deployment import exchange
 from tasks.release.settings import ServerSettings
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
 from tasks.state import findings as monitoring
@@ -59,7 +60,7 @@ def look(*hosts: Host) -> None:
         host.lead.step()
     for _ in range(2):
         for host in hosts:
-            host.exchange.run()
+            exchange([host.exchange])
     for host in hosts:
         host.lead.step()
 

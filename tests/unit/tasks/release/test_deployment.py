@@ -10,7 +10,7 @@ from models.errors import StoreError
 from models.serving.releases import Canary, Release
 from tasks.host import database
 from tasks.host.workspace import Workspace
-from tasks.release.deployment import CountExchange, counted
+from tasks.release.deployment import CountExchange, counted, exchange
 from tasks.release.shared_state import VersionOutcomes
 
 PLAIN = Release(generation=1, stable="1")
@@ -35,7 +35,7 @@ def test_servers_with_one_release_read_each_others_counts(state: Path) -> None:
     third.offer(PLAIN, {"1": outcomes(100), "2": outcomes(100, 100)})
     for _ in range(2):
         for each in (first, second, third):
-            each.run()
+            exchange([each])
     assert first.others(TRIED) == {"1": outcomes(5), "2": outcomes(20, 3)}
     assert second.others(ELSEWHERE) == {"1": outcomes(0), "2": outcomes(10, 2)}
     assert first.others(PLAIN) == {}, "they were read for another release"
@@ -46,39 +46,41 @@ def test_servers_with_one_release_read_each_others_counts(state: Path) -> None:
 def test_counts_replace_those_before_and_a_server_that_ended_counts_on(state: Path) -> None:
     first, ended = CountExchange(state), CountExchange(state)
     first.offer(TRIED, {})
-    first.run()
+    exchange([first])
     for answers in (10, 30):
         ended.offer(TRIED, {"2": outcomes(answers)})
-        ended.run()
+        exchange([ended])
     for _ in range(2):
-        first.run()
+        exchange([first])
         assert first.others(TRIED)["2"] == outcomes(30)
 
 
 def test_what_was_counted_before_the_release_began_here_does_not_count(state: Path) -> None:
     first, ended = CountExchange(state), CountExchange(state)
     ended.offer(TRIED, {"2": outcomes(50, 50)})
-    ended.run()
+    exchange([ended])
     first.offer(TRIED, {})
-    first.run()
+    exchange([first])
     assert first.others(TRIED) == {}
 
 
-def test_a_server_that_does_not_lead_writes_nothing(state: Path, workspace: Workspace) -> None:
-    CountExchange(state).run()
-    assert database.is_absent(workspace.state)
+def test_a_server_that_does_not_lead_writes_nothing(state: Path) -> None:
+    first, follower = CountExchange(state), CountExchange(state)
+    first.offer(TRIED, {})
+    exchange([first, follower])
+    assert counted(state, TRIED).num_servers == 1
 
 
 def test_while_the_database_is_away_the_counts_stay(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = CountExchange(state), CountExchange(state)
     for each in (first, second, first):
         each.offer(TRIED, {"2": outcomes(10)})
-        each.run()
+        exchange([each])
 
     def away(*_: object, **__: object) -> None:
         raise StoreError("away")
 
     monkeypatch.setattr(database, "writing", away)
     with pytest.raises(StoreError):
-        first.run()
+        exchange([first])
     assert first.others(TRIED)["2"] == outcomes(10)
