@@ -20,6 +20,7 @@ from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Kind
 from models.training.batches.selection import KEY, fold_of, is_chosen, recent_of
 from models.training.batches.stream import Shards, Stream, StreamOrder
+from models.training.batches.transfer import rows_on
 from models.training.job import TrainingJob
 
 Inputs = dict[str, torch.Tensor]
@@ -120,8 +121,10 @@ class ExampleSet:
         """Return the targets of the examples at `positions`: for text the next characters, int64 (examples, window)."""
         if self.kind == "text":
             return self._cut(self._at(positions), 1)
-        target = self.target.index_select(0, self._at(positions))
-        return target.to(self.device, self.target_type, non_blocking=True)
+        at = self._at(positions)
+        if self.stream is not None:
+            return rows_on(self.device, self.target, at).to(self.target_type)
+        return self.target.index_select(0, at).to(self.target_type)
 
     def to(self, device: torch.device) -> ExampleSet:
         """Return the same examples on another device; for the CPU nothing is copied."""
@@ -142,8 +145,9 @@ class ExampleSet:
         return positions if self.keep is None else self.keep.index_select(0, positions)
 
     def _select(self, name: str, at: torch.Tensor) -> torch.Tensor:
-        chosen = self.tensors[name].index_select(0, at)
-        return chosen if self.stream is None else chosen.to(self.device, non_blocking=True)
+        if self.stream is not None:
+            return rows_on(self.device, self.tensors[name], at)
+        return self.tensors[name].index_select(0, at)
 
     def with_more(self, tensors: Inputs, target: torch.Tensor) -> ExampleSet:
         """Return these examples with more examples of the same kind appended. Cost: a copy of all tensors."""
@@ -210,7 +214,7 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
     row_bytes = sum(place.row_bytes for place in locations.values())
     least = max(job.train.batch + job.train.batch // 8, LARGEST_PASS)
     shards = Shards.fitting(locations["target"].shape[0], row_bytes, limit // 2, least, job.train.seed)
-    stream = Stream(path, shards, pinned=torch.cuda.is_available())
+    stream = Stream(path, shards)
     return replace(_examples(preparation, stream.buffers, None), target=stream.buffers["target"], stream=stream)
 
 

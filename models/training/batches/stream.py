@@ -108,13 +108,12 @@ class Stream:
     Args:
         path: The file.
         shards: The division of the file into shards and groups.
-        pinned: Keep the buffers in pinned memory, from which a GPU can copy directly.
 
     Raises:
         DataError: The file cannot be read.
     """
 
-    def __init__(self, path: Path, shards: Shards, pinned: bool = False) -> None:
+    def __init__(self, path: Path, shards: Shards) -> None:
         self.shards = shards
         self._path = path
         self._places = places(path)
@@ -124,8 +123,6 @@ class Stream:
             name: torch.from_numpy(np.empty((_HALVES * self._half_rows, *place.shape[1:]), dtype=place.dtype))
             for name, place in self._places.items()
         }
-        if pinned:
-            self.buffers = {name: buffer.pin_memory() for name, buffer in self.buffers.items()}
         self._slots = torch.full((shards.num_shards,), -1, dtype=torch.int64)
         self._held: list[Group | None] = [None] * _HALVES
         self._ahead: tuple[Group, int, Future[None]] | None = None
