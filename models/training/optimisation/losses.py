@@ -21,6 +21,7 @@ from models.errors import UserCodeError
 from models.metrics.metrics import quantile_of
 from models.project_spec.blocks import Train
 from models.project_spec.references import call, resolve
+from models.training.optimisation.chunked_loss import MANY_CLASSES, chunked_cross_entropy
 
 LARGEST_RATIO = 10.0
 """Of the logarithm of value / prediction in the gamma loss: a far outlier must not overflow."""
@@ -129,7 +130,7 @@ def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation)
     """
     if preparation.task != "language":
         return output.float()
-    bits = F.cross_entropy(output.flatten(0, 1).float(), target.flatten(), reduction="none") / math.log(2)
+    bits = _cross_entropy(output.flatten(0, 1), target.flatten(), 0.0, None) / math.log(2)
     return bits.view(target.shape)
 
 
@@ -199,8 +200,8 @@ def _own_loss(reference: str, base: Path, preparation: Preparation, targets: tor
 
 
 def _next_character(output: torch.Tensor, target: torch.Tensor, smoothing: float) -> torch.Tensor:
-    logits, wanted = output.flatten(0, 1).float(), target.flatten()
-    return F.cross_entropy(logits, wanted, label_smoothing=smoothing, reduction="none").view(target.shape).mean(dim=1)
+    logits, wanted = output.flatten(0, 1), target.flatten()
+    return _cross_entropy(logits, wanted, smoothing, None).view(target.shape).mean(dim=1)
 
 
 def _bce(output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: torch.Tensor | None) -> torch.Tensor:
@@ -214,6 +215,8 @@ def _bce(output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: t
 def _cross_entropy(
     output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: torch.Tensor | None
 ) -> torch.Tensor:
+    if output.shape[1] >= MANY_CLASSES and weight is None:
+        return chunked_cross_entropy(output, target, smoothing)
     return F.cross_entropy(output.float(), target, weight=weight, label_smoothing=smoothing, reduction="none")
 
 
