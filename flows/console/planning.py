@@ -35,7 +35,8 @@ def print_planning(planning: PlanningResult, project: str) -> None:
     for reason in planning.reasons:
         click.echo(f"  {reason}")
     click.secho(
-        f"\n  GB of one rank at its peak; seconds at {machine.efficiency:.0%} of the peak arithmetic, an assumption; "
+        f"\n  GB of one rank at its peak; seconds at {machine.efficiency:.0%} of the peak arithmetic, "
+        f"{machine.efficiency_origin}; "
         f"{machine.within_gb_per_s:g} GB/s within a node, {machine.between_gb_per_s:g} between.",
         dim=True,
     )

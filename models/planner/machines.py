@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from models.cores import usable_cores
 from models.errors import UsageError
 from models.project_spec.blocks import Precision
 from models.training.costs.devices import find_device, known_devices, measured_peak
+from models.training.costs.speeds import MeasuredSpeed, efficiency_of
 
 _NAME = re.compile(r"(?:(?P<nodes>\d+)x)?(?P<devices>\d+)x(?P<device>[A-Za-z]\w*)")
 # GB/s one way for each device: NVLink within a node; between nodes, one network adapter per device (400, 200, 100 Gb/s
@@ -43,6 +45,7 @@ class Cluster(BaseModel):
     between_gb_per_s: float = Field(gt=0, description="The same between nodes (InfiniBand, Ethernet).")
     latency_s: float = Field(3e-5, ge=0, description="Of one collective operation.")
     efficiency: float = Field(0.4, gt=0, le=1, description="Share of the peak that a step is taken to reach.")
+    efficiency_origin: str = Field("an assumption", description="Where the efficiency comes from, for the plan's page.")
 
     @model_validator(mode="before")
     @classmethod
@@ -57,6 +60,26 @@ class Cluster(BaseModel):
         links = {"within_gb_per_s": within, "between_gb_per_s": between}
         peaks = {key: value / 1e12 for key, value in known.peaks.items()}
         return {"memory_gb": float(known.memory_gb), "peak_tflops": peaks, **links, **named}
+
+    def learnt_from(
+        self, speeds: Sequence[MeasuredSpeed], precision: str, net: str, compiled: bool, processor: str | None
+    ) -> Cluster:
+        """Return the same cluster with the efficiency of earlier jobs on such a device, if there were any.
+
+        Args:
+            speeds: What they measured.
+            precision: Resolved.
+            net: Name in the catalogue, or the reference of an own net.
+            compiled: Whether the net will be compiled.
+            processor: The name of this machine's processor if the cluster is this machine, else None.
+        """
+        names = {one.device for one in speeds if (known := find_device(one.device)) and known.name == self.device}
+        for name in [processor] if self.kind == "cpu" and processor else sorted(names | {self.device}):
+            learnt = efficiency_of(speeds, name, precision, net, compiled)
+            if learnt is not None:
+                origin = learnt.origin(name, precision, net)
+                return self.model_copy(update={"efficiency": min(1.0, learnt.share), "efficiency_origin": origin})
+        return self
 
     @property
     def world_size(self) -> int:

@@ -7,6 +7,7 @@ Each block is one class. With the defaults, a spec with only a data source and a
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Literal
 
 from pydantic import (
@@ -251,6 +252,10 @@ class Train(SpecBlock):
     gradient_hook: Literal["none", "fp16", "powersgd"] = Field(
         "none", description="Compress gradients before the all-reduce. For ddp."
     )
+    nccl: dict[str, int | str] = Field(
+        default_factory=dict,
+        description="Settings of NCCL by its own names, such as `NCCL_SOCKET_IFNAME: eth0`, for the ranks.",
+    )
     shard_optimiser: bool = Field(False, description="Each rank of ddp keeps the optimiser state of its share.")
     memory_mb: int = Field(
         1024, ge=1, description="A larger split is streamed from disk in shuffled shards; a rank then holds this much."
@@ -290,6 +295,14 @@ class Train(SpecBlock):
         if split and self.pretrain is not None:
             raise ValueError(f"pretrain learns with ddp, fsdp or hsdp, not with parallel {self.parallel}: drop one")
         return self
+
+    @field_validator("nccl")
+    @classmethod
+    def _names_of_nccl(cls, settings: dict[str, int | str]) -> dict[str, int | str]:
+        wrong = next((name for name in settings if not re.fullmatch(r"NCCL_[A-Z0-9_]+", name)), None)
+        if wrong is not None:
+            raise ValueError(f"got the name {wrong!r}, expected a variable of NCCL, such as NCCL_SOCKET_IFNAME")
+        return settings
 
     @model_validator(mode="after")
     def _own_loss_decides(self) -> Train:

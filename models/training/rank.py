@@ -132,6 +132,7 @@ def join_world(job: TrainingJob, on_hang: OnHang) -> World:
     """
     torch.set_num_threads(job.threads)
     backend = "nccl" if torch.cuda.is_available() else "gloo"
+    os.environ.update({name: str(value) for name, value in job.train.nccl.items()})  # read when NCCL starts
     store, rank, size = next(rendezvous("env://", timeout=_COLLECTIVE_TIMEOUT))
     if os.environ["GROUP_WORLD_SIZE"] == "1":  # one agent keeps its store through restarts: ignore keys of dead ranks
         store = PrefixStore(f"restart {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
@@ -189,6 +190,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
         "cuda": torch.version.cuda if cuda else None,
         "cudnn": torch.backends.cudnn.version() if cuda else None,  # type: ignore[no-untyped-call]
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,  # type: ignore[no-untyped-call]
+        "nccl_settings": job.train.nccl,
         "world_size": session.world.size,
         "worlds": session.progress.worlds,
         "layout": asdict(session.world.layout),

@@ -22,6 +22,7 @@ from tasks.loop.loop import Loop
 from tasks.ranks.places import Place
 from tasks.ranks.rank_pool import RankPool, default_threads
 from tasks.state.keyed_cache import JSON, KeyedCache
+from tasks.state.machine_speeds import read_speeds
 
 _measuring = threading.Lock()
 _encoding = threading.Lock()  # trials that begin at once all want the tensors
@@ -84,6 +85,8 @@ def job(
         peak_flops_per_s=None
         if not is_descent(model.net) or place is not None
         else cpu_peak(loop.workspace, loop.rank_pool, threads, train.precision),
+        processor="cpu" if place is not None else processor_name(),
+        speeds=read_speeds(loop.workspace),
         slot=slot,
         start=start,
         checkpoints=checkpoints,
@@ -95,7 +98,7 @@ def job(
 
 def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision: str) -> float | None:
     """Return the peak FLOP/s of a rank on this machine's CPU, measured once per workspace; None for GPUs."""
-    key = key_of({"processor": _processor(), "threads": threads, "precision": precision})[:16]
+    key = key_of({"processor": processor_name(), "threads": threads, "precision": precision})[:16]
     measure = functools.partial(
         rank_pool.call, "models.training.costs.devices:measured_peak", threads=threads, precision=precision
     )
@@ -104,7 +107,7 @@ def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision:
         return peak
 
 
-def _processor() -> str:
+def processor_name() -> str:
     """Return a name for this machine's processor: other machines may share the workspace."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

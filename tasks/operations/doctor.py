@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from models.cores import usable_cores
 from models.errors import LooplineError
+from models.planner.topology import fast_groups, read_links, slowest_link
 from tasks.host import database, stores
 from tasks.host.object_store import object_store
 from tasks.host.ports import holder, taken_ports
@@ -52,6 +55,7 @@ def examine(workspace: Workspace) -> list[Finding]:
         _root,
         _disk,
         _cores,
+        _gpus,
         _tools,
         _tracking,
         _prefect,
@@ -208,6 +212,38 @@ def _platform(workspace: Workspace) -> Finding:
         f"down; taken meanwhile: {', '.join(taken)}" if taken else "down: `loopline up` starts it",
         "end that program, or another port is used (`loopline up --port NAME=NUMBER`)" if taken else "",
     )
+
+
+def _gpus(workspace: Workspace) -> Finding:
+    """Warn if the ranks of a project would talk across processors or host bridges."""
+    links = read_links(_topology())
+    if not links:
+        return Finding("gpus", "ok", "no two GPUs to link")
+    groups = " | ".join(",".join(map(str, group)) for group in fast_groups(links))
+    crossing = []
+    for project in workspace.projects():
+        with contextlib.suppress(LooplineError):  # _specs names it
+            train = checked_spec(project).train
+            link = slowest_link(links, train.ranks) if train.on == "here" else None
+            if link is not None:
+                crossing.append(
+                    f"{project.folder.name}: train.ranks {train.ranks} cross {link[2]} of GPUs {link[0]} and {link[1]}"
+                )
+    if not crossing:
+        return Finding("gpus", "ok", f"linked fast: {groups}")
+    size = len(fast_groups(links)[0])
+    cure = f"set train.ranks to at most {size}, and CUDA_VISIBLE_DEVICES to one of {groups}; ddp suffers least"
+    return Finding("gpus", "warn", "; ".join(crossing[:SHOWN]), cure)
+
+
+def _topology() -> str:
+    """Return the matrix of `nvidia-smi topo -m`; empty without the program, or if it fails."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run([program, "topo", "-m"], capture_output=True, text=True, timeout=20, check=True).stdout
+    return ""
 
 
 def _specs(workspace: Workspace) -> Finding:

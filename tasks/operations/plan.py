@@ -10,7 +10,9 @@ from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Spec
 from models.training.families import chosen_net, families_of
 from tasks.host.workspace import Project
+from tasks.loop.jobs import processor_name
 from tasks.loop.step_cache import StepCache
+from tasks.state.machine_speeds import read_speeds
 
 if TYPE_CHECKING:
     from models.planner.planning import PlanningResult
@@ -47,6 +49,10 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
     sizes = Sizes.of(Preparation.load(project.prepared))
     flash = machine.kind == "cuda"
     train = spec.train.model_copy(update={"precision": machine.precision(spec.train.precision)})
+    if cluster == "detect" or "efficiency" not in machine.model_fields_set:
+        processor = processor_name() if cluster == "detect" else None
+        speeds = read_speeds(project.workspace)
+        machine = machine.learnt_from(speeds, train.precision, net, train.compile is True, processor)
     model = spec.model.model_copy(update={"net": net})
     profiler = Profiler(model, sizes, project.folder, train.precision, flash)
     return plan(profiler, machine, TrainingShape.of(train, machine.kind == "cpu"), Candidate.of(train))

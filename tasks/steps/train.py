@@ -17,6 +17,7 @@ from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
 from tasks.ranks.launcher import train_at
 from tasks.ranks.places import find_place
+from tasks.state.machine_speeds import add_speeds
 from tasks.state.outbox import LOOP_RUN
 
 MODEL_FILE = "model.json"
@@ -57,6 +58,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
                 result = loop.rank_pool.run(task, on_epoch)
             else:
                 result = train_at(place, task, on_epoch, loop.report.note)
+        add_speeds(loop.workspace, result.speeds)
         summary = {**result.model_dump(mode="json"), "params": params}
         chosen = result.environment.get("chosen", {})
         loop.outbox.params(LOOP_RUN, {f"chosen.{key}": why for key, why in chosen.items()})

@@ -27,4 +27,4 @@ def rows_on(device: torch.device, source: torch.Tensor, at: torch.Tensor) -> tor
 
 @functools.cache
 def _copies(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # These settings may change the bits but not the identity of a job: it can resume with other values.
 _FREE = (
     "on", "ranks", "nodes", "threads", "max_restarts", "parallel", "tensor", "stages", "replicas", "pipeline",
-    "microbatches", "recompute", "compile", "shard_optimiser", "async_checkpoints", "keep_checkpoints",
+    "microbatches", "recompute", "compile", "nccl", "shard_optimiser", "async_checkpoints", "keep_checkpoints",
 )  # fmt: skip
 
 

@@ -13,9 +13,9 @@ import torch
 
 MANY_CLASSES = 1024
 """With fewer classes the logits are small beside the activations of a net."""
-# Measured on one thread, 4,096 rows of 32,768 classes with the last layer: in chunks of 4 MB 1.15 CPU-s in bf16 and 1.84 in
-# fp32, whole 1.89 and 2.16, at a peak of 4.3 and 8.3 bytes a logit instead of 12. On a GPU, where it has not run, larger
-# chunks keep the launches few.
+# Measured on one thread, 4,096 rows of 32,768 classes with the last layer: in chunks of 4 MB 1.15 CPU-s in bf16 and
+# 1.84 in fp32, whole 1.89 and 2.16, at a peak of 4.3 and 8.3 bytes a logit instead of 12. On a GPU it has not run;
+# there larger chunks keep the launches few.
 _CHUNK_BYTES = {"cpu": 4 << 20, "cuda": 256 << 20}
 
 

@@ -6,6 +6,7 @@ import torch
 
 from models.errors import UsageError
 from models.planner.machines import LAPTOP, PRESETS, detect_machine, read_machine
+from models.training.costs.speeds import MeasuredSpeed
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -75,3 +76,21 @@ def test_gpus_are_found_with_their_memory():
     assert machine.kind == "cuda"
     assert machine.devices == torch.cuda.device_count()
     assert machine.memory_gb > 8
+
+
+def test_the_efficiency_is_that_of_earlier_jobs_with_its_origin() -> None:
+    reached = MeasuredSpeed(device="NVIDIA H100 80GB HBM3", precision="bf16", net="decoder", mfu=0.25)
+    machine = read_machine("8xH100")
+    assert machine.efficiency_origin == "an assumption"
+    learnt = machine.learnt_from([reached], "bf16", "decoder", compiled=False, processor=None)
+    assert learnt.efficiency == 0.25
+    assert learnt.efficiency_origin == "learnt from 1 job with decoder in bf16 on NVIDIA H100 80GB HBM3"
+    assert machine.learnt_from([reached], "fp32", "decoder", compiled=False, processor=None) is machine
+    assert read_machine("8xA100").learnt_from([reached], "bf16", "decoder", False, None).efficiency == 0.4
+
+
+def test_a_cpu_learns_only_from_its_own_jobs() -> None:
+    reached = MeasuredSpeed(device="x86_64 EPYC x 2", precision="fp32", net="mlp", mfu=0.3)
+    assert LAPTOP.learnt_from([reached], "fp32", "mlp", False, None).efficiency == LAPTOP.efficiency
+    assert LAPTOP.learnt_from([reached], "fp32", "mlp", False, "x86_64 other x 4").efficiency == LAPTOP.efficiency
+    assert LAPTOP.learnt_from([reached], "fp32", "mlp", False, "x86_64 EPYC x 2").efficiency == 0.3

@@ -87,6 +87,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train": {"label_smoothing": 1.0}}, "less than 1"),
     ({"train": {"augment": {"rotate_degrees": 181.0}}}, "less than or equal to 180"),
     ({"train": {"precision": "fp8"}}, "'bf16' or 'fp16'"),
+    ({"train": {"compile": "always"}}, "'auto'"),
+    ({"train": {"nccl": {"IB_DISABLE": 1}}}, "got the name 'IB_DISABLE', expected a variable of NCCL"),
     ({"judge": {"confidence": 0.5}}, "greater than 0.5"),
     ({"judge": {"resamples": 99}}, "greater than or equal to 100"),
     ({"judge": {"confidence": 0.999}}, "`resamples: 1999` or more"),

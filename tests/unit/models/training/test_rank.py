@@ -1,8 +1,11 @@
 import json
+import os
 
 import pytest
 
 from models.errors import StoreError, UserCodeError
+from models.training import rank
+from models.training.checkpoints.finished import identity
 from models.training.job import RESULT_FILE, WEIGHTS_FILE
 from models.training.model_choice import NOISE
 from models.training.rank import run_job
@@ -70,3 +73,24 @@ def test_a_folder_that_cannot_be_made_is_told(make_job, tmp_path, monkeypatch):
     monkeypatch.setattr(pathlib.Path, "mkdir", refuse)
     with pytest.raises(StoreError, match="cannot be written by this user"):
         run_job(job)
+
+
+def test_settings_of_nccl_reach_the_rank_and_the_record(make_job, monkeypatch):
+    """They must be in the environment before the group begins; here the rendezvous stops it just before."""
+    for name in ("NCCL_SOCKET_IFNAME", "NCCL_P2P_DISABLE"):
+        monkeypatch.setenv(name, "")  # taken back afterwards
+    job = make_job(nccl={"NCCL_SOCKET_IFNAME": "eth0", "NCCL_P2P_DISABLE": 1}, epochs=1)
+    assert run_job(job).environment["nccl_settings"] == job.train.nccl
+    assert identity(job) == identity(make_job(epochs=1))
+    seen = {}
+
+    def init(*_, **__):
+        seen.update({name: os.environ.get(name) for name in job.train.nccl})
+        raise StoreError("far enough")
+
+    monkeypatch.setattr(rank, "rendezvous", lambda *_, **__: iter([(None, 0, 1)]))
+    monkeypatch.setattr(rank.torch.distributed, "init_process_group", init)
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
+    with pytest.raises(StoreError, match="far enough"):
+        rank.join_world(job, lambda *_: None)
+    assert seen == {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_P2P_DISABLE": "1"}

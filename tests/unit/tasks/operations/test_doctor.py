@@ -144,3 +144,25 @@ def test_what_a_killed_supervisord_left(workspace: Workspace) -> None:
         left.kill()
         left.communicate()
     assert (found.state, "loopline down" in found.cure) == ("warn", True)
+
+
+def test_ranks_that_cross_a_slow_link_are_a_warning(
+    workspace: Workspace, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Four GPUs on two sides, as `nvidia-smi topo -m` would print them."""
+    sides = [["GPU0", " X ", "PIX", "SYS"], ["GPU1", "PIX", " X ", "SYS"], ["GPU2", "SYS", "SYS", " X "]]
+    matrix = "\n".join("\t".join(row) for row in [["", "GPU0", "GPU1", "GPU2"], *sides])
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n[ \"$*\" = 'topo -m' ] && cat <<'END'\n{matrix}\nEND\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    make_project("two")
+    assert doctor._gpus(workspace) == Finding("gpus", "ok", "linked fast: 0,1 | 2")
+    make_project("three", "train:\n  ranks: 3\n")
+    found = doctor._gpus(workspace)
+    assert found.state == "warn"
+    assert found.detail == "three: train.ranks 3 cross SYS of GPUs 0 and 2"
+    assert "set train.ranks to at most 2, and CUDA_VISIBLE_DEVICES to one of 0,1 | 2" in found.cure
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert doctor._gpus(workspace) == Finding("gpus", "ok", "no two GPUs to link")
