@@ -22,7 +22,7 @@ def read_links(text: str) -> Links:
     header = next((line for line in lines if line and _NAME.fullmatch(line[0]) and "X" not in line), None)
     if header is None:
         return {}
-    columns = [int(found[1]) for name in header if (found := _NAME.fullmatch(name))]
+    columns = [int(match[1]) for name in header if (match := _NAME.fullmatch(name))]
     links = {}
     for line in lines:
         row = _NAME.fullmatch(line[0]) if line else None

@@ -39,14 +39,14 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         logits, target, totals = ctx.saved_tensors
         [of_losses] = gradients
-        found = torch.empty_like(logits)
+        of_logits = torch.empty_like(logits)
         for part in _chunks(logits):
             rows = (logits[part].float() - totals[part].unsqueeze(1)).exp_()
             if ctx.smoothing:
                 rows -= ctx.smoothing / logits.shape[1]
             rows.scatter_add_(1, target[part].unsqueeze(1), torch.full_like(rows[:, :1], ctx.smoothing - 1))
-            found[part] = rows.mul_(of_losses[part].unsqueeze(1))
-        return found, None, None
+            of_logits[part] = rows.mul_(of_losses[part].unsqueeze(1))
+        return of_logits, None, None
 
 
 def chunked_cross_entropy(logits: torch.Tensor, target: torch.Tensor, smoothing: float = 0.0) -> torch.Tensor:
