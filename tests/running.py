@@ -91,8 +91,9 @@ class Running:
         raise AssertionError(f"did not hold within {timeout_s:g} s:\n{self.err.read_text()[-6000:]}")
 
     def kill(self, number: int = signal.SIGKILL) -> Ended:
-        """Send the signal to the command alone, and see it end."""
+        """Send the signal to the command alone, which may have paused, and see it end."""
         self.process.send_signal(number)
+        self.process.send_signal(signal.SIGCONT)
         return self.ended()
 
     def ended(self, timeout_s: float = LONGEST_S) -> Ended:

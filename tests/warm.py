@@ -37,7 +37,7 @@ import filelock
 
 from models.cores import WAITING
 from models.distributed.forkserver import receive, send
-from tests.shown_environment import ROOM, show
+from tests.shown_process import ROOM, show
 from tests.warm_call import CODE, begin, exit_code_of
 from tests.warm_python import script_of
 
@@ -52,6 +52,8 @@ FORK_SERVER = "fork_server"
 """The process that starts ranks, in place of our program."""
 ADDRESS = "TESTS_WARM_PARENT"
 """The variable that names the parent which a test process was forked from."""
+PAUSE_AT = "TESTS_PAUSE_AT"
+"""The variable with the begin of a line: the command that prints it on its standard error stops itself (SIGSTOP) there."""
 RANKS_NAME = "test-ranks"
 """How the kernel names the process that starts ranks, and the ranks: their command line is that of this server."""
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
@@ -138,8 +140,9 @@ def connect(address: str) -> socket.socket:
         try:
             made.connect(address)
         except OSError:
-            program = [sys.executable, "-m", "tests.warm", address]
-            environ = {**WAITING, **ROOM, **os.environ}
+            argument, variable = ROOM
+            program = [sys.executable, "-m", "tests.warm", address, argument]
+            environ = {**WAITING, **variable, **os.environ}
             subprocess.run(program, stdin=subprocess.DEVNULL, cwd=ROOT, env=environ, check=True)
             made.connect(address)
     return made
@@ -273,18 +276,37 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
         os.dup2(descriptor, number)
     for descriptor in descriptors:
         os.close(descriptor)
-    show(environ)
+    show((sys.executable, program, *arguments), environ)
     os.environ.clear()
     os.environ.update(environ)
     time.tzset()
     os.chdir(cwd)
     sys.argv = [program, *arguments]
     sys.orig_argv = [sys.executable, *sys.argv]  # for who replaces itself by itself
+    if PAUSE_AT in environ:
+        sys.stderr = _Pausing(sys.stderr, environ[PAUSE_AT])
     sys.modules["__main__"] = types.ModuleType("__main__")
     if program != "-c":
         sys.modules["__main__"].__file__ = program
     if (program == "-c" and "RankPool" in arguments[0]) or (arguments[:1] and arguments[0] in TRAINING):
         _keep_ranks_ready()
+
+
+class _Pausing:
+    """A stream that stops its process after it has written a line that begins so."""
+
+    def __init__(self, stream: Any, begin: str) -> None:
+        self._stream, self._begin = stream, begin
+
+    def write(self, content: str) -> int:
+        count: int = self._stream.write(content)
+        if any(line.startswith(self._begin) for line in content.splitlines()):
+            self._stream.flush()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _die_with(parent: int) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from typing import Any
 
+import psutil
 import pytest
 
 from models.pipeline.steps import STEPS
 from tests.fault.aftermath import assert_as_if_whole, assert_put_right, assert_survives
 from tests.fault.conftest import TWO_RANKS
-from tests.running import Loopline, assert_gone, assert_unlocked
+from tests.running import Loopline, assert_gone, assert_unlocked, eventually
+from tests.warm import PAUSE_AT
 
 pytestmark = pytest.mark.fault
 
@@ -50,8 +52,10 @@ def ended(make_home) -> Loopline:
 def stop_at(home: Loopline, name: str, line: str, number: int) -> set[str]:
     """Run until the line, send the signal, and see that nothing is left behind; gives the steps done by then."""
     before = home.records(name)
-    run = home.start("run", name)
+    run = home.start("run", name, **{PAUSE_AT: line})
     run.wait_for(line)
+    paused = psutil.Process(run.process.pid)
+    eventually(lambda: paused.status() == psutil.STATUS_STOPPED, f"it went on after {line!r}")
     stopped = run.kill(number)
     assert stopped.code == (128 + number if number == signal.SIGTERM else -number), stopped.err[-3000:]
     assert_gone(home.home)
