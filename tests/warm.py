@@ -53,7 +53,7 @@ FORK_SERVER = "fork_server"
 ADDRESS = "TESTS_WARM_PARENT"
 """The variable that names the parent which a test process was forked from."""
 PAUSE_AT = "TESTS_PAUSE_AT"
-"""The variable with the begin of a line: the command that prints it on its standard error stops itself (SIGSTOP) there."""
+"""The variable with the begin of a line: a command that prints such a line as an error stops itself there (SIGSTOP)."""
 RANKS_NAME = "test-ranks"
 """How the kernel names the process that starts ranks, and the ranks: their command line is that of this server."""
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15

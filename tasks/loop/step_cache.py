@@ -18,6 +18,7 @@ from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
 from models.serving.registry import ALIASES, RegisteredVersion
 from models.training.families import families_of
+from tasks.host import database
 from tasks.host.object_store import DamagedError, object_store
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
@@ -257,7 +258,8 @@ class StepCache:
             StoreError: The registry has lost versions that the records name.
         """
         registry_reader.refuse_lost(self.project.workspace, self.spec.name, self.records)
-        planned = plan(steps, self.current, self.records.latest)
+        with database.reading(self.project.workspace.state):  # all records by one connection, of one moment
+            planned = plan(steps, self.current, self.records.latest)
         self.save()
         return planned
 
