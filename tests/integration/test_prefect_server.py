@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import psutil
 import pytest
@@ -23,8 +24,7 @@ IDLE_S = 4
 
 @pytest.fixture
 def server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrefectServer]:
-    """The server of an empty workspace, started as it is for a user, and ended whatever happens."""
-    monkeypatch.setattr(prefect_server, "sys", sys)
+    """The server of an empty workspace, ended whatever happens."""
     monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", str(IDLE_S))
     made = PrefectServer(workspace)
     yield made
@@ -63,7 +63,8 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
     server: PrefectServer, workspace: Workspace
 ) -> None:
     with server.lease():
-        server.start()
+        with mock.patch.object(prefect_server, "sys", sys):  # cold, as it is for a user
+            server.start()
         url = server.wait()
         assert url.startswith("http://127.0.0.1:")
         server_access.use(workspace, url)

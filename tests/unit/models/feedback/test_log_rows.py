@@ -88,7 +88,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(raw=st.lists(st.dictionaries(st.sampled_from(["a", "b", ""]), VALUES, max_size=3), min_size=1, max_size=6))
 def test_whatever_callers_send_beside_the_inputs_can_be_kept_and_merged(tmp_path_factory, raw):
     """One at a time or together: else one request could keep all after it out of the log."""

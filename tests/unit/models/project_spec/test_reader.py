@@ -324,7 +324,15 @@ def test_both_parsers_read_the_shipped_specs_alike(path: Path) -> None:
     assert reader._quickly(path, "spec") == reader.read_document(path)
 
 
-@pytest.mark.parametrize("text", ["[" * 400_000, "- " * 200_000, "k: !!int\n", "k: {net: ./net.py:Net}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[" * 400_000, marks=pytest.mark.soak),  # refused after four seconds
+        "- " * 200_000,
+        "k: !!int\n",
+        "k: {net: ./net.py:Net}\n",
+    ],
+)
 def test_what_ends_or_confuses_the_quick_parser_is_refused_by_the_other(tmp_path: Path, text: str) -> None:
     path = tmp_path / "project.yaml"
     path.write_text(text)
