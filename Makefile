@@ -9,7 +9,7 @@ SEED ?= $(shell date +%s)
 PYTEST := $(BIN)/python -m pytest --tx '$(or $(WORKERS),3)*popen//python=$(BIN)/python -m tests.warm_worker' \
 	--max-worker-restart 2 --dist loadfile --no-loadscope-reorder --durations=50
 
-.PHONY: run test test-fast cluster-slurm cluster-kubernetes soak check docs reference bench bench-quality up story setup format lock
+.PHONY: run test test-fast cluster-slurm cluster-kubernetes soak check docs reference bench bench-gpu bench-quality up story setup format lock
 
 run: setup  ## set up and run the main job
 	$(BIN)/loopline run $(PROJECT)
@@ -46,6 +46,9 @@ reference: setup  ## the generated pages of the site: reference, layers, list of
 
 bench: setup  ## figures against bare scripts; printed and kept under .loopline/bench/
 	$(BIN)/python -m tests.bench
+
+bench-gpu: setup  ## what the engine does on a GPU: nets, bits and speed in tables; needs a GPU
+	$(BIN)/python -m tests.bench.gpu $(PARTS)
 
 bench-quality: setup  ## the defaults against other tools on 33 open data sets; MINUTES=8 measures a piece, the next goes on
 	$(BIN)/python -m tests.bench.quality $(if $(MINUTES),--minutes $(MINUTES))

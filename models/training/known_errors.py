@@ -28,6 +28,21 @@ KNOWN = (
         "give each job of a scheduler GPUs of its own",
     ),
     KnownError(
+        r"[Nn]o socket interface found",
+        "NCCL found no network interface between the ranks: name it, such as train.nccl: {NCCL_SOCKET_IFNAME: eth0} "
+        "(`ip address` lists them)",
+    ),
+    KnownError(
+        r"Error while creating shared memory segment",
+        "NCCL has too little shared memory between the ranks: give the container more (docker run --shm-size=1g), or "
+        "say train.nccl: {NCCL_SHM_DISABLE: 1}",
+    ),
+    KnownError(
+        r"an illegal memory access was encountered",
+        "a kernel wrote outside its memory: if train.compile is on, say train.compile: false; else run once with "
+        "CUDA_LAUNCH_BLOCKING=1, which names the operation",
+    ),
+    KnownError(
         r"could not create a primitive",
         "this processor's oneDNN cannot compute a layer in this precision (an LSTM in bf16 needs AVX-512): say "
         "train.precision: fp32, or take another net (gru, transformer)",

@@ -23,6 +23,9 @@ RECORDED = {
     "CUDA error: device-side assert triggered": "an index was out of range on the GPU",
     "CUDA error: all CUDA-capable device(s) is/are busy or unavailable": "another program holds the GPU",
     "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`": "lower train.batch",
+    "Bootstrap : no socket interface found": "NCCL_SOCKET_IFNAME: eth0",
+    "Error while creating shared memory segment /dev/shm/nccl-8PDQwE (size 9637888)": "--shm-size=1g",
+    "CUDA error: an illegal memory access was encountered": "CUDA_LAUNCH_BLOCKING=1",
     "Cannot find a working triton installation. Either the package is not installed": "train.compile: false",
 }
 
