@@ -24,8 +24,10 @@ from models.nets.catalogue import is_trees
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image, Model, Spec, Train
 from models.project_spec.window import Window
+from models.training.batches.examples import open_examples
 from models.training.checkpoints.weights import save_weights
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
+from models.training.tree_inputs import tree_inputs
 from tests.conftest import MakeOnce
 
 FinishedJob = Callable[..., TrainingJob]
@@ -217,15 +219,15 @@ def _draw_weights(job: TrainingJob) -> None:
 
 def _grow_trees(job: TrainingJob) -> None:
     import lightgbm
-    from safetensors.numpy import load_file
 
     preparation = Preparation.load(job.prepared)
-    tensors = load_file(job.tensors["train"])
-    columns = np.hstack([tensors["numeric"], tensors["categorical"]]).astype(np.float64)
+    train, _ = open_examples(job, preparation)
+    inputs, targets = tree_inputs(train, preparation), train.targets().numpy()
+    num_numeric = len(preparation.numeric)
     data = lightgbm.Dataset(
-        columns,
-        tensors["target"],
-        categorical_feature=list(range(len(preparation.numeric), columns.shape[1])),
+        inputs.features,
+        inputs.label(targets) if preparation.kind == "series" else targets,
+        categorical_feature=list(range(num_numeric, num_numeric + len(preparation.categorical))),
         params={"verbosity": -1},
     )
     extra = {"num_class": preparation.num_outputs} if preparation.task == "multiclass" else {}

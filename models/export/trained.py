@@ -95,12 +95,13 @@ def _trees_text(job: TrainingJob) -> str:
 
 def _trees_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
     import torch
-    from safetensors.numpy import load_file
 
+    from models.training.batches.examples import open_examples
     from models.training.boosters import Boosters
     from models.training.optimisation.losses import predictions
+    from models.training.tree_inputs import tree_inputs
 
-    tensors = load_file(job.tensors["validation"])
-    columns = [tensors[name][positions].astype(np.float64) for name in ("numeric", "categorical")]
-    raw = Boosters.of_text(_trees_text(job)).raw(np.hstack(columns), 0, -1, threads=1)
-    return np.asarray(predictions(torch.from_numpy(raw), preparation), np.float64)
+    whole = job.model_copy(update={"fold": None, "sample": 1.0})
+    inputs = tree_inputs(open_examples(whole, preparation)[1], preparation, torch.from_numpy(positions))
+    raw = Boosters.of_text(_trees_text(job)).raw(inputs.features, 0, -1, threads=1)
+    return np.asarray(predictions(torch.from_numpy(inputs.output(raw)), preparation), np.float64)

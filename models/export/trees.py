@@ -7,7 +7,7 @@ Source: ai.onnx.ml TreeEnsemble, version 5; LightGBM's Tree::NumericalDecision a
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -31,7 +31,8 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """Return the trees' nodes and the name of their output (batch, num_outputs): logits or standardised values.
 
     Args:
-        text: The output of `Boosters.to_text`; its features: numeric columns, then categorical.
+        text: The output of `Boosters.to_text`; its features: numeric columns, then categorical; of series
+            those of `models/nets/window_features.py`.
         preparation: The preparation schema of the model.
 
     Raises:
@@ -39,14 +40,40 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """
     dumps = [booster.dump_model() for booster in Boosters.of_text(text).boosters]
     factor = _logit_factor(dumps[0])
-    builder = GraphBuilder(CORE_PREFIX)
-    features = _features(builder, preparation)
+    builder, features, correction = _inputs(preparation)
     attributes = _ensemble(*_targeted(dumps))
     raw = builder.node("TreeEnsemble", [features], "trees", domain=ML_DOMAIN, **attributes)
+    if correction is not None:
+        changed = builder.node("Mul", [raw, correction.slope], "trees/change")
+        return builder, builder.node("Add", [correction.base, changed], "trees/corrected")
     if factor == 1.0:
         return builder, raw
     scale = builder.constant("factor", np.array(factor, np.float64))
     return builder, builder.node("Mul", [raw, scale], "logit")
+
+
+class _Correction(NamedTuple):
+    """The names of the tensors (batch, 1) with which the sum of the leaves becomes the output: base + slope * sum."""
+
+    base: str
+    slope: str
+
+
+def _inputs(preparation: Preparation) -> tuple[GraphBuilder, str, _Correction | None]:
+    """Return a builder with the nodes that make the trees' input, its name, and for series what the trees correct."""
+    if preparation.kind != "series":
+        builder = GraphBuilder(CORE_PREFIX)
+        return builder, _features(builder, preparation), None
+    from models.export.net_graph import net_part
+    from models.nets.window_features import WindowFeatures
+
+    builder, output = net_part(WindowFeatures(preparation), preparation)
+
+    def columns(name: str, start: int, stop: int) -> str:
+        ends = [builder.constant(f"trees/{name}/{at}", np.array([at], np.int64)) for at in (start, stop, 1)]
+        return builder.node("Slice", [output, *ends], f"trees/{name}")
+
+    return builder, columns("features", 0, -2), _Correction(columns("base", -2, -1), columns("slope", -1, 1 << 31))
 
 
 def _features(builder: GraphBuilder, preparation: Preparation) -> str:

@@ -69,7 +69,19 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.dropout": Dimension(low=0.0, high=0.5),
         },
     ),
-    "gru": CatalogueEntry("models.nets.rnn:build_gru", ("series", "text"), _RECURRENT_SPACE),
+    "gru": CatalogueEntry(
+        "models.nets.rnn:build_gru",
+        ("series", "text"),
+        _RECURRENT_SPACE,
+        defaults={
+            "train.lr": 1e-3,
+            "train.weight_decay": 1e-2,
+            "train.patience": 10,
+            "model.hidden": 64,
+            "model.layers": 1,
+            "model.dropout": 0.0,
+        },
+    ),
     "lstm": CatalogueEntry("models.nets.rnn:build_lstm", ("series", "text"), _RECURRENT_SPACE),
     "transformer": CatalogueEntry(
         "models.nets.transformer:build",
@@ -91,7 +103,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
     ),
     "trees": CatalogueEntry(
         "models.training.trees:train_trees",
-        ("table",),
+        ("table", "series"),
         {
             "model.learning_rate": Dimension(low=0.02, high=0.3, log=True),
             "model.num_leaves": Dimension(low=8, high=255, log=True, integer=True),
@@ -118,7 +130,9 @@ CATALOGUE: dict[str, CatalogueEntry] = {
 NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}
 FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""
-_DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "gru", "text": "decoder"}
+FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "gru")}
+"""The same for each kind of data that has a choice."""
+_DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "trees", "text": "decoder"}
 _OF_STEPS = {"batch", "accumulate", "optimiser", "momentum", "nesterov", "weight_decay", "clip_norm"}
 _OF_RATES = {"lr", "schedule", "cycles", "decay", "warmup", "plateau_patience"}
 _OF_PASSES = {"augment", "label_smoothing", "precision", "recompute", "compile"}

@@ -2,13 +2,62 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 
+from models.data.preparation import WindowReference
 from models.nets.sizes import NetReference
 
 _HEADS = ("head", "trunk.head")
 """The last layers of the nets of the catalogue."""
+
+
+class WindowParts(NamedTuple):
+    """A window beside its end, and its reference forecast, in standardised units of the inputs.
+
+    Attributes:
+        relative: The target's window less its last value, divided by `scale` (batch, time).
+        last: The last value (batch, 1).
+        scale: Of the window, or 1 (batch, 1).
+        change: What the reference adds to the last value, divided by `scale` (batch, 1).
+    """
+
+    relative: torch.Tensor
+    last: torch.Tensor
+    scale: torch.Tensor
+    change: torch.Tensor
+
+
+def window_parts(
+    series: torch.Tensor, forecast: WindowReference, weights: torch.Tensor, floor: torch.Tensor | float
+) -> WindowParts:
+    """Return the parts of windows.
+
+    Args:
+        series: (batch, time, feature).
+        forecast: The reference forecast.
+        weights: Its weights, in the type of `series`.
+        floor: Its least scale; a float64 tensor for float64 series, for torch's exporter rounds a number to float32.
+    """
+    column = forecast.column
+    own = series[:, :, column]
+    last = own[:, -1:]
+    relative = own - last
+    scale = torch.ones_like(last)
+    if forecast.is_scaled:
+        scale = (relative.square().mean(dim=1, keepdim=True) + floor**2).sqrt()
+    relative = relative / scale
+    change = torch.zeros_like(last)
+    if forecast.kind == "seasonal":
+        place = own.shape[1] - 1 - (forecast.back or 0)
+        change = relative[:, place : place + 1]
+    elif forecast.kind == "linear":
+        before, after = series[:, -1, :column], series[:, -1, column + 1 :]
+        known = torch.cat([relative, before, after, torch.ones_like(last)], dim=1)
+        change = (known * weights).sum(dim=1, keepdim=True)
+    return WindowParts(relative, last, scale, change)
 
 
 class RelativeNet(nn.Module):
@@ -35,21 +84,9 @@ class RelativeNet(nn.Module):
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
         """Return (batch, 1), the standardised target, from series (batch, time, feature)."""
-        forecast = self.reference.forecast
-        column = forecast.column
-        own = series[:, :, column]
-        last = own[:, -1:]
-        relative = own - last
-        scale = torch.ones_like(last)
-        if forecast.is_scaled:
-            scale = (relative.square().mean(dim=1, keepdim=True) + forecast.floor**2).sqrt()
-        relative = relative / scale
+        parts = window_parts(series, self.reference.forecast, self.weights, self.reference.forecast.floor)
+        column = self.reference.forecast.column
         before, after = series[:, :, :column], series[:, :, column + 1 :]
-        change: torch.Tensor = self.net(series=torch.cat([before, relative.unsqueeze(2), after], dim=2))
-        if forecast.kind == "seasonal":
-            place = own.shape[1] - 1 - (forecast.back or 0)
-            change = change + relative[:, place : place + 1]
-        elif forecast.kind == "linear":
-            known = torch.cat([relative, before[:, -1], after[:, -1], torch.ones_like(last)], dim=1)
-            change = change + (known * self.weights).sum(dim=1, keepdim=True)
-        return (last + scale * change) * self.reference.factor + self.reference.shift
+        change: torch.Tensor = self.net(series=torch.cat([before, parts.relative.unsqueeze(2), after], dim=2))
+        value = parts.last + parts.scale * (change + parts.change)
+        return value * self.reference.factor + self.reference.shift

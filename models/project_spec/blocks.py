@@ -171,7 +171,7 @@ class Model(SpecBlock):
     """The architecture: mlp, cnn, gru, lstm, transformer, decoder, trees, linear, or a reference to your own."""
 
     net: Reference = Field(
-        "auto", description="auto: the search chooses (tables), cnn (images), gru (series), decoder."
+        "auto", description="auto: the search chooses (tables, series), cnn (images), decoder (text)."
     )
     arguments: dict[str, Any] = Field(default_factory=dict)
 

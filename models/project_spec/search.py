@@ -80,10 +80,11 @@ class Search(SpecBlock):
         description="Trials without an improvement after which the search ends. Default: 6 where `model.net: auto` "
         "chooses between families, else none.",
     )
-    families: list[Literal["trees", "linear", "mlp", "transformer"]] | None = Field(
+    families: list[Literal["trees", "linear", "mlp", "transformer", "gru"]] | None = Field(
         None,
         min_length=1,
-        description="What `model.net: auto` of a table chooses from, first tried first. Default: trees, linear, mlp.",
+        description="What `model.net: auto` chooses from, first tried first. Default: trees, linear, mlp for a table; "
+        "trees, gru for a series.",
     )
     space: dict[str, Dimension] | None = Field(
         None,

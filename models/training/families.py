@@ -1,4 +1,4 @@
-"""The families that `model.net: auto` of a table chooses from: which fit the spec, and what is searched in each."""
+"""The families that `model.net: auto` chooses from: which fit the spec, and what is searched in each."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 from models.errors import UsageError, did_you_mean
 from models.nets.arguments import argument_types
-from models.nets.catalogue import CATALOGUE, FAMILIES, is_descent, is_trees, net_name, unused
+from models.nets.catalogue import CATALOGUE, FAMILIES_OF, is_descent, is_trees, net_name, unused
 from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension
 from models.training.search_space import NET, TrialSuggestions, suggest, usual_space
 from models.training.tree_parameters import is_parameter
 
+TAKE_A_NET = "take a net, such as gru"
+"""The cure for what trees on series do not do."""
 # Steps of a net's training that the validation score may stop earlier; a small table is seen at most 60 times.
 _STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3000, 5, 60
 
@@ -73,22 +75,23 @@ class SearchSpace:
 def families_of(spec: Spec) -> tuple[str, ...]:
     """Return the nets that the search may choose, the first one first: one for a named net, several for `auto`.
 
-    `auto` of a table takes the families of `search.families` (default: all) that have the spec's arguments and searched
-    keys; methods that need gradient descent, such as `train.pretrain`, leave only nets trained by it.
+    `auto` of a table or a series takes the families of `search.families` (default: all) that have the spec's arguments
+    and searched keys; methods that need gradient descent, such as `train.pretrain`, leave only nets trained by it.
 
     Raises:
         UsageError: The net does not exist, no family fits, or one that `search.families` names does not fit.
     """
     names = spec.search.families
-    if spec.model.net != "auto" or spec.data.kind != "table":
+    if not is_auto(spec):
         if names:
             raise UsageError(
-                f"search.families: is for `model.net: auto` of a table, got {spec.model.net} of kind {spec.data.kind}: "
-                "drop it"
+                f"search.families: is for `model.net: auto` of a table or a series, got {spec.model.net} of kind "
+                f"{spec.data.kind}: drop it"
             )
         return (net_name(spec.model.net, spec.data.kind),)
-    _refuse_unknown(spec, names or FAMILIES)
-    reasons = {net: _misfit(spec, net) for net in names or FAMILIES}
+    usual = FAMILIES_OF[spec.data.kind]
+    _refuse_unknown(spec, names or usual)
+    reasons = {net: _misfit(spec, net) for net in names or usual}
     fitting = tuple(net for net, reason in reasons.items() if not reason)
     refused = [f"{net}: {reason}" for net, reason in reasons.items() if reason]
     if not fitting or (names and refused):
@@ -103,7 +106,7 @@ def chosen_net(spec: Spec, params: Mapping[str, Any]) -> str:
 
 def is_auto(spec: Spec) -> bool:
     """Return whether the net of the spec comes from the search's result."""
-    return spec.model.net == "auto" and spec.data.kind == "table"
+    return spec.model.net == "auto" and spec.data.kind in FAMILIES_OF
 
 
 def search_space(spec: Spec, fixed: bool, num_train: int = 0) -> SearchSpace:
@@ -135,6 +138,11 @@ def _epochs(spec: Spec, net: str, num_train: int) -> dict[str, int]:
 
 def _misfit(spec: Spec, net: str) -> str:
     """Return why a family does not fit the spec; empty if it does."""
+    kind = spec.data.kind
+    if kind not in CATALOGUE[net].kinds or (kind == "series" and net not in FAMILIES_OF[kind]):
+        return f"is no family of kind {kind}, expected {', '.join(FAMILIES_OF[kind])}"
+    if kind == "series" and is_trees(net) and spec.train.loss is not None:
+        return f"takes no own loss (train.loss) of series: {TAKE_A_NET}"
     searched = [path.partition(".") for path in spec.search.space or ()]
     arguments = [*spec.model.arguments, *(key for block, _, key in searched if block == "model")]
     for name in _unknown(net, arguments):

@@ -22,9 +22,9 @@ from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension
 from models.project_spec.user_code import check_own_code
-from models.training.families import families_of
+from models.training.families import TAKE_A_NET, families_of
 from models.training.search_space import check_space, with_params
-from models.training.tree_parameters import MONOTONE, check_parameter, constrained_columns
+from models.training.tree_parameters import INTERACTIONS, MONOTONE, check_parameter, constrained_columns
 
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
 
@@ -76,6 +76,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     for net in nets:
         _check_arguments(net, "model.arguments", spec.model.arguments.items())
     _check_metric(spec, base)
+    _check_trees_on_series(spec, nets)
     _check_sampler(spec, nets)
     for net in nets:
         _check_search(spec, net)
@@ -261,6 +262,17 @@ def _check_columns(spec: Spec, path: Path, base: Path) -> None:
         check_names(names, data, spec.judge.slices)
         _check_constraints(spec, names)
         _check_target(spec, path, base)
+
+
+def _check_trees_on_series(spec: Spec, nets: Sequence[str]) -> None:
+    """Trees on series read features of a window, which no constraint can name, and correct a forecast."""
+    if spec.data.kind != "series" or not any(map(is_trees, nets)):
+        return
+    if spec.train.loss is not None:
+        raise UsageError(f"train.loss: got {spec.train.loss}, but trees on series take no own loss: {TAKE_A_NET}")
+    for name in (MONOTONE, INTERACTIONS):
+        if spec.model.arguments.get(name):
+            raise UsageError(f"model.arguments.{name}: trees on series read lags, not columns: remove it")
 
 
 def _check_constraints(spec: Spec, names: Sequence[str]) -> None:

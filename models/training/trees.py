@@ -26,7 +26,7 @@ from models.errors import TrainingError, UsageError
 from models.files import write_text
 from models.metrics.metrics import Metric, metric_of
 from models.project_spec.references import call
-from models.training.batches.examples import ExampleSet, open_examples
+from models.training.batches.examples import open_examples
 from models.training.boosters import Boosters, Gradients, Parameters, num_leaves, objectives
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
 from models.training.checkpoints.finished import identity, write_result
@@ -46,6 +46,7 @@ from models.training.optimisation.losses import (
     relative_weights,
 )
 from models.training.session import last_checkpoint
+from models.training.tree_inputs import TreeInputs, tree_inputs
 from models.training.tree_parameters import MONOTONE, check_parameter, is_sampled, samples_rows, with_positions
 
 CPU = torch.device("cpu")
@@ -94,7 +95,7 @@ class _Boosting:
     arguments: dict[str, Any]
     train_sets: list[Any]
     num_train: int
-    inputs: NDArray[np.float32]
+    inputs: TreeInputs
     targets: torch.Tensor
     values: NDArray[Any]
     loss: Loss
@@ -155,7 +156,7 @@ def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> Training
     """Grow trees until the last round, early stopping or a stop by `report`. Runs in one process.
 
     Raises:
-        UsageError: An argument is unknown, or the data is no table.
+        UsageError: An argument is unknown, or the data is no table and no series.
         TrainingError: The folder holds the checkpoints of another job, or LightGBM rejected the data.
         StoreError: The disk is full or cannot be written.
     """
@@ -182,8 +183,8 @@ def _open(job: TrainingJob) -> _Boosting:
     import lightgbm
 
     preparation = Preparation.load(job.prepared)
-    if preparation.kind != "table":
-        raise UsageError(f"model.net: trees take tables, got data of kind {preparation.kind}")
+    if preparation.kind not in ("table", "series"):
+        raise UsageError(f"model.net: trees take tables and series, got data of kind {preparation.kind}")
     if job.train.loss is not None and preparation.num_outputs > 1:
         raise UsageError(
             "train.loss: trees take an own loss of two classes or of one number, got several outputs: take a net"
@@ -199,16 +200,16 @@ def _open(job: TrainingJob) -> _Boosting:
         arguments=_arguments(job, preparation, metric),
         train_sets=[],
         num_train=len(train),
-        inputs=_matrix(validation),
+        inputs=tree_inputs(validation, preparation),
         targets=validation.targets(),
         values=validation.values(),
         weights=validation.weights(),
         loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets, job.project),
     )
-    inputs = _matrix(train)
-    for label, weight in _labels(boosting, targets, train.weights()):
+    inputs = tree_inputs(train, preparation)
+    for label, weight in _labels(boosting, targets, train.weights(), inputs):
         train_set = lightgbm.Dataset(
-            inputs,
+            inputs.features,
             label,
             weight=weight,
             reference=boosting.train_sets[0] if boosting.train_sets else None,
@@ -221,9 +222,16 @@ def _open(job: TrainingJob) -> _Boosting:
 
 
 def _labels(
-    boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None
+    boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None, inputs: TreeInputs
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
     """Yield the target (row,) and the weights of the rows of each booster."""
+    if boosting.preparation.kind == "series":
+        of_rows = _row_weights(boosting, targets, own)
+        # An error of the correction counts in the unit of the target.
+        power = 2 if loss_name(boosting.preparation, boosting.metric.name) == "mse" else 1
+        unit = inputs.slope[:, 0] ** power
+        yield inputs.label(targets.numpy()), unit / unit.mean() * (1.0 if of_rows is None else of_rows)
+        return
     if targets.ndim == 1:
         yield targets.numpy(), _row_weights(boosting, targets, own)
         return
@@ -256,7 +264,7 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
 def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -> Iterator[Boosters]:
     """Grow the trees of each remaining epoch; `progress` is up to date whenever a booster is yielded."""
     rounds, epochs = boosting.rounds, boosting.epochs
-    raw = np.zeros((len(boosting.inputs), boosting.preparation.num_outputs))
+    raw = np.zeros((len(boosting.inputs.features), boosting.preparation.num_outputs))
     if booster is not None:
         raw += _raw(boosting, booster, 0, progress.step)
     fresh = True
@@ -269,9 +277,10 @@ def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -
                 fresh = False
             assert booster is not None
             raw += _raw(boosting, booster, low, high)
-            latest = _look(boosting, progress, raw, high)
+            latest = _look(boosting, progress, boosting.inputs.output(raw), high)
         progress.step, progress.epoch = stop, progress.epoch + 1
-        loss = boosting.loss(torch.from_numpy(raw), boosting.targets, boosting.weights) / boosting.total_weight
+        output = torch.from_numpy(boosting.inputs.output(raw))
+        loss = boosting.loss(output, boosting.targets, boosting.weights) / boosting.total_weight
         assert booster is not None
         train_loss = booster.train_loss()
         seconds = max(time.perf_counter() - start, 1e-9)
@@ -309,9 +318,9 @@ def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[i
         first = high
 
 
-def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> ValidationScore:
+def _look(boosting: _Boosting, progress: Progress, output: NDArray[np.float64], rounds: int) -> ValidationScore:
     """Return the score on the validation rows after `rounds` rounds, and record it."""
-    predicted, metric = predictions(torch.from_numpy(raw), boosting.preparation), boosting.metric
+    predicted, metric = predictions(torch.from_numpy(output), boosting.preparation), boosting.metric
     latest: ValidationScore = call(
         score, metric.name, metric, boosting.preparation.task, boosting.values, predicted, as_array(boosting.weights)
     )
@@ -360,15 +369,9 @@ def _gamma_gradients(raw: NDArray[Any], train_set: Any, scale: float) -> tuple[N
     return weight * scale * (1 - ratio), weight * scale**2 * ratio
 
 
-def _matrix(examples: ExampleSet) -> NDArray[np.float32]:
-    """Return a matrix (examples, columns): the numeric columns, then the indices of the categorical ones."""
-    inputs = examples.gather(torch.arange(len(examples)))
-    return torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
-
-
 def _raw(boosting: _Boosting, booster: Boosters, low: int, high: int) -> NDArray[np.float64]:
     """Return what the trees of rounds `low` to `high` add to the outputs of the validation rows."""
-    return booster.raw(boosting.inputs, low, high, boosting.threads)
+    return booster.raw(boosting.inputs.features, low, high, boosting.threads)
 
 
 class _Saver:

@@ -6,6 +6,7 @@ from models.export.trained import core_of, num_validation_examples, validation_p
 from tests.finished_jobs import FinishedJob
 
 KINDS = [("mlp", "table", "binary"), ("trees", "table", "regression"), ("mlp", "series", "regression")]
+KINDS += [("trees", "series", "regression")]
 
 
 @pytest.mark.parametrize(("net", "kind", "task"), KINDS)

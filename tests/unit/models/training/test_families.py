@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from models.errors import UsageError
-from models.nets.catalogue import CATALOGUE, FAMILIES
+from models.nets.catalogue import CATALOGUE, FAMILIES, FAMILIES_OF
 from models.project_spec.blocks import Spec
 from models.training import tree_parameters
 from models.training.families import chosen_net, families_of, search_space
@@ -91,3 +91,32 @@ def test_settings_name_the_net_also_where_an_older_search_did_not() -> None:
     assert named.settings({"model.hidden": 8}) == {"model.hidden": 8}
     assert chosen_net(spec_of(), {"model.net": "linear"}) == "linear"
     assert chosen_net(spec_of(), {}) == FAMILIES[0]
+
+
+def series_of(**blocks: Any) -> Spec:
+    data = {"kind": "series", "split": {"by": "time", "column": "day"}, "window": {"length": 8}}
+    return spec_of(data={"source": "x", "target": "y", **data}, **blocks)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "families"),
+    [
+        ({}, FAMILIES_OF["series"]),
+        ({"model": {"arguments": {"hidden": 8}}}, ("gru",)),
+        ({"train": {"loss": "./loss.py:own"}}, ("gru",)),
+        ({"model": {"net": "trees"}}, ("trees",)),
+    ],
+)
+def test_auto_of_a_series_takes_trees_and_a_net(blocks: dict[str, Any], families: tuple[str, ...]) -> None:
+    assert families_of(series_of(**blocks)) == families
+
+
+def test_each_family_of_a_series_begins_with_its_defaults() -> None:
+    space = search_space(series_of(), fixed=False)
+    for net, family in space.families.items():
+        assert {"model.net", *family.dimensions} == space.first(net).keys()
+
+
+def test_a_family_of_tables_is_refused_for_a_series() -> None:
+    with pytest.raises(UsageError, match=r"search\.families: linear: is no family of kind series, expected trees, gru"):
+        families_of(series_of(search={"families": ["linear"]}))

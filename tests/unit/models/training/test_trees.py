@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from models.data.preparation import Preparation
+from models.data.preparation import Preparation, WindowReference
 from models.errors import UsageError
 from models.export.trained import validation_predictions
 from models.metrics.metrics import resolve_metric
@@ -122,3 +122,16 @@ def test_on_the_log_scale_each_goal_gets_its_own_best_prediction(make_job, metri
     else:
         share = {"mae": 0.5, "pinball_0.8": 0.8, "mape": 0.2}[metric]
         assert (values <= predicted).mean() == pytest.approx(share, abs=0.13)
+
+
+def test_trees_on_series_correct_the_reference_and_resume_alike(make_job):
+    job = make_job("series", "regression", "trees", {"rounds": 12, "min_data_in_leaf": 5}, epochs=4)
+    preparation = Preparation.load(job.prepared)
+    reference = WindowReference(kind="seasonal", column=0, back=2, floor=0.1, is_scaled=True)
+    preparation.model_copy(update={"reference": reference}).save(job.prepared)
+    whole = run_job(job)
+    assert whole.epochs[-1]["val_loss"] < whole.epochs[0]["val_loss"]
+    with pytest.raises(Killed):
+        run_job(job.model_copy(update={"folder": job.folder.with_name("killed")}), kill_at(2))
+    again = run_job(job.model_copy(update={"folder": job.folder.with_name("killed")}))
+    assert again.weights_sha256 == whole.weights_sha256

@@ -1,0 +1,71 @@
+"""What trees read of a window of series: lags, rolling means and the reference forecast, inside the exported graph.
+
+Trees do not extrapolate, so they learn a correction of the reference forecast (`models/data/window_reference.py`), as
+the nets do, and read the target relative to its last value. The same module makes the features in training and, as
+ONNX nodes, in the graph: callers send the window and nothing else.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from models.data.preparation import Preparation
+from models.nets.relative import window_parts
+from models.nets.sizes import NetReference
+
+MOST_LAGS = 96
+"""Most single steps of a window that trees read, the newest; means tell of the older ones."""
+
+
+class WindowFeatures(nn.Module):
+    """Returns features and the forecast that the trees correct, from series (batch, time, feature).
+
+    The output is float64 (batch, num_features + 2): the features, rounded to float32, so that torch and ONNX Runtime
+    decide alike at each threshold; then base and slope of the standardised target, which is base + slope * trees.
+
+    Args:
+        preparation: Of series.
+    """
+
+    weights: torch.Tensor
+    numbers: torch.Tensor
+
+    def __init__(self, preparation: Preparation) -> None:
+        super().__init__()
+        window = preparation.window
+        assert window is not None  # the preparation of series has one
+        is_linear = preparation.target.log_offset is None
+        self.reference = NetReference.of(preparation) if is_linear else None
+        self.length = window.length
+        season = preparation.series.season if preparation.series else None
+        spans = {1 << power for power in range(1, 31) if 1 << power < window.length} | {window.length}
+        self.spans = sorted(spans | ({season} if season and season < window.length else set()))
+        weights = self.reference.forecast.weights if self.reference else []
+        numbers = [self.reference.forecast.floor, self.reference.factor, self.reference.shift] if self.reference else []
+        self.register_buffer("weights", torch.tensor(weights, dtype=torch.float64), persistent=False)
+        self.register_buffer("numbers", torch.tensor(numbers, dtype=torch.float64), persistent=False)
+
+    def forward(self, series: torch.Tensor) -> torch.Tensor:
+        """Return (batch, num_features + 2)."""
+        wide = series.double()
+        if self.reference is None:
+            zero = torch.zeros_like(wide[:, -1, :1])
+            features = self._of(wide)
+            return torch.cat([features.float().double(), zero, zero + 1.0], dim=1)
+        forecast = self.reference.forecast
+        floor, factor, shift = self.numbers[0], self.numbers[1], self.numbers[2]
+        parts = window_parts(wide, forecast, self.weights, floor)
+        others = torch.cat([wide[:, :, : forecast.column], wide[:, :, forecast.column + 1 :]], dim=2)
+        known = [parts.change, parts.last, parts.scale, others[:, -1], others.mean(dim=1)]
+        features = torch.cat([self._of(parts.relative.unsqueeze(2)), *known], dim=1)
+        base = (parts.last + parts.scale * parts.change) * factor + shift
+        slope = parts.scale * factor
+        return torch.cat([features.float().double(), base, slope], dim=1)
+
+    def _of(self, windows: torch.Tensor) -> torch.Tensor:
+        """Return the newest steps, rolling means and the spread of each column of windows (batch, time, column)."""
+        lags = windows[:, -min(self.length, MOST_LAGS) :].flatten(1)
+        means = [windows[:, -span:].mean(dim=1) for span in self.spans]
+        spread = (windows - means[-1].unsqueeze(1)).square().mean(dim=1).sqrt()
+        return torch.cat([lags, *means, spread], dim=1)

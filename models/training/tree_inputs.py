@@ -1,0 +1,56 @@
+"""What trees learn from: the columns of a table, or the features of the windows of series."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from models.data.preparation import Preparation
+from models.nets.window_features import WindowFeatures
+from models.training.batches.examples import LARGEST_PASS, ExampleSet
+
+
+class TreeInputs(NamedTuple):
+    """The inputs of trees, and how the sum of their leaves becomes the output of the model.
+
+    Attributes:
+        features: (example, feature), float32. Tables: the numeric columns, then the indices of the categorical ones.
+        base: What the trees correct: the reference forecast of series, in the target's standardised unit
+            (example, 1); 0 for tables.
+        slope: The unit of the correction (example, 1); 1 for tables.
+    """
+
+    features: NDArray[np.float32]
+    base: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+    def output(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the outputs of the model (example, output) for sums of leaves."""
+        outputs: NDArray[np.float64] = self.base + self.slope * raw
+        return outputs
+
+    def label(self, targets: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return what the trees learn for one standardised target (example,)."""
+        label: NDArray[np.float64] = (targets - self.base[:, 0]) / self.slope[:, 0]
+        return label
+
+
+def tree_inputs(examples: ExampleSet, preparation: Preparation, positions: torch.Tensor | None = None) -> TreeInputs:
+    """Return the inputs for the examples at `positions`, default all.
+
+    Cost: for series the windows of `LARGEST_PASS` examples at a time.
+    """
+    at = torch.arange(len(examples)) if positions is None else positions
+    if preparation.kind != "series":
+        inputs = examples.gather(at)
+        features = torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
+        return TreeInputs(features, np.zeros((len(at), 1)), np.ones((len(at), 1)))
+    windows = WindowFeatures(preparation)
+    with torch.inference_mode():
+        parts = [windows(**examples.gather(some)).numpy() for some in torch.split(at, LARGEST_PASS)]
+    features = np.concatenate([part[:, :-2].astype(np.float32) for part in parts])
+    rest = np.concatenate([part[:, -2:] for part in parts])
+    return TreeInputs(features, rest[:, :1], rest[:, 1:])
