@@ -62,6 +62,16 @@ def test_few_rows_get_one_thread_and_any_number_grows_the_same_trees(make_job, m
     assert run_job(one).weights_sha256 == run_job(two).weights_sha256
 
 
+def test_checkpoints_stay_within_their_share_of_the_time(make_job):
+    for share, resumed in ((1.0, [16]), (1e-9, [4])):
+        job = make_job(
+            "table", "binary", "trees", {"rounds": 20}, epochs=5, folder=f"{share}", job={"checkpoint_share": share}
+        )
+        with pytest.raises(Killed):
+            run_job(job, kill_at(5))
+        assert run_job(job).resumed_from == resumed
+
+
 def test_a_changed_checkpoint_is_passed_over(make_job):
     job = make_job("table", "binary", "trees", {"rounds": 20}, epochs=5)
     with pytest.raises(Killed):
