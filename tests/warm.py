@@ -26,10 +26,9 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,6 +36,7 @@ import filelock
 
 from models.cores import WAITING
 from models.distributed.forkserver import receive, send
+from tests.forked import end_with, pause
 from tests.shown_process import ROOM, show
 from tests.warm_call import CODE, begin, exit_code_of
 from tests.warm_python import script_of
@@ -52,8 +52,6 @@ FORK_SERVER = "fork_server"
 """The process that starts ranks, in place of our program."""
 ADDRESS = "TESTS_WARM_PARENT"
 """The variable that names the parent which a test process was forked from."""
-PAUSE_AT = "TESTS_PAUSE_AT"
-"""The variable with the begin of a line: a command that prints such a line as an error stops itself there (SIGSTOP)."""
 RANKS_NAME = "test-ranks"
 """How the kernel names the process that starts ranks, and the ranks: their command line is that of this server."""
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
@@ -283,30 +281,12 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
     os.chdir(cwd)
     sys.argv = [program, *arguments]
     sys.orig_argv = [sys.executable, *sys.argv]  # for who replaces itself by itself
-    if PAUSE_AT in environ:
-        sys.stderr = _Pausing(sys.stderr, environ[PAUSE_AT])
+    pause()
     sys.modules["__main__"] = types.ModuleType("__main__")
     if program != "-c":
         sys.modules["__main__"].__file__ = program
     if (program == "-c" and "RankPool" in arguments[0]) or (arguments[:1] and arguments[0] in TRAINING):
         _keep_ranks_ready()
-
-
-class _Pausing:
-    """A stream that stops its process after it has written a line that begins so."""
-
-    def __init__(self, stream: Any, begin: str) -> None:
-        self._stream, self._begin = stream, begin
-
-    def write(self, content: str) -> int:
-        count: int = self._stream.write(content)
-        if any(line.startswith(self._begin) for line in content.splitlines()):
-            self._stream.flush()
-            os.kill(os.getpid(), signal.SIGSTOP)
-        return count
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def _die_with(parent: int) -> None:
@@ -428,11 +408,11 @@ def _main() -> None:
     gc.freeze()  # no child walks through what is there now, and thereby copies it
     parent.serve()
     if sys.argv[0] == "-c":
-        _end_with(lambda: exec(sys.argv[1], sys.modules["__main__"].__dict__))
+        end_with(lambda: exec(sys.argv[1], sys.modules["__main__"].__dict__))
     if sys.argv[0] == MODULE:
         module, sys.argv = sys.argv[1], sys.argv[1:]
         warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)
-        _end_with(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
+        end_with(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
     if sys.argv[0] == FORK_SERVER:
         from models.distributed import forkserver
 
@@ -442,31 +422,11 @@ def _main() -> None:
         from dvc.cli import main as dvc
 
         logging.getLogger().handlers.clear()  # those of other libraries
-        _end_with(lambda: sys.exit(dvc(sys.argv[1:])))
+        end_with(lambda: sys.exit(dvc(sys.argv[1:])))
     sys.path[0] = str(Path(sys.argv[0]).parent)  # as for a script; `-m` put the folder of then there
     from flows.cli import main
 
-    _end_with(main)
-
-
-def _end_with(main: Callable[[], None]) -> None:
-    """Call it and end as the interpreter does, but for taking all modules to pieces: that costs half a second."""
-    code: Any = 1
-    try:
-        main()
-        code = 0
-    except SystemExit as error:
-        code = error.code
-    except BaseException:
-        traceback.print_exc()
-    if isinstance(code, str):
-        print(code, file=sys.stderr)
-        code = 1
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code or 0)
+    end_with(main)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import pytest
 from models.pipeline.steps import STEPS
 from tests.fault.aftermath import assert_as_if_whole, assert_put_right, assert_survives
 from tests.fault.conftest import TWO_RANKS
+from tests.forked import PAUSE_AT
 from tests.running import Loopline, assert_gone, assert_unlocked, eventually
-from tests.warm import PAUSE_AT
 
 pytestmark = pytest.mark.fault
 
