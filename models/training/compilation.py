@@ -88,7 +88,7 @@ def choice_at_once(job: TrainingJob, device: torch.device) -> CompileChoice | No
     if "tp" in job.train.parallel.split("+") and job.train.ranks > 1:
         return CompileChoice("off", "torch cannot compile tensor parallelism")
     if device.type != "cuda" and _known(job, device)[0] is None:
-        return CompileChoice("off", "on a CPU, where it gained at most 5 %, measured")
+        return CompileChoice("off", "on a CPU, where no job of this workspace gained by it")
     missing = missing_compiler(device)
     return CompileChoice("off", missing) if missing else None
 
