@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     ConfigDict,
@@ -27,6 +27,7 @@ from models.project_spec.search import WITHOUT_DESCENT, Search
 from models.project_spec.serve import Serve
 from models.project_spec.window import Window
 
+_NCCL_NAME, _NCCL_VALUE = r"^NCCL_[A-Z0-9_]+$", r"^[^\x00]*$"
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
 Task = Literal["binary", "multiclass", "multilabel", "regression", "quantile", "language"]
@@ -252,9 +253,10 @@ class Train(SpecBlock):
     gradient_hook: Literal["none", "fp16", "powersgd"] = Field(
         "none", description="Compress gradients before the all-reduce. For ddp."
     )
-    nccl: dict[str, int | str] = Field(
+    nccl: dict[str, int | Annotated[str, Field(pattern=_NCCL_VALUE)]] = Field(
         default_factory=dict,
         description="Settings of NCCL by its own names, such as `NCCL_SOCKET_IFNAME: eth0`, for the ranks.",
+        json_schema_extra={"propertyNames": {"pattern": _NCCL_NAME}},
     )
     shard_optimiser: bool = Field(False, description="Each rank of ddp keeps the optimiser state of its share.")
     memory_mb: int = Field(
@@ -299,7 +301,7 @@ class Train(SpecBlock):
     @field_validator("nccl")
     @classmethod
     def _names_of_nccl(cls, settings: dict[str, int | str]) -> dict[str, int | str]:
-        wrong = next((name for name in settings if not re.fullmatch(r"NCCL_[A-Z0-9_]+", name)), None)
+        wrong = next((name for name in settings if not re.fullmatch(_NCCL_NAME, name)), None)
         if wrong is not None:
             raise ValueError(f"got the name {wrong!r}, expected a variable of NCCL, such as NCCL_SOCKET_IFNAME")
         return settings

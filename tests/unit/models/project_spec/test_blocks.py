@@ -89,6 +89,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train": {"precision": "fp8"}}, "'bf16' or 'fp16'"),
     ({"train": {"compile": "always"}}, "'auto'"),
     ({"train": {"nccl": {"IB_DISABLE": 1}}}, "got the name 'IB_DISABLE', expected a variable of NCCL"),
+    ({"train": {"nccl": {"NCCL_DEBUG": "a\0b"}}}, "String should match pattern"),
     ({"judge": {"confidence": 0.5}}, "greater than 0.5"),
     ({"judge": {"resamples": 99}}, "greater than or equal to 100"),
     ({"judge": {"confidence": 0.999}}, "`resamples: 1999` or more"),
