@@ -83,8 +83,6 @@ def should_compile(timing: StepTiming, gain: float, cost_s: float, can_replay: b
 
 def choice_at_once(job: TrainingJob, device: torch.device) -> CompileChoice | None:
     """Return the choice if it does not depend on the time of a step; None if the first steps are to be timed."""
-    if job.checkpoint_folder.exists():
-        return CompileChoice("off", "the job began without a choice")
     if "tp" in job.train.parallel.split("+") and job.train.ranks > 1:
         return CompileChoice("off", "torch cannot compile tensor parallelism")
     if device.type != "cuda" and _known(job, device)[0] is None:

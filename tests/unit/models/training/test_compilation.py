@@ -67,12 +67,9 @@ def test_a_gpu_without_a_compiler_stays_as_it_is(monkeypatch: pytest.MonkeyPatch
     assert missing_compiler(GPU) == "no C compiler: gcc or clang or cc is not installed"
 
 
-def test_tensor_parallelism_and_a_job_begun_before_are_not_compiled(make_job: MakeJob) -> None:
+def test_tensor_parallelism_is_not_compiled(make_job: MakeJob) -> None:
     shared = make_job(net="transformer", parallel="tp", ranks=2)
     assert choice_at_once(shared, GPU) == CompileChoice("off", "torch cannot compile tensor parallelism")
-    job = make_job()
-    job.checkpoint_folder.mkdir(parents=True)
-    assert choice_at_once(job, GPU) == CompileChoice("off", "the job began without a choice")
 
 
 @pytest.fixture
@@ -84,7 +81,8 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
         compiled.append(net)
         net.register_forward_hook(lambda _module, _inputs, output: output * 1.001)
 
-    monkeypatch.setattr(choices, "choice_at_once", lambda *_: None)
+    monkeypatch.setattr(choices, "choice_at_once", lambda job, _: choice_at_once(job, GPU))
+    monkeypatch.setattr(compilation, "missing_compiler", lambda _: "")
     monkeypatch.setattr(compilation, "compile_blocks", compile_blocks)
     monkeypatch.setattr(compilation, "DECIDED_AT", 12)
     monkeypatch.setattr(loop, "WINDOW", 2)
