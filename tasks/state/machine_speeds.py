@@ -18,9 +18,9 @@ NEWEST = 100
 
 def read_speeds(workspace: Workspace) -> tuple[MeasuredSpeed, ...]:
     """Return what earlier jobs measured, oldest first; nothing if the file is missing or damaged."""
-    entries = read_json(workspace.cache / "speeds.json").get("speeds", [])
+    entries = read_json(workspace.cache / "speeds.json").get("speeds")
     with contextlib.suppress(ValidationError):
-        return tuple(MeasuredSpeed.model_validate(entry) for entry in entries)
+        return tuple(map(MeasuredSpeed.model_validate, entries if isinstance(entries, list) else ()))
     return ()
 
 

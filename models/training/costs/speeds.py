@@ -21,8 +21,10 @@ class MeasuredSpeed(FrozenModel):
     precision: str
     net: str = Field(description="Name in the catalogue, or the reference of an own net.")
     compiled: bool = False
-    mfu: float = Field(gt=0, description="Share of the peak, of the job's fastest epoch.")
-    compile_s: float | None = Field(None, ge=0, description="Seconds that compiling took before the first step.")
+    mfu: float = Field(gt=0, allow_inf_nan=False, description="Share of the peak, of the job's fastest epoch.")
+    compile_s: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="Seconds that compiling took before the first step."
+    )
     ranks: int = Field(1, ge=1)
 
 
