@@ -242,7 +242,8 @@ def _topology() -> str:
     if program is None:
         return ""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run([program, "topo", "-m"], capture_output=True, text=True, timeout=20, check=True).stdout
+        done = subprocess.run([program, "topo", "-m"], capture_output=True, timeout=20, check=True)
+        return done.stdout.decode(errors="replace")
     return ""
 
 

@@ -6,6 +6,7 @@ over is removed by Kubernetes at once (`ttlSecondsAfterFinished: 0`), so its nam
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -56,14 +57,9 @@ class Kubernetes(SpecBlock):
         Raises:
             UsageError: There is no such namespace, or this user may not make jobs.
         """
-        try:
-            for manifest in (self.service(), self.job("check", Path("/"), Shape((1, 1), 1, 1, 0))):
-                self._kubectl("create", "--dry-run=server", "--filename=-", text=json.dumps(manifest))
-        except SchedulerAwayError:
-            return
-        except UsageError as error:
-            if "AlreadyExists" not in str(error):
-                raise
+        with contextlib.suppress(SchedulerAwayError):
+            self._create(self.service(), "--dry-run=server")
+            self._create(self.job("check", Path("/"), Shape((1, 1), 1, 1, 0)), "--dry-run=server")
 
     def check_nodes(self, nodes: tuple[int, int]) -> None:
         """Check the least and the most nodes of a training: a job has a fixed number of pods.
@@ -84,12 +80,8 @@ class Kubernetes(SpecBlock):
             UsageError: As of `check_nodes`.
         """
         self.check_nodes(shape.nodes)
-        for manifest in (self.service(), self.job(key, job, shape)):
-            try:
-                self._kubectl("create", "--filename=-", text=json.dumps(manifest))
-            except UsageError as error:
-                if "AlreadyExists" not in str(error):
-                    raise
+        self._create(self.service())
+        self._create(self.job(key, job, shape))
         return f"submitted {name_of(key)} to Kubernetes: {shape.nodes[0]} pod(s); its log is {job / LOG}"
 
     def state(self, key: str) -> State:
@@ -100,7 +92,12 @@ class Kubernetes(SpecBlock):
             return "unknown"
         if not shown:
             return "ended"
-        job = json.loads(shown)
+        try:
+            job = json.loads(shown)
+        except ValueError as error:
+            raise UsageError(
+                f"kubectl get job {name_of(key)}: got {shown[:100]!r}, expected JSON: correct the program kubectl"
+            ) from error
         status = job.get("status", {})
         is_over = any(one["type"] in _OVER and one["status"] == "True" for one in status.get("conditions", ()))
         if is_over or job["metadata"].get("deletionTimestamp"):
@@ -173,6 +170,14 @@ class Kubernetes(SpecBlock):
             "containers": [container],
             "volumes": [{"name": volume, **source} for volume, source in volumes.values()],
         }
+
+    def _create(self, manifest: dict[str, Any], *options: str) -> None:
+        """Create an object unless there is one of its name."""
+        try:
+            self._kubectl("create", *options, "--filename=-", text=json.dumps(manifest))
+        except UsageError as error:
+            if "AlreadyExists" not in str(error):
+                raise
 
     def _kubectl(self, *words: str, text: str = "") -> str:
         """Run kubectl; see `run_program`."""

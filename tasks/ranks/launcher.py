@@ -102,15 +102,18 @@ def run_program(
 
     Raises:
         SchedulerAwayError: The engine does not answer.
-        UsageError: The engine refuses the command, or there is no such program.
+        UsageError: The engine refuses the command, or there is no such program that runs.
     """
     program = command[0]
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment
-        )
+            command, input=text, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
+            env=environment,
+        )  # fmt: skip
     except FileNotFoundError as error:
         raise UsageError(f"{program}: no such program: run on a machine with {engine}'s programs") from error
+    except OSError as error:
+        raise UsageError(f"{program}: cannot be run ({error.strerror}): correct the program on PATH") from error
     except subprocess.TimeoutExpired as error:
         raise SchedulerAwayError(f"{program}: no answer in {timeout_s} s: waiting for {engine}") from error
     if done.returncode:

@@ -164,5 +164,6 @@ def test_ranks_that_cross_a_slow_link_are_a_warning(
     assert found.state == "warn"
     assert found.detail == "three: train.ranks 3 cross SYS of GPUs 0 and 2"
     assert "set train.ranks to at most 2, and CUDA_VISIBLE_DEVICES to one of 0,1 | 2" in found.cure
-    program.write_text("#!/bin/sh\nexit 9\n")
-    assert doctor._gpus(workspace) == Finding("gpus", "ok", "no two GPUs to link")
+    for failing in ("exit 9", "printf 'caf\\351'"):
+        program.write_text(f"#!/bin/sh\n{failing}\n")
+        assert doctor._gpus(workspace) == Finding("gpus", "ok", "no two GPUs to link")

@@ -163,6 +163,34 @@ def test_what_kubernetes_refuses_is_an_error_before_anything_runs(place, kubectl
     assert "create --dry-run=server" in (folder / "calls").read_text()
 
 
+def test_a_forbidden_job_is_found_also_where_the_service_is_there_already(place, kubectl):
+    folder = kubectl()
+    (folder / "kubectl").write_text(
+        """#!/bin/sh
+case "$(cat)" in
+  *'"kind": "Service"'*) echo 'Error from server (AlreadyExists): services "loopline-ranks" already exists' >&2;;
+  *) echo 'Error from server (Forbidden): jobs.batch is forbidden' >&2;;
+esac
+exit 1
+"""
+    )
+    with pytest.raises(UsageError, match=r"jobs\.batch is forbidden"):
+        place.check()
+
+
+def test_a_kubectl_that_does_not_run_or_talks_nonsense_is_an_error_with_its_words(place, kubectl, monkeypatch):
+    folder = kubectl(text="Welcome!")
+    with pytest.raises(UsageError, match="got 'Welcome!', expected JSON"):
+        place.state("0123")
+    (folder / "kubectl").write_text("#!/bin/sh\nprintf 'caf\\351' >&2; exit 1\n")
+    with pytest.raises(UsageError, match="refuses it: caf\N{REPLACEMENT CHARACTER}"):
+        place.state("0123")
+    monkeypatch.setenv("PATH", str(folder))
+    (folder / "kubectl").chmod(0o644)
+    with pytest.raises(UsageError, match=r"kubectl: cannot be run \(Permission denied\)"):
+        place.state("0123")
+
+
 def test_a_job_is_deleted_with_its_pods(place, kubectl):
     folder = kubectl()
     place.cancel("0123")
