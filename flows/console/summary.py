@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from tasks.loop.step_cache import StepCache
 from tasks.platform.report_pages import address_of
 
 _OUTCOMES = {"promote": "promoted", "keep": "not promoted"}
+# An underscore within a word, such as in test_f1, is no emphasis.
+_MARKUP = re.compile(r"[\\`*\[\]<>|~#!$&]|(?<![^\W_])_|_(?![^\W_])|^[-+](?=\s)|^\d+[.)]")
 
 
 def summary(project: Project, step_cache: StepCache, ran: bool) -> dict[str, Any]:
@@ -79,15 +82,17 @@ def verdict_markdown(document: Mapping[str, Any]) -> str:
     """
     outcome = _OUTCOMES.get(str(document.get("decision")), "not judged")
     version = document.get("version")
-    title = f"## {document['project']}{f' version {version}' if version else ''}: {outcome}"
-    reasons = "\n".join(f"- {reason}" for reason in document.get("reasons", ()))
+    title = f"## {_escaped(document['project'])}{f' version {version}' if version else ''}: {outcome}"
+    reasons = "\n".join(f"- {_escaped(reason)}" for reason in document.get("reasons", ()))
     compared = [
         (who, document.get(key)) for who, key in (("challenger", "value"), ("champion", "champion_value"),
                                                   ("baseline", "baseline_value"))
     ]  # fmt: skip
     rows = [(f"{document.get('metric')} of the {who}", value) for who, value in compared if value is not None]
     rows += [(name, value) for name, value in document.get("metrics", {}).items() if value is not None]
-    table = "\n".join(["| metric | value |", "|---|---|", *(f"| {name} | {value:.4g} |" for name, value in rows)])
+    table = "\n".join(
+        ["| metric | value |", "|---|---|", *(f"| {_escaped(name)} | {value:.4g} |" for name, value in rows)]
+    )
     parts = [title, reasons, table if rows else "", f"Loop `{document['loop_id']}`" if document.get("loop_id") else ""]
     return "\n\n".join(part for part in parts if part)
 
@@ -119,6 +124,11 @@ def _publish(loop: Loop) -> None:
         create_link_artifact(
             address, link_text=page.name, key=f"{key}-{name.replace('_', '-')}", description=f"[{what}]({address})"
         )
+
+
+def _escaped(text: object) -> str:
+    """Return a text as one line that Markdown shows as it is: names of groups and metrics may come from the data."""
+    return _MARKUP.sub(lambda match: f"{match[0][:-1]}\\{match[0][-1]}", " ".join(str(text).split()))
 
 
 def _loop_id(records: dict[str, StepRecord | None]) -> str | None:

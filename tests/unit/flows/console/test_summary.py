@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from flows.console.summary import _best_epoch, print_summary, summary, verdict_markdown
 from models.pipeline.keys import key_of
@@ -125,6 +126,25 @@ def test_a_pull_request_reads_outcome_reasons_and_a_table(project: Project) -> N
         "| accuracy of the challenger | 0.9 |", "| accuracy of the champion | 0.875 |", "| test_f1 | 0.9 |",
         "| val_loss | 0.5 |", "", "Loop `tiny-1`",
     ]  # fmt: skip
+
+
+def test_a_text_from_the_data_is_shown_as_it_is_and_makes_no_markup() -> None:
+    """A group's name may be any text of a column."""
+    texts = [
+        "a | b", "`x", "one\ntwo\n\n## fake: promoted", "<img src=x onerror=y>", "![x](http://x/y)", "[x](y)",
+        "*x* __y__", "~~x~~", "# x", "> x", "- x", "+ x", "1. x", "10) x", "a\\|b", "&amp;", "<!-- x", "http\\", "_x_ test_f1",
+    ]  # fmt: skip
+    document = {"project": "tiny", "decision": "keep", "reasons": texts, "metrics": dict.fromkeys(texts, 0.5)}
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    tokens = parser.parse(verdict_markdown(document))
+    inlines = [token for token in tokens if token.type == "inline"]
+    assert all(child.type == "text" for token in inlines for child in token.children or ())
+    shown = ["".join(child.content for child in token.children or ()) for token in inlines]
+    lines = [" ".join(text.split()) for text in texts]
+    cells = [cell for line in lines for cell in (line, "0.5")]
+    assert shown == ["tiny: not promoted", *lines, "metric", "value", *cells]
+    assert not [token.type for token in tokens if token.type.startswith(("html", "blockquote", "ordered"))]
+    assert [token.tag for token in tokens if token.type == "heading_open"] == ["h2"]
 
 
 def test_a_project_that_never_ran_has_a_verdict_of_one_line(project: Project) -> None:
