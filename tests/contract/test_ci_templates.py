@@ -21,6 +21,7 @@ PROGRAM = """#!/bin/sh
 case "$*" in
   *"run projects/good --markdown"*) echo "## good version 2: promoted";;
   *"run projects/kept --markdown"*) echo "## kept version 3: not promoted"; exit 3;;
+  *"run projects/token --markdown"*) echo "## token: ${COMMENT_TOKEN:-none}";;
   *) echo "Error: no such file" >&2; exit 2;;
 esac
 """
@@ -35,16 +36,23 @@ def script_of(name: str) -> str:
     return str(script)
 
 
+def verdict_of(folder: Path, name: str = "github.yml") -> Path:
+    """Return the file with the verdict: for GitHub outside the workspace."""
+    return folder / ("verdict.md" if name == "gitlab.yml" else "temp/verdict.md")
+
+
 def run(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     programs = folder / "bin"
-    programs.mkdir(exist_ok=True)
+    for path in (programs, verdict_of(folder).parent):
+        path.mkdir(exist_ok=True)
     for name in ("docker", "loopline"):
         (programs / name).write_text(PROGRAM)
         (programs / name).chmod(0o755)
     return subprocess.run(
         ["bash", "-e", "-c", script], cwd=folder, capture_output=True, text=True, check=False,
         env={"PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}", "IMAGE": "loopline",
-             "GITHUB_STEP_SUMMARY": str(folder / "page.md"), **environment},
+             "GITHUB_STEP_SUMMARY": str(folder / "page.md"), "GITHUB_WORKSPACE": str(folder),
+             "RUNNER_TEMP": str(verdict_of(folder).parent), **environment},
     )  # fmt: skip
 
 
@@ -64,13 +72,42 @@ def test_a_workflow_is_what_its_system_takes(name: str, tmp_path: Path) -> None:
 def test_a_model_that_is_not_promoted_is_a_verdict_and_an_error_is_a_failure(name: str, tmp_path: Path) -> None:
     done = run(script_of(name), tmp_path, PROJECTS="good kept")
     assert done.returncode == 0, done.stderr
-    verdict = (tmp_path / "verdict.md").read_text()
+    verdict = verdict_of(tmp_path, name).read_text()
     assert verdict == "## good version 2: promoted\n\n## kept version 3: not promoted\n\n"
-    (tmp_path / "verdict.md").unlink()
+    verdict_of(tmp_path, name).unlink()
     assert run(script_of(name), tmp_path, PROJECTS="bad good").returncode == 2
-    verdict = (tmp_path / "verdict.md").read_text()
+    verdict = verdict_of(tmp_path, name).read_text()
     assert verdict.startswith("## bad: no verdict (exit code 2): see the job's log\n")
     assert "## good version 2: promoted" in verdict
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_branch_cannot_write_or_redirect_the_verdict(name: str, tmp_path: Path) -> None:
+    """A committed verdict would be commented as the loop's, and a link would show what it points to."""
+    (tmp_path / "secret").write_text("token\n")
+    for committed in ("verdict.md", "one.md"):
+        (tmp_path / committed).symlink_to(tmp_path / "secret")
+    assert run(script_of(name), tmp_path, PROJECTS="kept").returncode == 0
+    assert verdict_of(tmp_path, name).read_text() == "## kept version 3: not promoted\n\n"
+    assert (tmp_path / "secret").read_text() == "token\n"
+
+
+def test_gitlabs_loop_sees_no_token(tmp_path: Path) -> None:
+    assert run(script_of("gitlab.yml"), tmp_path, PROJECTS="token", COMMENT_TOKEN="secret").returncode == 0
+    assert verdict_of(tmp_path, "gitlab.yml").read_text() == "## token: none\n\n"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_workflow_without_projects_fails(name: str, tmp_path: Path) -> None:
+    done = run(script_of(name), tmp_path, PROJECTS="")
+    assert done.returncode
+    assert "PROJECTS: names no project" in done.stderr
+
+
+def test_githubs_checkout_leaves_no_token_to_the_branchs_code() -> None:
+    workflow = YAML(typ="safe").load((CI / "github.yml").read_text())
+    (checkout,) = [step for step in workflow["jobs"]["loop"]["steps"] if "checkout" in step.get("uses", "")]
+    assert checkout["with"]["persist-credentials"] is False
 
 
 def test_gitlabs_comment_is_the_verdict(tmp_path: Path) -> None:
