@@ -47,7 +47,8 @@ def window_parts(
     relative = own - last
     scale = torch.ones_like(last)
     if forecast.is_scaled:
-        scale = (relative.square().mean(dim=1, keepdim=True) + floor**2).sqrt()
+        # Not `+ floor**2`: torch's exporter drops an addition of a constant below 1e-8, and a flat window divides by 0.
+        scale = (relative.square().mean(dim=1, keepdim=True) + (scale * floor).square()).sqrt()
     relative = relative / scale
     change = torch.zeros_like(last)
     if forecast.kind == "seasonal":
@@ -60,6 +61,22 @@ def window_parts(
     return WindowParts(relative, last, scale, change)
 
 
+def on_log_scale(parts: WindowParts, own: torch.Tensor, numbers: torch.Tensor) -> WindowParts:
+    """Return the parts of windows in the unit of a standardised target on the log scale, with the scale 1.
+
+    Args:
+        parts: In standardised units of the inputs.
+        own: The target's window (batch, time).
+        numbers: Offset and least value of the logarithm, then factor and shift (4,); `NetReference` describes them.
+    """
+    offset, least, factor, shift = (numbers[at] for at in range(4))
+    forecast = parts.last + parts.scale * parts.change
+    values = torch.cat([own, forecast], dim=1) + offset
+    logarithms = torch.maximum(values, least).log() * factor + shift
+    last = logarithms[:, -2:-1]
+    return WindowParts(logarithms[:, :-1] - last, last, torch.ones_like(last), logarithms[:, -1:] - last)
+
+
 class RelativeNet(nn.Module):
     """Returns a window's reference forecast plus the correction of a net, which reads the window relative to its end.
 
@@ -70,13 +87,16 @@ class RelativeNet(nn.Module):
     """
 
     weights: torch.Tensor
+    numbers: torch.Tensor
 
     def __init__(self, net: nn.Module, reference: NetReference, *, starts_at_zero: bool) -> None:
         super().__init__()
         self.net = net
         self.reference = reference
-        # Not a part of the state: the weights belong to the preparation.
+        # Not a part of the state: they belong to the preparation.
         self.register_buffer("weights", torch.tensor(reference.forecast.weights), persistent=False)
+        numbers = [*(reference.log or ()), reference.factor, reference.shift]
+        self.register_buffer("numbers", torch.tensor(numbers), persistent=False)
         for name, head in net.named_modules():
             if starts_at_zero and name in _HEADS and isinstance(head, nn.Linear):
                 nn.init.zeros_(head.weight)
@@ -85,8 +105,10 @@ class RelativeNet(nn.Module):
     def forward(self, series: torch.Tensor) -> torch.Tensor:
         """Return (batch, 1), the standardised target, from series (batch, time, feature)."""
         parts = window_parts(series, self.reference.forecast, self.weights, self.reference.forecast.floor)
-        column = self.reference.forecast.column
+        is_log, column = self.reference.log is not None, self.reference.forecast.column
+        if is_log:
+            parts = on_log_scale(parts, series[:, :, column], self.numbers)
         before, after = series[:, :, :column], series[:, :, column + 1 :]
         change: torch.Tensor = self.net(series=torch.cat([before, parts.relative.unsqueeze(2), after], dim=2))
         value = parts.last + parts.scale * (change + parts.change)
-        return value * self.reference.factor + self.reference.shift
+        return value if is_log else value * self.reference.factor + self.reference.shift

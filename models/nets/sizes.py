@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from models.data.preparation import Preparation, WindowReference
+from models.data.preparation import LEAST_VALUE, Preparation, WindowReference
 from models.project_spec.blocks import Kind, Task
 
 WHOLE_NUMBERS = ("categorical", "tokens")
@@ -36,15 +37,30 @@ class NetSizes(SimpleNamespace):
         raise AttributeError(f"sizes.{name}: data of kind {vars(self).get('kind')} has {known}")
 
 
+_LOWEST = 4.0
+"""Standard deviations below the mean logarithm that a forecast may reach: a linear one may fall to 0 and below."""
+
+
+class LogScale(NamedTuple):
+    """The logarithm of a value in the standardised unit of the input: `log(max(value + offset, least))`."""
+
+    offset: float
+    least: float
+
+
 @dataclass(frozen=True)
 class NetReference:
-    """A window's reference forecast, and how it becomes the standardised target: `factor * value + shift`."""
+    """A window's reference forecast, and how a value in its unit becomes the standardised target.
+
+    That is `factor * value + shift`; with `log`, for `data.target_scale: log`, `factor * logarithm + shift`.
+    """
 
     forecast: WindowReference
     factor: float
     shift: float
     is_chosen: bool
     """Whether the spec names it, so that the user's own nets have it too."""
+    log: LogScale | None = None
 
     @classmethod
     def of(cls, preparation: Preparation) -> NetReference | None:
@@ -52,10 +68,15 @@ class NetReference:
         forecast, window, target = preparation.reference, preparation.window, preparation.target
         if forecast is None or window is None:
             return None
-        part = preparation.numeric[forecast.column]
-        return cls(
-            forecast, part.scale / target.scale, (part.shift - target.shift) / target.scale, window.reference != "auto"
+        part, is_chosen = preparation.numeric[forecast.column], window.reference != "auto"
+        if target.log_offset is None:
+            shift = (part.shift - target.shift) / target.scale
+            return cls(forecast, part.scale / target.scale, shift, is_chosen)
+        mean = target.shift - math.log(part.scale)
+        log = LogScale(
+            (part.shift + target.log_offset) / part.scale, max(math.exp(mean - _LOWEST * target.scale), LEAST_VALUE)
         )
+        return cls(forecast, 1 / target.scale, -mean / target.scale, is_chosen, log)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from models.data.preparation import Preparation
-from models.nets.relative import window_parts
+from models.nets.relative import on_log_scale, window_parts
 from models.nets.sizes import NetReference
 
 MOST_LAGS = 96
@@ -35,14 +35,16 @@ class WindowFeatures(nn.Module):
         super().__init__()
         window = preparation.window
         assert window is not None  # the preparation of series has one
-        is_linear = preparation.target.log_offset is None
-        self.reference = NetReference.of(preparation) if is_linear else None
+        self.reference = NetReference.of(preparation)
         self.length = window.length
         season = preparation.series.season if preparation.series else None
         spans = {1 << power for power in range(1, 31) if 1 << power < window.length} | {window.length}
         self.spans = sorted(spans | ({season} if season and season < window.length else set()))
         weights = self.reference.forecast.weights if self.reference else []
-        numbers = [self.reference.forecast.floor, self.reference.factor, self.reference.shift] if self.reference else []
+        numbers: list[float] = []
+        if self.reference:
+            numbers = [self.reference.forecast.floor, *(self.reference.log or ())]
+            numbers += [self.reference.factor, self.reference.shift]
         self.register_buffer("weights", torch.tensor(weights, dtype=torch.float64), persistent=False)
         self.register_buffer("numbers", torch.tensor(numbers, dtype=torch.float64), persistent=False)
 
@@ -54,8 +56,11 @@ class WindowFeatures(nn.Module):
             features = self._of(wide)
             return torch.cat([features.float().double(), zero, zero + 1.0], dim=1)
         forecast = self.reference.forecast
-        floor, factor, shift = self.numbers[0], self.numbers[1], self.numbers[2]
-        parts = window_parts(wide, forecast, self.weights, floor)
+        parts = window_parts(wide, forecast, self.weights, self.numbers[0])
+        factor, shift = self.numbers[-2], self.numbers[-1]
+        if self.reference.log is not None:
+            parts = on_log_scale(parts, wide[:, :, forecast.column], self.numbers[1:])
+            factor, shift = torch.ones_like(factor), torch.zeros_like(shift)
         others = torch.cat([wide[:, :, : forecast.column], wide[:, :, forecast.column + 1 :]], dim=2)
         known = [parts.change, parts.last, parts.scale, others[:, -1], others.mean(dim=1)]
         features = torch.cat([self._of(parts.relative.unsqueeze(2)), *known], dim=1)

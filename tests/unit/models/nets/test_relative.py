@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.data.preparation import Preparation, WindowReference
+from models.data.preparation import Preparation, TargetEncoding, WindowReference
 from models.export.net_graph import net_part
 from models.nets.relative import RelativeNet
 from models.nets.sizes import NetReference, Sizes
@@ -71,3 +71,25 @@ def test_the_graph_computes_what_the_net_does() -> None:
     (got,) = run_stretch(graph, {"core/series": SERIES}, [output])
     with torch.no_grad():
         np.testing.assert_allclose(got, net(torch.from_numpy(SERIES)).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", FORECASTS)
+def test_on_the_log_scale_an_untrained_net_gives_the_logarithm_of_the_reference(kind: str) -> None:
+    linear, preparation = relative(kind, starts_at_zero=True)
+    target = TargetEncoding(name="load", shift=4.0, scale=0.5, log_offset=2.0)
+    reference = NetReference.of(preparation.model_copy(update={"target": target}))
+    assert reference is not None
+    with torch.no_grad():
+        forecast = 20 * linear(torch.from_numpy(SERIES)).double().numpy()[:, 0] + 100
+        got = RelativeNet(Net(), reference, starts_at_zero=True)(torch.from_numpy(SERIES))[:, 0]
+    np.testing.assert_allclose(got, target.encode(forecast), rtol=1e-4, atol=1e-5)
+
+
+def test_on_the_log_scale_a_forecast_below_0_stays_in_reach() -> None:
+    _, preparation = relative("last", starts_at_zero=True)
+    target = TargetEncoding(name="load", shift=4.0, scale=0.5, log_offset=0.0)
+    reference = NetReference.of(preparation.model_copy(update={"target": target}))
+    assert reference is not None
+    with torch.no_grad():
+        got = RelativeNet(Net(), reference, starts_at_zero=True)(torch.full((1, 5, 2), -9.0))
+    np.testing.assert_allclose(got, -4.0, rtol=1e-5)

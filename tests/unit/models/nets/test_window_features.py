@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.data.preparation import Preparation, WindowReference
+from models.data.preparation import Preparation, TargetEncoding, WindowReference
 from models.export.net_graph import net_part
 from models.nets.relative import RelativeNet
 from models.nets.sizes import Sizes
@@ -37,12 +37,24 @@ def test_lags_and_means_are_of_the_window_relative_to_its_end() -> None:
     np.testing.assert_allclose(features[:, 5:8], means, rtol=1e-6)
 
 
-@pytest.mark.parametrize("forecast", [FORECASTS["linear"], None], ids=["linear", "none"])
-def test_the_graph_makes_the_very_same_features(forecast: WindowReference | None) -> None:
+LOG = TargetEncoding(name="load", shift=-8.0, scale=4.0, log_offset=0.0)
+"""On the log scale; its least logarithm, e^-27, is less than what torch's exporter takes for 0."""
+FLAT = np.concatenate([SERIES, np.full((1, 5, 2), 1.25, np.float32), np.full((1, 5, 2), -9.0, np.float32)])
+"""With a constant window, which only the floor of the scale keeps from a division by 0, and one of negative values."""
+TINY = WindowReference(kind="last", column=0, floor=1e-6, is_scaled=True)
+
+
+@pytest.mark.parametrize(
+    ("forecast", "target"), [(FORECASTS["linear"], None), (None, None), (TINY, None), (FORECASTS["linear"], LOG)]
+)
+def test_the_graph_makes_the_very_same_features(
+    forecast: WindowReference | None, target: TargetEncoding | None
+) -> None:
     preparation = prepared(forecast)
+    preparation = preparation.model_copy(update={"target": target or preparation.target})
     net = WindowFeatures(preparation)
     part, output = net_part(net, preparation)
-    (made,) = run_stretch(part, {"core/series": SERIES}, [output])
-    expected = net(torch.from_numpy(SERIES)).numpy()
+    (made,) = run_stretch(part, {"core/series": FLAT}, [output])
+    expected = net(torch.from_numpy(FLAT)).numpy()
     np.testing.assert_array_equal(made[:, :-2], expected[:, :-2])
     np.testing.assert_allclose(made[:, -2:], expected[:, -2:], rtol=1e-12)
