@@ -132,7 +132,8 @@ def test_a_text_from_the_data_is_shown_as_it_is_and_makes_no_markup() -> None:
     """A group's name may be any text of a column."""
     texts = [
         "a | b", "`x", "one\ntwo\n\n## fake: promoted", "<img src=x onerror=y>", "![x](http://x/y)", "[x](y)",
-        "*x* __y__", "~~x~~", "# x", "> x", "- x", "+ x", "1. x", "10) x", "a\\|b", "&amp;", "<!-- x", "http\\", "_x_ test_f1",
+        "*x* __y__", "~~x~~", "# x", "> x", "- x", "+ x", "1. x", "10) x", "a\\|b", "&amp;", "<!-- x", "http\\",
+        "_x_ test_f1",
     ]  # fmt: skip
     document = {"project": "tiny", "decision": "keep", "reasons": texts, "metrics": dict.fromkeys(texts, 0.5)}
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
