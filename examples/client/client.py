@@ -2,8 +2,10 @@
 
     python client.py http://127.0.0.1:8000 '{"months": 3, "plan": "basic", "region": "north", "monthly_fee": 12.5,
         "support_calls": 4}'
+    python client.py http://127.0.0.1:8000 rows.json
 
-A server that requires a token gets it from the variable TOKEN.
+The rows are JSON, or a `.json` file: a row, or a list of rows. A server that requires a token gets it from the variable
+TOKEN.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import json
 import os
 import sys
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 
@@ -44,9 +47,11 @@ class Client:
 
 
 def main() -> None:
-    """Predict the row of the command line."""
-    client = Client(sys.argv[1], os.environ.get("TOKEN"))
-    print(json.dumps(client.predict([json.loads(sys.argv[2])]), indent=2))
+    """Predict the rows of the command line, or of the file that it names."""
+    url, rows = sys.argv[1:]
+    payload = json.loads(Path(rows).read_text() if rows.endswith(".json") else rows)
+    client = Client(url, os.environ.get("TOKEN"))
+    print(json.dumps(client.predict(payload if isinstance(payload, list) else [payload]), indent=2))
 
 
 if __name__ == "__main__":
