@@ -9,7 +9,7 @@ SEED ?= $(shell date +%s)
 PYTEST := $(BIN)/python -m pytest --tx '$(or $(WORKERS),3)*popen//python=$(BIN)/python -m tests.warm_worker' \
 	--max-worker-restart 2 --dist loadfile --no-loadscope-reorder --durations=50
 
-.PHONY: run test test-fast cluster-slurm cluster-kubernetes soak check docs reference bench bench-gpu bench-quality up story setup format lock
+.PHONY: run test test-fast cluster-slurm cluster-kubernetes soak check lint contract docs reference bench bench-gpu bench-quality up story setup format lock
 
 run: setup  ## set up and run the main job
 	$(BIN)/loopline run $(PROJECT)
@@ -31,10 +31,15 @@ soak: setup  ## what draws at random, with another seed each time; SEED=N draws 
 	FAULT_SEED=$(SEED) $(BIN)/python -m pytest -m "soak or hypothesis" --hypothesis-seed=$(SEED) $(TESTS)
 
 check: setup  ## everything that must be clean before a change lands
+	$(MAKE) --no-print-directory --jobs 2 --output-sync lint contract
+
+lint:  # half of `make check`
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+contract:  # the other half
 	$(BIN)/zensical build --strict --clean
 	$(BIN)/python -m pytest -q tests/contract
 
