@@ -21,7 +21,7 @@ from models.report.data import drifting, failing
 from models.report.light import light, workspace_light
 from models.serving.registry import RegisteredVersion
 from models.serving.releases import release_of
-from models.triggers.signal import Decision, Outcome, PastLoop, Signal
+from models.triggers.signal import Decision, Kind, Outcome, PastLoop, Signal
 from tasks.host import database, processes
 from tasks.host.object_store import object_store
 from tasks.host.workspace import Project, Workspace
@@ -175,7 +175,7 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         monitor=findings.load(step_cache.state),
         decisions=made,
         waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
-        undecided=[one for one in rows.undecided.get(spec.name, ()) if one.kind in ("person", *spec.retrain.on)],
+        undecided=[one for one in rows.undecided.get(spec.name, ()) if one.kind in _kinds(spec)],
         next_loop=_next(spec.retrain.schedule, spec.retrain.timezone, now),
         next_monitoring=_next(spec.monitor.schedule, spec.retrain.timezone, now),
         schedule=_schedule(spec),
@@ -282,6 +282,11 @@ def _search(step_cache: StepCache, records: dict[str, StepRecord], spec: Spec) -
         value=result.get("best_value"),
         params=result.get("params", {}),
     )
+
+
+def _kinds(spec: Spec) -> tuple[Kind, ...]:
+    """Return the kinds of signals that a project answers to, and those of another version of Loopline."""
+    return ("person", "unknown", *spec.retrain.on)
 
 
 def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.PendingApproval | None:

@@ -11,6 +11,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from models.errors import StoreError
 from models.triggers.signal import Decision, Signal
 from tasks.host import database
@@ -88,7 +90,12 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
 
 
 def _signal_of(event: Event) -> Signal:
-    return Signal.model_validate(event.payload["signal"])
+    """Return an event's signal; of one whose form is not known, what identifies it: its event is delivered as it is."""
+    signal = event.payload["signal"]
+    try:
+        return Signal.model_validate(signal)
+    except ValidationError:
+        return Signal(id=signal["id"], kind="unknown", at=event.at, reason=event.text)
 
 
 def _of_lost_machines(workspace: Workspace, api: str) -> list[str]:
@@ -108,7 +115,11 @@ def _is_decided(signal: Signal, decided: list[Decision]) -> bool:
     """Return whether a signal, or one of its kind within STORM_S, is decided: an automation merges such events."""
     return any(
         made.signal.id == signal.id
-        or (made.signal.kind == signal.kind and abs(made.signal.at - signal.at) <= STORM_S and made.at >= signal.at)
+        or (
+            made.signal.kind == signal.kind != "unknown"
+            and abs(made.signal.at - signal.at) <= STORM_S
+            and made.at >= signal.at
+        )
         for made in decided
     )
 

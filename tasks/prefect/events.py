@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, ValidationError, field_validator
 
 from models.errors import StoreError
 from models.frozen_model import FrozenModel
@@ -58,6 +58,14 @@ class Event(FrozenModel):
     payload: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict, description="Of the resource: what an automation matches.")
     at: float = Field(default_factory=time.time, description="Unix time, seconds.")
+
+    @field_validator("payload")
+    @classmethod
+    def _names_its_signal(cls, payload: dict[str, Any]) -> dict[str, Any]:
+        signal = payload.get("signal")
+        if signal is not None and not (isinstance(signal, dict) and isinstance(signal.get("id"), str)):
+            raise ValueError(f"signal: got {signal!r}, expected a signal with an id")
+        return payload
 
     @property
     def is_signal(self) -> bool:
@@ -128,9 +136,18 @@ def open_signals(workspace: Workspace) -> list[OpenSignal]:
 
     from tasks.host.tables import events
 
-    rows = select(events.c.content, events.c.sent).where(events.c.is_open).order_by(events.c.number)
+    rows = select(database.text(events.c.content), events.c.sent).where(events.c.is_open).order_by(events.c.number)
     with database.reading(workspace.state) as connection:
-        return [OpenSignal(Event.model_validate(row.content), row.sent) for row in connection.execute(rows)]
+        stored = [(_parsed(row.content), row.sent) for row in connection.execute(rows)]
+    return [OpenSignal(event, sent) for event, sent in stored if event is not None and event.payload.get("signal")]
+
+
+def _parsed(content: str) -> Event | None:
+    """Return a stored event; None for one of another Loopline in an unknown form, which that Loopline delivers."""
+    try:
+        return Event.model_validate_json(content)
+    except ValidationError:
+        return None
 
 
 def change(workspace: Workspace, chosen: Iterable[Event], **values: Any) -> None:
@@ -164,7 +181,7 @@ def _deliver(workspace: Workspace, address: str) -> int:
     with contextlib.suppress(StoreError):
         while batch := _waiting_after(workspace, last):
             last = max(batch)
-            oldest_first = sorted(batch.values(), key=lambda event: event.at)
+            oldest_first = sorted(filter(None, batch.values()), key=lambda event: event.at)
             heard = [event for event in oldest_first if not (event.is_signal and is_deaf(event.project))]
             if not _post(workspace, address, heard):
                 break
@@ -173,16 +190,17 @@ def _deliver(workspace: Workspace, address: str) -> int:
     return taken
 
 
-def _waiting_after(workspace: Workspace, last: int) -> dict[int, Event]:
-    """Return the next waiting events by their numbers; signals without an automation wait for another time."""
+def _waiting_after(workspace: Workspace, last: int) -> dict[int, Event | None]:
+    """Return the next waiting events by their numbers, None for an unknown form: it waits, and delays no other."""
     from sqlalchemy import select
 
     from tasks.host.tables import events
 
-    rows = select(events.c.number, events.c.content).where(events.c.state == WAITING, events.c.number > last)
+    columns = events.c.number, database.text(events.c.content)
+    rows = select(*columns).where(events.c.state == WAITING, events.c.number > last)
     with database.reading(workspace.state) as connection:
         batch = connection.execute(rows.order_by(events.c.number).limit(BATCH))
-        return {row.number: Event.model_validate(row.content) for row in batch}
+        return {row.number: _parsed(row.content) for row in batch}
 
 
 def _is_deaf(address: str, project: str) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from models.triggers.signal import Decision, Signal
+from tasks.host import database
+from tasks.host.tables import events as table
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.platform import open_signals
@@ -137,3 +139,47 @@ def test_one_that_prefect_has_not_taken_yet_waits_in_the_queue(
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     assert ask_again(workspace, time.time() + FIRST_WAIT_S + 1) == []
     assert prefect.posted == []
+
+
+def store(workspace: Workspace, number: int, content: object) -> None:
+    row = {"id": f"other-{number}", "project": "tiny", "content": content, "state": "waiting", "is_open": True}
+    with database.writing(workspace.state) as connection:
+        connection.execute(table.insert().values(**row))
+
+
+SIGNAL = {"id": "new-1", "kind": "person", "at": 1e9, "reason": "it is Monday"}
+EVENT = {"name": "loopline.person.asked", "project": "tiny", "text": "it is Monday", "at": 1e9}
+UNKNOWN = [
+    {**EVENT, "payload": {"signal": SIGNAL}, "priority": 3},
+    {**EVENT, "payload": {"signal": "new-1"}},
+    {**EVENT, "payload": {"signal": {"kind": "person"}}},
+    {**EVENT, "payload": {}},
+    {**EVENT, "payload": None},
+    [1],
+    None,
+]
+
+
+def test_events_of_another_loopline_delay_no_other(workspace: Workspace, prefect: Prefect) -> None:
+    for number in range(10 * len(UNKNOWN)):  # more than one batch
+        store(workspace, number, UNKNOWN[number % len(UNKNOWN)])
+    signal = a_signal()
+    send(workspace, of_signal("tiny", signal))
+    assert [event["payload"].get("signal") for event in prefect.posted if event["payload"].get("signal")] == [
+        signal.model_dump()
+    ]
+    assert undecided(workspace, "tiny") == [signal]
+    assert "sent again" in ask_again(workspace, time.time() + 9999)[0]
+
+
+def test_a_signal_of_an_unknown_kind_is_delivered_as_it_is_until_it_is_decided(
+    workspace: Workspace, prefect: Prefect
+) -> None:
+    sent = {**SIGNAL, "kind": "weather"}
+    store(workspace, 0, {**EVENT, "payload": {"signal": sent}})
+    events.deliver(workspace)
+    assert [event["payload"]["signal"] for event in prefect.posted] == [sent]
+    (unknown,) = undecided(workspace, "tiny")
+    assert (unknown.id, unknown.kind, unknown.reason) == ("new-1", "unknown", "it is Monday")
+    decide(workspace, unknown)
+    assert undecided(workspace, "tiny") == ask_again(workspace) == []

@@ -136,6 +136,7 @@ def test_what_prefect_calls_wrong_is_laid_aside_and_stops_nothing(
 ) -> None:
     receiver.bad = {"wrong"}
     made = [an_event(number, "wrong" if number == 1 else "loopline.loop.ended") for number in range(4)]
+    made = [event.model_copy(update={"payload": {"n": at, "signal": {"id": f"{at}"}}}) for at, event in enumerate(made)]
     for event in made:
         send(workspace, event)
     change(workspace, made, is_open=True)
