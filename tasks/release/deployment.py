@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,7 +82,8 @@ class CountExchange:
         now = database.now(connection)
         began = began if release.generation == generation else now
         is_mine, is_old = table.c.server == self._server, table.c.at < now - KEPT_S
-        connection.execute(table.delete().where(table.c.project == self._project, is_mine | is_old))
+        # Old ones of all projects: nobody else deletes those of a project that was renamed or is served no more.
+        connection.execute(table.delete().where(is_old | (is_mine & (table.c.project == self._project))))
         fixed = {"server": self._server, "project": self._project, "release": _name_of(release), "at": now}
         rows = [{**fixed, "version": version, **each.model_dump()} for version, each in outcomes.items()]
         if rows:
@@ -101,7 +103,8 @@ def counted(state: Path, release: Release) -> DeploymentCounts:
         StoreError: The database cannot be used.
     """
     with database.reading(state.parents[1]) as connection:
-        return _sum(connection, state.name, release, release.since)
+        age_s = time.time() - release.since  # both by this host's clock, which may differ from the database's
+        return _sum(connection, state.name, release, database.now(connection) - age_s)
 
 
 def exchange(exchanges: Sequence[CountExchange]) -> None:

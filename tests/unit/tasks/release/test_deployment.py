@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from models.errors import StoreError
 from models.serving.releases import Canary, Release
 from tasks.host import database
+from tasks.host.tables import served_versions
 from tasks.host.workspace import Workspace
-from tasks.release.deployment import CountExchange, counted, exchange
+from tasks.release.deployment import KEPT_S, CountExchange, counted, exchange
 from tasks.release.shared_state import VersionOutcomes
 
 PLAIN = Release(generation=1, stable="1")
@@ -84,3 +87,35 @@ def test_while_the_database_is_away_the_counts_stay(state: Path, monkeypatch: py
     with pytest.raises(StoreError):
         exchange([first])
     assert first.others(TRIED)["2"] == outcomes(10)
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+def test_the_status_of_a_host_whose_clock_is_wrong_counts_this_release_alone(
+    state: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    real = time.time()
+    monkeypatch.setattr(database, "now", lambda _: real)
+    earlier, server = CountExchange(state), CountExchange(state)
+    earlier.offer(TRIED, {"2": outcomes(50, 50)})
+    exchange([earlier])
+    monkeypatch.setattr(database, "now", lambda _: real + 60)
+    server.offer(TRIED, {"2": outcomes(7)})
+    exchange([server])
+    monkeypatch.setattr(time, "time", lambda: real + 60 + ahead_s)
+    begun = TRIED.model_copy(update={"since": real + 50 + ahead_s})
+    shown = counted(state, begun)
+    assert (shown.num_servers, shown.outcomes["2"]) == (1, outcomes(7))
+
+
+def test_the_old_counts_of_a_project_that_is_served_no_more_are_deleted(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renamed, now = CountExchange(state.with_name("before")), time.time()
+    renamed.offer(TRIED, {"2": outcomes(10)})
+    exchange([renamed])
+    monkeypatch.setattr(database, "now", lambda _: now + KEPT_S + 60)
+    server = CountExchange(state)
+    server.offer(TRIED, {"2": outcomes(1)})
+    exchange([server])
+    with database.reading(state.parents[1]) as connection:
+        assert set(connection.scalars(select(served_versions.c.project))) == {"tiny"}
