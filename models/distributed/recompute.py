@@ -47,7 +47,14 @@ def compile_blocks(net: nn.Module, replays: bool = False) -> None:
     stack = BlockStackView.of(net)
     options = {"deterministic": True, **({"triton.cudagraphs": True} if replays else {})}
     for module in stack.blocks if stack and len(stack.blocks) else [net]:
+        if type(module).__module__.startswith("torch."):
+            # torch compiles no frame of its own files, so a block that is a plain nn.Sequential would stay as it is.
+            module.forward = functools.partial(_called, module.forward)
         module.compile(dynamic=False, options=options)
+
+
+def _called(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return forward(*args, **kwargs)
 
 
 def _recomputing(forward: Callable[..., Any], kind: str) -> Callable[..., Any]:

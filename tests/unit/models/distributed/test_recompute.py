@@ -1,10 +1,12 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
 
-from models.distributed.recompute import prepare_blocks
+from models.distributed.recompute import compile_blocks, prepare_blocks
 from models.errors import UsageError
-from models.nets import transformer
+from models.nets import mlp, transformer
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Train
@@ -42,3 +44,28 @@ def test_recomputing_keeps_less_and_changes_no_bit_and_no_name():
 def test_recomputing_needs_blocks():
     with pytest.raises(UsageError, match=r"train.recompute: got full, but Linear does not name its blocks"):
         prepare_blocks(nn.Linear(2, 2), Train(recompute="full"))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("build", [mlp.build, transformer.build])
+def test_every_block_is_compiled(build: Callable[..., nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch skips the frames of its own files, and the blocks of an MLP are instances of nn.Sequential."""
+    calls = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+        def run(*inputs: torch.Tensor) -> object:
+            calls.append(graph)
+            return graph.forward(*inputs)
+
+        return run
+
+    compile_module = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", lambda net, **_: compile_module(net, backend=backend, dynamic=False))
+    net = build(SIZES, layers=3)
+    names, inputs = list(net.state_dict()), example_inputs(SIZES)
+    net.eval()
+    expected = net(**inputs)
+    compile_blocks(net)
+    torch.testing.assert_close(net(**inputs), expected)
+    assert len(calls) == len(net.blocks()) >= 2
+    assert list(net.state_dict()) == names
