@@ -97,7 +97,9 @@ def _stop(registry: Registry, is_return: bool, reason: str) -> None:
     if is_return and plan.canary is None:
         registry.rollback(reason)
     elif not plan.versions:
-        raise GateRefused(f"{registry.model}: nothing is tried beside the champion")
+        raise GateRefused(
+            f"{registry.model}: nothing is tried beside the champion: `--canary SHARE` or `--shadow` begins a trial"
+        )
     else:
         end(registry, reason, "return" if is_return else "end")
 

@@ -185,7 +185,9 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
             _remove(client, workspace, before, wanted, note)
             _automate(client, pool, [spec for _, spec in specs], made)
     except (httpx.HTTPError, PrefectHTTPStatusError, DeploymentApplyError) as error:
-        raise StoreError(f"Prefect's server did not take the deployments: {error}") from error
+        raise StoreError(
+            f"Prefect's server did not take the deployments ({error}): look at its log, then `loopline up` again"
+        ) from error
     return wanted
 
 

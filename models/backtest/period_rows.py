@@ -74,7 +74,10 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
     codes[~usable] = NO_SPLIT
     left_out = int((~usable[rows.first - first :]).sum())
     if not (codes == _TEST).any():
-        raise DataError(f"no row of this period can be predicted and judged ({left_out} without a known class)")
+        raise DataError(
+            f"no row of this period can be predicted and judged ({left_out} without a known class): take longer "
+            "periods (`--period`), or leave such classes out in the source"
+        )
     made = {name: _column(part, name, preparation) for name in _names(preparation)}
     made[ROW_COLUMN] = pa.array(np.arange(first, rows.stop), pa.int64())
     made[SPLIT_COLUMN] = pa.array(codes, pa.int8())

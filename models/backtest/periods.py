@@ -112,7 +112,10 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
         DataError: The time column is absent, has gaps, or holds text that is not a date.
     """
     if data.kind == "text":
-        raise UsageError("backtest: replays tables, images and series; a text has no rows that are labelled later")
+        raise UsageError(
+            "backtest: got data.kind text, expected table, image or series: a text has no rows that are labelled "
+            "later, so compare versions by the verdict of `loopline run`"
+        )
     if data.window is not None and (data.window.series_key or data.window.gaps == "fill"):
         key = "series_key" if data.window.series_key else "gaps: fill"
         raise UsageError(f"backtest: replays one series as it is, but the spec has data.window.{key}: drop it for this")

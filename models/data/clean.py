@@ -92,7 +92,7 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
     lost = [name for name in table.column_names if name not in made.columns]
     if lost:
         raise UserCodeError(
-            f"data.features.make {reference}: {no_such_column(lost[0], [str(name) for name in made.columns])}; keep "
+            f"data.features.make {reference}: {no_such_column(lost[0], [str(name) for name in made.columns])}: keep "
             "every raw column and leave it out with data.features.drop"
         )
     try:

@@ -180,7 +180,10 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
         raise DataError(all_missing(name))
     unfit = _unfit(kind, data) or _misfit(name, kind, data)
     if unfit and is_named:
-        raise DataError(f"data.features: column {name!r} is named, but {unfit}")
+        raise DataError(
+            f"data.features: column {name!r} is named, but {unfit}: take it out of data.features, or convert it in the "
+            "source"
+        )
     return unfit
 
 

@@ -252,6 +252,7 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
     targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
     if (rows.column(STEP_COLUMN).to_numpy()[targets] < first_target(window)).any():
         raise DataError(
-            f"data.window: the model's window of {window.length} steps starts before the series does, or before a gap"
+            f"data.window: the model's window of {window.length} steps starts before the series does, or before a gap: "
+            "keep data.window.length, or start a new project"
         )
     return values, targets - window.horizon

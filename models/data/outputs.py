@@ -101,7 +101,9 @@ def _spread(column: pa.ChunkedArray, name: str) -> tuple[float, float]:
     values = as_float64(column, name)
     values = values[~np.isnan(values)]
     if not len(values):
-        raise DataError(f"data.target {name!r} has no value in the training rows")
+        raise DataError(
+            f"data.target {name!r} has no value in the training rows: fill the column in the source, or name another"
+        )
     return float(values.mean()), float(values.std()) or 1.0
 
 

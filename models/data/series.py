@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from models.data.columns import as_text
 from models.data.hashing import missing
+from models.data.header import no_such_column
 from models.data.split import times
 from models.errors import DataError
 from models.project_spec.blocks import Data
@@ -159,7 +160,7 @@ class _Place(NamedTuple):
 
 def _moments(table: pa.Table, name: str) -> np.ndarray:
     if name not in table.column_names:
-        raise DataError(f"data.split.column: no column {name!r} in the data")
+        raise DataError(f"data.split.column: {no_such_column(name, table.column_names)}")
     column = table.column(name)
     if missing(column).any():
         raise DataError(f"data.split.column {name!r}: {int(missing(column).sum())} rows have no time: drop them")
@@ -170,7 +171,7 @@ def _series_of(table: pa.Table, key: str | None) -> np.ndarray:
     if key is None:
         return np.zeros(table.num_rows, dtype=np.int64)
     if key not in table.column_names:
-        raise DataError(f"data.window.series_key: no column {key!r} in the data")
+        raise DataError(f"data.window.series_key: {no_such_column(key, table.column_names)}")
     names = as_text(table.column(key))
     if names.null_count:
         raise DataError(f"data.window.series_key {key!r}: {names.null_count} rows name no series: name or drop them")

@@ -77,7 +77,9 @@ def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) 
         values = as_float64(column, name)
         values = values[~np.isnan(values)]
         if not len(values):
-            raise DataError(f"data.target {name!r} has no value in the training rows")
+            raise DataError(
+                f"data.target {name!r} has no value in the training rows: fill it in the source, or take another"
+            )
         spread = float(values.std()) or 1.0
         if not is_log:
             return TargetEncoding(name=name, shift=float(values.mean()), scale=spread)
@@ -189,7 +191,10 @@ def _check_classes(classes: list[str], name: str, task: Task) -> None:
             "the target, give more data, or split by stratified"
         )
     if task == "binary" and len(classes) != 2:
-        raise DataError(f"data.task: binary, but the target {name!r} has {len(classes)} classes: {classes[:20]}")
+        raise DataError(
+            f"data.task: got binary, but the target {name!r} has {len(classes)} classes ({classes[:20]}): say "
+            "multiclass, or join classes in the source"
+        )
     if len(classes) > MAX_CLASSES:
         raise DataError(
             f"data.target {name!r}: got {len(classes)} classes, expected at most {MAX_CLASSES}: is it an id or free "

@@ -67,4 +67,6 @@ def _check(model: onnx.ModelProto) -> None:
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise TrainingError(f"export: the ONNX checker refuses the graph: {error}") from error
+        raise TrainingError(
+            f"export: the ONNX checker refuses the graph ({error}): replace what is unusual in the net's forward"
+        ) from error

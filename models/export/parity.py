@@ -34,7 +34,10 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
     """
     got = predict(path, feeds, preparation)
     if got.shape != expected.shape:
-        raise TrainingError(f"export: the graph predicts {got.shape}, the trained model {expected.shape}")
+        raise TrainingError(
+            f"export: the graph predicts {got.shape}, the trained model {expected.shape}: replace what is unusual in "
+            "the net's forward, such as a branch on a shape"
+        )
     distances = _distances(got, expected, preparation)
     worst = int(np.argmax(distances)) if len(distances) else 0
     # `not <=` instead of `>`, so that NaN fails too.

@@ -124,7 +124,10 @@ def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: dateti
     try:
         answer = model.answer(feed)
     except Exception as error:
-        raise TrainingError(f"the exported model cannot run on these rows: {error}") from error
+        raise TrainingError(
+            f"the exported model cannot run on these rows ({error}): give rows like those that it was trained on, or "
+            "run the loop again"
+        ) from error
     scores = scores_of(answer.outputs, model.preparation.task)
     kinds = {LABELS: pa.list_(pa.string())}
     shown = {

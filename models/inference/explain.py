@@ -94,7 +94,10 @@ class Explainer:
         fixed, each = self.evaluations(0), self.evaluations(1) - self.evaluations(0)
         most = (MOST_EVALUATIONS - fixed) // each
         if most < 1:
-            raise DataError(f"explain: {len(self.columns)} columns are too many to be explained within a request")
+            raise DataError(
+                f"explain: {len(self.columns)} columns are too many to be explained within a request: leave `explain` "
+                "out, or train on fewer columns (data.features.drop)"
+            )
         if rows > most:
             raise DataError(f"explain: got {rows} rows, expected {most} at most of {len(self.columns)} columns each")
 

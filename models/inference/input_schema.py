@@ -152,7 +152,7 @@ def check_complete(records: Sequence[dict[str, Any]], names: Sequence[str]) -> N
             try:
                 column_of(record, name, names)
             except DataError as error:
-                raise DataError(f"row {at}: {error}; give null for a missing value") from None
+                raise DataError(f"row {at}: {error}: give null for a missing value") from None
 
 
 def check_columns(columns: Columns) -> None:

@@ -136,7 +136,10 @@ class ImageSchema(OneColumnSchema):
         if levels.dtype.kind == "f" and np.isin(levels, np.arange(256)).all():  # JSON's 1.0 is a whole number
             levels = levels.astype(np.uint8)
         if levels.dtype.kind not in "iub" or levels.shape not in (self._shape, self._shape[:2], (self._size,)):
-            raise DataError(f"{where}: expected whole numbers from 0 to 255 in lists of {self._dimensions()}")
+            raise DataError(
+                f"{where}: got {levels.dtype} of shape {list(levels.shape)}, expected whole numbers from 0 to 255 in "
+                f"lists of {self._dimensions()}"
+            )
         if levels.shape == self._shape[:2] and self._shape[2] != 1:
             raise DataError(f"{where}: got {levels.shape[0]} x {levels.shape[1]}, expected {self._dimensions()}")
         return _levels(levels, where).reshape(self._shape)

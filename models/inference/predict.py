@@ -69,7 +69,10 @@ def _run(running: onnxruntime.InferenceSession, name: str, feed: Feed) -> np.nda
     try:
         values: np.ndarray = running.run([name], dict(feed))[0]
     except Exception as error:
-        raise TrainingError(f"the exported model cannot run on these rows: {error}") from error
+        raise TrainingError(
+            f"the exported model cannot run on these rows ({error}): give rows like those that it was trained on, or "
+            "run the loop again"
+        ) from error
     return values
 
 

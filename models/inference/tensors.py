@@ -73,7 +73,7 @@ def checked_shape(shape: Any, dtype: Any, name: str) -> tuple[int, ...]:
     if not isinstance(shape, Sequence) or isinstance(shape, str) or not 1 <= len(shape) <= 8:
         raise DataError(f"input {name!r}: `shape` is {shown(shape)}, expected a list of sizes, the rows first")
     if not _INTEGERS.issuperset(map(type, shape)) or min(shape) < 1 or max(shape) >= 1 << 63:
-        raise DataError(f"input {name!r}: got a size in `shape` that is not a whole number above 0")
+        raise DataError(f"input {name!r}: got `shape` {shown(shape)}, expected whole numbers above 0")
     return tuple(shape)
 
 
@@ -97,7 +97,9 @@ def tensor_of_json(data: Any, dtype: str, shape: tuple[int, ...], name: str) -> 
     try:
         return np.array(flat, object if dtype == BYTES else DTYPES[dtype]).reshape(shape)
     except OverflowError:
-        raise DataError(f"input {name!r}: got a number that {dtype} does not hold") from None
+        raise DataError(
+            f"input {name!r}: got a number that {dtype} does not hold: correct it, or send a wider datatype"
+        ) from None
 
 
 def tensor_of_bytes(content: bytes | memoryview, dtype: str, shape: tuple[int, ...], name: str) -> np.ndarray:
@@ -150,7 +152,9 @@ def _flat(data: list[Any], shape: tuple[int, ...], name: str) -> list[Any]:
     except ValueError:
         nested = np.array(None)
     if nested.shape != shape:
-        raise DataError(f"input {name!r}: the lists of `data` are not of shape {list(shape)}")
+        raise DataError(
+            f"input {name!r}: the lists of `data` are not of shape {list(shape)}: nest them so, or send one flat list"
+        )
     flat: list[Any] = nested.ravel().tolist()
     return flat
 
@@ -166,7 +170,9 @@ def _texts(content: bytes | memoryview, count: int, name: str) -> np.ndarray:
         texts.append(text_of(bytes(content[at : at + length]), name))
         at += length
     if len(texts) != count or at != end:
-        raise DataError(f"input {name!r}: {end} bytes are no {count} texts, each with its length before it")
+        raise DataError(
+            f"input {name!r}: got {end} bytes, expected {count} texts, each with its length before it, as four bytes"
+        )
     return np.array(texts, object)
 
 

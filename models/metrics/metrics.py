@@ -204,7 +204,9 @@ def resolve_metric(
     metric = METRICS[name]
     if task not in metric.tasks:
         fitting = ", ".join(each.name for each in metrics_for(task))
-        raise UsageError(f"goal.metric: got {name!r}, which is for {' and '.join(metric.tasks)}; for {task}: {fitting}")
+        raise UsageError(
+            f"goal.metric: got {name!r}, which is for {' and '.join(metric.tasks)}, expected one for {task}: {fitting}"
+        )
     if direction not in (None, metric.direction):
         raise UsageError(f"goal.direction: got {direction!r}, but {name} is to {metric.direction}: leave it out")
     return metric.of(outputs)

@@ -149,7 +149,7 @@ def net_name(net: str, kind: Kind) -> str:
     if name in CATALOGUE:
         if kind not in CATALOGUE[name].kinds:
             fitting = ", ".join(other for other, entry in CATALOGUE.items() if kind in entry.kinds)
-            raise UsageError(f"model.net: {name} does not take data of kind {kind}; those that do: {fitting}")
+            raise UsageError(f"model.net: got {name}, which takes no data of kind {kind}, expected one of {fitting}")
     elif not is_own_code(name):
         try:
             resolve(name, Path(), NETS)

@@ -136,11 +136,16 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise UsageError(f"{name}:{line}: not valid YAML: {' '.join(str(error.problem).split())}") from error
+        problem = " ".join(str(error.problem).split())
+        raise UsageError(
+            f"{name}:{line}: not valid YAML ({problem}): look at indentation, quotes and spaces after colons"
+        ) from error
     except OSError as error:
         raise UsageError(f"{name}: cannot be read ({error.strerror}): change its owner or its rights") from error
     except (YAMLError, UnicodeDecodeError, IndexError) as error:  # IndexError: `!!int` without a number
-        raise UsageError(f"{name}: not valid YAML in UTF-8: {error}") from error
+        raise UsageError(
+            f"{name}: not valid YAML in UTF-8 ({error}): save it as UTF-8, or correct that place"
+        ) from error
     if not isinstance(loaded, Mapping):
         got = "an empty file" if loaded is None else "a list" if isinstance(loaded, list) else repr(loaded)
         raise UsageError(f"{name}:1: got {got}, expected keys, such as `key: value`")
@@ -200,7 +205,10 @@ def _override(document: dict[str, Any], text: str) -> str:
     try:
         value = _plain(YAML(typ="safe").load(written)) if written else None
     except YAMLError as error:
-        raise UsageError(f"{COMMAND_LINE}: {path}: not a YAML value: {written!r}") from error
+        raise UsageError(
+            f"{COMMAND_LINE}: {path}: got {written!r}, expected a YAML value, in quotes of the shell: "
+            "-s 'data.features.drop=[a, b]'"
+        ) from error
     *parents, last = _split_path(document, path)
     block = document
     for key in parents:

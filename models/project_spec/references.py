@@ -146,7 +146,7 @@ def _unknown_name(reference: str, short: Mapping[str, str]) -> str:
 def _load_file(base: Path, target: str) -> ModuleType:
     path = (base / target).resolve()
     if not path.is_file():
-        raise UsageError(f"{target}: no such file beside the spec ({path})")
+        raise UsageError(f"{target}: no such file beside the spec ({path}): correct the name, or make the file")
     _forget_edited(path.parent)
     # The content hash is part of the name, so an edited file never returns the module from before the edit.
     name = f"_loopline_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{_content(path)}"
@@ -154,7 +154,7 @@ def _load_file(base: Path, target: str) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{target}: cannot be loaded as Python")
+        raise UsageError(f"{target}: cannot be loaded as Python: name a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(path.parent) not in sys.path:

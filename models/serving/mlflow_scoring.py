@@ -22,6 +22,7 @@ _csv_columns, _columns_by_name = refusing(csv_columns), refusing(columns_by_name
 OPTIONAL_KEYS = ("ids", "params", "signature_name")
 """Keys allowed beside a format. `params` and `signature_name` are MLflow's and are ignored here."""
 LONGEST_ID = 200
+_BODY_CURE = "correct it, or send CSV with `Content-Type: text/csv`"
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ def checked_ids(ids: Any) -> list[str] | None:
     if ids is None:
         return None
     if not isinstance(ids, list) or not all(isinstance(one, str) and 0 < len(one) <= LONGEST_ID for one in ids):
-        raise DataError(f"`ids`: expected a list of texts of 1 to {LONGEST_ID} characters, one a row")
+        raise DataError(f"`ids`: got {shown(ids)}, expected a list of texts of 1 to {LONGEST_ID} characters, one a row")
     if len(set(ids)) != len(ids):
         raise DataError("`ids`: one is there twice: each row needs its own")
     return ids
@@ -86,12 +87,12 @@ def _parsed(body: bytes) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         if b"NaN" not in body:
-            raise DataError(f"the body is not JSON: {error}") from None
+            raise DataError(f"the body is not JSON ({error}): {_BODY_CURE}") from None
     try:
         # Serialised and parsed again: only orjson refuses lone surrogates and too deep nesting.
         return orjson.loads(orjson.dumps(json.loads(body, parse_constant=_missing, parse_float=_finite)))
     except (ValueError, TypeError, RecursionError) as error:
-        raise DataError(f"the body is not JSON: {str(error)[:200]}") from None
+        raise DataError(f"the body is not JSON ({str(error)[:200]}): {_BODY_CURE}") from None
 
 
 def _missing(word: str) -> None:
@@ -112,7 +113,7 @@ def _records(value: Any) -> Callable[[InputSchema], InputRows]:
 
 def _split(value: Any) -> Callable[[InputSchema], InputRows]:
     if not isinstance(value, dict) or not {"columns", "data"} <= set(value) <= {"columns", "data", "index"}:
-        raise DataError("`dataframe_split`: expected an object with `columns` and `data`")
+        raise DataError(f"`dataframe_split`: got {shown(value)}, expected an object with `columns` and `data`")
     columns = _columns_by_name(value["columns"], value["data"], "`dataframe_split`")
     return lambda schema: schema.from_columns(columns)
 

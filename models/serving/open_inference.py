@@ -85,12 +85,17 @@ def inference_of(body: bytes, json_bytes: int | None = None) -> InferenceRequest
         DataError: The body does not follow the protocol.
     """
     if json_bytes is not None and not 0 <= json_bytes <= len(body):
-        raise DataError(f"Inference-Header-Content-Length: got {json_bytes}, but the body has {len(body)} bytes")
+        raise DataError(
+            f"Inference-Header-Content-Length: got {json_bytes}, expected the bytes of the JSON, at most the "
+            f"{len(body)} of the body"
+        )
     view = memoryview(body)
     try:
         document = orjson.loads(view[:json_bytes])
     except orjson.JSONDecodeError as error:
-        raise DataError(f"the body is not JSON: {error}") from None
+        raise DataError(
+            f"the body is not JSON ({error}): correct it, or say its length in Inference-Header-Content-Length"
+        ) from None
     request = _object(document, "the body")
     tensors = _tensors(_list(request.get("inputs"), "inputs"), view[len(body) if json_bytes is None else json_bytes :])
     parameters = _object(request.get("parameters", {}), "parameters")
@@ -193,7 +198,7 @@ def _tensors(inputs: list[Any], tail: memoryview) -> dict[str, np.ndarray]:
         tensor = _object(value, "an input")
         name = _text(tensor.get("name"), "name of an input")
         if name in tensors:
-            raise DataError(f"input {name[:60]!r} is there twice")
+            raise DataError(f"input {name[:60]!r} is there twice: send each input once")
         dtype = tensor.get("datatype")
         shape = checked_shape(tensor.get("shape"), dtype, name[:60])
         parameters = _object(tensor.get("parameters", {}), f"parameters of {name[:60]!r}")
@@ -203,7 +208,10 @@ def _tensors(inputs: list[Any], tail: memoryview) -> dict[str, np.ndarray]:
             tensors[name] = tensor_of_json(tensor.get("data"), str(dtype), shape, name[:60])
             continue
         if type(size) is not int or not 0 <= size <= len(tail):
-            raise DataError(f"input {name[:60]!r}: binary_data_size is {shown(size)}, but {len(tail)} bytes are left")
+            raise DataError(
+                f"input {name[:60]!r}: got binary_data_size {shown(size)}, expected the bytes of this tensor, at most "
+                f"the {len(tail)} that are left"
+            )
         tensors[name] = tensor_of_bytes(tail[:size], str(dtype), shape, name[:60])
         tail = tail[size:]
     if len(tail):

@@ -108,7 +108,10 @@ def _read_folder(folder: Path) -> pa.Table:
                         f"{file}: column {field.name!r} is {field.type}, but {first.field(field.name).type} in "
                         f"{files[0].name}: write all files with one type"
                     ) from error
-        raise DataError(f"{folder}: its files do not fit together: {_first_line(error)}") from error
+        raise DataError(
+            f"{folder}: its files do not fit together ({_first_line(error)}): write all of them with the same columns "
+            "and types"
+        ) from error
 
 
 def _read_csv(path: Path) -> pa.Table:

@@ -167,7 +167,9 @@ def best_of(trials: Sequence[Trial], direction: Direction) -> Trial:
             return candidates[choose([trial.score for trial in candidates], direction)]
     causes = Counter(trial.reason or "unknown" for trial in trials)
     cause, count = causes.most_common(1)[0] if causes else ("no trial ran", 0)
-    raise TrainingError(f"search: all {len(trials)} trials failed; {count} of them so: {cause}")
+    raise TrainingError(
+        f"search: all {len(trials)} trials failed, {count} of them so ({cause}): correct that, or narrow search.space"
+    )
 
 
 def mean_score(results: Sequence[TrainingResult]) -> dict[str, float | None]:
@@ -191,7 +193,7 @@ def _values(path: str, dimension: Dimension) -> list[Any]:
         return list(dimension.choices)
     step = dimension.step or (1.0 if dimension.integer else None)
     if step is None:
-        raise UsageError(f"search.space.{path}: a grid needs `choices`, or a `step` on the range")
+        raise UsageError(f"search.space.{path}: got a range, expected `choices`, or a `step`, for a grid")
     low, high = dimension.low or 0.0, dimension.high or 0.0
     values = [low + index * step for index in range(int((high - low) / step + 1e-9) + 1)]
     return [int(value) for value in values] if dimension.integer else values

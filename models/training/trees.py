@@ -174,7 +174,7 @@ def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> Training
             if boosting.segment == boosting.rounds or progress.step % boosting.segment == 0:
                 saver.save(progress, booster)
     except lightgbm.basic.LightGBMError as error:
-        raise TrainingError(f"trees: LightGBM: {error}: look at model.arguments and the data") from error
+        raise TrainingError(f"trees: LightGBM refuses ({error}): look at model.arguments and the data") from error
     assert booster is not None
     return _finish(boosting, progress, booster, pruned, restarts)
 
@@ -184,7 +184,10 @@ def _open(job: TrainingJob) -> _Boosting:
 
     preparation = Preparation.load(job.prepared)
     if preparation.kind not in ("table", "series"):
-        raise UsageError(f"model.net: trees take tables and series, got data of kind {preparation.kind}")
+        raise UsageError(
+            f"model.net: trees take tables and series, got data of kind {preparation.kind}: leave model.net out, or "
+            "name a net of that kind"
+        )
     if job.train.loss is not None and preparation.num_outputs > 1:
         raise UsageError(
             "train.loss: trees take an own loss of two classes or of one number, got several outputs: take a net"

@@ -68,7 +68,8 @@ def _wanted(usual: Mapping[str, int], requested: Mapping[str, int]) -> dict[str,
             raise UsageError(f"got port {port} for {name}, expected 1 to {HIGHEST}, or 0 for any")
     wanted = {name: port for name, port in requested.items() if port}
     if len(set(wanted.values())) < len(wanted):
-        raise UsageError(f"got one port for two services: {', '.join(f'{k}={v}' for k, v in sorted(wanted.items()))}")
+        services = ", ".join(f"{name}={port}" for name, port in sorted(wanted.items()))
+        raise UsageError(f"got one port for two services ({services}): say another for one of them")
     return wanted
 
 

@@ -192,7 +192,9 @@ def mlflow_lock(workspace: Workspace) -> Iterator[None]:
         with filelock.FileLock(lock, timeout=LOCK_TIMEOUT_S):
             yield
     except filelock.Timeout as error:
-        raise StoreError(f"{lock}: held by another process for {LOCK_TIMEOUT_S:g} s") from error
+        raise StoreError(
+            f"{lock}: held by another process for {LOCK_TIMEOUT_S:g} s: wait for that process or end it, then run again"
+        ) from error
 
 
 def _follow_move(workspace: Workspace) -> None:
@@ -208,7 +210,10 @@ def _follow_move(workspace: Workspace) -> None:
         try:
             _rewrite(database, before, now)
         except sqlite3.Error as error:
-            raise StoreError(f"{database}: cannot be updated after the move from {before}: {error}") from error
+            raise StoreError(
+                f"{database}: cannot be updated after the move from {before} ({error}): end what uses it, make it "
+                "writable, and run again"
+            ) from error
         write_text(mark, f"{now}\n")
 
 

@@ -164,7 +164,9 @@ def log_version_metrics(model: str, version: str, batches: Mapping[int, tuple[fl
         store = client()
         model_version = store.get_model_version(model, version)
         if not model_version.run_id:
-            raise StoreError(f"{model} version {version} has no run to log metrics on")
+            raise StoreError(
+                f"{model} version {version} has no run to log metrics on: promote one that `loopline run` registered"
+            )
         model_id = getattr(model_version, "model_id", None)
         linked: dict[str, Any] = {"model_id": model_id} if model_id else {}
         for step, (at, metrics) in batches.items():

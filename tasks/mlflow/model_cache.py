@@ -123,7 +123,9 @@ def local_copy(workspace: Workspace, model: str, wanted: str = "champion", names
     folder = place / number
     hashes = read_json(folder.with_suffix(".json"))
     if not hashes:
-        raise StoreError(f"the cache {place} does not hold version {wanted!r} either")
+        raise StoreError(
+            f"the cache {place} does not hold version {wanted!r} either: try again when the registry is back"
+        )
     for name, got in damage(folder, _chosen(hashes, names)):
         words = {"missing": "is missing", "changed": "is not what was registered"}[got]
         raise StoreError(f"and in the cache {folder / name} {words}: it can be used again when the registry is back")

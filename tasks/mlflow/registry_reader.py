@@ -198,9 +198,13 @@ def _get(uri: str, what: str, query: Mapping[str, str]) -> dict[str, Any] | None
     except urllib.error.HTTPError as error:
         if error.code in (400, 404):
             return None
-        raise StoreError(f"the registry at {uri} answered {error.code}") from error
+        raise StoreError(
+            f"the registry at {uri} answered {error.code}: look at its log, or correct MLFLOW_TRACKING_URI"
+        ) from error
     except (OSError, ValueError) as error:
-        raise StoreError(f"the registry at {uri} cannot be reached: {error}") from error
+        raise StoreError(
+            f"the registry at {uri} cannot be reached ({error}): start the server, or correct MLFLOW_TRACKING_URI"
+        ) from error
 
 
 def _through_mlflow(what: str, query: Mapping[str, str]) -> dict[str, Any] | None:
@@ -230,7 +234,7 @@ def _version(answer: dict[str, Any] | None) -> RegisteredVersion | None:
 def _field(name: str, answer: dict[str, Any] | None) -> dict[str, Any]:
     if answer is not None and name not in answer:
         uri = os.environ["MLFLOW_TRACKING_URI"]
-        raise StoreError(f"the registry at {uri} cannot be reached: the server at this address is no MLflow registry")
+        raise StoreError(f"the registry at {uri} is no MLflow registry: correct MLFLOW_TRACKING_URI")
     return dict(answer[name]) if answer else {}
 
 

@@ -52,7 +52,8 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
     """
     if spec.data.kind in ("series", "text"):
         raise UsageError(
-            f"{spec.name}: a {spec.data.kind} learns from more of it at the source, not from single labels"
+            f"{spec.name}: a {spec.data.kind} does not learn from single labels: add newer data at the source, and run "
+            "the loop"
         )
     if len(spec.data.targets) > 1:
         raise UsageError(

@@ -216,7 +216,10 @@ def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float =
                 if error.code in BUSY and wait_s is not None:
                     time.sleep(wait_s)
                     continue
-            raise StoreError(f"Prefect's server at {api} does not answer as it should: {error}") from error
+            raise StoreError(
+                f"Prefect's server at {api} does not answer as it should ({error}): start it again, or correct "
+                "PREFECT_API_URL"
+            ) from error
     raise AssertionError("the last attempt returns or raises")
 
 

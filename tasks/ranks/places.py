@@ -54,7 +54,7 @@ def find_search_place(workspace: Workspace, search: Search) -> Slurm | Kubernete
     place = _find(workspace, "search.on", search.on)
     if isinstance(place, Torchrun):
         raise UsageError(
-            f"search.on: got {search.on!r}, a place of the engine torchrun, where a person starts each job; expected "
+            f"search.on: got {search.on!r}, a place of the engine torchrun, where a person starts each job, expected "
             f"{HERE} or a place with a scheduler ({GUIDE})"
         )
     return place

@@ -286,7 +286,7 @@ def _follow(child: _RankProcess, run: _JobRun) -> TrainingResult | None:
                         return finished
                     result = finished
                 case ("failed", text):
-                    raise TrainingError(f"{run.job.folder}: {text} ({run.starts} start(s)); run again to continue")
+                    raise TrainingError(f"{run.job.folder}: {text} ({run.starts} start(s)): run again to continue")
                 case ("error", name, text, trace):
                     raise rebuilt(name, text, trace)
     return result

@@ -220,7 +220,10 @@ class ReleaseController:
         try:
             version = version or registry_reader.numbered(self.project, number)
             if version is None:
-                raise StoreError(f"{self.project}: there is no version {number}")
+                raise StoreError(
+                    f"{self.project}: there is no version {number}: end its trial by "
+                    f"`loopline release {self.project} --end`"
+                )
             folder = bring(self._workspace, self.project, version)
             if release.stable is not None and number not in self._tried:
                 try_out(self.project, number, folder)

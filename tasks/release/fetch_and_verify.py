@@ -56,9 +56,13 @@ def _run(module: str, longest_s: float, *arguments: str) -> None:
             command, cwd=CLONE, env=os.environ, capture_output=True, text=True, timeout=longest_s, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise StoreError(f"{module}: not done within {longest_s:g} s") from error
+        raise StoreError(
+            f"{module}: not done within {longest_s:g} s: it is tried again; look at the load and the store"
+        ) from error
     if done.returncode < 0:
-        raise StoreError(f"it crashed the process that tested it (signal {-done.returncode})")
+        raise StoreError(
+            f"it crashed the process that tested it (signal {-done.returncode}): look at its memory, or train it anew"
+        )
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise StoreError(lines[-1] if lines else f"{module} failed and said nothing")

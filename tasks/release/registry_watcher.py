@@ -52,7 +52,7 @@ class RegistryWatcher:
             return registry_reader.aliased(self._model)
         stamps = _stamps(self._file)
         if not stamps:
-            raise StoreError("there is no registry yet")
+            raise StoreError(f"there is no registry yet: `loopline run {self._model}` makes it")
         if stamps != self._seen:
             self._known = registry_reader.aliased(self._model)
             settled = max(changed for _, changed in stamps) < time.time_ns() - SETTLED_S * 1e9

@@ -84,7 +84,7 @@ def check(settings: ServerSettings) -> None:
     files = {"--tls-cert": settings.tls_cert, "--tls-key": settings.tls_key, "--tls-client-ca": settings.tls_client_ca}
     names = {name for name, path in files.items() if path}
     if names and not {"--tls-cert", "--tls-key"} <= names:
-        raise UsageError(f"got {', '.join(sorted(names))}: TLS needs both --tls-cert and --tls-key")
+        raise UsageError(f"got {', '.join(sorted(names))}, expected both --tls-cert and --tls-key: TLS needs both")
     for name, path in files.items():
         if path and not Path(path).is_file():
             raise UsageError(f"{name}: got {path!r}, expected a file in PEM format")
@@ -104,7 +104,10 @@ def _claim(settings: ServerSettings) -> None:
                 pass
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise UsageError(f"--host {settings.host}: cannot listen there ({error.strerror})") from None
+                raise UsageError(
+                    f"--host {settings.host}: cannot listen there ({error.strerror}): name an address of this machine, "
+                    "such as 127.0.0.1"
+                ) from None
             raise StoreError(f"port {port} is taken by {ports.holder(port)}: name another by {option}") from None
 
 

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from models.errors import DataError, StoreError
 from models.inference.loaded_model import LoadedModel
+from models.inference.portable import shown
 from models.serving import http_errors
 from models.serving.feedback import LONGEST_BY, LabelBatch, checked, rows_of_csv
 from tasks.serve.answering import model_name, picked
@@ -72,11 +73,11 @@ def _read(body: bytes, kind: str) -> tuple[str, Sequence[Any]]:
     if isinstance(document, list):
         return BY, document
     if not isinstance(document, Mapping):
-        raise DataError('expected {"id": ..., "label": ...}, or a list of such')
+        raise DataError(f'got {shown(document)}, expected {{"id": ..., "label": ...}}, or a list of such')
     by = document.get("by", BY)
     if not isinstance(by, str) or not 0 < len(by) <= LONGEST_BY:
-        raise DataError(f"by: expected who gives the labels, in 1 to {LONGEST_BY} characters")
+        raise DataError(f"by: got {shown(by)}, expected who gives the labels, in 1 to {LONGEST_BY} characters")
     rows = document.get("labels", [document])
     if not isinstance(rows, list):
-        raise DataError("labels: expected a list of objects with an id and a label each")
+        raise DataError(f"labels: got {shown(rows)}, expected a list of objects with an id and a label each")
     return by, rows

@@ -164,4 +164,6 @@ def _generation(folder: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise StoreError(f"{folder / GENERATION_FILE}: cannot be read: {error}") from error
+        raise StoreError(
+            f"{folder / GENERATION_FILE}: cannot be read ({error}): change its owner or its rights"
+        ) from error

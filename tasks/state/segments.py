@@ -200,7 +200,9 @@ def _as_store_error(folder: Path, error: OSError) -> StoreError:
     except StoreError as refusal:
         return refusal
     except OSError:
-        return StoreError(f"{folder}: cannot be written ({error.strerror})")
+        return StoreError(
+            f"{folder}: cannot be written ({error.strerror}): free some space, or change its owner or rights"
+        )
 
 
 def _names(folder: Path) -> Iterator[str]:

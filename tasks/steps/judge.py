@@ -149,7 +149,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     note = f"{known.sum():,} of {len(known):,} test rows are, or may be, among those that the champion was trained on"
     if known.all():
         raise DataError(
-            f"judge: {note}: nothing is left to compare on. Was `data.split` changed? Put it back, or promote by hand"
+            f"judge: {note}, and nothing is left to compare on: put data.split back as it was, or promote by hand"
         )
     loop.report.note(f"judge: {note}: they do not count")
     return evidence.only(~known), int(known.sum())

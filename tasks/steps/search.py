@@ -280,7 +280,7 @@ class _Search:
             value, state = self._train(opened, spent)
             reason = ""
             if not math.isfinite(value):
-                raise TrainingError(f"{self._metric} is not defined on the validation rows: got {value}")
+                raise TrainingError(f"{self._metric}: got {value} on the validation rows, expected a finite number")
         except UsageError:
             optuna_study.fail_running(self._study, trial.number)
             raise  # the spec is wrong, not this trial's values

@@ -203,7 +203,7 @@ def test_cmaes_over_choices_is_refused_with_the_cure(workspace: Workspace) -> No
 
 def test_a_grid_over_a_range_without_a_step_is_refused(workspace: Workspace) -> None:
     study, search = study_of(workspace, "grid")
-    with pytest.raises(UsageError, match="a grid needs"):
+    with pytest.raises(UsageError, match="expected `choices`, or a `step`, for a grid"):
         ask(study, search, RANGES, 0, 0)
 
 

@@ -210,7 +210,7 @@ def test_with_certificates_of_clients_no_token_is_asked(tiny: Workspace, serve: 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--tls-cert", "cert.pem"), "TLS needs both --tls-cert and --tls-key"),
+        (("--tls-cert", "cert.pem"), "expected both --tls-cert and --tls-key: TLS needs both"),
         (("--tls-cert", "none.pem", "--tls-key", "none.pem"), "expected a file in PEM format"),
     ],
 )

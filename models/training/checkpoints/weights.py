@@ -43,7 +43,7 @@ def weights_sha256(path: Path) -> str:
                 digest.update(f"{name}\0{each['dtype']}\0{each['shape']}\0".encode())
                 digest.update(content)
     except (OSError, ValueError, KeyError, struct.error) as error:
-        raise StoreError(f"{path}: cannot be read as safetensors ({error})") from error
+        raise StoreError(f"{path}: cannot be read as safetensors ({error}): copy or make it again") from error
     return digest.hexdigest()
 
 

@@ -192,7 +192,7 @@ def test_a_time_that_is_missing_is_named():
 
 
 def test_a_text_is_refused():
-    with pytest.raises(UsageError, match="replays tables, images and series"):
+    with pytest.raises(UsageError, match=r"got data\.kind text, expected table, image or series"):
         in_time_order(pa.table({"text": ["a"]}), Data.model_validate({"source": "x", "kind": "text"}), MONTH)
 
 

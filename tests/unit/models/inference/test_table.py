@@ -55,7 +55,7 @@ def test_columns_that_are_no_input_are_kept_but_for_the_target() -> None:
 
 def test_a_record_means_the_same_alone_and_among_others() -> None:
     for records in ([{"x": 1}], [{"x": 1, "c": "u"}, {"x": 1}]):
-        with pytest.raises(DataError, match=f"row {len(records) - 1}: the model takes 'c': got 'x'; give null"):
+        with pytest.raises(DataError, match=f"row {len(records) - 1}: the model takes 'c': got 'x': give null"):
             SCHEMA.from_records(records)
 
 

@@ -139,11 +139,11 @@ def test_an_element_is_text_in_utf_8() -> None:
         ([], "FP64", "`shape` is a list of 0"),
         ([1] * 9, "FP64", "`shape` is a list of 9"),
         ("1", "FP64", "`shape` is '1'"),
-        ([0], "FP64", "not a whole number above 0"),
-        ([-1], "FP64", "not a whole number above 0"),
-        ([True], "FP64", "not a whole number above 0"),
-        ([2**70], "FP64", "not a whole number above 0"),
-        ([[1]], "FP64", "not a whole number above 0"),
+        ([0], "FP64", "expected whole numbers above 0"),
+        ([-1], "FP64", "expected whole numbers above 0"),
+        ([True], "FP64", "expected whole numbers above 0"),
+        ([2**70], "FP64", "expected whole numbers above 0"),
+        ([[1]], "FP64", "expected whole numbers above 0"),
     ],
 )
 def test_a_shape_is_a_list_of_sizes(shape: object, dtype: object, said: str) -> None:

@@ -197,7 +197,7 @@ def test_later_overrides_win_and_leave_the_rest(write: Write) -> None:
         ("train.epochs=many", ["command line: train.epochs: ", '"many"', "integer"]),
         ("train.eposch=3", ["command line: train.eposch: unknown key", "'epochs'"]),
         ("trian.epochs=3", ["command line: trian", "'train'"]),
-        ("judge.slices=[a", ["command line: judge.slices: ", "not a YAML value"]),
+        ("judge.slices=[a", ["command line: judge.slices: got '[a', expected a YAML value"]),
         ("train.epochs=0", ["command line: train.epochs: ", "number >= 1"]),
     ],
 )

@@ -60,7 +60,7 @@ def test_zero_and_negative_values_are_values() -> None:
 
 def test_if_all_fail_the_commonest_cause_is_told() -> None:
     trials = [trial(n, state="failed", reason="NaN in the loss" if n else "a rank died") for n in range(4)]
-    with pytest.raises(TrainingError, match="all 4 trials failed; 3 of them so: NaN in the loss"):
+    with pytest.raises(TrainingError, match=r"all 4 trials failed, 3 of them so \(NaN in the loss\)"):
         best_of(trials, "maximize")
     with pytest.raises(TrainingError, match="no trial ran"):
         best_of([], "maximize")
@@ -118,7 +118,7 @@ def test_a_grid_is_every_value() -> None:
 
 
 def test_a_grid_over_a_range_without_steps_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"train\.lr: a grid needs"):
+    with pytest.raises(UsageError, match=r"train\.lr: got a range, expected `choices`, or a `step`, for a grid"):
         grid({"train.lr": Dimension(low=0.1, high=0.5)})
 
 

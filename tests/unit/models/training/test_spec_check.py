@@ -50,7 +50,7 @@ def spec_of(blocks: dict[str, Any]) -> Spec:
     ("blocks", "message"),
     [
         ({"model": {"net": "mpl"}}, "model.net: .*'mpl'.*mlp"),
-        ({"model": {"net": "cnn"}}, "model.net: cnn does not take data of kind table"),
+        ({"model": {"net": "cnn"}}, "model.net: got cnn, which takes no data of kind table"),
         (
             {"model": {"arguments": {"hiden": 8}}},
             r"model.arguments.hiden: trees, linear, mlp have no argument 'hiden': did you mean 'hidden'",
@@ -78,8 +78,11 @@ def spec_of(blocks: dict[str, Any]) -> Spec:
         ({"data": {"source": "/dev/zero"}}, "data.source: /dev/zero is neither a file nor a folder"),
         ({"data": {"source": "s3://bucket/x.csv"}}, "data.source: got 's3://bucket/x.csv', expected a file, a folder"),
         ({"train": {"ranks": 1_000_000}}, "train.ranks: got 1000000, expected at most .* on this machine"),
-        ({"goal": {"metric": "rmse"}}, "goal.metric: got 'rmse', which is for regression; for binary: "),
-        ({"goal": {"metric": "f1"}, "data": {"target": "age"}}, "goal.metric: got 'f1', .*; for regression: mae"),
+        ({"goal": {"metric": "rmse"}}, "goal.metric: got 'rmse', which is for regression, expected one for binary: "),
+        (
+            {"goal": {"metric": "f1"}, "data": {"target": "age"}},
+            "goal.metric: got 'f1', .*, expected one for regression: mae",
+        ),
         ({"goal": {"metric": "f1"}, "data": {"source": "data.parquet", "target": "age"}}, "for regression: mae"),
         ({"data": {"target": "lfet"}}, "data.target: no column 'lfet' .* did you mean 'left'"),
         ({"data": {"source": "data.parquet", "target": "lfet"}}, "data.target: no column 'lfet'"),

@@ -86,5 +86,5 @@ def test_with_nothing_to_ask_it_says_so(make_project, monkeypatch):
         ask(project, read_spec(project.spec_path), 5)
     text = project.spec_path.read_text().replace("  target: y\n", "  kind: text\n")
     project.spec_path.write_text(text)
-    with pytest.raises(UsageError, match="a text learns from more of it"):
+    with pytest.raises(UsageError, match="a text does not learn from single labels: add newer data"):
         ask(project, read_spec(project.spec_path), 5)

@@ -118,7 +118,7 @@ def test_what_is_planned_is_brought_and_what_cannot_be_is_said(lead, enrol):
     enrol("1", plan=ReleasePlan(canary=Canary(version="2", share=0.25), shadow="9"))
     now = after(lead)
     assert (now.stable, now.canary, now.shadow) == ("1", Canary(version="2", share=0.25), None)
-    assert now.refused == {"9": "tiny: there is no version 9"}
+    assert now.refused == {"9": "tiny: there is no version 9: end its trial by `loopline release tiny --end`"}
 
 
 def test_by_its_spec_a_promotion_is_let_in_by_degrees_and_a_challenger_is_a_shadow(lead, enrol, monkeypatch):

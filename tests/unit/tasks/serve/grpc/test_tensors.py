@@ -74,7 +74,7 @@ def test_elements_may_come_as_bytes_and_then_the_answer_does_too() -> None:
         ([tensor("FP64", [1])] * 2, [bytes(8)] * 2, "'x' is there twice"),
         ([tensor("FP64", [1])], [bytes(8)] * 2, "got 2 raw_input_contents for 1 inputs"),
         ([tensor("FP64", [1], fp64_contents=[1])], [bytes(8)], "contents and raw_input_contents"),
-        ([tensor("FP64", [-1])], [bytes(8)], "not a whole number above 0"),
+        ([tensor("FP64", [-1])], [bytes(8)], "expected whole numbers above 0"),
         ([tensor("", [1])], [bytes(8)], "got datatype ''"),
     ],
 )
