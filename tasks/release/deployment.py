@@ -124,8 +124,11 @@ def follow(exchanges: Sequence[CountExchange], stop: threading.Event) -> None:
     while not stop.wait(EXCHANGE_S):
         try:
             exchange(exchanges)
-        except StoreError as error:
-            trouble.log(logging.WARNING, "the counts of other servers stay as they were read last", error)
+        except Exception as error:  # noqa: BLE001 - a failed exchange must not end the thread
+            trace = not isinstance(error, StoreError)
+            trouble.log(
+                logging.WARNING, "the counts of other servers stay as they were read last", error, exc_info=trace
+            )
 
 
 def _sum(

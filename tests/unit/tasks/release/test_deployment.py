@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from models.serving.releases import Canary, Release
 from tasks.host import database
 from tasks.host.tables import served_versions
 from tasks.host.workspace import Workspace
-from tasks.release.deployment import KEPT_S, CountExchange, counted, exchange
+from tasks.release.deployment import KEPT_S, CountExchange, counted, exchange, follow
 from tasks.release.shared_state import VersionOutcomes
 
 PLAIN = Release(generation=1, stable="1")
@@ -119,3 +120,18 @@ def test_the_old_counts_of_a_project_that_is_served_no_more_are_deleted(
     exchange([server])
     with database.reading(state.parents[1]) as connection:
         assert set(connection.scalars(select(served_versions.c.project))) == {"tiny"}
+
+
+def test_an_unexpected_error_does_not_end_the_exchange(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, seen = threading.Event(), []
+
+    def failing(_: object) -> None:
+        seen.append(None)
+        if len(seen) > 1:
+            stop.set()
+        raise OSError("no lock can be made")
+
+    monkeypatch.setattr("tasks.release.deployment.EXCHANGE_S", 0.0)
+    monkeypatch.setattr("tasks.release.deployment.exchange", failing)
+    follow([CountExchange(state)], stop)
+    assert len(seen) == 2
