@@ -41,7 +41,7 @@ class TreeInputs(NamedTuple):
 def tree_inputs(examples: ExampleSet, preparation: Preparation, positions: torch.Tensor | None = None) -> TreeInputs:
     """Return the inputs for the examples at `positions`, default all.
 
-    Cost: for series the windows of `LARGEST_PASS` examples at a time.
+    Cost: for series the windows of `LARGEST_PASS` examples at a time, beside the result.
     """
     at = torch.arange(len(examples)) if positions is None else positions
     if preparation.kind != "series":
@@ -49,8 +49,13 @@ def tree_inputs(examples: ExampleSet, preparation: Preparation, positions: torch
         features = torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
         return TreeInputs(features, np.zeros((len(at), 1)), np.ones((len(at), 1)))
     windows = WindowFeatures(preparation)
+    features, rest = np.empty((0, 0), np.float32), np.empty((len(at), 2))
+    done = 0
     with torch.inference_mode():
-        parts = [windows(**examples.gather(some)).numpy() for some in torch.split(at, LARGEST_PASS)]
-    features = np.concatenate([part[:, :-2].astype(np.float32) for part in parts])
-    rest = np.concatenate([part[:, -2:] for part in parts])
+        for some in torch.split(at, LARGEST_PASS):
+            part = windows(**examples.gather(some)).numpy()
+            if not done:
+                features = np.empty((len(at), part.shape[1] - 2), np.float32)
+            rows = slice(done, done := done + len(some))
+            features[rows], rest[rows] = part[:, :-2], part[:, -2:]
     return TreeInputs(features, rest[:, :1], rest[:, 1:])
