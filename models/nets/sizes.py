@@ -37,8 +37,10 @@ class NetSizes(SimpleNamespace):
         raise AttributeError(f"sizes.{name}: data of kind {vars(self).get('kind')} has {known}")
 
 
+_LEAST_SHARE = 1e-3
+"""Least share of the geometric mean that counts as a value: a linear forecast may fall to 0 and below."""
 _LOWEST = 4.0
-"""Standard deviations below the mean logarithm that a forecast may reach: a linear one may fall to 0 and below."""
+"""Standard deviations below the mean logarithm that count too, where values differ that much."""
 
 
 class LogScale(NamedTuple):
@@ -73,9 +75,8 @@ class NetReference:
             shift = (part.shift - target.shift) / target.scale
             return cls(forecast, part.scale / target.scale, shift, is_chosen)
         mean = target.shift - math.log(part.scale)
-        log = LogScale(
-            (part.shift + target.log_offset) / part.scale, max(math.exp(mean - _LOWEST * target.scale), LEAST_VALUE)
-        )
+        least = math.exp(mean + min(math.log(_LEAST_SHARE), -_LOWEST * target.scale))
+        log = LogScale((part.shift + target.log_offset) / part.scale, max(least, LEAST_VALUE))
         return cls(forecast, 1 / target.scale, -mean / target.scale, is_chosen, log)
 
 

@@ -85,11 +85,20 @@ def test_on_the_log_scale_an_untrained_net_gives_the_logarithm_of_the_reference(
     np.testing.assert_allclose(got, target.encode(forecast), rtol=1e-4, atol=1e-5)
 
 
-def test_on_the_log_scale_a_forecast_below_0_stays_in_reach() -> None:
+@pytest.mark.parametrize(
+    ("value", "scale", "expected"),
+    [(60.0, 0.02, 60.0), (-80.0, 0.02, 0.1), (-80.0, 3.0, 100 * np.exp(-12))],
+    ids=[
+        "a level far below the training rows",
+        "a negative forecast",
+        "a negative forecast of values that differ much",
+    ],
+)
+def test_on_the_log_scale_the_level_may_fall_but_not_to_0(value: float, scale: float, expected: float) -> None:
     _, preparation = relative("last", starts_at_zero=True)
-    target = TargetEncoding(name="load", shift=4.0, scale=0.5, log_offset=0.0)
+    target = TargetEncoding(name="load", shift=float(np.log(100)), scale=scale, log_offset=0.0)
     reference = NetReference.of(preparation.model_copy(update={"target": target}))
     assert reference is not None
     with torch.no_grad():
-        got = RelativeNet(Net(), reference, starts_at_zero=True)(torch.full((1, 5, 2), -9.0))
-    np.testing.assert_allclose(got, -4.0, rtol=1e-5)
+        got = RelativeNet(Net(), reference, starts_at_zero=True)(torch.full((1, 5, 2), (value - 100) / 20))
+    np.testing.assert_allclose(target.decode(got.numpy()), expected, rtol=1e-4)
