@@ -271,8 +271,10 @@ def _check_trees_on_series(spec: Spec, nets: Sequence[str]) -> None:
     if spec.train.loss is not None:
         raise UsageError(f"train.loss: got {spec.train.loss}, but trees on series take no own loss: {TAKE_A_NET}")
     for name in (MONOTONE, INTERACTIONS):
-        if spec.model.arguments.get(name):
-            raise UsageError(f"model.arguments.{name}: trees on series read lags, not columns: remove it")
+        searched = f"search.space.model.{name}" if f"model.{name}" in (spec.search.space or {}) else None
+        key = f"model.arguments.{name}" if spec.model.arguments.get(name) else searched
+        if key:
+            raise UsageError(f"{key}: trees on series read lags, not columns: remove it")
 
 
 def _check_constraints(spec: Spec, names: Sequence[str]) -> None:

@@ -237,3 +237,16 @@ def test_an_error_without_a_place_is_not_its_own_cause(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="nowhere: got nothing") as caught:
         spec_check.read_checked(tmp_path / "project.yaml")
     assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("name", ["monotone_constraints", "interaction_constraints"])
+@pytest.mark.parametrize("key", ["model.arguments", "search.space.model"])
+def test_trees_on_series_take_no_constraints_of_columns(base: Path, key: str, name: str) -> None:
+    value: Any = {"age": 1} if name.startswith("monotone") else [["age"]]
+    blocks: dict[str, Any] = {"model": {"net": "trees", "arguments": {name: value}}}
+    if key != "model.arguments":
+        blocks = {"model": {"net": "trees"}, "search": {"space": {f"model.{name}": {"choices": [value]}}}}
+    data = {"source": "x.csv", "target": "age", "kind": "series", "split": {"by": "time", "column": "t"}}
+    spec = Spec.model_validate({"name": "tiny", "data": {**data, "window": {"length": 8}}, **blocks})
+    with pytest.raises(UsageError, match=rf"^{key}.{name}: trees on series read lags"):
+        check_spec(spec, base)
