@@ -29,7 +29,7 @@ def prepare_blocks(net: nn.Module, train: Train) -> None:
                 "add blocks(), enter() and leave() (models/nets/splitting.py), or leave it out"
             )
         for block in stack.blocks:
-            block.forward = _recomputing(block.forward, train.recompute)
+            block.forward = _recomputing(block, train.recompute)
     if train.compile is True:
         compile_blocks(net)
 
@@ -57,11 +57,44 @@ def _called(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return forward(*args, **kwargs)
 
 
-def _recomputing(forward: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    if kind == "full":
-        return functools.partial(checkpoint, forward, use_reentrant=False)
-    contexts = functools.partial(create_selective_checkpoint_contexts, list(_saved_operators()))
-    return functools.partial(checkpoint, forward, use_reentrant=False, context_fn=contexts)
+def _recomputing(block: nn.Module, kind: str) -> Callable[..., Any]:
+    """Return the block's forward, which is done again in the backward pass."""
+    recomputed = functools.partial(checkpoint, use_reentrant=False)
+    if kind != "full":
+        contexts = functools.partial(create_selective_checkpoint_contexts, list(_saved_operators()))
+        recomputed = functools.partial(recomputed, context_fn=contexts)
+    forward = block.forward
+    norms = [module for module in block.modules() if getattr(module, "track_running_stats", False)]
+    if not norms:
+        return functools.partial(recomputed, forward)
+
+    def counted_once(*args: Any, **kwargs: Any) -> Any:
+        compiled = torch.compiler.is_compiling()  # a compiled forward is traced once, with its updates
+        return recomputed(forward if compiled else _CountedOnce(forward, norms), *args, **kwargs)
+
+    return counted_once
+
+
+class _CountedOnce:
+    """A forward whose second call, to recompute, leaves the running statistics of batch norms as they are."""
+
+    def __init__(self, forward: Callable[..., Any], norms: Sequence[nn.Module]) -> None:
+        self._forward, self._is_done = forward, False
+        own = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
+        # Copied here, where no dispatch mode of a selective checkpoint takes the copy for a part of the forward.
+        self._swaps = [(norm, name, buffer, buffer.clone()) for norm, name, buffer in own]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._is_done:
+            self._is_done = True
+            return self._forward(*args, **kwargs)
+        for norm, name, _, spare in self._swaps:
+            setattr(norm, name, spare)
+        try:
+            return self._forward(*args, **kwargs)
+        finally:
+            for norm, name, buffer, _ in self._swaps:
+                setattr(norm, name, buffer)
 
 
 def _saved_operators() -> Sequence[Any]:

@@ -41,6 +41,23 @@ def test_recomputing_keeps_less_and_changes_no_bit_and_no_name():
         assert kept < most / 2, kind
 
 
+@pytest.mark.parametrize("kind", ["full", "selective"])
+def test_statistics_of_a_batch_norm_count_a_batch_once(kind: str) -> None:
+    def after_two_steps(recompute: str) -> dict[str, torch.Tensor]:
+        torch.manual_seed(0)
+        net = mlp.build(SIZES, hidden=8, layers=2, norm="batch")
+        prepare_blocks(net, Train(recompute=recompute))
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            net(**example_inputs(SIZES, 64)).square().sum().backward()
+        return {**net.state_dict(), **{f"gradient of {name}": one.grad for name, one in net.named_parameters()}}
+
+    expected, found = after_two_steps("none"), after_two_steps(kind)
+    assert any(name.endswith("running_mean") for name in expected)
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
 def test_recomputing_needs_blocks():
     with pytest.raises(UsageError, match=r"train.recompute: got full, but Linear does not name its blocks"):
         prepare_blocks(nn.Linear(2, 2), Train(recompute="full"))
