@@ -46,7 +46,10 @@ def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -
             raise UsageError(f"{registry.model}: there is no champion yet: `loopline run {registry.model}` makes one")
         for version in plan.versions:
             if version == champion:
-                raise UsageError(f"{registry.model}: version {version} is the champion: it answers already")
+                raise UsageError(
+                    f"{registry.model}: version {version} is the champion and answers already: name another, or "
+                    f"roll it back first (`loopline rollback {registry.model}`)"
+                )
             registry.tags(version)
         return _set(registry, champion, plan, action, reason)
 
