@@ -50,7 +50,7 @@ def test_feedback_that_is_wrong_is_told_and_none_is_taken(workspace, serve):
         ("/models/tiny/feedback", b"{", 400, "no JSON"),
         ("/models/tiny/feedback", 7, 400, "expected"),
         ("/models/tiny/feedback", {"labels": 7}, 400, "expected a list"),
-        ("/models/tiny/feedback", {"id": "a", "label": "yes", "by": ""}, 400, "by: expected"),
+        ("/models/tiny/feedback", {"id": "a", "label": "yes", "by": ""}, 400, "by: got '', expected"),
     ]
     for path, body, status, said in wrong:
         reply = server.post(path, body)
