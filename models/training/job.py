@@ -81,6 +81,15 @@ class TrainingJob(FrozenModel):
         """The folder of the job's checkpoints, which its result replaces."""
         return self.folder / CHECKPOINTS
 
+    def allows_checkpoint(self, since_s: float, cost_s: float) -> bool:
+        """Return whether a checkpoint stays within its share of the time.
+
+        Args:
+            since_s: Seconds since the last one, or since the start.
+            cost_s: Seconds that one costs.
+        """
+        return self.checkpoints and (self.checkpoint_share == 1 or since_s * self.checkpoint_share >= cost_s)
+
 
 class EpochReport(FrozenModel):
     """The report of a job after each epoch.

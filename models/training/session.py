@@ -118,10 +118,9 @@ class TrainingSession:
 
     def is_checkpoint_due(self) -> bool:
         """Return whether a checkpoint now stays within its share of the time. Rank 0 decides."""
-        share = self.job.checkpoint_share
-        if not self.job.checkpoints or share == 1:
-            return self.job.checkpoints
-        return not self.saver.is_busy and (time.perf_counter() - self._since) * share >= self.saver.cost_s
+        if self.job.checkpoint_share < 1 and self.saver.is_busy:
+            return False
+        return self.job.allows_checkpoint(time.perf_counter() - self._since, self.saver.cost_s)
 
     def keep_best(self) -> None:
         """Copy the current weights as the best so far. Every rank must call it."""

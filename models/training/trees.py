@@ -387,8 +387,7 @@ class _Saver:
     def save(self, progress: Progress, booster: Boosters) -> None:
         """Write a checkpoint if one is due."""
         job, start = self._job, time.perf_counter()
-        is_due = job.checkpoint_share == 1 or (start - self._since) * job.checkpoint_share >= self._cost_s
-        if not job.checkpoints or not is_due:
+        if not job.allows_checkpoint(start - self._since, self._cost_s):
             return
         meta = {"progress": asdict(progress), "job": identity(job), "text": booster.to_text()}
         write_alone(CheckpointDraft(job.checkpoint_folder, progress.step, meta), {})
