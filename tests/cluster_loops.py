@@ -1,7 +1,8 @@
-"""Loops of the penguins for tests on clusters, with a place of the cluster in their workspace."""
+"""What the tests on all clusters share: their stage, and loops of the penguins with a place of the cluster."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,9 +12,55 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from models.training.job import EpochReport
+import psutil
+
+from models.training.job import EpochReport, TrainingJob, TrainingResult
+from tasks.ranks.launcher import train_at
+from tests.launcher_contract import Stage
 
 ROOT = Path(__file__).parents[1]
+SUBMIT = """
+import pkgutil, sys
+from models.training.job import TrainingJob
+from tasks.ranks.launcher import train_at
+
+place = pkgutil.resolve_name(sys.argv[1]).model_validate_json(sys.argv[2])
+job = TrainingJob.model_validate_json(sys.argv[3], strict=False)
+train_at(place, job, lambda e: print(e.epoch, flush=True) is None)
+"""
+
+
+class OnCluster(Stage):
+    """Two nodes of a cluster with a rank each."""
+
+    def __init__(self, cluster: Any, place: Any) -> None:
+        self.cluster, self.place = cluster, place
+        self.said: list[str] = []
+
+    def train(
+        self,
+        job: TrainingJob,
+        on_epoch: Callable[[EpochReport], bool] | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> TrainingResult:
+        return train_at(self.place, job, on_epoch, say or self.said.append)
+
+    def submitter(self, job: TrainingJob) -> subprocess.Popen[str]:
+        kind = f"{type(self.place).__module__}:{type(self.place).__name__}"
+        command = [sys.executable, "-c", SUBMIT, kind, self.place.model_dump_json(), job.model_dump_json()]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+    def ranks(self, job: TrainingJob) -> list[psutil.Process]:
+        ranks = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                if words[-3:] == ["-m", "models.training.node", str(job.folder)] and "-u" in words:
+                    ranks.append(process)
+        return ranks
+
+    def placed(self, **train: Any) -> dict[str, Any]:
+        return {**train, "nodes": "2", "threads": 1}
 
 
 def once(epoch: int, act: Callable[[], Any]) -> Callable[[EpochReport], bool]:

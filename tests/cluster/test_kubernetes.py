@@ -1,34 +1,18 @@
 """Training in two pods, on two nodes of a real Kubernetes."""
 
-import contextlib
-import subprocess
-import sys
 import time
 
-import psutil
 import pytest
 
 from models.errors import TrainingError, UsageError
 from tasks.ranks.kubernetes import LOG, Kubernetes
-from tasks.ranks.launcher import train_at
 from tests import kubernetes_cluster
-from tests.cluster_loops import ROOT, once, run_penguins, trained
+from tests.cluster_loops import OnCluster, once, run_penguins, trained
 from tests.empty_image import IMAGE
 from tests.kubernetes_cluster import CLAIM, NODES
-from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract, Stage
+from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
 
 pytestmark = pytest.mark.timeout(900)
-
-SUBMIT = """
-import sys
-from models.training.job import TrainingJob
-from tasks.ranks.kubernetes import Kubernetes
-from tasks.ranks.launcher import train_at
-
-place = Kubernetes.model_validate_json(sys.argv[2])
-job = TrainingJob.model_validate_json(sys.argv[1], strict=False)
-train_at(place, job, lambda e: print(e.epoch, flush=True) is None)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -49,32 +33,11 @@ def kubernetes(tmp_path_factory):
         yield running
 
 
-class OnKubernetes(Stage):
-    """Two pods with a rank each."""
+class OnKubernetes(OnCluster):
+    """Two pods."""
 
     def __init__(self, cluster, place):
-        self.cluster, self.place, self.said = cluster, Kubernetes.model_validate(place), []
-
-    def train(self, job, on_epoch=None, say=None):
-        return train_at(self.place, job, on_epoch, say or self.said.append)
-
-    def submitter(self, job):
-        return subprocess.Popen(
-            [sys.executable, "-c", SUBMIT, job.model_dump_json(), self.place.model_dump_json()],
-            stdout=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
-
-    def ranks(self, job):
-        ranks = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                words = process.cmdline()
-                if words[-3:] == ["-m", "models.training.node", str(job.folder)] and "-u" in words:
-                    ranks.append(process)
-        return ranks
-
-    def placed(self, **train):
-        return {**train, "nodes": "2", "threads": 1}
+        super().__init__(cluster, Kubernetes.model_validate(place))
 
     def jobs(self):
         """The names and ids of the jobs there are."""

@@ -1,10 +1,7 @@
 """Training on two nodes of a real Slurm."""
 
-import contextlib
 import json
 import re
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,52 +9,21 @@ import psutil
 import pytest
 
 from models.errors import TrainingError, UsageError
-from tasks.ranks.launcher import name_of, train_at
+from tasks.ranks.launcher import name_of
 from tasks.ranks.slurm import LOG, Slurm
-from tests.cluster_loops import ROOT, once, run_penguins, trained
-from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract, Stage
+from tests.cluster_loops import OnCluster, once, run_penguins, trained
+from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
 
 pytestmark = pytest.mark.timeout(900)
 
 PLACE = {"engine": "slurm", "setup": ["export GLOO_SOCKET_IFNAME=e0"]}
-SUBMIT = """
-import sys
-from models.training.job import TrainingJob
-from tasks.ranks.launcher import train_at
-from tasks.ranks.slurm import Slurm
-
-place = Slurm.model_validate_json(sys.argv[2])
-job = TrainingJob.model_validate_json(sys.argv[1], strict=False)
-train_at(place, job, lambda e: print(e.epoch, flush=True) is None)
-"""
 
 
-class OnSlurm(Stage):
-    """Two nodes with a rank each."""
+class OnSlurm(OnCluster):
+    """Two nodes of Slurm."""
 
     def __init__(self, cluster, place=None):
-        self.cluster, self.place, self.said = cluster, place or Slurm.model_validate(PLACE), []
-
-    def train(self, job, on_epoch=None, say=None):
-        return train_at(self.place, job, on_epoch, say or self.said.append)
-
-    def submitter(self, job):
-        return subprocess.Popen(
-            [sys.executable, "-c", SUBMIT, job.model_dump_json(), self.place.model_dump_json()],
-            stdout=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
-
-    def ranks(self, job):
-        ranks = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                words = process.cmdline()
-                if words[-3:] == ["-m", "models.training.node", str(job.folder)] and "-u" in words:
-                    ranks.append(process)
-        return ranks
-
-    def placed(self, **train):
-        return {**train, "nodes": "2", "threads": 1}
+        super().__init__(cluster, place or Slurm.model_validate(PLACE))
 
     def jobs(self, job):
         """Number, state and restarts of the jobs that were submitted for a job's folder."""
