@@ -22,18 +22,18 @@ FORWARDED = re.compile(r"[A-Z_. ]*")
 """Values alone: nothing of such a text is known before it is there."""
 QUOTED = re.compile(r"`[^`]*`|\{[^}]*\}|\([^()]*\)")
 """Within these a colon divides nothing."""
-PLACE = re.compile(r"(command line|[\w.:`'/-]+)( [A-Z_']+)*(, \w+)?")
+PLACE = re.compile(r"(command line|rows from FIRST_ROW \(counted from 0\)|[\w.:`'/-]+)( [A-Z_']+)*(, \w+)?")
 """What a message begins with: a key, an option or a file, with its value."""
-BY_KIND = {
-    "UsageError": "correct what the message names",
-    "DataError": "correct it in the data, the spec or the request that the message names",
-    "UserCodeError": "correct your function",
-    "TrainingError": "change the net or its settings; `loopline run` continues from the last finished step",
-    "StoreError": "`loopline doctor` checks the stores; when it is mended, run again: finished work is kept",
-    "LeaseLostError": "nothing has to be done: the other process goes on",
-    "GateRefused": "nothing has to be done: the champion stays",
+EXPECTED = re.compile(r"[,;] (?:expected|did you mean) ")
+"""What stands before a cure that is no sentence of its own."""
+NOTHING = "nothing has to be done: "
+HANDLED = {
+    "LeaseLostError": NOTHING + "the other process goes on",
+    "DamagedError": NOTHING + "what was lost is made again, by the step or from an earlier checkpoint",
+    "DamagedFileError": NOTHING + "the file is set aside and the others are read; a backup has its rows",
+    "models.export": NOTHING + "this smaller variant is left out, and the exported model is served",
 }
-"""What to do about an error whose message has no cure of its own."""
+"""Errors that the program itself deals with, by kind or folder; each other message names its cure."""
 GUIDES = {
     "models.backtest": "how-to/backtest.md",
     "models.data": "how-to/spec.md",
@@ -64,6 +64,12 @@ GUIDES = {
 """The guide of a folder, where one says more than the messages."""
 
 
+NEAREST = "did_you_mean"
+CURES = ("cure", "hint", "why", "nearest")
+"""How functions call the cure that they put into a message."""
+Cures = Mapping[str, ast.expr]
+
+
 class Message(NamedTuple):
     """A message with capitals in the place of its values, such as `data.id: no column NAME`."""
 
@@ -75,24 +81,28 @@ class Message(NamedTuple):
     def cause_and_cure(self) -> tuple[str, str]:
         """Return the message up to the colon before its cure, and the cure; without one, what was expected."""
         bare = QUOTED.sub(lambda quoted: "`" * len(quoted[0]), self.text)
-        expected = bare.rfind(", expected ")
+        expected = max((found.start() for found in EXPECTED.finditer(bare)), default=-1)
         for colon in (found.start() for found in re.finditer(": ", bare)):
             if colon > expected and _is_cure(bare[:colon], bare[colon + 2 :]):
                 return self.text[:colon], self.text[colon + 2 :]
         return (self.text[:expected], self.text[expected + 2 :]) if expected > 0 else (self.text, "")
 
     @property
-    def general_cure(self) -> str:
-        """Return what to do about a message that has no cure: read its end, or do what its kind needs."""
-        if FORWARDED.fullmatch(re.split(r"[:,;] ", self.text)[-1]):
-            return "the end of the message says it"
-        return BY_KIND.get(self.kind, BY_KIND["StoreError"])
+    def cure(self) -> str:
+        """Return what to do: the cure in the message, or what the program does; nothing if neither is known."""
+        folder = self.module.rpartition(".")[0]
+        return self.cause_and_cure[1] or HANDLED.get(self.kind.strip("_"), HANDLED.get(folder, ""))
 
 
 def _is_cure(before: str, after: str) -> bool:
     """Return whether a colon stands between what is wrong and what to do about it."""
-    is_place = all(PLACE.fullmatch(part) for part in before.split(": "))
-    return not is_place and not FORWARDED.fullmatch(after.partition(": ")[0]) and not after.startswith("got ")
+    parts = before.split(": ")
+    is_place = all(PLACE.fullmatch(part) for part in parts) and parts[-1] != "ERROR"
+    return (
+        not is_place
+        and not FORWARDED.fullmatch(after.partition(": ")[0])
+        and not after.startswith(("got ", "no column "))
+    )
 
 
 @dataclass(frozen=True)
@@ -135,15 +145,29 @@ class Code:
             if isinstance(target, ast.Name) and target.id.isupper() and isinstance(node.value.value, str)
         }
 
+    @cached_property
+    def cures(self) -> Mapping[str, ast.FunctionDef]:
+        """The functions that return a text with the nearest name, such as the error of a missing column, by name."""
+        return {
+            node.name: node
+            for nodes in self.modules.values()
+            for node in nodes
+            if isinstance(node, ast.FunctionDef) and node.returns and ast.unparse(node.returns) == "str"
+            if any(ast.unparse(each.func) == NEAREST for each in ast.walk(node) if isinstance(each, ast.Call))
+        }
+
     def messages(self) -> Iterator[Message]:
         """Yield each message once, in the order of the code."""
         seen = set()
         for module, nodes in self.modules.items():
-            functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+            functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+            around = {id(each): node for node in functions for each in ast.walk(node)}
+            here = {node.name: node for node in functions}
             for node in sorted(nodes, key=lambda node: getattr(node, "lineno", 0)):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.kinds:
                     kind = node.func.id
-                    texts = self._texts(node.args[0], functions) if node.args else []
+                    names = cures_of(around[id(node)], node.lineno) if id(node) in around else {}
+                    texts = self._texts(node.args[0], here, names) if node.args else []
                     found = [Message(module, kind, text) for text in texts if not _is_forwarded(text)]
                     yield from (message for message in found if message not in seen)
                     seen.update(found)
@@ -166,35 +190,63 @@ class Code:
             and node.exc.func.id in makers
         )
 
-    def _texts(self, node: ast.expr, functions: Mapping[str, ast.FunctionDef]) -> list[str]:
+    def _texts(self, node: ast.expr, functions: Mapping[str, ast.FunctionDef], cures: Cures) -> list[str]:
         """Return a message, or those that a function of the module returns for it."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
-            returns = [one for one in ast.walk(functions[node.func.id]) if isinstance(one, ast.Return)]
-            texts = [text for one in returns if one.value for text in self._texts(one.value, {})]
-            return [text for text in texts if not _is_forwarded(text)]
+            function = functions[node.func.id]
+            returns = [each for each in ast.walk(function) if isinstance(each, ast.Return) and each.value]
+            texts = [self._texts(each.value, {}, cures_of(function, each.lineno)) for each in returns if each.value]
+            return [text for each in texts for text in each if not _is_forwarded(text)]
         if isinstance(node, ast.IfExp):
-            return self._texts(node.body, functions) + self._texts(node.orelse, functions)
-        return [self._text(node)]
+            return self._texts(node.body, functions, cures) + self._texts(node.orelse, functions, cures)
+        return [self._text(node, cures)]
 
-    def _text(self, node: ast.expr) -> str:
+    def _text(self, node: ast.expr, cures: Cures) -> str:
         """Return an expression as a text with placeholders."""
         match node:
             case ast.Constant():
                 return str(node.value)
             case ast.JoinedStr():
-                return "".join(self._text(value) for value in node.values)
+                return "".join(self._text(value, cures) for value in node.values)
             case ast.BinOp(op=ast.Add()):
-                return self._text(node.left) + self._text(node.right)
+                return self._text(node.left, cures) + self._text(node.right, cures)
             case ast.FormattedValue():
-                return self._text(node.value)
+                return self._text(node.value, cures)
+            case ast.Name() if node.id in cures:
+                return self._alternatives(cures[node.id])
             case ast.Name() if node.id in self.constants:
                 return self.constants[node.id]
+            case ast.Call(func=ast.Name(id=name)) if name == NEAREST:
+                return f"did you mean NEAREST? or {self._text(node.args[2], cures)}"
+            case ast.Call(func=ast.Name(id=name)) if name in self.cures:
+                function = self.cures[name]
+                returns = [each for each in ast.walk(function) if isinstance(each, ast.Return) and each.value]
+                return next(self._text(each.value, cures_of(function, each.lineno)) for each in returns if each.value)
         return placeholder(node)
+
+    def _alternatives(self, node: ast.expr) -> str:
+        """Return a cure with its alternatives; one of them may be empty."""
+        if isinstance(node, ast.IfExp):
+            texts = map(self._alternatives, (node.body, node.orelse))
+            return " or ".join(text for text in texts if text and not text.startswith("got "))
+        return self._text(node.values[-1] if isinstance(node, ast.BoolOp) else node, {})
+
+
+def cures_of(function: ast.FunctionDef, line: int) -> Cures:
+    """Return what a function calls `cure` or `hint`, or another of these names, last above a line."""
+    found: dict[str, ast.expr] = {}
+    for node in sorted(ast.walk(function), key=lambda node: getattr(node, "lineno", 0)):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if node.lineno < line:
+                found[name] = value
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if node.lineno < line:
+                found |= {one.id: value for one, value in zip(names, values, strict=False) if isinstance(one, ast.Name)}
+    return {name: value for name, value in found.items() if name in CURES}
 
 
 def _is_forwarded(text: str) -> bool:
     """Return whether a message is another's: nothing but places and values."""
-    *places, last = re.split(r"[:,;] ", text)
+    *places, last = re.split(r"[:,;] ", re.sub(r" \(compared with [^()]*\)$", "", text))
     return FORWARDED.fullmatch(last) is not None and all(PLACE.fullmatch(place) for place in places)
 
 
@@ -259,12 +311,10 @@ def _section(folder: str, messages: list[Message], raising: frozenset[str]) -> s
     anchors = "".join(_anchor(module) for module in sorted(without) if module.rpartition(".")[0] == folder)
     rows, modules = [], set()
     for message in messages:
-        cause, cure = message.cause_and_cure
+        cause, _ = message.cause_and_cure
         anchor = "" if message.module in modules else _anchor(message.module)
         modules.add(message.module)
-        rows.append(
-            f"| {anchor}{_code(cause)} | {_markdown(cure or message.general_cure)} | {message.kind.strip('_')} |"
-        )
+        rows.append(f"| {anchor}{_code(cause)} | {_markdown(message.cure)} | {message.kind.strip('_')} |")
     table = "| message | do | kind |\n|---|---|---|\n" + "\n".join(rows) + "\n" if rows else ""
     return f"## {folder}\n\n{anchors}{_line(ast.get_docstring(ast.parse(file.read_text())))}{more}\n\n{table}"
 

@@ -20,6 +20,10 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "loopline-lock.sha256"
 SUPPORTED = ((3, 11), (3, 13))
 UV_VERSION = "0.13.9"
+AWAY = (
+    "if an index cannot be reached: `PIP_INDEX_URL=...` names another one, `PIP_FIND_LINKS=FOLDER` a folder with "
+    "wheels, such as torch's; then run it again"
+)
 
 
 def main() -> int:
@@ -122,6 +126,7 @@ def _run(*command: str | Path, env: dict[str, str] | None = None) -> None:
     done = subprocess.run([str(part) for part in command], cwd=ROOT, env=env, check=False)
     if done.returncode:
         print(f"loopline: setting up failed at: {' '.join(map(str, command))}", file=sys.stderr)
+        print(f"loopline: {AWAY}", file=sys.stderr)
         raise SystemExit(1)
 
 

@@ -161,7 +161,10 @@ class _Simulation:
         signal = Signal(id="first", kind="person", at=period.end, reason="the first champion")
         loop = self._run(period, signal, None)
         if not loop.model:
-            raise TrainingError(f"backtest: the first champion could not be trained: {'; '.join(loop.reasons)}")
+            reasons = "; ".join(loop.reasons)
+            raise TrainingError(
+                f"backtest: the first champion could not be trained ({reasons}): correct that, or begin later (--from)"
+            )
         self._take(loop.model)
         return loop
 

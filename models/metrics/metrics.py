@@ -234,15 +234,20 @@ def measure(metric: Metric, target: Array, prediction: Array, weight: Array | No
     check_examples(target, prediction)
     value = metric.value(target, prediction, weight)
     if math.isnan(value):
-        raise DataError(f"{metric.name} is undefined on {len(target)} examples {_why_undefined(metric, target)}")
+        raise _undefined(metric, target)
     return value
 
 
-def _why_undefined(metric: Metric, target: Array) -> str:
-    num_zeros = int((np.asarray(target) == 0).sum())
+def _undefined(metric: Metric, target: Array) -> DataError:
+    what, num_zeros = f"{metric.name} is undefined on {len(target)} examples", int((np.asarray(target) == 0).sum())
     if metric.name == "mape" and num_zeros:
-        return f"of which {num_zeros} have the target 0, by which it divides: expected none; take goal.metric mae"
-    return f"with {len(np.unique(target))} distinct target(s): expected at least two; take more rows or another split"
+        return DataError(
+            f"{what} of which {num_zeros} have the target 0, by which it divides: expected none; take goal.metric mae"
+        )
+    return DataError(
+        f"{what} with {len(np.unique(target))} distinct target(s): expected at least two; take more rows or another "
+        "split"
+    )
 
 
 def check_examples(target: Array, prediction: Array) -> None:

@@ -35,7 +35,7 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
     """
     name = net_name(model.net, sizes.kind)
     if is_trees(name):
-        raise UsageError(f"model.net: {name} is not a torch net; it is trained by {NETS[name]}")
+        raise UsageError(f"model.net: {name} is not a torch net; it is trained by {NETS[name]}: name a torch net")
     factory = resolve(name, base, NETS)
     if name in NETS:
         check_arguments(name, factory, model.arguments, known=("sizes",))

@@ -167,8 +167,8 @@ def _load_file(base: Path, target: str) -> ModuleType:
         raise
     except BaseException as error:
         del sys.modules[name]
-        hint = _namesake(error, path.parent)
-        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}{hint}") from error
+        cure = _namesake(error, path.parent) or "correct the file"
+        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}: {cure}") from error
     _note_loaded(path.parent)
     return module
 
@@ -215,7 +215,7 @@ def _namesake(error: BaseException, folder: Path) -> str:
     """Return a hint if a user's module has the name of a Loopline package, which Python finds first."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
     if name in OWN_PACKAGES and ((folder / f"{name}.py").exists() or (folder / name).is_dir()):
-        return f": {name!r} is a package of Loopline's: give your own another name"
+        return f"{name!r} is a package of Loopline's: give your own another name"
     return ""
 
 
@@ -229,7 +229,7 @@ def _importing(target: str, reference: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}") from error
+        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}: correct the module") from error
 
 
 def _last_frame(error: BaseException) -> str:

@@ -135,7 +135,7 @@ def check_supported(parameters: Collection[str], tensor: str) -> None:
     """
     for name, cure in _NOT_SUPPORTED.items():
         if name in parameters:
-            raise DataError(f"{tensor[:60]!r}: parameter `{name}` is not supported: {cure}")
+            raise DataError(f"{tensor[:60]!r}: parameter `{name}` is not supported: leave it out; {cure}")
 
 
 def written(

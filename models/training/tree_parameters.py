@@ -112,7 +112,7 @@ def check_parameter(name: str, value: Any, own: Sequence[str], key: str = "model
     if name in ALIASES:
         raise UsageError(f"{key}.{name}: trees call it {ALIASES[name]!r}: say {key}.{ALIASES[name]}")
     if name in OWNED:
-        raise UsageError(f"{key}.{name}: Loopline sets it: {OWNED[name]}")
+        raise UsageError(f"{key}.{name}: Loopline sets it: leave it out; {OWNED[name]}")
     defaults = known_parameters()
     if name not in defaults:
         allowed = [*own, *(each for each in defaults if each not in OWNED)]

@@ -322,7 +322,9 @@ class StepCache:
         files = (self.state / REFERENCES).glob("*.json")
         path = next((path for path in files if self.hashes.of(path) == digest), None)
         if digest and path is None:
-            raise StoreError(digest if digest == UNREACHABLE else f"{self.state / REFERENCES}: it is not there")
+            folder = self.state / REFERENCES
+            gone = f"{folder}: its file is not there: put it back from a copy, or wait for the next champion's"
+            raise StoreError(digest if digest == UNREACHABLE else gone)
         return path
 
     @cached_property

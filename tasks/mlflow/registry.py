@@ -170,7 +170,9 @@ class Registry:
             held = champions_in_force(self.journal())
             back = _back(held, self._versions())
             if back is None:
-                raise GateRefused(f"{self.model}: nothing to roll back to: {_nobody(held)}")
+                raise GateRefused(
+                    f"{self.model}: nothing to roll back to, {_nobody(held)}: `loopline promote` takes any version"
+                )
             if expected is not None and held[-1] != expected:
                 raise GateRefused(
                     f"{self.model}: the champion is version {held[-1]}, not {expected}: look again, then roll back"

@@ -145,7 +145,7 @@ def loops(workspace: Workspace) -> list[str]:
     try:
         known = {loop.loop_id for loop in _running_loops(workspace)}
     except StoreError as error:
-        raise StoreError(f"{error}; `loopline down --force` ends the platform without it") from error
+        raise StoreError(f"{error}: `loopline down --force` ends the platform without it") from error
     return [name for name in flow_runs(workspace) if name in known]
 
 

@@ -65,4 +65,8 @@ def _run(module: str, longest_s: float, *arguments: str) -> None:
         )
     if done.returncode:
         lines = done.stderr.strip().splitlines()
-        raise StoreError(lines[-1] if lines else f"{module} failed and said nothing")
+        raise StoreError(
+            lines[-1]
+            if lines
+            else f"{module} failed and said nothing: it is tried again; look at the load and the store"
+        )

@@ -325,7 +325,7 @@ class DeltaLog:
         try:
             yield from rows_of(file, part, since, upto, columns, batch)
         except DamagedFileError as error:
-            raise StoreError(f"{self._set_aside(part, error)}: run again") from error
+            raise StoreError(f"{self._set_aside(part, error)}; the others can be read: run again") from error
 
     def _set_aside(self, part: LogPart, error: DamagedFileError) -> str:
         """Remove a damaged file from the table and keep it in a folder; return a message that states the loss."""

@@ -245,7 +245,9 @@ def _expectation(check: ExpectationCheck, position: int) -> Any:
         )
     except (ValueError, TypeError) as error:
         reason = "; ".join(line.strip() for line in str(error).splitlines()[1:]) or str(error)
-        raise UsageError(f"data.expectations: {check.expectation} with {check.arguments}: {reason}") from error
+        raise UsageError(
+            f"data.expectations: {check.expectation} with {check.arguments}: {reason}: correct the arguments"
+        ) from error
 
 
 def _snake(name: str) -> str:

@@ -62,7 +62,9 @@ def download(name: str, version: str, into: Path, pip: Sequence[str]) -> bool:
             except (DigestMismatchError, NoDigestsError) as error:
                 raise StoreError(f"pypi:{name}: {error}: nothing was stored; run again") from error
     if failures:
-        raise StoreError(f"pypi:{name}: {', '.join(failures)}: is this machine offline? Nothing was stored; run again")
+        raise StoreError(
+            f"pypi:{name}: no answer ({', '.join(failures)}): is this machine offline? Nothing was stored; run again"
+        )
     return False
 
 

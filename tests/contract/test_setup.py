@@ -50,6 +50,15 @@ def test_a_folder_that_mlflow_cannot_work_in_is_refused(
     assert "rename" in capsys.readouterr().err
 
 
+def test_a_failure_names_the_way_round_an_index_that_cannot_be_reached(
+    setup_env: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new user without a way to torch's own index saw the error of a name lookup, and no cure."""
+    with pytest.raises(SystemExit):
+        setup_env._run(sys.executable, "-c", "raise SystemExit(2)")
+    assert "PIP_FIND_LINKS" in capsys.readouterr().err
+
+
 def test_the_clone_comes_before_packages_of_the_same_names(setup_env: ModuleType, tmp_path: Path) -> None:
     """As in a repository of machine learning with folders of these names and the usual PYTHONPATH."""
     setup_env._put_clone_first()

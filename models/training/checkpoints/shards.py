@@ -97,7 +97,7 @@ class StoredCheckpoint:
             with torch.no_grad():
                 reader.read_data(planner.finish_plan(plan), planner).wait()
         except (OSError, RuntimeError, ValueError) as error:
-            raise StoreError(f"{self._path}: cannot be read as asked: {error}") from error
+            raise StoreError(f"{self._path}: cannot be read as asked: {error}: remove it and run again") from error
 
 
 class _Writer(FileSystemWriter):

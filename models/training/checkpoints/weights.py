@@ -96,7 +96,9 @@ def load_net(model: Model, sizes: Sizes, base: Path, weights: Path) -> nn.Module
     try:
         net.load_state_dict(load_file(weights))
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise StoreError(f"{weights}: not the weights of {model.net}: {error}") from error
+        raise StoreError(
+            f"{weights}: not the weights of {model.net}: {error}: remove the file and run again"
+        ) from error
     return net.eval()
 
 
