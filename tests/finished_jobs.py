@@ -25,6 +25,7 @@ from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image, Model, Spec, Train
 from models.project_spec.window import Window
 from models.training.batches.examples import open_examples
+from models.training.boosters import Boosters
 from models.training.checkpoints.weights import save_weights
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 from models.training.tree_inputs import tree_inputs
@@ -33,7 +34,7 @@ from tests.conftest import MakeOnce
 FinishedJob = Callable[..., TrainingJob]
 ExportedJob = Callable[..., tuple[TrainingJob, dict[str, Any]]]
 METADATA = {"loopline.project": "tiny", "loopline.dataset": "0123"}
-METRICS = {"regression": "mae", "quantile": "pinball", "language": "bits_per_char"}
+METRICS = {"regression": "mae", "horizons": "mae", "quantile": "pinball", "language": "bits_per_char"}
 CLASSES = {"binary": ["ja", "né"], "multiclass": ["Adélie", "日本", "ß"]}
 
 
@@ -116,7 +117,7 @@ def raw_table(kind: str, task: str, count: int = 300) -> pa.Table:
         return pa.table({"text": [" ".join(words[8 * n : 8 * n + 8]) for n in range(count)]})
     signal = rng.normal(size=count)
     target: list[object]
-    if task in ("regression", "quantile"):
+    if task in ("regression", "horizons", "quantile"):
         target = list(50 + 4 * signal)
     else:
         names = CLASSES[task]
@@ -144,14 +145,17 @@ def raw_table(kind: str, task: str, count: int = 300) -> pa.Table:
 
 
 def spec_of(kind: str, task: str) -> Spec:
-    """The spec under which `raw_table` is prepared."""
+    """The spec under which `raw_table` is prepared; the task `horizons` is a regression at several of them."""
     data: dict[str, object] = {"source": "raw.parquet", "target": "target", "kind": kind, "task": task}
+    if task == "horizons":
+        data["task"] = "regression"
     if kind == "image":
         data["image"] = {"height": 4, "width": 6, "channels": 2}
     elif kind == "text":
         data = {"source": "raw.parquet", "kind": kind, "text": {"length": 12}}
     elif kind == "series":
-        data |= {"window": {"length": 8}, "split": {"by": "time", "column": "time"}}
+        horizon = [1, 2, 4] if task == "horizons" else 1
+        data |= {"window": {"length": 8, "horizon": horizon}, "split": {"by": "time", "column": "time"}}
     else:
         data["features"] = {"kinds": {"month": "categorical"}}
         data |= {"quantiles": LEVELS} if task == "quantile" else {}
@@ -223,13 +227,20 @@ def _grow_trees(job: TrainingJob) -> None:
     preparation = Preparation.load(job.prepared)
     train, _ = open_examples(job, preparation)
     inputs, targets = tree_inputs(train, preparation), train.targets().numpy()
-    num_numeric = len(preparation.numeric)
-    data = lightgbm.Dataset(
-        inputs.features,
-        inputs.label(targets) if preparation.kind == "series" else targets,
-        categorical_feature=list(range(num_numeric, num_numeric + len(preparation.categorical))),
-        params={"verbosity": -1},
-    )
+    num_numeric, categorical = len(preparation.numeric), len(preparation.categorical)
     extra = {"num_class": preparation.num_outputs} if preparation.task == "multiclass" else {}
     settings = {"objective": preparation.task, "num_threads": 1, "verbosity": -1, "min_data_in_leaf": 5, **extra}
-    lightgbm.train(settings, data, 10).save_model(job.folder / TREES_FILE)
+    boosters = [
+        lightgbm.train(
+            settings,
+            lightgbm.Dataset(
+                inputs.features,
+                np.ascontiguousarray(label),
+                categorical_feature=list(range(num_numeric, num_numeric + categorical)),
+                params={"verbosity": -1},
+            ),
+            10,
+        )
+        for label in (inputs.label(targets).T if preparation.kind == "series" else [targets])
+    ]
+    (job.folder / TREES_FILE).write_text(Boosters(boosters).to_text())

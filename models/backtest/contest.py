@@ -81,7 +81,7 @@ def score(metric: Metric, target: Array, prediction: Array, preparation: Prepara
     num = len(target)
     clusters = None
     if preparation.window is not None:
-        clusters = time_blocks(num, max(preparation.window.horizon, round(num ** (1 / 3))))
+        clusters = time_blocks(num, max(preparation.window.last_horizon, round(num ** (1 / 3))))
     each = metric.at(preparation.class_head.threshold).evaluator(target, prediction)
     drawn = resample([each], num, RESAMPLES, seed, clusters)[:, 0]
     return Score(each(np.ones(num)), drawn, num)

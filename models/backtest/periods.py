@@ -119,6 +119,11 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
     if data.window is not None and (data.window.series_key or data.window.gaps == "fill"):
         key = "series_key" if data.window.series_key else "gaps: fill"
         raise UsageError(f"backtest: replays one series as it is, but the spec has data.window.{key}: drop it for this")
+    if data.window is not None and len(data.window.horizons) > 1:
+        raise UsageError(
+            f"backtest: replays one horizon, but the spec has data.window.horizon: {data.window.horizon}: name one for "
+            f"this, such as `-s data.window.horizon={data.window.last_horizon}`"
+        )
     notes = []
     if data.kind != "series":
         never = np.zeros(table.num_rows, dtype=bool)

@@ -189,7 +189,7 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
     steps = [standardised(rows.column(part.name).to_numpy(), part) for part in preparation.numeric]
     return {
         "series": np.stack(steps, axis=1),
-        "end": (targets - window.horizon).astype(np.int64),
+        "end": (targets - window.last_horizon).astype(np.int64),
         "key": chosen.column(KEY_COLUMN).to_numpy(),
         **_targets(chosen, preparation),
     }

@@ -96,7 +96,7 @@ class SeriesTargets(NamedTuple):
     Attributes:
         values: In its own unit (step,); NaN where it is missing.
         steps: How many steps of the same series lie directly before each, without a gap (step,).
-        rows: The step that each example predicts (example,).
+        rows: The step that each example predicts, of several horizons the farthest (example,).
     """
 
     values: np.ndarray
@@ -240,7 +240,7 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
     """Return the values (step, feature) of all steps, and the last step (example,) of each window of a split."""
     own = Preparation.load(prepared)
     window = preparation.window
-    if window is None or own.window is None or window.horizon != own.window.horizon:
+    if window is None or own.window is None or window.horizons != own.window.horizons:
         raise DataError(
             f"data.window: the model looks {window.horizon if window else '?'} steps ahead and these rows "
             f"{own.window and own.window.horizon}: they cannot be compared; keep the horizon, or start a new project"
@@ -255,4 +255,4 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
             f"data.window: the model's window of {window.length} steps starts before the series does, or before a gap: "
             "keep data.window.length, or start a new project"
         )
-    return values, targets - window.horizon
+    return values, targets - window.last_horizon

@@ -5,6 +5,8 @@ Targets and predictions of such a model are arrays (row, output), in the order o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,11 +76,34 @@ def fit_outputs(training: pa.Table, data: Data, task: Task) -> TargetEncoding:
     else:
         spreads = {name: _spread(training.column(name), name) for name in data.targets}
         outputs = [OutputColumn(name=name, column=name, shift=a, scale=b) for name, (a, b) in spreads.items()]
-    if len(outputs) > MAX_OUTPUTS:
-        raise DataError(
-            f"data.target: got {len(outputs)} outputs, expected {MAX_OUTPUTS} at most: make several projects"
-        )
+    _check_number(outputs, "data.target")
     return TargetEncoding(name=data.target_name, outputs=outputs)
+
+
+def _check_number(outputs: Sequence[OutputColumn], key: str) -> None:
+    if len(outputs) > MAX_OUTPUTS:
+        raise DataError(f"{key}: got {len(outputs)} outputs, expected {MAX_OUTPUTS} at most: make several projects")
+
+
+def fit_horizons(training: pa.Table, data: Data, horizons: Sequence[int]) -> TargetEncoding:
+    """Return the target of series whose several horizons are the outputs; all have the scale of the target.
+
+    Raises:
+        DataError: The target has no value, or there are too many horizons.
+    """
+    (name,) = data.targets
+    shift, scale = _spread(training.column(name), name)
+    outputs = [
+        OutputColumn(name=horizon_name(ahead), column=horizon_name(ahead), shift=shift, scale=scale, horizon=ahead)
+        for ahead in horizons
+    ]
+    _check_number(outputs, "data.window.horizon")
+    return TargetEncoding(name=name, shift=shift, scale=scale, outputs=outputs)
+
+
+def horizon_name(ahead: int) -> str:
+    """Return the name of the output for the value `ahead` steps after a window, and of its column of true values."""
+    return f"h{ahead}"
 
 
 def output_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:

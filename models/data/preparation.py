@@ -7,10 +7,10 @@ exported graph (`models/export/`) applies the same arithmetic, so that serving n
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, InstanceOf
+from pydantic import Field, InstanceOf, field_validator
 
 from models.frozen_model import FrozenModel
 from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
@@ -84,7 +84,7 @@ class TextColumn(FrozenModel):
 
 
 class OutputColumn(FrozenModel):
-    """One of several outputs of a row: a target, a quantile of a target, or a label.
+    """One of several outputs of a row: a target, a quantile of a target, a label, or a horizon of a series.
 
     The net learns `(value - shift) / scale`, where the value is that of `column` in the target's own unit. A label is
     learnt as it is, 0 or 1.
@@ -95,6 +95,7 @@ class OutputColumn(FrozenModel):
     shift: float = 0.0
     scale: float = 1.0
     quantile: float | None = Field(None, description="The share of true values that lie below the prediction.")
+    horizon: int | None = Field(None, description="Steps ahead, of a series.")
 
 
 class TargetEncoding(FrozenModel):
@@ -197,17 +198,26 @@ class WindowReference(FrozenModel):
     """A forecast from the window itself, to which the net adds a correction; in standardised units of the inputs.
 
     `last`: the last value. `seasonal`: the value `back` steps before the last one. `linear`: the last value plus a
-    linear map of the window relative to it, of the last value of each other column, and of 1.
+    linear map of the window relative to it, of the last value of each other column, and of 1. Each horizon has its own.
     With `is_scaled`, window and correction are divided by the window's root mean square distance from its last value.
     Source: `models/data/window_reference.py`.
     """
 
     kind: Literal["last", "seasonal", "linear"]
     column: int = Field(description="Place of the target among the numeric inputs.")
-    back: int | None = None
-    weights: list[float] = Field(default_factory=list, description="(length + other columns + 1,), of `linear`.")
+    back: list[int] = Field(default_factory=list, description="(horizon,), of `seasonal`.")
+    weights: list[float] = Field(
+        default_factory=list,
+        description="Of `linear`: length + other columns + 1 of each horizon, one after the other.",
+    )
     is_scaled: bool = False
     floor: float = Field(description="Least scale of a window.")
+
+    @field_validator("back", mode="before")
+    @classmethod
+    def _of_one_horizon(cls, back: Any) -> Any:
+        """Convert the form of models from before there were several horizons: a number, or nothing."""
+        return [] if back is None else [back] if isinstance(back, int) else back
 
 
 class Preparation(FrozenModel):

@@ -30,7 +30,7 @@ from models.data.preparation import (
     TextColumn,
 )
 from models.data.row_wise import check_feature_function
-from models.data.series import SeriesRows, example_splits, series_rows
+from models.data.series import SeriesRows, example_splits, series_rows, with_horizons
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
 from models.data.target import class_indices, fit_target, infer_task, is_on_log_scale
 from models.data.text import prepare_text
@@ -131,7 +131,8 @@ def _prepare_series(
     check_not_empty(codes, data.split)
     own = np.where(positions < 0, 0, identities[positions])
     rows = _Rows(codes, positions, own, split_key(table, data.split))
-    made, preparation = _fit(table, data, rows, columns, spec.goal.metric)
+    with_targets = with_horizons(table, steps, window, data.targets[0])
+    made, preparation = _fit(with_targets, data, rows, columns, spec.goal.metric)
     made = made.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
     values = _values(made, preparation, steps, codes)
     season = season_of(values, ordered.frequency, window)
@@ -340,7 +341,7 @@ def _target(
     task = infer_task(training, data)
     is_log = is_on_log_scale(table, training, data, task, metric)
     target = fit_target(training, data, task, is_log)
-    for name in target.columns:
+    for name in dict.fromkeys([*target.columns, *(data.targets if data.kind == "series" else ())]):
         column = table.column(name)
         made[name] = as_text(column) if target.classes else pa.array(as_float64(column, name))
     if target.classes:

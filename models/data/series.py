@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from models.data.columns import as_text
+from models.data.columns import as_float64, as_text
 from models.data.hashing import missing
 from models.data.header import no_such_column
+from models.data.outputs import horizon_name
 from models.data.split import times
 from models.errors import DataError
 from models.project_spec.blocks import Data
@@ -73,7 +74,10 @@ def series_rows(table: pa.Table, window: Window, time_column: str) -> SeriesRows
 
 
 def example_splits(codes: np.ndarray, steps: np.ndarray, table: pa.Table, data: Data) -> np.ndarray:
-    """Return the split of each row as a target; -1 if its window is incomplete, it is off the stride, or it is missing.
+    """Return the split of the example that is each row; -1 if there is none.
+
+    There is none where its window is incomplete, it is off the stride, a target is missing, or its targets at several
+    horizons are not of one split.
 
     Args:
         codes: The split of each row.
@@ -88,13 +92,50 @@ def example_splits(codes: np.ndarray, steps: np.ndarray, table: pa.Table, data: 
     assert window is not None  # the spec of a series has one
     first = first_target(window)
     if first > steps.max(initial=-1):
+        last = window.last_horizon
         raise DataError(
-            f"data.window: one example spans {first + 1} steps (length {window.length}, horizon {window.horizon}), but "
+            f"data.window: one example spans {first + 1} steps (length {window.length}, horizon {last}), but "
             f"the longest stretch without a gap has {steps.max(initial=-1) + 1}: give more data, or a shorter window"
         )
-    usable = (steps >= first) & ((steps - first) % window.stride == 0) & ~missing(table.column(data.targets[0]))
+    usable = (steps >= first) & ((steps - first) % window.stride == 0)
+    lacks = missing(table.column(data.targets[0]))
+    for ahead in window.horizons:
+        target = rows_before(len(codes), window.last_horizon - ahead)
+        usable &= ~lacks[target] & (codes[target] == codes)
     examples: np.ndarray = np.where(usable, codes, NO_SPLIT).astype(np.int8)
     return examples
+
+
+def with_horizons(rows: pa.Table, steps: np.ndarray, window: Window, target: str) -> pa.Table:
+    """Return rows with the true value of each horizon of the example that is a row, NaN where its series has none.
+
+    Args:
+        rows: The rows in order.
+        steps: The steps directly before each row (`SeriesRows.steps`).
+        window: The spec's.
+        target: Name of the target column.
+
+    Raises:
+        DataError: A column has the name of an output.
+    """
+    if len(window.horizons) == 1:
+        return rows
+    values = as_float64(rows.column(target), target)
+    for ahead in window.horizons:
+        back, name = window.last_horizon - ahead, horizon_name(ahead)
+        if name in rows.column_names:
+            raise DataError(
+                f"data.window.horizon: the predictions are named {name} and so on, and so is a column of the data: "
+                "rename it in the source, or drop it with `features.drop`"
+            )
+        values_ahead = np.where(steps >= back, values[rows_before(len(values), back)], np.nan)
+        rows = rows.append_column(name, pa.array(values_ahead))
+    return rows
+
+
+def rows_before(num_rows: int, back: int) -> np.ndarray:
+    """Return the row `back` rows before each; of the first ones, which have none, row 0: int64 (row,)."""
+    return np.maximum(np.arange(num_rows) - back, 0)
 
 
 def window_ends(rows: SeriesRows, length: int) -> np.ndarray:
@@ -113,8 +154,8 @@ def window_ends(rows: SeriesRows, length: int) -> np.ndarray:
 
 
 def first_target(window: Window) -> int:
-    """Return the first row that can be a target: a whole window and the horizon lie before it."""
-    return window.length - 1 + window.horizon
+    """Return the first row that can be an example: a whole window and the farthest horizon lie before it."""
+    return window.length - 1 + window.last_horizon
 
 
 class _Place(NamedTuple):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.columns import as_float64, as_text, dtype_of, is_number, is_text
-from models.data.outputs import fit_outputs, infer_task_of_several, output_values
+from models.data.outputs import fit_horizons, fit_outputs, infer_task_of_several, output_values
 from models.data.preparation import TargetEncoding
 from models.errors import DataError
 from models.project_spec.blocks import Data, Task
@@ -70,6 +70,8 @@ def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) 
     Raises:
         DataError: There is only one class, more than two for binary, or more than a thousand.
     """
+    if data.window is not None and len(data.window.horizons) > 1:
+        return fit_horizons(targets, data, data.window.horizons)
     if task in ("multilabel", "quantile") or len(data.targets) > 1:
         return fit_outputs(targets, data, task)
     name, column = data.target_name, targets.column(data.targets[0])

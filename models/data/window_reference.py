@@ -44,7 +44,8 @@ class SeriesValues(NamedTuple):
         values: Inputs in their own units, float64 (step, feature), NaN for missing.
         target: The target (step,), NaN for missing.
         steps: How many steps of the same series lie directly before each, without a gap (step,).
-        rows: The step that each training example predicts, in the order of time (example,).
+        rows: The step that each training example predicts, of several horizons the farthest, in the order of time
+            (example,).
     """
 
     values: np.ndarray
@@ -65,7 +66,7 @@ def season_of(series: SeriesValues, frequency: Frequency, window: Window) -> int
     lengths = {round(period / frequency.num_units) for period in whole}
     errors = {}
     for length in sorted(lengths):
-        lag = seasonal_lag(length, window.horizon)
+        lag = seasonal_lag(length, window.last_horizon)
         rows = series.rows[series.steps[series.rows] >= max(lag, _LEAST_PERIODS * length)]
         apart = np.abs(series.target[rows] - series.target[rows - lag]) if length > 1 else np.zeros(0)
         if np.isfinite(apart).any():
@@ -90,19 +91,19 @@ def fit_reference(series: SeriesValues, preparation: Preparation, season: int | 
     column = names.index(preparation.target.name)
     windows, target = _examples(series, preparation)
     data = _Relative.of(windows, target, column)
-    back = None if season is None else seasonal_lag(season, window.horizon) - window.horizon
-    back = back if back is not None and back < window.length else None
+    back = [seasonal_lag(season, ahead) - ahead for ahead in window.horizons] if season else []
+    back = back if max(back, default=0) < window.length else []
     if window.reference == "last" or (window.reference == "auto" and len(target) < LEAST_EXAMPLES):
         return WindowReference(kind="last", column=column, floor=data.floor)
-    if window.reference == "seasonal" and back is not None:
+    if window.reference == "seasonal" and back:
         return WindowReference(kind="seasonal", column=column, back=back, floor=data.floor)
     return _best(data, column, back, window)
 
 
-def _best(data: _Relative, column: int, back: int | None, window: Window) -> WindowReference:
+def _best(data: _Relative, column: int, back: list[int], window: Window) -> WindowReference:
     num = len(data.target)
     cut = min(num - 1, round(num * (1 - HELD_OUT)))
-    early, late = slice(0, max(1, cut - window.horizon)), slice(cut, num)
+    early, late = slice(0, max(1, cut - window.last_horizon)), slice(cut, num)
     fits = {
         (is_scaled, penalty): data.error(data.weights(early, penalty, is_scaled), late, is_scaled)
         for is_scaled in (False, True)
@@ -112,8 +113,9 @@ def _best(data: _Relative, column: int, back: int | None, window: Window) -> Win
     errors = {"linear": fits[is_scaled, penalty]}
     if window.reference == "auto":
         errors["last"] = float(np.abs(data.target[late] - data.last[late]).mean())
-        if back is not None:
-            errors["seasonal"] = float(np.abs(data.target[late] - data.own[late, -1 - back]).mean())
+        if back:
+            seasonal = data.own[late][:, [-1 - steps for steps in back]]
+            errors["seasonal"] = float(np.abs(data.target[late] - seasonal).mean())
     kind = min(errors, key=lambda name: errors[name])
     common = {"column": column, "floor": data.floor, "is_scaled": is_scaled}
     if kind == "last":
@@ -121,13 +123,14 @@ def _best(data: _Relative, column: int, back: int | None, window: Window) -> Win
     if kind == "seasonal":
         return WindowReference(kind="seasonal", back=back, **common)
     weights = data.weights(slice(0, num), penalty, is_scaled)
-    return WindowReference(kind="linear", weights=weights.tolist(), **common)
+    return WindowReference(kind="linear", weights=weights.ravel().tolist(), **common)
 
 
 class _Relative(NamedTuple):
     """Training examples in the standardised units of the net's input.
 
-    `own`: the target's window (example, step); `others`: the last value of the other columns (example, column).
+    `own`: the target's window (example, step); `others`: the last value of the other columns (example, column);
+    `target`: (example, horizon).
     """
 
     own: np.ndarray
@@ -145,44 +148,47 @@ class _Relative(NamedTuple):
 
     @property
     def last(self) -> np.ndarray:
-        return self.own[:, -1]
+        return self.own[:, -1:]
 
     def scale(self, is_scaled: bool) -> np.ndarray:
         if not is_scaled:
-            return np.ones(len(self.own))
-        return np.asarray(np.sqrt(((self.own - self.own[:, -1:]) ** 2).mean(axis=1) + self.floor**2))
+            return np.ones((len(self.own), 1))
+        return np.asarray(np.sqrt(((self.own - self.last) ** 2).mean(axis=1, keepdims=True) + self.floor**2))
 
     def inputs(self, is_scaled: bool) -> np.ndarray:
         """Return the inputs of the linear map: the window relative to its last value, the other columns, and 1."""
-        relative = (self.own - self.own[:, -1:]) / self.scale(is_scaled)[:, None]
+        relative = (self.own - self.last) / self.scale(is_scaled)
         return np.hstack([relative, self.others, np.ones((len(self.own), 1))])
 
     def weights(self, examples: slice, penalty: float, is_scaled: bool) -> np.ndarray:
-        """Return the ridge regression (input,) of the change from the last value; the constant has no penalty."""
+        """Return the ridge regression of the change from the last value (horizon, input).
+
+        The constant has no penalty.
+        """
         inputs = self.inputs(is_scaled)[examples]
         change = ((self.target - self.last) / self.scale(is_scaled))[examples]
         gram = inputs.T @ inputs
         usual = float(np.trace(gram[:-1, :-1])) / max(1, len(gram) - 1) or 1.0
         gram[np.diag_indices(len(gram) - 1)] += penalty * usual
         gram[-1, -1] += 1e-9
-        return np.asarray(np.linalg.lstsq(gram, inputs.T @ change, rcond=None)[0])
+        return np.asarray(np.linalg.lstsq(gram, inputs.T @ change, rcond=None)[0].T)
 
     def error(self, weights: np.ndarray, examples: slice, is_scaled: bool) -> float:
-        forecast = self.last + self.scale(is_scaled) * (self.inputs(is_scaled) @ weights)
+        forecast = self.last + self.scale(is_scaled) * (self.inputs(is_scaled) @ weights.T)
         return float(np.abs(self.target - forecast)[examples].mean())
 
 
 def _examples(series: SeriesValues, preparation: Preparation) -> tuple[np.ndarray, np.ndarray]:
-    """Return windows (example, step, feature) and targets (example,), in the standardised units of the inputs."""
+    """Return windows (example, step, feature) and targets (example, horizon), in the inputs' standardised units."""
     window = preparation.window
     assert window is not None
     rows = series.rows[-MOST_EXAMPLES:]
     steps = np.arange(1 - window.length, 1)
-    windows = series.values[(rows - window.horizon)[:, None] + steps]
+    windows = series.values[(rows - window.last_horizon)[:, None] + steps]
     places = np.where(np.isnan(windows), -1, np.arange(window.length)[None, :, None])
     known = np.maximum.accumulate(places, axis=1)
     windows = np.take_along_axis(windows, np.maximum(known, 0), axis=1)
-    target = series.target[rows]
+    target = series.target[(rows - window.last_horizon)[:, None] + window.horizons]
     for at, part in enumerate(preparation.numeric):
         filled = np.where(np.isnan(windows[:, :, at]), part.fill, windows[:, :, at])
         windows[:, :, at] = (filled - part.shift) / part.scale

@@ -53,7 +53,10 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
 
 
 class _Correction(NamedTuple):
-    """The names of the tensors (batch, 1) with which the sum of the leaves becomes the output: base + slope * sum."""
+    """The names of tensors with which the sum of the leaves becomes the output: base + slope * sum.
+
+    `base` is (batch, output), `slope` (batch, 1).
+    """
 
     base: str
     slope: str
@@ -73,7 +76,8 @@ def _inputs(preparation: Preparation) -> tuple[GraphBuilder, str, _Correction | 
         ends = [builder.constant(f"trees/{name}/{at}", np.array([at], np.int64)) for at in (start, stop, 1)]
         return builder.node("Slice", [output, *ends], f"trees/{name}")
 
-    return builder, columns("features", 0, -2), _Correction(columns("base", -2, -1), columns("slope", -1, 1 << 31))
+    last = -preparation.num_outputs - 1
+    return builder, columns("features", 0, last), _Correction(columns("base", last, -1), columns("slope", -1, 1 << 31))
 
 
 def _features(builder: GraphBuilder, preparation: Preparation) -> str:

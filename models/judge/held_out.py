@@ -56,15 +56,30 @@ def naive_forecasts(prepared: Path, preparation: Preparation) -> list[Baseline]:
     """
     window, series = preparation.window, preparation.series
     assert window is not None
-    values, steps, rows = feeds.series_targets(prepared)
-    middle = float(feeds.targets(prepared, "train").mean())
-    last = naive_forecast(values, steps, rows, window.horizon, middle)
     season = series.season if series else None
-    lag = seasonal_lag(season, window.horizon) if season else window.horizon
-    if lag == window.horizon:
-        return [last]
+    values, steps, last = feeds.series_targets(prepared)
+    middle = float(feeds.targets(prepared, "train").mean())
+    of_each = []
+    for ahead in window.horizons:
+        targets = feeds.SeriesTargets(values, steps, last - (window.last_horizon - ahead))
+        of_each.append(_naive_of_horizon(targets, ahead, season, middle))
+    if len(of_each) == 1:
+        return of_each[0]
+    names = ("the last value", "the value of a season ago")
+    num = max(len(forecasts) for forecasts in of_each)
+    return [
+        Baseline(name, np.stack([forecasts[min(at, len(forecasts) - 1)].prediction for forecasts in of_each], axis=1))
+        for at, name in enumerate(names[:num])
+    ]
+
+
+def _naive_of_horizon(series: feeds.SeriesTargets, ahead: int, season: int | None, middle: float) -> list[Baseline]:
+    """Return the last value, and the seasonal one if it is another, as forecasts of one horizon."""
+    values, steps, rows = series
+    last = naive_forecast(values, steps, rows, ahead, middle)
+    lag = seasonal_lag(season, ahead) if season else ahead
     is_old = steps[rows] >= lag
-    if not is_old.any():
+    if lag == ahead or not is_old.any():
         return [last]
     seasonal = naive_forecast(values, steps, rows[is_old], lag, middle)
     prediction = last.prediction.copy()
@@ -108,7 +123,7 @@ def with_clusters(evidence: Evidence, prepared: Path, preparation: Preparation, 
     num, by = len(evidence.target), spec.data.split.by
     if preparation.window is not None:
         units = np.unique(_column(prepared, "test", KEY_COLUMN), return_inverse=True)[1]
-        least = max(preparation.window.horizon, round((int(units.max()) + 1) ** (1 / 3)))
+        least = max(preparation.window.last_horizon, round((int(units.max()) + 1) ** (1 / 3)))
     elif preparation.characters is not None:
         units, least = np.arange(num), round(num ** (1 / 3))
     elif by in ("time", "position"):

@@ -32,6 +32,10 @@ class Output(Protocol):
     def quantile(self) -> float | None:
         """The share of true values that should lie below the prediction."""
 
+    @property
+    def horizon(self) -> int | None:
+        """Steps ahead, of a series."""
+
 
 def over_targets(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
     """Return the mean over targets of a metric without a unit; NaN if it is undefined for one of them."""
@@ -39,8 +43,11 @@ def over_targets(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
 
 
 def scaled_over_targets(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
-    """Return the mean over targets of a metric in the target's unit, each divided by the target's training scale."""
-    return _mean_of(prepare, np.array([output.scale for output in outputs]))
+    """Return the mean over targets of a metric in the target's unit, each divided by the target's training scale.
+
+    Horizons are of one target: their mean is in its unit.
+    """
+    return _mean_of(prepare, np.array([output.scale if output.horizon is None else 1.0 for output in outputs]))
 
 
 def over_labels(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:

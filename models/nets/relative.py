@@ -21,7 +21,7 @@ class WindowParts(NamedTuple):
         relative: The target's window less its last value, divided by `scale` (batch, time).
         last: The last value (batch, 1).
         scale: Of the window, or 1 (batch, 1).
-        change: What the reference adds to the last value, divided by `scale` (batch, 1).
+        change: What the reference adds to the last value, divided by `scale` (batch, horizon), or (batch, 1) for all.
     """
 
     relative: torch.Tensor
@@ -38,7 +38,7 @@ def window_parts(
     Args:
         series: (batch, time, feature).
         forecast: The reference forecast.
-        weights: Its weights, in the type of `series`.
+        weights: Its weights, in the type of `series` (horizon, input).
         floor: Its least scale; a float64 tensor for float64 series, for torch's exporter rounds a number to float32.
     """
     column = forecast.column
@@ -52,12 +52,12 @@ def window_parts(
     relative = relative / scale
     change = torch.zeros_like(last)
     if forecast.kind == "seasonal":
-        place = own.shape[1] - 1 - (forecast.back or 0)
-        change = relative[:, place : place + 1]
+        places = [own.shape[1] - 1 - back for back in forecast.back]
+        change = torch.cat([relative[:, place : place + 1] for place in places], dim=1)
     elif forecast.kind == "linear":
         before, after = series[:, -1, :column], series[:, -1, column + 1 :]
         known = torch.cat([relative, before, after, torch.ones_like(last)], dim=1)
-        change = (known * weights).sum(dim=1, keepdim=True)
+        change = torch.cat([(known * row).sum(dim=1, keepdim=True) for row in weights.unbind()], dim=1)
     return WindowParts(relative, last, scale, change)
 
 
@@ -73,8 +73,15 @@ def on_log_scale(parts: WindowParts, own: torch.Tensor, numbers: torch.Tensor) -
     forecast = parts.last + parts.scale * parts.change
     values = torch.cat([own, forecast], dim=1) + offset
     logarithms = torch.maximum(values, least).log() * factor + shift
-    last = logarithms[:, -2:-1]
-    return WindowParts(logarithms[:, :-1] - last, last, torch.ones_like(last), logarithms[:, -1:] - last)
+    length = own.shape[1]
+    last = logarithms[:, length - 1 : length]
+    return WindowParts(logarithms[:, :length] - last, last, torch.ones_like(last), logarithms[:, length:] - last)
+
+
+def weights_of(reference: NetReference, dtype: torch.dtype) -> torch.Tensor:
+    """Return the weights of a linear reference (horizon, input); of another one (0,)."""
+    weights = torch.tensor(reference.forecast.weights, dtype=dtype)
+    return weights.view(reference.num_horizons, -1) if len(weights) else weights
 
 
 class RelativeNet(nn.Module):
@@ -94,7 +101,7 @@ class RelativeNet(nn.Module):
         self.net = net
         self.reference = reference
         # Not a part of the state: they belong to the preparation.
-        self.register_buffer("weights", torch.tensor(reference.forecast.weights), persistent=False)
+        self.register_buffer("weights", weights_of(reference, torch.float32), persistent=False)
         numbers = [*(reference.log or ()), reference.factor, reference.shift]
         self.register_buffer("numbers", torch.tensor(numbers), persistent=False)
         for name, head in net.named_modules():
@@ -103,7 +110,7 @@ class RelativeNet(nn.Module):
                 nn.init.zeros_(head.bias)
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
-        """Return (batch, 1), the standardised target, from series (batch, time, feature)."""
+        """Return (batch, horizon), the standardised target, from series (batch, time, feature)."""
         parts = window_parts(series, self.reference.forecast, self.weights, self.reference.forecast.floor)
         is_log, column = self.reference.log is not None, self.reference.forecast.column
         if is_log:

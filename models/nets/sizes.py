@@ -63,6 +63,7 @@ class NetReference:
     is_chosen: bool
     """Whether the spec names it, so that the user's own nets have it too."""
     log: LogScale | None = None
+    num_horizons: int = 1
 
     @classmethod
     def of(cls, preparation: Preparation) -> NetReference | None:
@@ -73,7 +74,8 @@ class NetReference:
         part, is_chosen = preparation.numeric[forecast.column], window.reference != "auto"
         if target.log_offset is None:
             shift = (part.shift - target.shift) / target.scale
-            return cls(forecast, part.scale / target.scale, shift, is_chosen)
+            factor = part.scale / target.scale
+            return cls(forecast, factor, shift, is_chosen, num_horizons=preparation.num_outputs)
         mean = target.shift - math.log(part.scale)
         least = math.exp(mean + min(math.log(_LEAST_SHARE), -_LOWEST * target.scale))
         log = LogScale((part.shift + target.log_offset) / part.scale, max(least, LEAST_VALUE))

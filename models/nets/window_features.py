@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from models.data.preparation import Preparation
-from models.nets.relative import on_log_scale, window_parts
+from models.nets.relative import on_log_scale, weights_of, window_parts
 from models.nets.sizes import NetReference
 
 MOST_LAGS = 96
@@ -21,8 +21,9 @@ MOST_LAGS = 96
 class WindowFeatures(nn.Module):
     """Returns features and the forecast that the trees correct, from series (batch, time, feature).
 
-    The output is float64 (batch, num_features + 2): the features, rounded to float32, so that torch and ONNX Runtime
-    decide alike at each threshold; then base and slope of the standardised target, which is base + slope * trees.
+    The output is float64 (batch, num_features + num_horizons + 1): the features, rounded to float32, so that torch and
+    ONNX Runtime decide alike at each threshold; then the base of each horizon's standardised target and their slope:
+    the target is base + slope * trees.
 
     Args:
         preparation: Of series.
@@ -40,21 +41,22 @@ class WindowFeatures(nn.Module):
         season = preparation.series.season if preparation.series else None
         spans = {1 << power for power in range(1, 31) if 1 << power < window.length} | {window.length}
         self.spans = sorted(spans | ({season} if season and season < window.length else set()))
-        weights = self.reference.forecast.weights if self.reference else []
+        self.num_horizons = preparation.num_outputs
         numbers: list[float] = []
         if self.reference:
             numbers = [self.reference.forecast.floor, *(self.reference.log or ())]
             numbers += [self.reference.factor, self.reference.shift]
-        self.register_buffer("weights", torch.tensor(weights, dtype=torch.float64), persistent=False)
+        weights = weights_of(self.reference, torch.float64) if self.reference else torch.empty(0)
+        self.register_buffer("weights", weights, persistent=False)
         self.register_buffer("numbers", torch.tensor(numbers, dtype=torch.float64), persistent=False)
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
-        """Return (batch, num_features + 2)."""
+        """Return (batch, num_features + num_horizons + 1)."""
         wide = series.double()
         if self.reference is None:
             zero = torch.zeros_like(wide[:, -1, :1])
             features = self._of(wide)
-            return torch.cat([features.float().double(), zero, zero + 1.0], dim=1)
+            return torch.cat([features.float().double(), *[zero] * self.num_horizons, zero + 1.0], dim=1)
         forecast = self.reference.forecast
         parts = window_parts(wide, forecast, self.weights, self.numbers[0])
         factor, shift = self.numbers[-2], self.numbers[-1]
@@ -66,7 +68,8 @@ class WindowFeatures(nn.Module):
         features = torch.cat([self._of(parts.relative.unsqueeze(2)), *known], dim=1)
         base = (parts.last + parts.scale * parts.change) * factor + shift
         slope = parts.scale * factor
-        return torch.cat([features.float().double(), base, slope], dim=1)
+        bases = [base] * (self.num_horizons // base.shape[1])
+        return torch.cat([features.float().double(), *bases, slope], dim=1)
 
     def _of(self, windows: torch.Tensor) -> torch.Tensor:
         """Return the newest steps, rolling means and the spread of each column of windows (batch, time, column)."""

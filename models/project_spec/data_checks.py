@@ -37,6 +37,10 @@ def _check_kind(data: Data) -> None:
             f"kind series predicts a number, got task {data.task}: remove `task`, or let the source make each "
             "window a row and say `kind: table`"
         )
+    if data.window is not None and len(data.window.horizons) > 1 and data.target_scale == "log":
+        raise ValueError(
+            f"target_scale log is of one horizon, got window.horizon {data.window.horizon}: say linear, or name one"
+        )
     if data.weight is not None and data.kind not in ("table", "image"):
         raise ValueError(f"weight is for tables and images, but kind is {data.kind}: remove it")
     if data.kind != "text" and data.task == "language":

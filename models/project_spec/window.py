@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from models.project_spec.block import NumberText, SpecBlock
 from models.project_spec.frequency import parse_frequency
+
+_STEP = {"type": "integer", "minimum": 1}
+_RANGE = {
+    "type": "object",
+    "properties": {"first": _STEP, "last": _STEP},
+    "required": ["first", "last"],
+    "additionalProperties": False,
+}
+
+
+def _steps_ahead(value: Any) -> Any:
+    """Return the steps ahead: a range, `{first, last}`, as the list of its steps."""
+    got = value
+    if isinstance(value, dict) and set(value) == {"first", "last"} and all(map(_is_step, value.values())):
+        value = list(range(value["first"], value["last"] + 1))
+    steps = value if isinstance(value, list) else [value]
+    is_list_of_one = isinstance(value, list) and len(steps) < 2
+    if is_list_of_one or not all(map(_is_step, steps)) or steps != sorted(set(steps)):
+        raise ValueError(
+            f"got {got!r}, expected a whole number >= 1, or several, ascending: `horizon: 7`, `horizon: [1, 7, 14]` or "
+            "`horizon: {first: 1, last: 7}`"
+        )
+    return value
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+Horizon = Annotated[
+    int | list[int],
+    BeforeValidator(_steps_ahead),
+    WithJsonSchema({"anyOf": [_STEP, {"type": "array", "items": _STEP, "minItems": 2, "uniqueItems": True}, _RANGE]}),
+]
+"""How many steps ahead a model of series predicts: one number, or several."""
 
 
 class Window(SpecBlock):
     """The examples of a series: `length` past steps predict the target `horizon` steps ahead."""
 
     length: int = Field(gt=0)
-    horizon: int = Field(1, ge=1)
+    horizon: Horizon = Field(
+        1,
+        description="Steps ahead. `7`: the 7th step alone. `[1, 7, 14]` or `{first: 1, last: 7}`: each of these steps, "
+        "an output each.",
+    )
     stride: int = Field(1, ge=1)
     frequency: NumberText | None = Field(
         None,
@@ -50,6 +89,16 @@ class Window(SpecBlock):
     @classmethod
     def _frequency_is_known(cls, text: str | None) -> str | None:
         return None if text is None else parse_frequency(text).text
+
+    @property
+    def horizons(self) -> list[int]:
+        """The steps ahead that are predicted, ascending."""
+        return self.horizon if isinstance(self.horizon, list) else [self.horizon]
+
+    @property
+    def last_horizon(self) -> int:
+        """The farthest step ahead: an example is the row of this step, and its window ends so many steps before."""
+        return self.horizons[-1]
 
     def check_plan(self, parallel: str) -> None:
         """Refuse a parallel plan that divides a net's layers while a reference forecast is around them.

@@ -37,7 +37,7 @@ class PredictionRecorder:
     def __init__(self, preparation: Preparation, redacted: Collection[str] = ()) -> None:
         self._task = preparation.task
         self._redacted = frozenset(redacted)
-        self._left_out = {*redacted, *preparation.target.columns}
+        self._left_out = {*redacted, *preparation.target.columns, preparation.target.name}
         of_table = preparation.kind == "table"
         numbers = preparation.number_columns if of_table else []
         texts = preparation.text_columns if of_table else []

@@ -19,7 +19,7 @@ class TreeInputs(NamedTuple):
     Attributes:
         features: (example, feature), float32. Tables: the numeric columns, then the indices of the categorical ones.
         base: What the trees correct: the reference forecast of series, in the target's standardised unit
-            (example, 1); 0 for tables.
+            (example, output); 0 for tables.
         slope: The unit of the correction (example, 1); 1 for tables.
     """
 
@@ -33,8 +33,8 @@ class TreeInputs(NamedTuple):
         return outputs
 
     def label(self, targets: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return what the trees learn for one standardised target (example,)."""
-        label: NDArray[np.float64] = (targets - self.base[:, 0]) / self.slope[:, 0]
+        """Return what the trees learn (example, output) for standardised targets, (example,) or (example, output)."""
+        label: NDArray[np.float64] = (targets.reshape(len(targets), -1) - self.base) / self.slope
         return label
 
 
@@ -49,13 +49,14 @@ def tree_inputs(examples: ExampleSet, preparation: Preparation, positions: torch
         features = torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
         return TreeInputs(features, np.zeros((len(at), 1)), np.ones((len(at), 1)))
     windows = WindowFeatures(preparation)
-    features, rest = np.empty((0, 0), np.float32), np.empty((len(at), 2))
+    num = preparation.num_outputs
+    features, rest = np.empty((0, 0), np.float32), np.empty((len(at), num + 1))
     done = 0
     with torch.inference_mode():
         for some in torch.split(at, LARGEST_PASS):
             part = windows(**examples.gather(some)).numpy()
             if not done:
-                features = np.empty((len(at), part.shape[1] - 2), np.float32)
+                features = np.empty((len(at), part.shape[1] - num - 1), np.float32)
             rows = slice(done, done := done + len(some))
-            features[rows], rest[rows] = part[:, :-2], part[:, -2:]
-    return TreeInputs(features, rest[:, :1], rest[:, 1:])
+            features[rows], rest[rows] = part[:, : -num - 1], part[:, -num - 1 :]
+    return TreeInputs(features, rest[:, :num], rest[:, num:])

@@ -233,7 +233,9 @@ def _labels(
         # An error of the correction counts in the unit of the target.
         power = 2 if loss_name(boosting.preparation, boosting.metric.name) == "mse" else 1
         unit = inputs.slope[:, 0] ** power
-        yield inputs.label(targets.numpy()), unit / unit.mean() * (1.0 if of_rows is None else of_rows)
+        weights = unit / unit.mean() * (1.0 if of_rows is None else of_rows)
+        for label in inputs.label(targets.numpy()).T:
+            yield np.ascontiguousarray(label), weights
         return
     if targets.ndim == 1:
         yield targets.numpy(), _row_weights(boosting, targets, own)

@@ -197,10 +197,18 @@ def _series(preparation: Preparation) -> dict[str, Any]:
         "steps": f"each {series.frequency}" if series.frequency != ROWS else "every row, whatever its time",
         "gaps in the steps": missing,
         "series": f"{series.num_series:,}, named by {series.key!r}" if series.key else "1",
-        "window": f"{window.length} steps, for the step {window.horizon} ahead",
+        "window": f"{window.length} steps, for {_steps_ahead(window.horizons)}",
         "season": f"{series.season} steps" if series.season else "none",
         "reference forecast": _reference(preparation),
     }
+
+
+def _steps_ahead(horizons: list[int]) -> str:
+    if len(horizons) == 1:
+        return f"the step {horizons[0]} ahead"
+    if horizons == list(range(horizons[0], horizons[-1] + 1)):
+        return f"the steps {horizons[0]} to {horizons[-1]} ahead"
+    return f"the steps {', '.join(map(str, horizons))} ahead"
 
 
 def _reference(preparation: Preparation) -> str:
@@ -209,9 +217,11 @@ def _reference(preparation: Preparation) -> str:
         return "none: the net forecasts by itself"
     kinds = {
         "last": "the last value of the window",
-        "seasonal": f"the value {(reference.back or 0) + 1} steps before the window's end",
+        "seasonal": "for each horizon the value of a season ago",
         "linear": "a linear map of the window, relative to its last value",
     }
+    if len(reference.back) == 1:
+        kinds["seasonal"] = f"the value {reference.back[0] + 1} steps before the window's end"
     return kinds[reference.kind] + (", each window scaled" if reference.is_scaled else "")
 
 

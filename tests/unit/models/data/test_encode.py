@@ -98,3 +98,13 @@ def test_an_empty_table_of_numbers_has_no_categories(run_prepare, make_spec, row
     folder, _ = run_prepare(rows.select(["count", "y"]), make_spec())
     assert encode(folder, "test")["categorical"].shape[1] == 0
     assert pq.read_table(folder / ROWS_FILE).column_names == ["count", "y", "__row", "__identity", "__split"]
+
+
+def test_each_horizon_of_an_example_is_counted_from_the_end_of_its_window(run_prepare, series_spec, series):
+    folder, preparation = run_prepare(series, series_spec(horizon=[1, 3]))
+    tensors, values = encode(folder, "train"), series.column("y").to_numpy()
+    expected = np.stack([values[tensors["end"] + ahead] for ahead in (1, 3)], axis=1)
+    np.testing.assert_allclose(tensors["value"], expected)
+    scale, shift = preparation.target.scale, preparation.target.shift
+    np.testing.assert_allclose(tensors["target"], (expected - shift) / scale, rtol=1e-5)
+    assert [output.name for output in preparation.outputs] == ["h1", "h3"]

@@ -7,8 +7,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from models.data.series import SeriesRows, example_splits, first_target, series_rows, window_ends
+from models.data.series import SeriesRows, example_splits, first_target, series_rows, window_ends, with_horizons
 from models.errors import DataError
+from models.project_spec.blocks import Data
 from models.project_spec.window import Window
 
 
@@ -122,3 +123,32 @@ def test_an_example_needs_a_whole_window_a_target_and_its_place_on_the_stride(se
 def test_a_series_shorter_than_a_window_is_refused(series_spec):
     with pytest.raises(DataError, match=r"one example spans 7 steps.*the longest stretch without a gap has 6"):
         example_splits(np.zeros(6, dtype=np.int8), np.arange(6), pa.table({"y": np.arange(6.0)}), series_spec().data)
+
+
+def test_targets_at_several_horizons_are_all_there_and_of_one_split():
+    window = {"length": 2, "horizon": [1, 2, 3]}
+    ordered = rows(np.arange(14), gaps="break", **window)
+    values = pa.array([None if row == 6 else float(row) for row in range(14)])
+    table = ordered.table.set_column(1, "y", values)
+    data = Data.model_validate(
+        {"source": "x.csv", "target": "y", "kind": "series", "window": window, "split": {"by": "time", "column": "t"}}
+    )
+    codes = np.array([0] * 10 + [1] * 4, dtype=np.int8)
+    assert example_splits(codes, ordered.steps, table, data).tolist() == [-1] * 4 + [0, 0] + [-1] * 3 + [
+        0,
+        -1,
+        -1,
+        1,
+        1,
+    ]
+    made = with_horizons(table, ordered.steps, Window.model_validate(window), "y")
+    assert [made.column(f"h{ahead}")[9].as_py() for ahead in (1, 2, 3)] == [7, 8, 9]
+    with pytest.raises(DataError, match=r"the predictions are named h1 and so on, and so is a column of the data"):
+        with_horizons(made, ordered.steps, Window.model_validate(window), "y")
+
+
+def test_no_true_value_is_of_another_series():
+    ordered = rows([1, 2, 1, 2], ["a", "a", "b", "b"], horizon=[1, 2])
+    made = with_horizons(ordered.table, ordered.steps, Window(length=2, horizon=[1, 2]), "y")
+    assert made.column("h2").to_pylist() == [0, 1, 2, 3]
+    np.testing.assert_array_equal(made.column("h1").to_numpy(), [np.nan, 0, np.nan, 2])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from models.data.encode import encode
-from models.data.preparation import Preparation
+from models.data.preparation import Preparation, WindowReference
 from models.data.window_reference import seasonal_lag
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
@@ -80,3 +80,32 @@ def test_no_reference_leaves_the_net_as_it_is(prepared):
 @pytest.mark.parametrize(("season", "horizon", "lag"), [(12, 1, 12), (12, 12, 12), (12, 13, 24), (7, 30, 35)])
 def test_a_seasonal_value_is_known_when_it_is_used(season, horizon, lag):
     assert seasonal_lag(season, horizon) == lag
+
+
+@pytest.mark.parametrize("shape", ["walk", "trend and season"])
+def test_each_horizon_has_a_forecast_of_its_own(prepared, shape):
+    values = SHAPES[shape]
+    folder, preparation = prepared(values, horizon=[1, 3, 13])
+    tensors, target = encode(folder, "test"), preparation.target
+    windows = np.stack([tensors["series"][end - 23 : end + 1] for end in tensors["end"]])
+    torch.manual_seed(0)
+    built = build_net(Model(net="gru"), Sizes.of(preparation), folder).eval()
+    with torch.no_grad():
+        forecast = built(series=torch.from_numpy(windows)).double().numpy() * target.scale + target.shift
+    for at, ahead in enumerate((1, 3, 13)):
+        rows = tensors["end"] + ahead
+        naive = [np.abs(values[rows] - values[rows - lag]).mean() for lag in (ahead, seasonal_lag(12, ahead))]
+        assert np.abs(forecast[:, at] - values[rows]).mean() <= 1.1 * min(naive)
+
+
+def test_a_seasonal_reference_of_several_horizons_repeats_the_season(prepared):
+    values = SHAPES["trend and season"]
+    _, preparation = prepared(values, horizon=[1, 3, 13], reference="seasonal")
+    assert preparation.reference is not None
+    assert preparation.reference.back == [11, 9, 11]
+
+
+def test_the_reference_of_an_earlier_version_is_read():
+    stored = {"kind": "seasonal", "column": 0, "floor": 0.1}
+    assert WindowReference.model_validate({**stored, "back": 3}).back == [3]
+    assert WindowReference.model_validate({**stored, "kind": "last", "back": None}).back == []

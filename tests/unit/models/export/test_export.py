@@ -27,6 +27,8 @@ READY = [
     ("cnn", "image", "multiclass", {"width": 4, "hidden": 8}),
     ("gru", "series", "regression", {"hidden": 8}),
     ("trees", "series", "regression", {}),
+    ("gru", "series", "horizons", {"hidden": 8}),
+    ("trees", "series", "horizons", {}),
     ("lstm", "series", "regression", {"hidden": 8}),
     ("decoder", "text", "language", {"width": 16, "layers": 2, "heads": 2}),
     ("lstm", "text", "language", {"hidden": 8}),

@@ -142,7 +142,7 @@ def test_windows_of_a_series_are_scored_as_prepared_ones_are(made):
     scores = dict(zip(ends, model.answer(model.schema.from_arrow(rows)).outputs["prediction"], strict=True))
     targets = np.flatnonzero(rows.column("__split").to_numpy() == 2)
     expected = predict(path, feeds(job.prepared, "test"), model.preparation)
-    horizon = model.preparation.window.horizon
+    horizon = model.preparation.window.last_horizon
     np.testing.assert_allclose([scores[int(one) - horizon] for one in targets], expected, atol=1e-6)
     assert max(scores) == rows.num_rows - 1  # beyond what is known: the forecast
 

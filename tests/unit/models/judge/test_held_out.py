@@ -16,7 +16,15 @@ from models.data.preparation import Preparation
 from models.data.prepare import prepare
 from models.judge.comparison import Threshold, resample_models
 from models.judge.evidence import Evidence
-from models.judge.held_out import baseline_of, is_known, joined, known_rows, time_units, with_clusters
+from models.judge.held_out import (
+    baseline_of,
+    is_known,
+    joined,
+    known_rows,
+    naive_forecasts,
+    time_units,
+    with_clusters,
+)
 from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Spec
 
@@ -70,6 +78,21 @@ def test_a_series_has_its_last_known_value_and_stretches_of_neighbours(tmp_path:
     clusters = clusters_of(folder, preparation, spec, count)
     assert clusters is not None
     assert np.bincount(clusters)[0] == round(count ** (1 / 3))
+
+
+def test_each_horizon_has_the_last_value_and_the_seasonal_one(tmp_path: Path):
+    steps = np.arange(200)
+    values = np.tile(np.random.default_rng(0).normal(size=7), 29)[:200] + 0.001 * steps
+    table = pa.table({"t": steps, "y": values})
+    window = {"length": 9, "horizon": [1, 8], "season": 7}
+    _, preparation = prepared(table, tmp_path, kind="series", window=window, split={"by": "time", "column": "t"})
+    folder = tmp_path / "prepared"
+    ends = 200 - len(targets(folder, "test")) - 8 + np.arange(len(targets(folder, "test")))
+    last, seasonal = naive_forecasts(folder, preparation)
+    assert (last.name, seasonal.name) == ("the last value", "the value of a season ago")
+    np.testing.assert_allclose(last.prediction, np.stack([values[ends]] * 2, axis=1))
+    np.testing.assert_allclose(seasonal.prediction, np.stack([values[ends - 6]] * 2, axis=1))
+    assert baseline_of(folder, preparation, len(ends), "mae").name == seasonal.name
 
 
 def test_a_table_split_by_time_has_days_or_the_unit_that_the_spec_names(tmp_path: Path):

@@ -70,3 +70,9 @@ def test_quantiles_are_judged_by_their_pinball_loss():
 def test_each_task_has_its_default_first():
     assert metrics_for("multilabel")[0].name == "roc_auc"
     assert [metric.name for metric in metrics_for("quantile")] == ["pinball", "coverage_gap"]
+
+
+def test_horizons_are_of_one_target_so_that_their_mean_is_in_its_unit():
+    horizons = [OutputColumn(name=f"h{ahead}", column=f"h{ahead}", scale=5.0, horizon=ahead) for ahead in (1, 2)]
+    metric = METRICS["mae"].of(horizons)
+    assert metric.value(np.zeros((3, 2)), np.full((3, 2), [1.0, 3.0])) == 2.0

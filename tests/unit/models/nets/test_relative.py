@@ -15,7 +15,7 @@ from tests.finished_jobs import run_stretch, series_preparation
 
 FORECASTS = {
     "last": WindowReference(kind="last", column=0, floor=0.1),
-    "seasonal": WindowReference(kind="seasonal", column=0, back=3, floor=0.1, is_scaled=True),
+    "seasonal": WindowReference(kind="seasonal", column=0, back=[3], floor=0.1, is_scaled=True),
     "linear": WindowReference(
         kind="linear", column=0, weights=[0.1, 0.2, 0, 0.3, 0, 0.5, 0.7], floor=0.1, is_scaled=True
     ),

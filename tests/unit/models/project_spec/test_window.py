@@ -18,3 +18,21 @@ def test_a_plan_that_divides_layers_needs_no_reference(parallel: str) -> None:
     Window(length=3).check_plan("fsdp")
     with pytest.raises(ValueError, match=r"data.window.reference: auto\) is around them: say `reference: none`"):
         Window(length=3).check_plan(parallel)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "steps"), [(7, [7]), ([1, 7, 14], [1, 7, 14]), ({"first": 2, "last": 4}, [2, 3, 4])]
+)
+def test_a_horizon_is_one_step_ahead_or_several(horizon: object, steps: list[int]) -> None:
+    window = Window.model_validate({"length": 3, "horizon": horizon})
+    assert window.horizons == steps
+    assert window.last_horizon == steps[-1]
+    assert Window.model_validate_json(window.model_dump_json()) == window
+
+
+@pytest.mark.parametrize(
+    "horizon", [0, True, "7", [], [3], [2, 1], [1, 1], [0, 1], {"first": 4, "last": 2}, {"last": 3}]
+)
+def test_a_horizon_that_is_none_says_what_was_expected(horizon: object) -> None:
+    with pytest.raises(ValidationError, match=r"expected a whole number >= 1, or several, ascending: `horizon: 7`"):
+        Window.model_validate({"length": 3, "horizon": horizon})

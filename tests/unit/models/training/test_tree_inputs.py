@@ -16,7 +16,7 @@ from tests.tiny_jobs import MakeJob
 def test_a_label_becomes_the_target_again() -> None:
     inputs = TreeInputs(np.zeros((3, 1), np.float32), np.array([[1.0], [2.0], [3.0]]), np.array([[0.5], [1.0], [2.0]]))
     targets = np.array([4.0, 5.0, 6.0], np.float32)
-    np.testing.assert_allclose(inputs.output(inputs.label(targets)[:, None])[:, 0], targets)
+    np.testing.assert_allclose(inputs.output(inputs.label(targets))[:, 0], targets)
 
 
 def test_some_positions_give_their_own_rows(make_job: MakeJob) -> None:

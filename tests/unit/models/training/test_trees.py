@@ -137,7 +137,7 @@ def test_on_the_log_scale_each_goal_gets_its_own_best_prediction(make_job, metri
 def test_trees_on_series_correct_the_reference_and_resume_alike(make_job):
     job = make_job("series", "regression", "trees", {"rounds": 12, "min_data_in_leaf": 5}, epochs=4)
     preparation = Preparation.load(job.prepared)
-    reference = WindowReference(kind="seasonal", column=0, back=2, floor=0.1, is_scaled=True)
+    reference = WindowReference(kind="seasonal", column=0, back=[2], floor=0.1, is_scaled=True)
     preparation.model_copy(update={"reference": reference}).save(job.prepared)
     whole = run_job(job)
     assert whole.epochs[-1]["val_loss"] < whole.epochs[0]["val_loss"]

@@ -83,6 +83,22 @@ def test_folds_of_a_series_are_trained_on_what_lies_before_them(make_job, index)
     assert (last == 249) is (index == 4)
 
 
+def test_folds_at_several_horizons_share_no_target(make_job):
+    job = make_job("series", "regression", job={"fold": (0, 5)})
+    for side, times in (("train", torch.arange(200)), ("validation", torch.arange(200, 250))):
+        save_file({**load_file(job.tensors[side]), "key": times}, job.tensors[side])
+    preparation = Preparation.load(job.prepared)
+    assert preparation.window is not None
+    window = preparation.window.model_copy(update={"horizon": [1, 4]})
+    preparation.model_copy(update={"window": window}).save(job.prepared)
+    train, validation = opened(job)
+    assert train.keep.tolist() == list(range(validation.keep[0].item() - 3))
+    far = window.model_copy(update={"horizon": [1, 99]})
+    preparation.model_copy(update={"window": far}).save(job.prepared)
+    with pytest.raises(TrainingError, match=r"less than 99 before the fold's own"):
+        opened(job)
+
+
 @pytest.mark.parametrize("index", range(3))
 def test_folds_of_many_series_are_trained_on_what_lies_before_them_in_all_series(make_job, index):
     job = make_job("series", "regression", job={"fold": (index, 3), "fold_by": "blocks"})
