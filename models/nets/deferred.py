@@ -210,5 +210,6 @@ def _put(tensor: torch.Tensor, values: torch.Tensor) -> None:
     if isinstance(tensor, DTensor):
         values = values.to(tensor.to_local().device)
         # Each rank cuts its own part, without a message: all have drawn the same.
-        values = distribute_tensor(values, tensor.device_mesh, tensor.placements, src_data_rank=None)
+        values = distribute_tensor(values, tensor.device_mesh, tensor.placements, src_data_rank=None).to_local()
+        tensor = tensor.to_local()
     tensor.copy_(values)

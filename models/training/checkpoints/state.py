@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.distributed.dtensor import local
+from models.distributed.dtensor import is_spread, local, part_of
 from models.distributed.order import seed_of
 from models.errors import UserCodeError
 from models.training.checkpoints.shards import StoredCheckpoint
@@ -152,7 +152,14 @@ def put_optimiser(stored: StoredCheckpoint, scalars: Scalars, net: nn.Module, op
 
 def stage(tensors: Tensors) -> Tensors:
     """Return copies on the CPU, which no later step changes; a shard stays a shard."""
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+    return {name: _staged(tensor) for name, tensor in tensors.items()}
+
+
+@torch.no_grad()
+def _staged(tensor: torch.Tensor) -> torch.Tensor:
+    if is_spread(tensor) and tensor.device.type == "cpu":
+        return part_of(tensor, local(tensor).detach().clone())  # torch's own copy first works out how it is sharded
+    return tensor.detach().to("cpu", copy=True)
 
 
 def weights_of(net: nn.Module) -> Tensors:
