@@ -138,11 +138,14 @@ class TargetEncoding(FrozenModel):
         return (values - self.shift) / self.scale
 
     def decode(self, learnt: np.ndarray) -> np.ndarray:
-        """Return the values in their own unit for what the net predicts, float64 (rows,)."""
+        """Return the values in their own unit for what the net predicts, float64 (rows,).
+
+        On the log scale none is below zero, as no true value is.
+        """
         values = np.asarray(learnt, dtype=np.float64) * self.scale + self.shift
         if self.log_offset is None:
             return values
-        return np.exp(np.minimum(values, LARGEST_LOGARITHM)) - self.log_offset
+        return np.maximum(np.exp(np.minimum(values, LARGEST_LOGARITHM)) - self.log_offset, 0.0)
 
 
 class ClassHead(FrozenModel):

@@ -74,7 +74,8 @@ def _regression(builder: GraphBuilder, preparation: Preparation, raw: str) -> No
         limit = builder.constant("limit", np.array(LARGEST_LOGARITHM, np.float64))
         offset = builder.constant("offset", np.array(preparation.target.log_offset, np.float64))
         power = builder.node("Exp", [builder.node("Min", [own_unit, limit], "limited")], "power")
-        own_unit = builder.node("Sub", [power, offset], "value")
+        value = builder.node("Sub", [power, offset], "value")
+        own_unit = builder.node("Max", [value, builder.constant("zero", np.array(0.0))], "floored")
     builder.node("Cast", [own_unit], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
 
 

@@ -28,6 +28,7 @@ PAGES = (
     "tutorials/pictures.md",
     "tutorials/series.md",
     "tutorials/text-classification.md",
+    "tutorials/text.md",
     "tutorials/own-net.md",
     "tutorials/own-source.md",
     "tutorials/batch.md",
@@ -53,10 +54,9 @@ def run(home: Loopline, command: str) -> tuple[int, str]:
     if program == "loopline":
         done = home(*arguments)
         return done.code, done.out + done.err
-    assert program == "python"
-    ended = subprocess.run(
-        [sys.executable, *arguments], cwd=home.home, env=home.environment, capture_output=True, text=True, check=False
-    )
+    assert program in ("python", "cat")
+    words = [sys.executable, *arguments] if program == "python" else ["bash", "-c", command]
+    ended = subprocess.run(words, cwd=home.home, env=home.environment, capture_output=True, text=True, check=False)
     return ended.returncode, ended.stdout + ended.stderr
 
 
@@ -73,8 +73,9 @@ def serving(home: Loopline, command: str, port: str) -> Iterator[None]:
 
 
 def with_examples(home: Loopline) -> Loopline:
-    """The workspace, which has the examples beside the projects, as a clone does."""
-    shutil.copytree(ROOT / "examples", home.home / "examples")
+    """The workspace, which has the examples and the pages beside the projects, as a clone does."""
+    for name in ("examples", "docs"):
+        shutil.copytree(ROOT / name, home.home / name)
     return home
 
 

@@ -231,7 +231,7 @@ def _relative_l1(output: torch.Tensor, target: torch.Tensor, encoding: TargetEnc
 
 
 def _decoded(learnt: torch.Tensor, encoding: TargetEncoding) -> torch.Tensor:
-    """Return `encoding.decode` of a tensor, with gradients."""
+    """Return `encoding.decode` of a tensor, with gradients: so without its floor of zero."""
     values = learnt * encoding.scale + encoding.shift
     if encoding.log_offset is None:
         return values

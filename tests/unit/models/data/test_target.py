@@ -103,3 +103,4 @@ def test_a_logarithm_of_zeros_is_undone_exactly(make_spec):
     np.testing.assert_allclose(target.decode(target.encode(values)), values, rtol=1e-12, atol=1e-12)
     assert target.encode(values).std() == pytest.approx(1.0)
     assert target.spread == pytest.approx(values.std())
+    assert target.decode(np.array([-9.0])) == [0.0], "a count of bicycles below zero"

@@ -72,7 +72,8 @@ def test_many_classes_are_calibrated_by_slope_and_offsets() -> None:
 def test_a_logarithm_is_undone_inside_the_graph() -> None:
     target = table_preparation("regression").target.model_copy(update={"log_offset": 0.5, "shift": 3.0, "scale": 2.0})
     preparation = table_preparation("regression").model_copy(update={"target": target})
-    raw = np.array([[-1.0], [0.3], [1000.0]])
+    raw = np.array([[-9.0], [-1.0], [0.3], [1000.0]])
     (prediction,) = run_stretch(head_part(preparation, "core/out"), {"core/out": raw}, ["prediction"])
     np.testing.assert_allclose(prediction, target.decode(raw[:, 0]), rtol=1e-6)
     assert np.isfinite(prediction).all()
+    assert prediction[0] == 0, "the floor is inside the graph too"
