@@ -273,9 +273,18 @@ def http() -> str:
         "| method | path | token | does |\n|---|---|---|---|\n"
     )
     statuses = [f"| {code} | {codes[code]} |" for code in sorted(codes)]
+    from tasks.dashboard.api import ROUTES
+
+    calls = [f"| POST | `{each.path}` | yes | {_cell(_prose(each.endpoint.__doc__))} |" for each in ROUTES]
+    overview = (
+        "## The overview\n\nThe overview of `loopline up`, on port 4300, has pages for people, and these paths for "
+        "programs ([examples](../how-to/overview.md)):\n\n"
+        "| method | path | token | does |\n|---|---|---|---|\n" + "\n".join(calls) + "\n"
+    )
     return _page(
         [
             text + "\n".join(rows) + "\n",
+            overview,
             "## Status codes\n\n| code | means |\n|---|---|\n" + "\n".join(statuses) + "\n",
         ],
         "grpc.md",

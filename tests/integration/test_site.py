@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import re
 import shutil
 import subprocess
@@ -69,3 +70,22 @@ def test_pages_need_no_network_and_the_search_finds(site: Path) -> None:
 def test_each_page_of_the_navigation_is_built(site: Path) -> None:
     pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
     assert pages <= {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
+
+
+def test_every_link_leads_to_a_page_and_a_place_in_it(site: Path) -> None:
+    """Menus and footers too; the few links to other sites are left out."""
+    pages = {path: path.read_text() for path in site.rglob("*.html")}
+    places = {path: set(re.findall(r'\bid="?([^"\s>]+)', text)) for path, text in pages.items()}
+    broken, num_links = [], 0
+    for page, text in pages.items():
+        for link in {html.unescape(found) for found in re.findall(r'href="?([^"\s>]+)', text)}:
+            file, _, place = link.partition("#")
+            if page.name == "404.html" or re.match(r"\w+:", link):
+                continue
+            num_links += 1
+            to = (page.parent / file).resolve() if file else page
+            to = to / "index.html" if to.is_dir() else to
+            if not to.exists() or (place and to in places and place not in places[to]):
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert broken == []
+    assert num_links > 5000
