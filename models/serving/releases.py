@@ -16,16 +16,22 @@ from models.project_spec.serve import CanaryRule
 
 PLAN = "loopline.release"
 """The tag of the champion's version that holds the plan; so a plan ends together with its champion."""
+PROMOTION = "loopline.promotion"
+"""The tag of the champion's version with the id of its promotion: a version that is promoted again has another."""
 
 
 class Canary(BaseModel):
-    """A version that answers a share of the requests; from `until` on (Unix time) all of them, if `until` is set."""
+    """A version that answers a share of the requests; from `until` on (Unix time) all of them, if `until` is set.
+
+    `trial`: the trial's id, by which servers tell it from an earlier one of the same version; empty in older plans.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     version: str
     share: float = Field(gt=0, lt=1)
     until: float | None = None
+    trial: str = ""
 
 
 class ReleasePlan(BaseModel):
@@ -57,6 +63,7 @@ class Release(BaseModel):
         generation: Incremented with each change of the versions that answer.
         since: Start of this generation; Unix time.
         stable: Answers all requests except the canary's; None while there is no version.
+        promotion: The id of the promotion of `stable`; empty if it is not known.
         previous: The stable version before; it stays loaded for an instant rollback.
         canary: Answers a share of the requests.
         shadow: Answers no requests: another process compares it by the log.
@@ -69,6 +76,7 @@ class Release(BaseModel):
     generation: int = 0
     since: float = 0.0
     stable: str | None = None
+    promotion: str = ""
     previous: str | None = None
     canary: Canary | None = None
     shadow: str | None = None
@@ -88,6 +96,11 @@ class Release(BaseModel):
         return self.stable
 
     @property
+    def trial(self) -> str:
+        """The id that servers with the same release have in common: of its canary's trial, or else its promotion."""
+        return self.canary.trial if self.canary else self.promotion
+
+    @property
     def words(self) -> str:
         """The versions that answer, as text for a person: `version 4 answers 10 %, version 3 the rest`."""
         if self.stable is None:
@@ -104,8 +117,10 @@ class Release(BaseModel):
         return refused + [f"version {version} gave its place back: {why}" for version, why in self.returned.items()]
 
     def answers_as(self, other: Release) -> bool:
-        """Return True if both releases route all requests alike and load the same versions."""
-        return (self.stable, self.previous, self.canary) == (other.stable, other.previous, other.canary)
+        """Return True if both route all requests alike, load the same versions, and began by the same act."""
+        versions = (self.stable, self.previous, self.canary)
+        is_one_promotion = "" in (self.promotion, other.promotion) or self.promotion == other.promotion
+        return is_one_promotion and versions == (other.stable, other.previous, other.canary)
 
 
 def place_of(key: str) -> float:
@@ -125,6 +140,7 @@ def wanted(
     refused: Mapping[str, str],
     rule: CanaryRule | None,
     at: float,
+    promotion: str = "",
 ) -> Release:
     """Return the release that should be live, from the live one and the registry's state.
 
@@ -136,32 +152,33 @@ def wanted(
         rule: The canary rule of the champion's spec; None: release at once. A return to the previous version is at
             once.
         at: Unix time.
+        promotion: The id of the champion's promotion; empty if it is not known.
     """
     named = {champion, *plan.versions}
     returned = {version: why for version, why in now.returned.items() if version in named}
     barred = {*refused, *returned}
     changed: dict[str, Any] = {"refused": dict(refused), "returned": returned, "canary": None, "shadow": None}
     if champion is not None and (champion not in barred or champion == now.stable):
-        if rule and now.stable and champion not in (now.stable, now.previous) and not _is_done(now, champion, at):
-            changed["canary"] = _on_trial(now, champion, rule, at)
+        trial = _on_trial(now, champion, rule, at, promotion) if rule else None
+        is_new = now.stable is not None and champion not in (now.stable, now.previous)
+        if trial and trial.until and is_new and at < trial.until:
+            changed["canary"] = trial
         else:
             known = plan.canary is not None and plan.canary.version not in {*barred, champion}
             changed["canary"] = plan.canary if known else None
             changed["shadow"] = plan.shadow if plan.shadow not in {*refused, champion} else None
             changed["stable"], changed["previous"] = champion, now.previous if champion == now.stable else now.stable
+            changed["promotion"] = promotion
     new = now.model_copy(update=changed)
     return new if new.answers_as(now) else new.model_copy(update={"generation": now.generation + 1, "since": at})
 
 
-def _on_trial(now: Release, champion: str, rule: CanaryRule, at: float) -> Canary:
-    if now.canary is not None and now.canary.version == champion and now.canary.until is not None:
-        return now.canary
-    return Canary(version=champion, share=rule.share, until=at + 60 * rule.minutes)
-
-
-def _is_done(now: Release, champion: str, at: float) -> bool:
+def _on_trial(now: Release, champion: str, rule: CanaryRule, at: float, promotion: str) -> Canary:
+    """Return the trial of this promotion: the one under way, or a new one."""
     canary = now.canary
-    return canary is not None and canary.version == champion and canary.until is not None and at >= canary.until
+    if canary is not None and canary.until is not None and (canary.version, canary.trial) == (champion, promotion):
+        return canary
+    return Canary(version=champion, share=rule.share, until=at + 60 * rule.minutes, trial=promotion)
 
 
 def taken_back(now: Release, version: str, why: str, at: float) -> Release | None:
@@ -173,7 +190,7 @@ def taken_back(now: Release, version: str, why: str, at: float) -> Release | Non
     if now.canary is not None and now.canary.version == version:
         changed = {"canary": None}
     elif now.stable == version and now.previous is not None:
-        changed = {"stable": now.previous, "previous": None, "canary": None, "shadow": None}
+        changed = {"stable": now.previous, "promotion": "", "previous": None, "canary": None, "shadow": None}
     else:
         return None
     returned = {**now.returned, version: why}

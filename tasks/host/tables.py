@@ -115,6 +115,7 @@ served_versions = Table(
     Column("project", Text, primary_key=True),
     Column("version", Text, primary_key=True),
     Column("release", Text, nullable=False, comment="The versions that answer there: the stable one and the canary."),
+    Column("trial", Text, nullable=False, server_default="", comment="Id of the canary's trial, or of the promotion."),
     Column("answers", BigInteger, nullable=False, comment="Since this release began on the server."),
     Column("failed", BigInteger, nullable=False, comment="Of the answers: in the model itself."),
     Column("slow", BigInteger, nullable=False, comment="Of the answers: over the spec's latency."),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from models.errors import GateRefused, StoreError, UsageError
 from models.serving.registry import KEY, ChampionMove, JournalEntry, champions_in_force
-from models.serving.releases import PLAN
+from models.serving.releases import PLAN, PROMOTION
 from tasks.host import database, processes, stores
 from tasks.host.leases import leased
 from tasks.host.locks import held
@@ -208,8 +208,8 @@ class Registry:
         reason: str,
     ) -> ChampionMove:
         """Write the journal first, then move the aliases: the next call finishes an interrupted move (`_champion`)."""
-        if self.tags(after).get(PLAN):  # a release plan from its last time as champion: it is over
-            self.set_tags(after, {PLAN: ""})
+        is_planned = self.tags(after).get(PLAN)  # a release plan from its last time as champion: it is over
+        self.set_tags(after, {PROMOTION: uuid.uuid4().hex[:12], **({PLAN: ""} if is_planned else {})})
         entry = self._entry(action, before, after, loop_id, reason)
         self._settle()
         return entry

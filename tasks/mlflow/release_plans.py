@@ -6,6 +6,7 @@ journal is stored in tags of the registered model (`loopline.releases.000001`), 
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Literal
 
 from models.errors import UsageError
@@ -34,7 +35,7 @@ def plan_of(champion: RegisteredVersion | None) -> ReleasePlan:
 
 
 def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -> ReleasePlanEntry:
-    """Write a plan into the journal, then set it.
+    """Write a plan into the journal, then set it. A canary that has no trial's id yet gets one.
 
     Raises:
         UsageError: There is no champion, or a version in the plan does not exist or is the champion.
@@ -51,6 +52,9 @@ def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -
                     f"roll it back first (`loopline rollback {registry.model}`)"
                 )
             registry.tags(version)
+        if plan.canary is not None and not plan.canary.trial:
+            canary = plan.canary.model_copy(update={"trial": uuid.uuid4().hex[:12]})
+            plan = plan.model_copy(update={"canary": canary})
         return _set(registry, champion, plan, action, reason)
 
 

@@ -17,7 +17,7 @@ from models.errors import LooplineError, StoreError
 from models.parent_death import ends_with_parent
 from models.project_spec.serve import serve_rules_of
 from models.serving.registry import RegisteredVersion
-from models.serving.releases import Release, ReleasePlan, taken_back, wanted
+from models.serving.releases import PROMOTION, Release, ReleasePlan, taken_back, wanted
 from tasks.host import database
 from tasks.host.logs import Repeated
 from tasks.host.workspace import CLONE, Workspace
@@ -201,7 +201,9 @@ class ReleaseController:
         self._refused = {number: refusal for number, refusal in self._refused.items() if number in named}
         rule = serve_rules_of(self._versions / champion.number).canary if champion else None
         refused = {number: refusal.why for number, refusal in self._refused.items()}
-        new = wanted(release, champion.number if champion else None, registry.plan, refused, rule, time.time())
+        promotion = champion.tags.get(PROMOTION, "") if champion else ""
+        current = champion.number if champion else None
+        new = wanted(release, current, registry.plan, refused, rule, time.time(), promotion)
         if new.generation != release.generation:
             self._swap(release, new)
         elif new != release:

@@ -84,7 +84,8 @@ class CountExchange:
         is_mine, is_old = table.c.server == self._server, table.c.at < now - KEPT_S
         # Old ones of all projects: nobody else deletes those of a project that was renamed or is served no more.
         connection.execute(table.delete().where(is_old | (is_mine & (table.c.project == self._project))))
-        fixed = {"server": self._server, "project": self._project, "release": _name_of(release), "at": now}
+        fixed = {"server": self._server, "project": self._project, "at": now}
+        fixed |= {"release": _name_of(release), "trial": release.trial}
         rows = [{**fixed, "version": version, **each.model_dump()} for version, each in outcomes.items()]
         if rows:
             connection.execute(table.insert(), rows)
@@ -139,7 +140,8 @@ def _sum(
 
     from tasks.host.tables import served_versions as table
 
-    where = (table.c.project == project, table.c.release == _name_of(release), table.c.at >= since, *which)
+    is_same = (table.c.release == _name_of(release), table.c.trial == release.trial)
+    where = (table.c.project == project, *is_same, table.c.at >= since, *which)
     sums = [func.sum(table.c[name]) for name in VersionOutcomes.model_fields]
     rows = connection.execute(select(table.c.version, *sums).where(*where).group_by(table.c.version))
     outcomes = {

@@ -225,8 +225,8 @@ def test_a_real_registry_is_followed_and_may_go_away(
             assert server.post("/webhooks/mlflow", {}).status == 401
             registry.rollback()
             wait_for(server, workspace, stable="1")
-            change(registry, ReleasePlan(canary=Canary(version="3", share=0.5)), "canary", "ada")
-            wait_for(server, workspace, canary={"version": "3", "share": 0.5, "until": None})
+            plan = change(registry, ReleasePlan(canary=Canary(version="3", share=0.5)), "canary", "ada").plan
+            wait_for(server, workspace, canary=plan.model_dump()["canary"])
             by_key = {key: answering(server, key=key) for key in map(str, range(30))}
             assert set(by_key.values()) == {"1", "3"}
             assert by_key == {key: answering(server, key=key) for key in by_key}, "sticky by the caller's id"
@@ -253,9 +253,9 @@ def test_a_canary_that_does_not_do_gives_its_share_back_and_the_registry_hears_o
         register_served(workspace, "tiny", "2", {"return_on": {"latency_ms": 1e-6}})
         registry = open_registry(workspace, "tiny")
         registry.promote("1", None)
-        change(registry, ReleasePlan(canary=Canary(version="2", share=0.5)), "canary", "ada")
+        plan = change(registry, ReleasePlan(canary=Canary(version="2", share=0.5)), "canary", "ada").plan
         with live_server(workspace, "tiny") as server:
-            wait_for(server, workspace, canary={"version": "2", "share": 0.5, "until": None})
+            wait_for(server, workspace, canary=plan.model_dump()["canary"])
             with Callers(server, 1) as callers:
                 wait_for(server, workspace, canary=None)
                 assert "took longer than 1e-06 ms a row" in release(workspace)["returned"]["2"]

@@ -117,6 +117,32 @@ def test_a_canary_ends_once_by_the_sum_of_both(
     assert [entry.action for entry in entries("tiny")] == ["return", "canary"]
 
 
+def test_a_canary_that_is_tried_again_is_judged_without_the_first_trial(
+    workspace: Workspace, hosts: tuple[Host, Host]
+) -> None:
+    """The second host looks neither while the first trial ends nor before the next begins."""
+    first, second = hosts
+    registry, plan = open_registry(workspace, "tiny"), ReleasePlan(canary=Canary(version="2", share=0.5))
+    change(registry, plan, "canary", "ada")
+    for _ in range(2):
+        look(*hosts)
+    second.report(v2=FEW)
+    second.lead.step()
+    change(registry, ReleasePlan(), "end", "ada")
+    first.lead.step()
+    change(registry, plan, "canary", "ada")
+    look(first)
+    exchange([second.exchange])  # still with the first trial
+    first.report(v2=FEW)
+    first.lead.step()
+    exchange([first.exchange])
+    first.lead.step()
+    assert not first.told, "two failures of ten are of this trial"
+    for _ in range(2):
+        look(*hosts)
+    assert (first.told, second.told) == ({}, {})
+
+
 def test_a_champion_is_rolled_back_once_by_the_sum_of_both(
     workspace: Workspace, hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,8 @@ NONE = ReleasePlan()
 BY_DEGREES = CanaryRule(share=0.25, minutes=10)
 
 
-def after(now, champion, plan=NONE, refused=None, rule=None, at=AT):
-    return wanted(now, champion, plan, refused or {}, rule, at)
+def after(now, champion, plan=NONE, refused=None, rule=None, at=AT, promotion=""):
+    return wanted(now, champion, plan, refused or {}, rule, at, promotion)
 
 
 def answering(*versions):
@@ -101,6 +101,32 @@ def test_by_the_rule_of_the_spec_a_promotion_is_let_in_by_degrees():
     back = taken_back(trial, "2", "errors", AT)
     assert back is not None
     assert after(back, "2", rule=BY_DEGREES) == back
+
+
+def test_what_is_promoted_or_tried_again_is_another_release_for_who_missed_the_end():
+    first = after(answering("1"), "2", promotion="a")
+    assert after(first, "2", promotion="a") == first
+    again = after(first, "2", promotion="b")
+    assert (again.generation, again.stable, again.trial) == (first.generation + 1, "2", "b")
+    plans = [ReleasePlan(canary=Canary(version="3", share=0.1, trial=trial)) for trial in "cd"]
+    tried, tried_again = (after(again, "2", plan, promotion="b") for plan in plans)
+    assert (tried.trial, tried_again.trial) == ("c", "d")
+    assert after(tried, "2", plans[1], promotion="b").generation == tried.generation + 1
+    ended = after(tried, "2", promotion="b")
+    assert ended.trial == "b"
+
+
+def test_a_promotion_of_an_older_loopline_gets_its_id_without_a_swap():
+    before = answering("1")
+    assert (before.trial, after(before, "1", promotion="a").trial) == ("", "a")
+    assert after(before, "1", promotion="a").generation == before.generation
+
+
+def test_a_promotion_that_is_let_in_by_degrees_again_begins_again():
+    trial = after(answering("1"), "2", rule=BY_DEGREES, promotion="a")
+    assert (trial.canary.until, trial.trial) == (AT + 600, "a")
+    again = after(trial, "2", rule=BY_DEGREES, at=AT + 700, promotion="b")
+    assert (again.stable, again.canary.until, again.trial) == ("1", AT + 1300, "b")
 
 
 @given(st.text(), st.floats(0.01, 0.99))

@@ -19,6 +19,8 @@ from tasks.release.shared_state import VersionOutcomes
 
 PLAIN = Release(generation=1, stable="1")
 TRIED = Release(generation=2, stable="1", canary=Canary(version="2", share=0.5))
+AGAIN = TRIED.model_copy(update={"generation": 4, "canary": Canary(version="2", share=0.5, trial="second")})
+"""The same canary, tried once more."""
 ELSEWHERE = TRIED.model_copy(update={"generation": 7})
 """The same release on a server that has seen more of them."""
 
@@ -66,6 +68,17 @@ def test_what_was_counted_before_the_release_began_here_does_not_count(state: Pa
     first.offer(TRIED, {})
     exchange([first])
     assert first.others(TRIED) == {}
+
+
+def test_a_server_that_missed_the_end_of_a_trial_adds_nothing_to_the_next(state: Path) -> None:
+    first, late = CountExchange(state), CountExchange(state)
+    first.offer(AGAIN, {"2": outcomes(1)})
+    exchange([first])
+    late.offer(TRIED, {"2": outcomes(50, 50)})
+    exchange([late])
+    exchange([first])
+    assert first.others(AGAIN) == {}
+    assert counted(state, AGAIN).outcomes["2"] == outcomes(1)
 
 
 def test_a_server_that_does_not_lead_writes_nothing(state: Path) -> None:
