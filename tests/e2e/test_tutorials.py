@@ -1,4 +1,4 @@
-"""The quickstart and the tutorials, followed from their own text: each `$` line runs, and prints what the page says."""
+"""Quickstart, tutorials and some guides, followed from their own text: each `$` line runs, and prints what the page says."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ PAGES = (
     "tutorials/own-net.md",
     "tutorials/own-source.md",
     "tutorials/batch.md",
+    "how-to/roll-back.md",
+    "how-to/canary-and-shadow.md",
 )
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXIT_CODE = re.compile(r"  # exit code (\d)$")
