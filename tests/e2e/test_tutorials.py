@@ -1,4 +1,4 @@
-"""Quickstart, tutorials and some guides, followed from their own text: each `$` line runs, and prints what the page says."""
+"""Quickstart, tutorials and some guides, followed: each `$` line of the page runs, and prints what the page says."""
 
 from __future__ import annotations
 
