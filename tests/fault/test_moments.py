@@ -78,6 +78,7 @@ def test_a_kill_in_the_middle_of_epochs_on_two_ranks_and_of_ranks(make_home, who
     assert_as_if_whole(home, "ranks", whole_on_two_ranks)
 
 
+@pytest.mark.soak
 def test_a_fork_server_that_is_killed_as_a_trial_begins_costs_no_trial(make_home, whole: Loopline, api: str):
     """Meanwhile, another run of the project is refused."""
     home = make_home("nursery")

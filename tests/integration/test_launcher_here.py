@@ -1,13 +1,12 @@
 """The rank pool of this machine holds what every launcher holds."""
 
-import subprocess
-import sys
-from pathlib import Path
+import os
 
 import psutil
 import pytest
 
 from tasks.ranks.rank_pool import RankPool
+from tests import warm
 from tests.launcher_contract import LauncherContract, Stage
 
 pytestmark = pytest.mark.integration
@@ -32,10 +31,11 @@ class Here(Stage):
         return self.pool.run(job, on_epoch)
 
     def submitter(self, job):
-        return subprocess.Popen(
-            [sys.executable, "-c", SUBMIT, job.model_dump_json()],
-            stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
-        )  # fmt: skip
+        code, (printed, printing) = SUBMIT.replace("sys.argv[1]", repr(job.model_dump_json())), os.pipe()
+        submitter = warm.server().start("-c", (code,), dict(os.environ), warm.ROOT, (0, printing, 2))
+        os.close(printing)
+        submitter.stdout = os.fdopen(printed)
+        return submitter
 
     def ranks(self, job):
         tree = psutil.Process(self.pool._fork_server.pid).children(recursive=True)

@@ -16,9 +16,10 @@ import pytest
 
 from models.errors import TrainingError, UserCodeError
 from models.training.checkpoints.weights import weights_sha256
-from models.training.job import WEIGHTS_FILE, TrainingJob
+from models.training.job import WEIGHTS_FILE
 from tasks.ranks.rank_pool import RankPool, default_threads
 from tests import warm
+from tests.tiny_jobs import job_maker
 
 pytestmark = pytest.mark.integration
 
@@ -54,9 +55,11 @@ def test_threads_share_the_cores():
     assert default_threads(cores, 4) == 1
 
 
-def test_the_caller_needs_no_torch_and_epochs_arrive_once(tmp_path, make_job):
-    job = make_job("table", "binary", arguments={"hidden": 8})
+def test_the_caller_needs_no_torch_its_script_runs_once_and_epochs_arrive_once(tmp_path, make_job):
+    """A script without a guard is the main module: its body does not run again in a rank."""
+    job = make_job("table", "binary", arguments={"hidden": 8}, epochs=3, ranks=2)
     code = """
+        print("main")
         import sys, json
         from pathlib import Path
         from models.training.job import TrainingJob
@@ -69,11 +72,14 @@ def test_the_caller_needs_no_torch_and_epochs_arrive_once(tmp_path, make_job):
         assert again == result
         print(json.dumps([seen, "torch" in sys.modules, result.weights_sha256]))
     """
+    (tmp_path / "script.py").write_text(textwrap.dedent(code))
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), job.model_dump_json()],
+        [sys.executable, "script.py", job.model_dump_json()],
         capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
-    seen, has_torch, digest = json.loads(done.stdout)
+    main, last = done.stdout.splitlines()
+    assert main == "main"
+    seen, has_torch, digest = json.loads(last)
     assert seen == [1, 2, 3]
     assert not has_torch
     assert digest == weights_sha256(job.folder / WEIGHTS_FILE)
@@ -125,6 +131,24 @@ def test_killed_ranks_start_again_and_end_with_the_same_bits(pool, make_job, reg
     assert rank_pids(pool) == []
 
 
+MOVED = {
+    "kind": "table",
+    "task": "multiclass",
+    "net": "transformer",
+    "epochs": 4,
+    "count": 200,
+    "batch": 40,
+    "arguments": {"width": 16, "layers": 2, "dropout": 0.0},
+    "optimiser": "sgd",
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, pool):
+    """What one rank makes of the job."""
+    return pool.run(job_maker(tmp_path_factory.mktemp("undisturbed"))(**MOVED))
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -133,23 +157,20 @@ def test_killed_ranks_start_again_and_end_with_the_same_bits(pool, make_job, reg
         ({"ranks": 2, "parallel": "pp"}, {"ranks": 2, "parallel": "tp"}),
     ],
 )
-def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(pool, make_job, before, after):
-    """As if nobody had stopped it, but for the rounding of sums in another order."""
-    what = {"kind": "table", "task": "multiclass", "net": "transformer", "epochs": 4, "count": 200, "batch": 40}
-    net = {"arguments": {"width": 16, "layers": 2, "dropout": 0.0}, "optimiser": "sgd"}
+def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(pool, make_job, undisturbed, before, after):
+    """As if one rank had done it, but for the rounding of sums in another order."""
 
     def stop(epoch):
         if epoch.epoch == 3:
             raise KeyboardInterrupt
         return True
 
-    expected = pool.run(make_job(folder="whole", **what, **net, **before))
     with pytest.raises(KeyboardInterrupt):
-        pool.run(make_job(folder="moved", **what, **net, **before), stop)
-    result = pool.run(make_job(folder="moved", **what, **net, **after))
+        pool.run(make_job(folder="moved", **MOVED, **before), stop)
+    result = pool.run(make_job(folder="moved", **MOVED, **after))
     assert result.resumed_from
     assert [ranks for _, ranks, _ in result.environment["worlds"]] in ([before["ranks"], after["ranks"]], [2])
-    for got, wanted in zip(result.epochs, expected.epochs, strict=True):
+    for got, wanted in zip(result.epochs, undisturbed.epochs, strict=True):
         assert got["val_loss"] == pytest.approx(wanted["val_loss"], rel=1e-4)
 
 
@@ -161,7 +182,7 @@ _CALLER = """
 
     def report(epoch):
         print(epoch.epoch, flush=True)
-        if epoch.epoch == 10:  # however late the kill comes, it finds the ranks
+        if epoch.epoch == 6:  # however late the kill comes, it finds the ranks
             time.sleep(600)
         return True
 
@@ -173,7 +194,7 @@ _CALLER = """
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_killing_the_caller_leaves_no_orphan_and_the_next_run_goes_on(pool, make_job, tmp_path, ranks):
     kind, task, arguments, train = REGIMES["mlp"]
-    train = {**train, "epochs": 20, "count": 400, "ranks": ranks}
+    train = {**train, "epochs": 8, "count": 400, "ranks": ranks}
     job = make_job(kind, task, arguments=arguments, folder="killed", **train)
     code = textwrap.dedent(_CALLER).replace("sys.argv[1]", repr(job.model_dump_json()))
     printed, printing = os.pipe()
@@ -348,17 +369,16 @@ def test_a_job_that_waits_for_the_warmed_process_outlives_it(make_job, number):
     assert not psutil.pid_exists(first)
 
 
-def test_a_main_module_of_any_kind_is_not_imported_again(make_job, tmp_path):
-    """Neither a script without a guard nor `python -m` runs its body again in a rank."""
+@pytest.mark.soak
+def test_a_module_that_python_runs_is_not_imported_again(make_job, tmp_path):
+    """As for a script, which a test of every day runs: a fork server gets no main module of any kind."""
     job = make_job(arguments={"hidden": 8}, epochs=1, ranks=2)
     (tmp_path / "script.py").write_text("print('main')\n" + textwrap.dedent(_CALLER))
-    for command in (["script.py"], ["-m", "script"]):
-        TrainingJob.model_validate_json(job.model_dump_json(), strict=False)
-        done = subprocess.run(
-            [sys.executable, *command, job.model_dump_json()],
-            capture_output=True, text=True, check=True, cwd=tmp_path,
-        )  # fmt: skip
-        assert done.stdout.count("main") == 1
+    done = subprocess.run(
+        [sys.executable, "-m", "script", job.model_dump_json()],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout.count("main") == 1
 
 
 def test_a_call_whose_fork_server_is_killed_is_made_again_by_a_new_one(tmp_path):

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 from models.training.job import ERROR_FILE, JOB_FILE, PROGRESS_FILE, STOP_FILE, EpochReport, TrainingResult
 from models.training.node import append_progress, main, read_progress
 from models.training.rank import run_job
+from tests.warm import start_python
 
 
 @pytest.fixture
@@ -55,13 +57,11 @@ def test_the_file_stop_ends_the_training_after_an_epoch(make_job, as_rank):
     assert json.loads((folder / "result.json").read_text())["pruned"]
 
 
-def test_an_error_is_written_and_the_next_start_ends_at_once_without_torch(make_job, tmp_path):
+def test_an_error_is_written_and_the_next_start_ends_at_once_without_torch(make_job, as_rank, tmp_path):
     job = make_job(arguments={"no_such_argument": 8})
     folder = submitted(job)
     code = """
-import os, sys
-os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", GROUP_WORLD_SIZE="1", TORCHELASTIC_RESTART_COUNT="0",
-                  MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+import sys
 from models.training.node import main
 from pathlib import Path
 code = main(Path(sys.argv[1]))
@@ -69,8 +69,9 @@ assert "torch" not in sys.modules
 sys.exit(code)
 """
     root = Path(__file__).parents[4]
-    first = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, cwd=root, check=False)
-    assert first.returncode == 1
+    with (tmp_path / "output").open("wb") as output:
+        first = start_python(["-m", "models.training.node", str(folder)], dict(os.environ), root, output)
+        assert first.wait(60) == 1
     error = json.loads((folder / ERROR_FILE).read_text())
     assert "no_such_argument" in error["text"]
     assert error["traceback"].rstrip().endswith(error["text"].splitlines()[-1])

@@ -8,8 +8,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
+from models.distributed.dtensor import spread_optimiser
+from models.distributed.mesh import Mesh
 from models.distributed.world import World
 from models.errors import StoreError
+from models.project_spec.blocks import Train
+from models.project_spec.parallel_dims import ParallelDims
 from models.training.checkpoints import checkpoint as module
 from models.training.checkpoints.checkpoint import CheckpointDraft, newest
 from models.training.checkpoints.shards import StoredCheckpoint, write_together
@@ -24,7 +28,7 @@ def net_and_optimiser(world, plan):
         fully_shard(net, mesh=init_device_mesh("cpu", (world.size,)))
     elif plan == "tp":
         parallelize_module(net, init_device_mesh("cpu", (world.size,)), {"0": ColwiseParallel()})
-    return net, torch.optim.AdamW(net.parameters(), foreach=False)
+    return net, spread_optimiser(torch.optim.AdamW(net.parameters(), foreach=False), Train(), Mesh(ParallelDims()))
 
 
 def whole(tensor):
@@ -91,8 +95,8 @@ def test_each_rank_writes_its_part_and_the_lowest_what_all_hold(tmp_path):
 
 def test_a_flipped_bit_in_any_rank_s_part_is_seen_by_all(tmp_path):
     folder = tmp_path / "checkpoints"
-    write(folder, 2, "fsdp", step=1)
-    write(folder, 2, "fsdp", step=2)
+    write(folder, 2, "ddp", step=1)
+    write(folder, 2, "ddp", step=2)
     file = folder / "step-000000000002" / "state-00001.safetensors"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
@@ -102,7 +106,7 @@ def test_a_flipped_bit_in_any_rank_s_part_is_seen_by_all(tmp_path):
 
 def test_a_full_disk_on_one_rank_ends_all_and_keeps_what_was_good(tmp_path, monkeypatch):
     folder = tmp_path / "checkpoints"
-    write(folder, 2, "fsdp", step=1)
+    write(folder, 2, "ddp", step=1)
     original = module.write_tensors
 
     def full(path, tensors, note):
