@@ -32,6 +32,7 @@ FILE = "state.db"
 REVISIONS = ("0001", "0002", "0003")
 """The schema's versions, oldest first: the files of `migrations/versions`."""
 BUSY_S = 60.0
+"""How long a writer waits for another; Postgres ends one that does nothing for so long within its transaction."""
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _WRITER = 0x6C6F6F70  # the key of Postgres' advisory lock
 _thread = threading.local()
@@ -41,6 +42,8 @@ _CURES = {
     "readonly": "it cannot be written: change its owner, or set LOOPLINE_HOME to a folder that can be written",
     "unable to open": "it cannot be opened: change its owner, or set LOOPLINE_HOME to a folder that can be written",
     "locked": f"another process has written for more than {BUSY_S:g} s: run again",
+    "lock timeout": f"another process has written for more than {BUSY_S:g} s: run again",
+    "idle-in-transaction": f"ended this process's change, which had rested for {BUSY_S:g} s: run again",
     "malformed": "it is damaged: put it back from a copy, or move it away and lose the history of loops and decisions",
     "not a database": "it is damaged: put it back from a copy, or move it away and lose the history of loops",
 }
@@ -248,6 +251,9 @@ def _engine(url: str, pid: int) -> Engine:
                 connection.exec_driver_sql("pragma synchronous = normal")
             connection.exec_driver_sql("begin immediate" if options.get("writes") else "begin")
         elif options.get("writes"):
+            busy_ms = round(BUSY_S * 1000)
+            connection.exec_driver_sql(f"set local lock_timeout = {busy_ms}")
+            connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {busy_ms}")
             connection.exec_driver_sql(f"select pg_advisory_xact_lock({_WRITER})")
         else:  # else each statement reads what was committed before it
             connection.exec_driver_sql("set transaction isolation level repeatable read")

@@ -160,6 +160,42 @@ def test_writers_of_one_state_database_take_turns(
         assert sorted(connection.scalars(select(loops.c.closed))) == list(range(1, 41))
 
 
+def test_a_writer_that_hangs_is_a_short_error_for_the_next_until_it_ends(
+    place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STATE_URL, new_database(databases, "hung"))
+    state = place.state / "projects" / "grown"
+    record_loop(state, PastLoop(loop_id="l1", began=1.0, ended=2.0, outcome="kept"))
+    later = PastLoop(loop_id="l2", began=1.0, ended=2.0, outcome="kept")
+    monkeypatch.setattr(database, "BUSY_S", 0.2)
+    engine = create_engine(database.address(place.state))
+    with engine.begin() as hung:
+        hung.exec_driver_sql(f"select pg_advisory_xact_lock({database._WRITER})")
+        with pytest.raises(StoreError, match=r"/hung: another process has written for more than .* s: run again"):
+            record_loop(state, later)
+    engine.dispose()
+    record_loop(state, later)
+    assert len(read_loops(state)) == 2
+
+
+def test_postgres_ends_a_writer_that_rests_in_its_change(
+    place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a machine that lost its power in the middle Postgres would hear nothing for two hours."""
+    monkeypatch.setenv(STATE_URL, new_database(databases, "rests"))
+    record_loop(place.state / "projects" / "grown", PastLoop(loop_id="l1", began=1.0, ended=2.0, outcome="kept"))
+    monkeypatch.setattr(database, "BUSY_S", 0.1)
+
+    def rest() -> None:
+        with database.writing(place.state) as connection:
+            time.sleep(0.5)
+            connection.execute(loops.delete())
+
+    with pytest.raises(StoreError, match=r"/rests: ended this process's change, which had rested for .* s: run again"):
+        rest()
+    assert len(read_loops(place.state / "projects" / "grown")) == 1
+
+
 def test_of_two_machines_one_has_the_lease_whatever_their_clocks_say(
     place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
