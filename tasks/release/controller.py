@@ -168,7 +168,7 @@ class ReleaseController:
             self._lock.acquire(timeout=0)
             release = self.release_state.release()
             self.release_state.give_up()
-            self.release_state.switch.turn(release.generation if release else 0)
+            self.release_state.switch.set(release.generation if release else 0)
             self._tried |= set(release.loaded if release else ())
             self._leads = True
         return self._leads

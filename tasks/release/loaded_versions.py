@@ -64,7 +64,7 @@ class LoadedVersions:
 
     def pick(self, key: str, version: str | None = None) -> LoadedModel | None:
         """Return the version for this key, or the requested version; None if it is not loaded."""
-        if self._release_state.switch.generation != self._generation:
+        if self._release_state.switch.value != self._generation:
             self._turn()
         if self.release is None:
             return None
@@ -100,7 +100,7 @@ class LoadedVersions:
 
     async def refresh(self) -> None:
         """Load the versions of the next release; the swap itself happens by the switch."""
-        if self._release_state.switch.generation != self._generation:
+        if self._release_state.switch.value != self._generation:
             self._turn()
         seen = _stamp(self._release_state.release_path), _stamp(self._release_state.next_path)
         if seen == self._seen:
@@ -127,7 +127,7 @@ class LoadedVersions:
     def _turn(self) -> None:
         """Change to the release that the switch names; versions that are not loaded yet are loaded here."""
         release = self._release_state.release()
-        self._generation = self._release_state.switch.generation if release is None else release.generation
+        self._generation = self._release_state.switch.value if release is None else release.generation
         for version in release.loaded if release else ():
             if version not in self._held:
                 try:

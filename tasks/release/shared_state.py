@@ -57,8 +57,8 @@ class WorkerReport(BaseModel):
     tallies: dict[str, VersionOutcomes] = Field(default_factory=dict)
 
 
-class GenerationSwitch:
-    """The current generation, in memory that all processes of the project's servers share."""
+class SharedNumber:
+    """A whole number >= 0, in memory that all processes with the same file share; 0 at first."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,13 +71,13 @@ class GenerationSwitch:
             os.close(file)
 
     @property
-    def generation(self) -> int:
-        """The current generation."""
+    def value(self) -> int:
+        """The number."""
         return self._value[0]
 
-    def turn(self, generation: int) -> None:
-        """Switch all processes to this generation."""
-        self._value[0] = generation
+    def set(self, value: int) -> None:
+        """Change the number in all processes."""
+        self._value[0] = value
 
 
 class SharedReleaseState:
@@ -86,7 +86,7 @@ class SharedReleaseState:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.release_path, self.next_path = folder / "release.json", folder / "next.json"
-        self.switch = GenerationSwitch(folder / "switch")
+        self.switch = SharedNumber(folder / "switch")
         self._workers, self._nudge_path = folder / "workers", folder / "nudge"
 
     def release(self) -> Release | None:
@@ -108,7 +108,7 @@ class SharedReleaseState:
     def publish(self, release: Release) -> None:
         """Make a release the current one in all workers."""
         write_json(self.release_path, release.model_dump())
-        self.switch.turn(release.generation)
+        self.switch.set(release.generation)
         self.give_up()
 
     def nudge(self) -> None:

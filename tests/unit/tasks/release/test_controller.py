@@ -73,7 +73,7 @@ def test_the_first_champion_needs_no_trial_the_next_ones_do_once(lead, enrol, tr
         enrol(number)
         assert after(lead).stable == number
     assert tried == ["2"]
-    assert (after(lead).generation, lead.release_state.switch.generation) == (4, 4)
+    assert (after(lead).generation, lead.release_state.switch.value) == (4, 4)
     swaps = [json.loads(line) for line in (lead.release_state.folder / SWAPS_FILE).read_text().splitlines()]
     assert [(swap["before"], swap["stable"]) for swap in swaps] == [(None, "1"), ("1", "2"), ("2", "1"), ("1", "2")]
 

@@ -8,7 +8,7 @@ import pytest
 
 from models.serving.releases import Release
 from tasks.host import processes
-from tasks.release.shared_state import GenerationSwitch, SharedReleaseState, VersionOutcomes, WorkerReport
+from tasks.release.shared_state import SharedNumber, SharedReleaseState, VersionOutcomes, WorkerReport
 
 
 @pytest.fixture
@@ -17,25 +17,25 @@ def release_state(tmp_path):
 
 
 def test_what_is_prepared_is_next_and_what_is_published_answers(release_state):
-    assert (release_state.release(), release_state.next(), release_state.switch.generation) == (None, None, 0)
+    assert (release_state.release(), release_state.next(), release_state.switch.value) == (None, None, 0)
     release_state.prepare(Release(generation=1, stable="1"))
-    assert (release_state.release(), release_state.next().stable, release_state.switch.generation) == (None, "1", 0)
+    assert (release_state.release(), release_state.next().stable, release_state.switch.value) == (None, "1", 0)
     release_state.publish(Release(generation=1, stable="1"))
-    assert (release_state.release().stable, release_state.next(), release_state.switch.generation) == ("1", None, 1)
+    assert (release_state.release().stable, release_state.next(), release_state.switch.value) == ("1", None, 1)
     release_state.prepare(Release(generation=2, stable="2"))
     release_state.give_up()
     assert (release_state.release().stable, release_state.next()) == ("1", None)
 
 
 def test_the_switch_is_the_same_in_every_process(tmp_path):
-    switch = GenerationSwitch(tmp_path / "switch")
-    switch.turn(7)
+    switch = SharedNumber(tmp_path / "switch")
+    switch.set(7)
     code = (
-        "from pathlib import Path; from tasks.release.shared_state import GenerationSwitch\n"
-        f"switch = GenerationSwitch(Path({str(tmp_path / 'switch')!r})); print(switch.generation); switch.turn(8)"
+        "from pathlib import Path; from tasks.release.shared_state import SharedNumber\n"
+        f"switch = SharedNumber(Path({str(tmp_path / 'switch')!r})); print(switch.value); switch.set(8)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout.strip(), switch.generation) == ("7", 8)
+    assert (done.stdout.strip(), switch.value) == ("7", 8)
 
 
 def test_the_word_of_a_worker_that_lives_counts(release_state):
