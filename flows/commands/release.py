@@ -127,7 +127,7 @@ def _show(status: ReleaseStatus) -> None:
     late = sorted(
         {one.version for one in status.versions if one.role in ("canary", "shadow")} - set(status.plan.versions)
     )
-    if late and status.workers:
+    if late and (status.workers or status.servers):
         click.echo(f"the servers follow in a moment: as this was read they still tried version {', '.join(late)}")
     if status.comparison:
         _show_comparison(status.comparison)

@@ -122,6 +122,15 @@ served_versions = Table(
     Column("at", Float, nullable=False, comment="When the server was last heard of. Unix time, seconds."),
     Index("served_versions_by_release", "project", "release", "at"),
 )
+servers = Table(
+    "servers",
+    METADATA,
+    Column("server", Text, primary_key=True, comment="Made up by the server for each project."),
+    Column("project", Text, primary_key=True),
+    Column("release", JSON(none_as_null=True), comment="The whole release; empty if another process leads it."),
+    Column("began", Float, comment="When the release began there. Unix time, seconds, as of the database."),
+    Column("at", Float, nullable=False, comment="When the server was last heard of. Unix time, seconds."),
+)
 monitoring_reports = Table(
     "monitoring_reports",
     METADATA,

@@ -1,12 +1,14 @@
-"""What all servers of a deployment counted of a release, exchanged through the shared state database.
+"""What the servers of a deployment know of each other, exchanged through the shared state database.
 
 Each process that leads a project's release writes its own counts every EXCHANGE_S, and reads the sum of the others'. So
-a version is judged by all its traffic, and every server rolls it back by the same counts. This has a thread of its own:
-a database that is slow or away delays neither a request nor a rollback; then what was read last counts.
+a version is judged by all its traffic, and every server rolls it back by the same counts. Each server, also one that
+does not lead, notes that it is alive: the live servers of a project divide the rate limit. This has a thread of its
+own: a database that is slow or away delays neither a request nor a rollback; then what was read last counts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -20,7 +22,7 @@ from models.errors import StoreError
 from models.serving.releases import Release
 from tasks.host import database
 from tasks.host.logs import Repeated
-from tasks.release.shared_state import VersionOutcomes
+from tasks.release.shared_state import SharedNumber, VersionOutcomes
 from tasks.state import findings
 
 if TYPE_CHECKING:
@@ -45,11 +47,19 @@ class DeploymentCounts:
     outcomes: Mapping[str, VersionOutcomes] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class DeployedRelease:
+    """A release of a deployment, and what its servers counted since it began."""
+
+    release: Release
+    counts: DeploymentCounts
+
+
 class CountExchange:
     """The exchange of one project's counts between this server and the others.
 
-    `report`: monitoring's latest, made on any machine; None before the first exchange. `database`: the folder of the
-    workspace's state.
+    `report`: monitoring's latest, made on any machine; None before the first exchange. `num_servers`: those of the
+    project that are live, this one too, as read last. `database`: the folder of the workspace's state.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
@@ -61,6 +71,7 @@ class CountExchange:
         self._own: tuple[Release, Mapping[str, VersionOutcomes]] | None = None
         self._others = (-1, 0.0, DeploymentCounts())  # generation, when it began by the database's clock, counts
         self.report: MonitoringReport | None = None
+        self.num_servers = 1
 
     def offer(self, release: Release, outcomes: Mapping[str, VersionOutcomes]) -> None:
         """Note this server's counts since its release began; the next exchange writes them."""
@@ -75,12 +86,14 @@ class CountExchange:
         """Write this server's counts, and read those of the others and monitoring's report, in a transaction."""
         from tasks.host.tables import served_versions as table
 
+        now = database.now(connection)
         if self._own is None:  # another process of this workspace leads
+            self._note_as_live(connection, now, None, None)
             return
         release, outcomes = self._own
         generation, began, _ = self._others
-        now = database.now(connection)
         began = began if release.generation == generation else now
+        self._note_as_live(connection, now, release, began)
         is_mine, is_old = table.c.server == self._server, table.c.at < now - KEPT_S
         # Old ones of all projects: nobody else deletes those of a project that was renamed or is served no more.
         connection.execute(table.delete().where(is_old | (is_mine & (table.c.project == self._project))))
@@ -91,6 +104,48 @@ class CountExchange:
             connection.execute(table.insert(), rows)
         self._others = release.generation, began, _sum(connection, self._project, release, began, ~is_mine)
         self.report = findings.newer_than(self.report, self._project, connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Note that this server ends: the others need not wait until it is no longer live."""
+        from tasks.host.tables import servers
+
+        connection.execute(servers.delete().where(servers.c.server == self._server))
+
+    def _note_as_live(self, connection: Connection, now: float, release: Release | None, began: float | None) -> None:
+        from sqlalchemy import func, select
+
+        from tasks.host.tables import servers
+
+        connection.execute(servers.delete().where(servers.c.at < now - LIVE_S))
+        content = None if release is None else release.model_dump(mode="json")
+        row = {"server": self._server, "project": self._project, "release": content, "began": began, "at": now}
+        database.upsert(connection, servers, row)
+        ours = select(func.count()).select_from(servers).where(servers.c.project == self._project)
+        self.num_servers = connection.scalar(ours) or 1
+
+
+def deployed(state: Path) -> DeployedRelease | None:
+    """Return the release of the live server that began its own last, of any machine; None if no server is live.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    from sqlalchemy import select
+
+    from tasks.host.tables import servers
+
+    with database.reading(state.parents[1]) as connection:
+        is_live = servers.c.at >= database.now(connection) - LIVE_S
+        where = (servers.c.project == state.name, is_live, servers.c.release.is_not(None))
+        statement = select(servers.c.release, servers.c.began).where(*where).order_by(servers.c.began.desc())
+        row = connection.execute(statement).first()
+        if row is None:
+            return None
+        release = Release.model_validate(row.release)
+        return DeployedRelease(release, _sum(connection, state.name, release, row.began))
 
 
 def counted(state: Path, release: Release) -> DeploymentCounts:
@@ -119,17 +174,27 @@ def exchange(exchanges: Sequence[CountExchange]) -> None:
             each.run(connection)
 
 
-def follow(exchanges: Sequence[CountExchange], stop: threading.Event) -> None:
-    """Run the exchanges of a server's projects until `stop` is set."""
+def follow(exchanges: Sequence[CountExchange], stop: threading.Event, num_servers: SharedNumber) -> None:
+    """Run the exchanges of a server's projects until `stop` is set.
+
+    Args:
+        exchanges: One for each project.
+        stop: Ends this.
+        num_servers: Set to the live servers of the project that has most; they divide the rate limit.
+    """
     trouble = Repeated(_log)
     while not stop.wait(EXCHANGE_S):
         try:
             exchange(exchanges)
+            num_servers.set(max(each.num_servers for each in exchanges))
         except Exception as error:  # noqa: BLE001 - a failed exchange must not end the thread
             trace = not isinstance(error, StoreError)
             trouble.log(
                 logging.WARNING, "the counts of other servers stay as they were read last", error, exc_info=trace
             )
+    with contextlib.suppress(StoreError, OSError), database.writing(exchanges[0].database, durable=False) as connection:
+        for each in exchanges:
+            each.leave(connection)
 
 
 def _sum(

@@ -30,7 +30,7 @@ class ServerSettings:
         tls_cert: Path of the server's certificate with its chain; None: no TLS.
         tls_key: Path of the certificate's key.
         tls_client_ca: Path of the certificate authority of the clients' certificates; None: clients send a token.
-        rate: Requests a second for each token, over all workers; None: see `tasks.serve.access`.
+        rate: Requests a second for each token, over all workers and servers; None: see `tasks.serve.access`.
         needs_token: Whether loopback requires a token too, as for every server that the platform starts.
         logs: `serve.log` of the projects whose spec is available; the others use that of the answering version.
     """
@@ -72,6 +72,11 @@ class ServerSettings:
     def rates_path(self) -> Path:
         """The file in which the workers count each client's requests together."""
         return self.workspace.state / "serving" / f"rates-{self.port}"
+
+    @property
+    def servers_path(self) -> Path:
+        """The file with the number of live servers that divide the rate limit."""
+        return self.workspace.state / "serving" / f"servers-{self.port}"
 
     def hand_on(self) -> None:
         """Store the settings in the environment for the worker processes."""

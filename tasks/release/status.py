@@ -20,7 +20,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import registry_reader
 from tasks.mlflow.model_cache import numbered_copy
 from tasks.mlflow.release_plans import ReleasePlanEntry, entries, plan_of
-from tasks.release.deployment import DeploymentCounts, counted
+from tasks.release.deployment import DeploymentCounts, counted, deployed
 from tasks.release.shared_state import SharedReleaseState, VersionOutcomes
 from tasks.state import findings, shadows
 from tasks.state.predictions import label_store, latest_labels
@@ -49,7 +49,7 @@ class ReleaseStatus(BaseModel):
     plan: ReleasePlan = ReleasePlan()
     workers: int = Field(0, description="That answer on this machine.")
     servers: int = Field(0, description="Live ones of the deployment, with a shared state database.")
-    release: Release | None = Field(None, description="What the server of this workspace answers with, or did last.")
+    release: Release | None = Field(None, description="What the servers answer with, or did last on this machine.")
     versions: list[VersionStatus] = Field(default_factory=list)
     comparison: ShadowComparison | None = None
     journal: list[ReleasePlanEntry] = Field(default_factory=list, description="Newest first.")
@@ -69,7 +69,13 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
     for report in reports:
         for version, tally in report.tallies.items():
             tallies[version] = tallies.get(version, VersionOutcomes()).plus(tally)
-    shared = counted(state, release) if release and database.is_shared() else DeploymentCounts()
+    shared = DeploymentCounts()
+    if database.is_shared():
+        elsewhere = None if reports else deployed(state)  # no server runs on this machine
+        if elsewhere:
+            release, shared = elsewhere.release, elsewhere.counts
+        elif release:
+            shared = counted(state, release)
     shadow = release.shadow if release else None
     return ReleaseStatus(
         project=spec.name,

@@ -23,6 +23,7 @@ from tasks.host.workspace import Workspace
 from tasks.release import deployment
 from tasks.release.controller import ReleaseController, follow
 from tasks.release.settings import ServerSettings
+from tasks.release.shared_state import SharedNumber
 from tasks.serve import logs
 from tasks.serve.compactor import compacting
 from tasks.serve.metric_files import share_between_workers
@@ -50,8 +51,10 @@ def serve(settings: ServerSettings) -> None:
     leads = [ReleaseController(settings, project) for project in settings.projects]
     exchanges = [lead.exchange for lead in leads if lead.exchange]
     threads = [threading.Thread(target=follow, args=(lead, stop), daemon=True) for lead in leads]
+    num_servers = SharedNumber(settings.servers_path)
+    num_servers.set(1)
     if exchanges:
-        threads.append(threading.Thread(target=deployment.follow, args=(exchanges, stop), daemon=True))
+        threads.append(threading.Thread(target=deployment.follow, args=(exchanges, stop, num_servers), daemon=True))
     for thread in threads:
         thread.start()
     settings = replace(settings, logs={**_rules(settings), **settings.logs})

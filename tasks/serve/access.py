@@ -15,6 +15,7 @@ from models.serving.http_errors import RequestError
 from tasks.host.http_guard import SERVE_TOKEN, AccessRules, checked_token, is_loopback, token_of
 from tasks.host.workspace import Workspace
 from tasks.release.settings import ServerSettings
+from tasks.release.shared_state import SharedNumber
 from tasks.serve.rate_limit import RateLimiter
 
 REMOTE_RATE = 1000.0
@@ -31,6 +32,7 @@ class AccessControl:
         needs_token: Whether loopback requires a token too.
         rate: Requests a second for each token, or for each address if no token is required; None for no limit.
         shared: The file in which several workers count requests together; see `RateLimiter`.
+        num_servers: How many servers divide the rate; see `RateLimiter`.
     """
 
     def __init__(
@@ -43,10 +45,11 @@ class AccessControl:
         needs_token: bool = False,
         rate: float | None = None,
         shared: Path | None = None,
+        num_servers: SharedNumber | None = None,
     ) -> None:
         self._rules = AccessRules(host, tokens, names)
         self.is_open = is_certified or (self._rules.is_open and not needs_token)
-        self._buckets = RateLimiter(rate, shared) if rate else None
+        self._buckets = RateLimiter(rate, shared, num_servers) if rate else None
         self._known_hosts: set[str] = set()
 
     @classmethod
@@ -70,6 +73,7 @@ class AccessControl:
             needs_token=settings.needs_token,
             rate=rate,
             shared=shared,
+            num_servers=SharedNumber(settings.servers_path) if rate else None,
         )
 
     def check_host(self, header: str) -> None:

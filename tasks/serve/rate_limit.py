@@ -1,4 +1,7 @@
-"""The rate limiter: a token bucket for each caller, in memory that all workers of a server share."""
+"""The rate limiter: a token bucket for each caller, in memory that all workers of a server share.
+
+Of several servers each takes its share, the rate divided by the live ones: no request asks another machine.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import time
 from pathlib import Path
 
 from models.serving.http_errors import RequestError
+from tasks.release.shared_state import SharedNumber
 
 SLOTS = 1 << 14
 NEAR = 8
@@ -26,10 +30,11 @@ class RateLimiter:
     Args:
         rate: Requests a second.
         path: A file that the workers share; it must not exist before the first worker starts. None: one worker.
+        num_servers: How many servers divide the rate, which may change. None: this one alone.
     """
 
-    def __init__(self, rate: float, path: Path | None = None) -> None:
-        self._rate, self._most = rate, max(1.0, rate)
+    def __init__(self, rate: float, path: Path | None = None, num_servers: SharedNumber | None = None) -> None:
+        self._whole_rate, self._num_servers = rate, num_servers
         self._file = None if path is None else _opened(path)
         size = SLOTS * _SLOT_BYTES
         memory = memoryview(mmap.mmap(-1 if self._file is None else self._file, size))
@@ -52,15 +57,25 @@ class RateLimiter:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
         if left < 1:
             after_s = max(1, round((1 - left) / self._rate))
-            message = f"more than {self._rate:g} requests a second: ask again in {after_s} s"
+            share = f" ({self._rate:.3g} at each of {self._divisor} servers)" if self._divisor > 1 else ""
+            message = f"more than {self._whole_rate:g} requests a second{share}: ask again in {after_s} s"
             raise RequestError(429, message, {"retry-after": str(after_s)})
+
+    @property
+    def _divisor(self) -> int:
+        return max(1, self._num_servers.value) if self._num_servers is not None else 1
+
+    @property
+    def _rate(self) -> float:
+        return self._whole_rate / self._divisor
 
     def _taken(self, key: int, now: float) -> float:
         """Take one token; return how many the bucket held before."""
         callers, numbers, at = self._callers, self._numbers, self._place(key)
-        left = self._most
+        rate = self._rate
+        left = most = max(1.0, rate)
         if callers[at] == key:
-            left = min(left, numbers[at + 1] + max(0.0, now - numbers[at + 2]) * self._rate)
+            left = min(most, numbers[at + 1] + max(0.0, now - numbers[at + 2]) * rate)
         callers[at], numbers[at + 1], numbers[at + 2] = key, left - 1 if left >= 1 else left, now
         return left
 

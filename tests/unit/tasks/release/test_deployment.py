@@ -14,8 +14,8 @@ from models.serving.releases import Canary, Release
 from tasks.host import database
 from tasks.host.tables import served_versions
 from tasks.host.workspace import Workspace
-from tasks.release.deployment import KEPT_S, CountExchange, counted, exchange, follow
-from tasks.release.shared_state import VersionOutcomes
+from tasks.release.deployment import KEPT_S, LIVE_S, CountExchange, counted, deployed, exchange, follow
+from tasks.release.shared_state import SharedNumber, VersionOutcomes
 
 PLAIN = Release(generation=1, stable="1")
 TRIED = Release(generation=2, stable="1", canary=Canary(version="2", share=0.5))
@@ -135,7 +135,65 @@ def test_the_old_counts_of_a_project_that_is_served_no_more_are_deleted(
         assert set(connection.scalars(select(served_versions.c.project))) == {"tiny"}
 
 
-def test_an_unexpected_error_does_not_end_the_exchange(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_servers_of_a_project_divide_the_limit_until_they_end_or_die(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    first, follower, dead = (CountExchange(state) for _ in range(3))
+    other = CountExchange(state.with_name("other"))
+    assert first.num_servers == 1, "before the first exchange"
+    for each in (dead, first, follower, other, first):
+        exchange([each])
+    assert [each.num_servers for each in (first, follower, other)] == [3, 3, 1]
+    monkeypatch.setattr(database, "now", lambda _: now + LIVE_S + 5)
+    for each in (follower, first):
+        exchange([each])
+    assert first.num_servers == 2
+    with database.writing(state.parents[1]) as connection:
+        follower.leave(connection)
+    exchange([first])
+    assert first.num_servers == 1
+
+
+def test_the_share_reaches_the_workers_stays_while_the_database_is_away_and_ends_with_the_server(
+    state: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stop, num_servers, seen, other = threading.Event(), SharedNumber(tmp_path / "servers"), [], CountExchange(state)
+    exchange([other])
+
+    def once_then_away(exchanges: list[CountExchange]) -> None:
+        seen.append(num_servers.value)
+        if len(seen) == 1:
+            exchange(exchanges)
+            return
+        stop.set()
+        raise StoreError("away")
+
+    monkeypatch.setattr("tasks.release.deployment.EXCHANGE_S", 0.0)
+    monkeypatch.setattr("tasks.release.deployment.exchange", once_then_away)
+    follow([CountExchange(state)], stop, num_servers)
+    assert (seen, num_servers.value) == ([0, 2], 2)
+    exchange([other])
+    assert other.num_servers == 1
+
+
+def test_any_machine_reads_the_release_of_the_live_servers(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    assert deployed(state) is None
+    first, follower = CountExchange(state), CountExchange(state)
+    first.offer(AGAIN, {"2": outcomes(7, 1)})
+    for each in (follower, first):
+        exchange([each])
+    found = deployed(state)
+    assert found is not None
+    assert (found.release, found.counts.outcomes["2"]) == (AGAIN, outcomes(7, 1))
+    monkeypatch.setattr(database, "now", lambda _: now + LIVE_S + 5)
+    assert deployed(state) is None
+
+
+def test_an_unexpected_error_does_not_end_the_exchange(
+    state: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     stop, seen = threading.Event(), []
 
     def failing(_: object) -> None:
@@ -146,5 +204,5 @@ def test_an_unexpected_error_does_not_end_the_exchange(state: Path, monkeypatch:
 
     monkeypatch.setattr("tasks.release.deployment.EXCHANGE_S", 0.0)
     monkeypatch.setattr("tasks.release.deployment.exchange", failing)
-    follow([CountExchange(state)], stop)
+    follow([CountExchange(state)], stop, SharedNumber(tmp_path / "servers"))
     assert len(seen) == 2

@@ -5,11 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pytest
 
 from models.data.preparation import PREPARATION_FILE, ClassHead
 from models.files import sha256, write_json
+from models.serving.releases import Canary, Release
+from tasks.host import database
 from tasks.host.workspace import Project
-from tasks.release.status import compared
+from tasks.release.deployment import CountExchange, exchange
+from tasks.release.shared_state import VersionOutcomes
+from tasks.release.status import compared, release_status
 from tasks.state.shadows import shadow_log
 from tests.conftest import MakeProject
 from tests.tiny_jobs import preparation_of
@@ -20,6 +25,23 @@ def cache_version(project: Project, number: str, threshold: float) -> None:
     folder.mkdir(parents=True)
     preparation_of("table", "binary").model_copy(update={"class_head": ClassHead(threshold=threshold)}).save(folder)
     write_json(folder.with_suffix(".json"), {PREPARATION_FILE: sha256(folder / PREPARATION_FILE)})
+
+
+def test_a_machine_without_a_server_shows_the_release_of_the_deployment(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project("tiny")
+    server = CountExchange(project.state("tiny"))
+    release = Release(generation=3, stable="1", canary=Canary(version="2", share=0.25, trial="t"))
+    server.offer(release, {"2": VersionOutcomes(answers=9, failed=1)})
+    exchange([server])
+    assert release_status(project, project.spec()).release is None, "the state database is of this machine alone"
+    monkeypatch.setattr(database, "is_shared", lambda: True)
+    status = release_status(project, project.spec())
+    assert (status.release, status.workers, status.servers) == (release, 0, 1)
+    assert [(one.role, one.share, one.tally.answers) for one in status.versions] == [
+        ("stable", 0.75, 0), ("canary", 0.25, 9),
+    ]  # fmt: skip
 
 
 def test_a_shadow_agrees_where_it_and_the_version_that_answered_give_the_same_label(make_project: MakeProject) -> None:

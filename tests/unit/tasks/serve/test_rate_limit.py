@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from models.serving.http_errors import RequestError
+from tasks.release.shared_state import SharedNumber
 from tasks.serve.rate_limit import NEAR, SLOTS, RateLimiter
 
 
@@ -53,6 +54,21 @@ def test_what_one_worker_took_another_has_not(tmp_path: Path) -> None:
     for worker in workers:
         refused(worker, "a", 1.0)
         worker.take("b", now=1.0)
+
+
+def test_servers_divide_the_rate_and_one_alone_has_it_whole(path: Path | None, tmp_path: Path) -> None:
+    num_servers = SharedNumber(tmp_path / "servers")
+    buckets = RateLimiter(4.0, path, num_servers)
+    for _ in range(4):
+        buckets.take("a", now=10.0)
+    assert "more than 4 requests a second: ask" in str(refused(buckets, "a", 10.0))
+    num_servers.set(2)
+    for _ in range(2):
+        buckets.take("a", now=12.0)
+    assert "more than 4 requests a second (2 at each of 2 servers): ask" in str(refused(buckets, "a", 12.0))
+    num_servers.set(8)
+    buckets.take("b", now=12.0)
+    assert refused(buckets, "b", 12.0).headers["retry-after"] == "2", "half a request a second"
 
 
 def test_any_number_of_callers_is_kept_apart_or_forgotten(path: Path | None) -> None:
