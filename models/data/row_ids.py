@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.columns import as_text
-from models.data.hashing import hash_values
-from models.data.seen_hashes import SortedHashSet
+from models.data.hashing import SortedHashSet, hash_values
 from models.errors import DataError
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from models.data.hashing import SortedHashSet
 from models.data.preparation import PREPARATION_FILE, Preparation
-from models.data.seen_hashes import SortedHashSet
 from models.errors import StoreError, UsageError
 from models.feedback.label_text import label_values
 from models.files import write_text

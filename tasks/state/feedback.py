@@ -55,8 +55,7 @@ def labelled_rows(state: Path, feedback: FeedbackSummary, columns: list[str] | N
 
     It is the first prediction so that a row of the dataset does not change when its id is predicted again.
     """
-    from models.data.hashing import hash_values
-    from models.data.seen_hashes import SortedHashSet
+    from models.data.hashing import SortedHashSet, hash_values
 
     seen, labels = SortedHashSet(), label_store(state)
     for table in prediction_log(state).scan(upto=feedback.predictions, columns=columns):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models.data.seen_hashes import SortedHashSet
+from models.data.hashing import SortedHashSet
 from models.errors import StoreError
 from models.monitoring.examples import KeyedPredictions, Keys
 from models.monitoring.report import WindowReport

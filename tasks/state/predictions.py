@@ -179,8 +179,7 @@ def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterato
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from models.data.hashing import hash_rows
-    from models.data.seen_hashes import SortedHashSet
+    from models.data.hashing import SortedHashSet, hash_rows
 
     seen = SortedHashSet()
     wanted = None if versions is None else pa.array(list(versions), pa.string())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.hashing import hash_rows, hash_values, row_identities, unit_interval
+from models.data.hashing import SortedHashSet, hash_rows, hash_values, row_identities, unit_interval
 from models.errors import DataError
 
 
@@ -77,3 +77,16 @@ def test_times_of_day_and_durations_hash_alike_in_every_unit(coarse: str, fine: 
     hashes = hash_values(column, "departs")
     assert len(set(hashes.tolist())) == 3
     assert np.array_equal(hash_values(column.cast(kinds[fine]), "departs"), hashes)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=30))
+def test_each_hash_is_new_once_in_whatever_pieces_it_comes(pieces):
+    seen, known, found = SortedHashSet(), set(), []
+    for piece in pieces:
+        places = seen.first_places(np.array(piece, dtype=np.uint64))
+        found += [piece[place] for place in places]
+        assert sorted(places) == list(places)
+        for place, value in enumerate(piece):
+            assert (place in places) == (value not in known)
+            known.add(value)
+    assert sorted(found) == sorted(known)

@@ -3,8 +3,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.data.hashing import SortedHashSet
 from models.data.preparation import TargetEncoding
-from models.data.seen_hashes import SortedHashSet
 from models.feedback.label_text import label_values
 from models.monitoring.examples import MOST_MEASURED, KeyedPredictions, keys_of, sampled
 
