@@ -145,7 +145,7 @@ def raw_table(kind: str, task: str, count: int = 300) -> pa.Table:
 
 
 def spec_of(kind: str, task: str) -> Spec:
-    """The spec under which `raw_table` is prepared; the task `horizons` is a regression at several of them."""
+    """The spec under which `raw_table` is prepared; the task `horizons`: a regression at several."""
     data: dict[str, object] = {"source": "raw.parquet", "target": "target", "kind": kind, "task": task}
     if task == "horizons":
         data["task"] = "regression"
@@ -154,8 +154,8 @@ def spec_of(kind: str, task: str) -> Spec:
     elif kind == "text":
         data = {"source": "raw.parquet", "kind": kind, "text": {"length": 12}}
     elif kind == "series":
-        horizon = [1, 2, 4] if task == "horizons" else 1
-        data |= {"window": {"length": 8, "horizon": horizon}, "split": {"by": "time", "column": "time"}}
+        several = {"horizon": [1, 2, 4], "known_future": ["°C"]} if task == "horizons" else {}
+        data |= {"window": {"length": 8, **several}, "split": {"by": "time", "column": "time"}}
     else:
         data["features"] = {"kinds": {"month": "categorical"}}
         data |= {"quantiles": LEVELS} if task == "quantile" else {}

@@ -17,6 +17,7 @@ from models.data.header import no_such_column
 from models.errors import DataError, UsageError
 from models.project_spec.blocks import Data
 from models.project_spec.schedule import unix_time
+from models.project_spec.window import Window
 
 DAY_S = 86_400.0
 _US = 1e6
@@ -102,6 +103,24 @@ class TimeOrderedRows:
         return digest.hexdigest()
 
 
+def _check_window(window: Window) -> None:
+    """Refuse windows that a replay cannot make from the rows before a period."""
+    for key, is_set in (
+        ("series_key", window.series_key),
+        ("gaps: fill", window.gaps == "fill"),
+        ("known_future", window.known_future),
+    ):
+        if is_set:
+            raise UsageError(
+                f"backtest: replays one series as it is, but the spec has data.window.{key}: drop it for this"
+            )
+    if len(window.horizons) > 1:
+        raise UsageError(
+            f"backtest: replays one horizon, but the spec has data.window.horizon: {window.horizon}: name one for "
+            f"this, such as `-s data.window.horizon={window.last_horizon}`"
+        )
+
+
 def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float = 0.0) -> TimeOrderedRows:
     """Put a raw table in the order of `data.split`: by its time column, or unchanged when split by position.
 
@@ -116,14 +135,8 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
             "backtest: got data.kind text, expected table, image or series: a text has no rows that are labelled "
             "later, so compare versions by the verdict of `loopline run`"
         )
-    if data.window is not None and (data.window.series_key or data.window.gaps == "fill"):
-        key = "series_key" if data.window.series_key else "gaps: fill"
-        raise UsageError(f"backtest: replays one series as it is, but the spec has data.window.{key}: drop it for this")
-    if data.window is not None and len(data.window.horizons) > 1:
-        raise UsageError(
-            f"backtest: replays one horizon, but the spec has data.window.horizon: {data.window.horizon}: name one for "
-            f"this, such as `-s data.window.horizon={data.window.last_horizon}`"
-        )
+    if data.window is not None:
+        _check_window(data.window)
     notes = []
     if data.kind != "series":
         never = np.zeros(table.num_rows, dtype=bool)

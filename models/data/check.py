@@ -84,8 +84,9 @@ def check_id(table: pa.Table, data: Data) -> None:
 
 
 def _is_unread(name: str, data: Data) -> bool:
-    """Return True for a dropped column that is not the target or split column and is no input of `features.make`."""
-    return name in data.features.drop and name not in (*data.targets, data.split.column) and not data.features.make
+    """Return True for a dropped column that has no other role in the spec and is no input of `features.make`."""
+    read = [*data.targets, data.split.column, *(data.window.known_future if data.window else ())]
+    return name in data.features.drop and name not in read and not data.features.make
 
 
 def _is_same_kind(dtype: str, before: str) -> bool:

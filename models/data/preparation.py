@@ -32,6 +32,13 @@ class NumericInput(FrozenModel):
     fill: float
     shift: float = 0.0
     scale: float = 1.0
+    source: str | None = Field(None, description="Of series: the column whose value `ahead` steps later it is.")
+    ahead: int = 0
+
+    @property
+    def column(self) -> str:
+        """The column of the data that it is made of."""
+        return self.source or self.name
 
 
 class CategoricalInput(FrozenModel):
@@ -268,6 +275,21 @@ class Preparation(FrozenModel):
     def columns(self) -> list[str]:
         """The input columns of a table or a series, in the order of the graph's inputs."""
         return [*self.number_columns, *self.text_columns]
+
+    @property
+    def step_columns(self) -> list[str]:
+        """The columns of the data that the inputs of series are made of."""
+        return list(dict.fromkeys(part.column for part in self.numeric))
+
+    @property
+    def num_future(self) -> int:
+        """Steps after a window that a request has too, for what is known of them beforehand."""
+        return max((part.ahead for part in self.numeric), default=0)
+
+    @property
+    def num_steps(self) -> int:
+        """Fewest records of a request: the steps of a window and those after it; 1 for other kinds."""
+        return self.window.length + self.num_future if self.window else 1
 
     @property
     def num_numeric(self) -> int:

@@ -15,6 +15,7 @@ from models.data.columns import Columns, all_missing, as_float64, as_text, choos
 from models.data.datetimes import as_seconds, fit_datetime
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.data.hashing import row_identities
+from models.data.known_future import future_inputs
 from models.data.outputs import check_label
 from models.data.pixels import pixels_of
 from models.data.preparation import (
@@ -30,7 +31,7 @@ from models.data.preparation import (
     TextColumn,
 )
 from models.data.row_wise import check_feature_function
-from models.data.series import SeriesRows, example_splits, series_rows, with_horizons
+from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
 from models.data.target import class_indices, fit_target, infer_task, is_on_log_scale
 from models.data.text import prepare_text
@@ -131,17 +132,24 @@ def _prepare_series(
     check_not_empty(codes, data.split)
     own = np.where(positions < 0, 0, identities[positions])
     rows = _Rows(codes, positions, own, split_key(table, data.split))
-    with_targets = with_horizons(table, steps, window, data.targets[0])
-    made, preparation = _fit(with_targets, data, rows, columns, spec.goal.metric)
+    shifted = with_known_future(with_horizons(table, steps, window, data.targets[0]), steps, window)
+    future = {part.name: part for part in future_inputs(window)}
+    columns.numeric.extend(future)
+    made, preparation = _fit(shifted, data, rows, columns, spec.goal.metric)
     made = made.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
     values = _values(made, preparation, steps, codes)
     season = season_of(values, ordered.frequency, window)
     update = {
         "series": _series_input(ordered, data).model_copy(update={"season": season}),
+        "numeric": [_of_source(part, future.get(part.name)) for part in preparation.numeric],
         "reference": fit_reference(values, preparation, season),
         "dropped": _older(is_newest, data),
     }
     return with_slices(made, table, spec.judge.slices), preparation.model_copy(update=update)
+
+
+def _of_source(part: NumericInput, future: NumericInput | None) -> NumericInput:
+    return part if future is None else part.model_copy(update={"source": future.source, "ahead": future.ahead})
 
 
 def _values(made: pa.Table, preparation: Preparation, steps: np.ndarray, codes: np.ndarray) -> SeriesValues:
@@ -178,7 +186,8 @@ def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """Return the columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
     inputs = [*columns.inputs, data.image and data.image.column, data.weight]
-    named = {*inputs, *data.targets, data.split.column, data.window and data.window.series_key, *spec.judge.slices}
+    window = [data.window.series_key, *data.window.known_future] if data.window else []
+    named = {*inputs, *data.targets, data.split.column, *window, *spec.judge.slices}
     return [name for name in table.column_names if name in named]
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from models.data.columns import as_float64, as_text
 from models.data.hashing import missing
 from models.data.header import no_such_column
+from models.data.known_future import future_inputs, moved
 from models.data.outputs import horizon_name
 from models.data.split import times
 from models.errors import DataError
@@ -128,8 +129,29 @@ def with_horizons(rows: pa.Table, steps: np.ndarray, window: Window, target: str
                 f"data.window.horizon: the predictions are named {name} and so on, and so is a column of the data: "
                 "rename it in the source, or drop it with `features.drop`"
             )
-        values_ahead = np.where(steps >= back, values[rows_before(len(values), back)], np.nan)
-        rows = rows.append_column(name, pa.array(values_ahead))
+        rows = rows.append_column(name, pa.array(moved(values, steps, -back)))
+    return rows
+
+
+def with_known_future(rows: pa.Table, steps: np.ndarray, window: Window) -> pa.Table:
+    """Return rows with what is known beforehand of each horizon: `promo_h7` is the `promo` of the 7th step later.
+
+    Args:
+        rows: The rows in order.
+        steps: The steps directly before each row (`SeriesRows.steps`).
+        window: The spec's.
+
+    Raises:
+        DataError: A known column holds no numbers, or a column has the name of such an input.
+    """
+    for part in future_inputs(window):
+        if part.name in rows.column_names:
+            raise DataError(
+                f"data.window.known_future: the input {part.name!r} of {part.column!r} has the name of a column of the "
+                "data: rename that one in the source, or drop it with `features.drop`"
+            )
+        values = as_float64(rows.column(part.column), part.column)
+        rows = rows.append_column(part.name, pa.array(moved(values, steps, part.ahead)))
     return rows
 
 

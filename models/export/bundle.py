@@ -54,7 +54,7 @@ def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
 def schema(served: LoadedModel) -> dict[str, Any]:
     """Return the JSON Schema of the script's input and output, with the graph's own tensors."""
     record = served.schema.record_schema()
-    steps = served.preparation.window.length if served.preparation.window else 1
+    steps = served.preparation.num_steps
     rows = {"type": "array", "items": {"$ref": "#/$defs/record"}, "minItems": steps}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -76,11 +76,13 @@ def example(preparation: Preparation) -> list[dict[str, Any]]:
         image = preparation.pixels.image
         blank = bytes(image.height * image.width * image.channels)
         return [{image.column: base64.b64encode(blank).decode()}]
-    row: dict[str, Any] = {part.name: part.fill for part in preparation.numeric}
+    row: dict[str, Any] = {part.column: part.fill for part in reversed(preparation.numeric)}
+    if preparation.window is not None and preparation.window.series_key is not None:
+        row[preparation.window.series_key] = "a"
     row |= {part.name: _iso_day(part.high) for part in preparation.datetimes}
     row |= {part.name: "A text of some words" for part in preparation.texts}
     row |= {part.name: part.categories[0] if part.categories else "" for part in preparation.categorical}
-    return [row] * (preparation.window.length if preparation.window else 1)
+    return [row] * preparation.num_steps
 
 
 def _iso_day(seconds: float) -> str:

@@ -7,18 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from models.data.clean import made_features
 from models.data.columns import is_number
-from models.data.preparation import Preparation
+from models.data.known_future import check_known, ends_with_future, with_future
+from models.data.preparation import NumericInput, Preparation
 from models.data.row_wise import is_row_wise
 from models.data.series import series_rows, window_ends
 from models.errors import DataError, TrainingError
 from models.feedback.columns import INPUT, RAW
+from models.inference import arrow_columns
 from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.names import scores_of
 from models.inference.portable import LABELS
@@ -93,7 +95,7 @@ def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool 
     dtypes = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
     types.update({part.name: dtypes[part.dtype] if is_made else pa.string() for part in preparation.categorical})
     flags = {name for name, kind in types.items() if pa.types.is_boolean(kind)}
-    types.update({part.name: pa.float64() for part in preparation.numeric if part.name not in flags})
+    types.update({part.column: pa.float64() for part in preparation.numeric if part.column not in flags})
     if not is_made:
         types.update({part.name: pa.string() for part in preparation.datetimes})
     types.update({part.name: pa.string() for part in preparation.texts})
@@ -200,17 +202,55 @@ def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
     tables = list(row_batches(files, reading.types, PART_ROWS))
     if not tables:
         return
-    whole, ends = _ordered(concatenated(tables), reading, display_name)
+    whole, before, ends = _ordered(concatenated(tables), reading, display_name)
     schema = input_schema(reading.preparation)
-    steps = schema.from_arrow(whole, 1, display_name)["series"]
+    known = _with_future(whole, before, ends, reading, display_name) if reading.preparation.num_future else None
+    if known is not None:
+        ends = known.ends
+    steps = schema.from_arrow(whole if known is None else known.rows, 1, display_name)["series"]
     for start in range(0, len(ends), SERIES_BATCH):
         piece = ends[start : start + SERIES_BATCH]
         windows = steps[piece - steps.shape[1] + 1]
         yield whole.take(pa.array(piece)), {"series": np.ascontiguousarray(windows)}
 
 
-def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[pa.Table, np.ndarray]:
-    """Return the steps of all series in order, and the last step of each window that spans no gap (window,)."""
+class _Known(NamedTuple):
+    """Steps with what is known of later ones, and the last step of each window that has it (window,)."""
+
+    rows: pa.Table
+    ends: np.ndarray
+
+
+def _with_future(
+    rows: pa.Table, before: np.ndarray, ends: np.ndarray, reading: ReadOptions, display_name: str
+) -> _Known:
+    preparation = reading.preparation
+    assert preparation.window is not None
+    future = [part for part in preparation.numeric if part.ahead]
+    read = preparation.model_copy(
+        update={
+            "numeric": [NumericInput(name=name, fill=0.0) for name in dict.fromkeys(each.column for each in future)]
+        }
+    )
+    values = arrow_columns.columns(rows, read, 1, display_name)
+    try:
+        chosen = ends_with_future(ends, before, preparation.window.length, preparation.num_future)
+        made = with_future(values, before, future)
+        check_known(made[chosen], future, chosen.tolist(), "step")
+    except DataError as error:
+        raise DataError(f"{display_name}: {error}") from error
+    if len(chosen) < len(ends):
+        reading.note(
+            f"{len(ends) - len(chosen):,} windows get no prediction: the model takes what is known beforehand of the "
+            f"{preparation.num_future} steps after a window, and these have fewer"
+        )
+    for part, column in zip(future, made.T, strict=True):
+        rows = rows.append_column(part.name, pa.array(column))
+    return _Known(rows, chosen)
+
+
+def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+    """Return the steps of all series in order, those before each, and the last step of each window without a gap."""
     preparation = reading.preparation
     assert preparation.window is not None
     column = preparation.series.time if preparation.series else str(reading.data.split.column)
@@ -223,7 +263,7 @@ def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[p
         reading.note(f"{ordered.num_gaps:,} gaps in the steps: no window spans one")
     if ordered.num_inserted:
         reading.note(f"{ordered.num_inserted:,} missing steps were inserted without values")
-    return ordered.table, ends
+    return ordered.table, ordered.steps, ends
 
 
 def _logged(

@@ -12,8 +12,7 @@ there is one rule for the values that a model takes and one for the columns that
   it is in UTC. None, NaN and "" are missing. It is of the years 1 to 9999: larger numbers are milliseconds.
 * A cell of a CSV is missing if it is in `MISSING`. In a column of numbers it is a number, or true or false in any case.
 
-MLflow's own loader of the ONNX flavour passes pandas' text columns to ONNX Runtime unchanged, which refuses them, and
-cannot put probabilities, one column for each class, into its data frame (mlflow 3.17.2, pandas 3.1).
+MLflow's ONNX loader passes on pandas' text columns, which fail, and has no column a class (mlflow 3.17.2, pandas 3.1).
 """
 
 from __future__ import annotations
@@ -304,7 +303,8 @@ class Predictor:
         target = self._preparation["target"]
         named = target["classes"] or [output["name"] for output in target.get("outputs", ())]
         self._names = column_names(self._preparation["task"], named)
-        self._numeric = [part["name"] for part in self._preparation["numeric"]]
+        self._parts = [(one.get("source") or one["name"], one.get("ahead", 0)) for one in self._preparation["numeric"]]
+        self._numeric = list(dict.fromkeys(name for name, _ in self._parts))
 
     def predict(
         self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
@@ -361,15 +361,19 @@ class Predictor:
 
     def _last_windows(self, columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
         """Return the last window (series, step, feature) of each series, in the order in which the series appear."""
-        steps = np.stack([numbers(_column(columns, name), name, "step") for name in self._numeric], axis=1)
+        steps = {name: numbers(_column(columns, name), name, "step") for name in self._numeric}
         length, key = self._preparation["window"]["length"], self._preparation["window"].get("series_key")
+        least = length + max(ahead for _, ahead in self._parts)
         places: dict[Any, list[int]] = {}
-        for place, name in enumerate(_column(columns, key) if key else [None] * len(steps)):
+        for place, name in enumerate(_column(columns, key) if key else [None] * len(steps[self._numeric[0]])):
             places.setdefault(name, []).append(place)
         for name, own in places.items():
-            if len(own) < length:
-                raise RowError(f"got {len(own)} steps{f' of {name!r}' if key else ''}, expected {length} or more")
-        return np.stack([steps[own[-length:]] for own in places.values()])
+            if len(own) < least:
+                raise RowError(f"got {len(own)} steps{f' of {name!r}' if key else ''}, expected {least} or more")
+        windows = [[steps[name][own[-least:]][at : at + length] for name, at in self._parts] for own in places.values()]
+        if any(at and math.isnan(row[-1]) for rows in windows for row, (_, at) in zip(rows, self._parts, strict=True)):
+            raise RowError(f"one of the {least - length} steps after a window lacks a value that is known beforehand")
+        return np.stack(windows).swapaxes(1, 2)
 
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         feed = {name: numbers(_column(columns, name), name) for name in self._numeric}
@@ -381,8 +385,7 @@ class Predictor:
         return feed
 
     def _outputs(self, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        characters = self._preparation["characters"]
-        if characters is not None:
+        if characters := self._preparation["characters"]:
             return read_texts(self._session, feed["text"], characters["alphabet"], characters["length"])
         names = [output.name for output in self._session.get_outputs()]
         return dict(zip(names, self._session.run(names, feed), strict=True))
@@ -393,8 +396,7 @@ def read_texts(
 ) -> dict[str, np.ndarray]:
     """Return each text's most probable next character, its probability, and the mean bits per character of the text.
 
-    A text is read as if it followed the end of a line; if it is longer than a window of `length` characters, in
-    windows, as in the evaluation. The bits of an empty text are NaN.
+    A text is read as after the end of a line, in windows of `length` characters. The bits of an empty text are NaN.
     """
     readings = [_read(session, text, alphabet, length) for text in lines]
     kinds = {NEXT_CHARACTER: object, PROBABILITY: np.float64, BITS_PER_CHAR: np.float64}

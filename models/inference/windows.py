@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from models.data.known_future import check_known, ends_with_future, with_future
 from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference import portable
@@ -45,7 +46,8 @@ class SeriesSchema(InputSchema):
 
     Records and columns are steps, oldest first; with the column of the times in any order, and of many series with the
     column that names the series. There is one prediction for each window, in the order of the steps that end them, so
-    the first `length - 1` steps of a series have none. Arrays and tensors are windows.
+    the first `length - 1` steps of a series have none, and the last ones neither if the model takes what is known of
+    them beforehand. Arrays and tensors are windows, in which that is a column of its own for each horizon.
 
     Args:
         preparation: The model's schema, with a window.
@@ -57,8 +59,9 @@ class SeriesSchema(InputSchema):
         self._length = self._window.length
         self._time = preparation.series.time if preparation.series else None
         self.numbers = [part.name for part in preparation.numeric]
+        self._read = preparation.step_columns
         key = self._window.series_key
-        self.columns = [*self.numbers, *([key] if key else [])]
+        self.columns = [*self._read, *([key] if key else [])]
         self.inputs = [TensorSpec(INPUT, "FP64", (-1, self._length, len(self.numbers)))]
 
     @refusing
@@ -67,7 +70,7 @@ class SeriesSchema(InputSchema):
         check_columns(columns)
         if set(columns) == {INPUT} and INPUT not in self.numbers:
             return self.from_array(columns[INPUT])
-        features = {name: column_of(columns, name, self.numbers) for name in self.numbers}
+        features = {name: column_of(columns, name, self._read) for name in self._read}
         steps = np.stack([portable.numbers(values, name, "step") for name, values in features.items()], axis=1)
         windows, last = self._cut(columns, steps)
         extra = {name: [values[row] for row in last] for name, values in columns.items()}
@@ -95,6 +98,7 @@ class SeriesSchema(InputSchema):
         if values.dtype == object:
             raise DataError("input 'series': got BYTES, expected FP64, or another type of numbers")
         windows = portable.in_range(np.ascontiguousarray(values, np.float64), INPUT)
+        check_known(windows[:, -1], self._preparation.numeric, range(len(windows)), "window")
         last = {name: _plain(windows[:, -1, at]) for at, name in enumerate(self.numbers)}
         return InputRows({INPUT: windows}, last)
 
@@ -115,7 +119,7 @@ class SeriesSchema(InputSchema):
 
     def record_schema(self) -> Schema:
         """Return the JSON Schema of one step: an object with each feature."""
-        properties: Schema = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
+        properties: Schema = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self._read}
         if self._window.series_key:
             properties[self._window.series_key] = {"type": ["string", "number"]}
         return {"type": "object", "properties": properties, "required": list(properties)}
@@ -124,7 +128,10 @@ class SeriesSchema(InputSchema):
         """Return the windows of a request's steps, and the step (window,) with which each of them ends."""
         key, num_steps = self._window.series_key, len(steps)
         if key is None and self._time not in columns:
-            return self._windows(steps), list(range(self._length - 1, num_steps))
+            if not self._preparation.num_future:
+                return self._windows(steps), list(range(self._length - 1, num_steps))
+            before = np.arange(num_steps)
+            return self._chosen(steps, before, before, before[self._length - 1 :])
         from models.data.series import series_rows, window_ends  # pyarrow: not in servers that need no times
 
         window, time = self._window, self._time or "time"
@@ -137,7 +144,25 @@ class SeriesSchema(InputSchema):
         ends = window_ends(rows, self._length)
         ends = ends[np.argsort(rows.positions[ends])]
         ordered = np.where((rows.positions < 0)[:, None], np.nan, steps[rows.positions])
-        return self._windows(ordered)[ends - self._length + 1], rows.positions[ends].tolist()
+        return self._chosen(ordered, rows.steps, rows.positions, ends)
+
+    def _chosen(
+        self, steps: np.ndarray, before: np.ndarray, positions: np.ndarray, ends: np.ndarray
+    ) -> tuple[np.ndarray, list[int]]:
+        """Return the windows that end with some of the ordered steps, and the steps of the request that end them.
+
+        Args:
+            steps: The columns of the data (step, column).
+            before: How many steps of the same series lie directly before each, without a gap (step,).
+            positions: The step in the request (step,).
+            ends: The last step of each window.
+        """
+        parts, num_future = self._preparation.numeric, self._preparation.num_future
+        if num_future and len(ends):
+            ends = ends_with_future(ends, before, self._length, num_future)
+            steps = with_future(dict(zip(self._read, steps.T, strict=True)), before, parts)
+            check_known(steps[ends], parts, positions[ends].tolist(), "step")
+        return self._windows(steps)[ends - self._length + 1], positions[ends].tolist()
 
     def _windows(self, steps: np.ndarray) -> np.ndarray:
         """Return every window of steps (step, feature), as a view (window, length, feature)."""

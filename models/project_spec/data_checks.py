@@ -41,6 +41,13 @@ def _check_kind(data: Data) -> None:
         raise ValueError(
             f"target_scale log is of one horizon, got window.horizon {data.window.horizon}: say linear, or name one"
         )
+    known = data.window.known_future if data.window else []
+    for name in known:
+        if name in (*data.targets, data.split.column, data.window and data.window.series_key) or known.count(name) > 1:
+            raise ValueError(
+                f"window.known_future: got {name!r}, expected different columns of numbers, none of which is the "
+                "target, the times or the series: remove it"
+            )
     if data.weight is not None and data.kind not in ("table", "image"):
         raise ValueError(f"weight is for tables and images, but kind is {data.kind}: remove it")
     if data.kind != "text" and data.task == "language":

@@ -72,7 +72,11 @@ class Window(SpecBlock):
         description="The column that names the series of a row, of many series in one table. No window spans two "
         "series. Never an input, so that a new series can be predicted.",
     )
-
+    known_future: list[str] = Field(
+        default_factory=list,
+        description="Columns of numbers that are known beforehand, such as holidays or planned prices: their value at "
+        "each horizon is an input. Callers give the steps after the window too.",
+    )
     season: int | None = Field(
         None,
         ge=2,

@@ -102,7 +102,7 @@ def _invocations(name: str, served: LoadedModel) -> dict[str, Any]:
     record = {"$ref": f"#/components/schemas/{name}.Record"}
     records = {"type": "array", "items": record, "minItems": 1}
     params = {"params": {"type": ["object", "null"], "description": "MLflow's: means nothing here."}}
-    least = served.preparation.window.length if served.preparation.window else 1
+    least = served.preparation.num_steps
     records["minItems"] = least
     wrapped = ["dataframe_records", "instances", "inputs"]
     forms = [_object({form: records, **params}, [form], closed=True) for form in wrapped]

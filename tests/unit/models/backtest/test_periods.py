@@ -207,3 +207,20 @@ def test_a_digest_tells_values_order_and_types_and_nothing_that_came_later():
     assert in_time_order(changed, data(), MONTH).digest(RowRange(0, 2)) == past.digest(RowRange(0, 2))
     retyped = table([1, 2, 3, 4]).set_column(1, "y", pa.array([1, 2, 3, 4]))
     assert in_time_order(retyped, data(), MONTH).digest(RowRange(0, 3)) != past.digest(RowRange(0, 3))
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        ({"known_future": ["x"]}, r"the spec has data.window.known_future: drop it for this"),
+        ({"series_key": "x"}, r"the spec has data.window.series_key: drop it for this"),
+        ({"horizon": [1, 7]}, r"replays one horizon, .*such as `-s data.window.horizon=7`"),
+    ],
+)
+def test_windows_that_cannot_be_replayed_are_refused(window: dict[str, object], message: str):
+    split = {"by": "time", "column": "t"}
+    data = Data.model_validate(
+        {"source": "x.csv", "target": "y", "kind": "series", "split": split, "window": {"length": 3, **window}}
+    )
+    with pytest.raises(UsageError, match=message):
+        in_time_order(pa.table({"t": [1, 2], "x": [1, 2], "y": [1, 2]}), data, PeriodRule("month"))

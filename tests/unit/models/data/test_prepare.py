@@ -206,3 +206,22 @@ def test_only_the_newest_training_rows_are_trained_on_and_nothing_else_changes(r
     train = set(kept.filter(pc.field("__split") == 0).column("__row").to_pylist())
     older = set(everything.filter(pc.field("__split") == 0).column("__row").to_pylist()) - train
     assert max(when[row] for row in older) <= min(when[row] for row in train)
+
+
+def test_what_is_known_beforehand_is_an_input_for_each_horizon(run_prepare, series_spec, series):
+    folder, made = run_prepare(series, series_spec(horizon=[1, 3], known_future=["heat"]))
+    heat, rows = series.column("heat").to_numpy(), pq.read_table(folder / ROWS_FILE)
+    np.testing.assert_allclose(rows.column("heat_h3").to_numpy()[:-3], heat[3:])
+    assert np.isnan(rows.column("heat_h3").to_numpy()[-3:]).all()
+    assert [(part.name, part.column, part.ahead) for part in made.numeric] == [
+        ("y", "y", 0),
+        ("heat", "heat", 0),
+        ("heat_h1", "heat", 1),
+        ("heat_h3", "heat", 3),
+    ]
+    assert (made.step_columns, made.num_future, made.num_steps) == (["y", "heat"], 3, 8)
+    _, alone = run_prepare(series, series_spec(known_future=["heat"]))
+    assert [part.name for part in alone.numeric] == ["y", "heat", "heat_h2"]
+    taken = series.append_column("heat_h2", series.column("heat"))
+    with pytest.raises(DataError, match="the input 'heat_h2' of 'heat' has the name of a column of the data"):
+        run_prepare(taken, series_spec(known_future=["heat"]))

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from models.data.preparation import NumericInput, Preparation
 from models.export.bundle import FILES, MODEL, SCRIPT, bundle, example, schema
 from models.inference.loaded_model import LoadedModel
 from models.serving.mlflow_scoring import scoring_of_csv
-from tests.served_models import write_served
+from tests.served_models import preparation_of, write_served
 
 BARE = ("onnxruntime", "numpy", "numpy.libs", "flatbuffers", "google")
 
@@ -40,8 +41,8 @@ def run(bare: Path, folder: Path, rows: Path, *, expect: int = 0) -> list[dict[s
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def bundled(folder: Path, task: str) -> LoadedModel:
-    write_served(folder, task)
+def bundled(folder: Path, task: str, preparation: Preparation | None = None) -> LoadedModel:
+    write_served(folder, task, preparation)
     served = LoadedModel("tiny", "3", folder)
     for name, text in bundle(served, {}).items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -103,6 +104,26 @@ def test_a_series_is_predicted_from_its_last_steps(bare: Path, tmp_path: Path) -
     (tmp_path / "steps.csv").write_text("\n".join(lines))
     assert_same(run(bare, tmp_path, tmp_path / "steps.csv"), expected(served, steps[-3:]))
     (tmp_path / "steps.json").write_text(json.dumps(steps[:2]))
+    run(bare, tmp_path, tmp_path / "steps.json", expect=1)
+
+
+def test_what_is_known_beforehand_comes_with_the_steps_after_the_window(bare: Path, tmp_path: Path) -> None:
+    preparation = preparation_of("series")
+    assert preparation.window is not None
+    future = NumericInput(name="x_h2", fill=0.0, source="x", ahead=2)
+    window = preparation.window.model_copy(update={"series_key": "shop"})
+    update = {"numeric": [preparation.numeric[1], future], "window": window}
+    served = bundled(tmp_path, "series", preparation.model_copy(update=update))
+    steps: list[dict[str, object]] = [
+        {"shop": shop, "x": at * scale, "y": 1.0} for at in range(6) for shop, scale in (("a", 1.0), ("b", 10.0))
+    ]
+    (tmp_path / "steps.json").write_text(json.dumps(steps))
+    got = run(bare, tmp_path, tmp_path / "steps.json")
+    assert_same(got, expected(served, steps[2:]))
+    assert len(got) == 2
+    rows = example(served.preparation)
+    assert_same(run(bare, tmp_path, tmp_path / "example.json"), expected(served, rows))
+    (tmp_path / "steps.json").write_text(json.dumps([*steps[:-1], {**steps[-1], "x": None}]))
     run(bare, tmp_path, tmp_path / "steps.json", expect=1)
 
 

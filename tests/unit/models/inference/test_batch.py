@@ -92,6 +92,23 @@ def test_a_row_of_a_series_is_the_last_step_of_a_window(predicted):
     assert whole.column("score").to_pylist() == whole.column("prediction").to_pylist()
 
 
+def test_steps_whose_future_is_not_known_get_no_prediction(run_prepare, series_spec, series, tmp_path):
+    spec = series_spec(horizon=[1, 3], known_future=["heat"])
+    _, preparation = run_prepare(series, spec)
+    reading = ReadOptions(spec.data, preparation, tmp_path, {})
+    pq.write_table(series.slice(0, 20), tmp_path / "new.parquet")
+    ((rows, feed),) = examples(reading, [tmp_path / "new.parquet"], "new.parquet")
+    assert rows.column("t").to_pylist() == list(range(4, 17))
+    assert rows.column_names == series.column_names
+    heat = series.column("heat").to_numpy()
+    np.testing.assert_allclose(feed["series"][:, -1, 2:], np.stack([heat[5:18], heat[7:20]], axis=1))
+    assert "3 windows get no prediction" in reading.notes[0]
+    heat = pa.array([None if at == 12 else 1.0 for at in range(20)])
+    pq.write_table(series.slice(0, 20).set_column(2, "heat", heat), tmp_path / "new.parquet")
+    with pytest.raises(DataError, match="step 11: no value of 'heat' 1 steps later"):
+        list(examples(reading, [tmp_path / "new.parquet"], "new.parquet"))
+
+
 def test_texts_are_read_and_their_bits_logged(predicted):
     parts, _ = predicted("text", pa.table({"text": ["und so weiter", "東京"]}))
     (part,) = parts

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import SeriesInput
+from models.data.preparation import NumericInput, SeriesInput
 from models.errors import DataError
 from models.inference.windows import SeriesSchema
 from tests.finished_jobs import series_preparation
@@ -131,3 +131,36 @@ def test_a_table_gives_every_window() -> None:
     assert windows[1, :, 0].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     with pytest.raises(DataError, match="given: got 4 steps, expected at least 5"):
         schema.from_arrow(rows.slice(0, 4), display_name="given")
+
+
+def known(**window: object) -> SeriesSchema:
+    preparation = preparation_of("series")
+    assert preparation.window is not None
+    future = NumericInput(name="x_h2", fill=0.0, source="x", ahead=2)
+    update = {
+        "numeric": [*preparation.numeric, future],
+        "window": preparation.window.model_copy(update={"horizon": 2, "known_future": ["x"], **window}),
+        "series": SeriesInput(time="when", key="shop" if window else None, frequency="day"),
+    }
+    return SeriesSchema(preparation.model_copy(update=update))
+
+
+def test_steps_after_a_window_give_what_is_known_of_them() -> None:
+    schema, steps = known(), [{"x": float(at), "y": 7.0 if at < 4 else None} for at in range(6)]
+    assert schema.record_schema()["required"] == schema.columns == ["x", "y"]
+    rows = schema.from_records(steps)
+    np.testing.assert_array_equal(rows.feed["series"][:, -1], [[2, 7, 4], [3, 7, 5]])
+    assert rows.extra["x"] == [2, 3]
+    with pytest.raises(DataError, match="no window of 3 steps has 2 steps after it"):
+        schema.from_records(steps[:4])
+    with pytest.raises(DataError, match="step 3: no value of 'x' 2 steps later, which the model takes as known"):
+        schema.from_records([*steps[:5], {"x": None, "y": None}])
+    with pytest.raises(DataError, match="window 1: no value of 'x' 2 steps later"):
+        schema.from_array([[[1, 2, 3]] * 3, [[1, 2, None]] * 3])
+
+
+def test_what_is_known_is_of_the_same_series() -> None:
+    days = [day(at, shop, at + 10.0 * (shop == "b")) for at in (5, 4, 3, 2, 1) for shop in ("a", "b")]
+    rows = known(series_key="shop").from_records(days)
+    assert rows.feed["series"][:, -1, 2].tolist() == [5, 15]
+    assert rows.extra["shop"] == ["a", "b"]
