@@ -174,6 +174,7 @@ class Profiler:
         self._narrowed = functools.cache(functools.partial(_narrowed, self._net))
         self._weighed = functools.cache(self._weigh)
         self._traced = functools.cache(self._trace)
+        self._counted = functools.cache(lambda: count_flops(self._net, self._inputs(_COUNTED, "meta")))
         split = tensor_plan(self._net)
         self.tensor_parts = split[1] if split else 0
         """The number that the ranks sharing a layer must divide; 0 if layers cannot be shared."""
@@ -181,7 +182,7 @@ class Profiler:
 
     def flops(self) -> float | None:
         """Return the FLOPs of one example, forward and backward, over all ranks."""
-        return count_flops(self._net, self._inputs(_COUNTED, "meta"))
+        return self._counted()
 
     def weights(self, tensor: int = 1) -> ParameterCounts:
         """Return the parameters of one of `tensor` ranks that share the layers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import re
@@ -81,8 +82,9 @@ def _command(registry: str, name: str, version: str | None, into: Path) -> list[
 
 
 def _pip() -> list[str]:
-    process = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
-    return [sys.executable, "-m", "pip"] if process.returncode == 0 else [_client("pip", "pip: python -m ensurepip")]
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    return [_client("pip", "pip: python -m ensurepip")]
 
 
 def _client(program: str, cure: str) -> str:

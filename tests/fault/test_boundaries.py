@@ -19,8 +19,8 @@ pytestmark = pytest.mark.fault
 NAMES = [step.name for step in STEPS]
 
 
-KILLED = {"ingest", "version", "train", "promote"}
-ENDED = {"prepare", "search", "judge"}
+KILLED = {"ingest", "train", "promote"}
+ENDED = {"search", "judge"}
 
 
 def each(daily: set[str]) -> list[Any]:
