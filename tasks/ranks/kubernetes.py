@@ -1,7 +1,7 @@
 """Kubernetes as a launcher, through `kubectl`: an Indexed Job, whose pods meet at the first one's host name.
 
 The job's name is the key, and Kubernetes has each name once: whoever submits it second attaches to it. A job that is
-over is removed by Kubernetes at once (`ttlSecondsAfterFinished: 0`), so its name is free when it is no longer there.
+over is removed by Kubernetes (`ttlSecondsAfterFinished`), so its name is free when it is no longer there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import Field, StringConstraints
 
 from models.errors import UsageError
 from models.project_spec.block import SpecBlock
-from tasks.ranks.launcher import SchedulerAwayError, Shape, State, name_of, run_program
+from tasks.ranks.launcher import SchedulerAwayError, Shape, State, TimeLimit, name_of, run_program, seconds_of
 from tasks.ranks.torchrun import torchrun
 
 SERVICE, LOG, PORT = "loopline-ranks", "kubernetes.log", 29400
@@ -25,6 +25,8 @@ Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9]
 Quantity = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?([kKMGTPE]i?|m)?$")]
 
 _COMMAND_S = 60
+# Longer than the 16 s between two questions for the state: who waits sees why the job ended.
+_SHOWN_S = 30
 _LABELS = {"app.kubernetes.io/managed-by": "loopline"}
 _OVER = {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}
 _AWAY = (
@@ -45,6 +47,9 @@ class Kubernetes(SpecBlock):
     cpus: int | None = Field(None, ge=1, description="CPUs of each pod, shared by its ranks. Default: one a rank.")
     memory: Quantity | None = Field(None, description="Memory of each pod, such as 32Gi.")
     gpus: int | None = Field(None, ge=1, description="NVIDIA GPUs of each pod.")
+    time: TimeLimit | None = Field(
+        None, description="A time limit as of sbatch, such as 12:00:00. It ends the job, which goes on when run again."
+    )
     user: int | None = Field(
         None, ge=0, description="The user id of the pods. Default: of who submits, so that both may write the files."
     )
@@ -93,16 +98,12 @@ class Kubernetes(SpecBlock):
         if not shown:
             return "ended"
         try:
-            job = json.loads(shown)
-        except ValueError as error:
+            return _state_of(json.loads(shown))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(
-                f"kubectl get job {name_of(key)}: got {shown[:100]!r}, expected JSON: correct the program kubectl"
+                f"kubectl get job {name_of(key)}: got {shown[:100]!r}, expected a Job as JSON: correct the program "
+                "kubectl, such as its version or a plugin of that name"
             ) from error
-        status = job.get("status", {})
-        is_over = any(one["type"] in _OVER and one["status"] == "True" for one in status.get("conditions", ()))
-        if is_over or job["metadata"].get("deletionTimestamp"):
-            return "ending"
-        return "running" if status.get("ready") else "queued"
 
     def cancel(self, key: str) -> None:
         """Delete the job of this name, if there is one; it is `ending` until its pods have ended."""
@@ -115,7 +116,7 @@ class Kubernetes(SpecBlock):
 
     def job(self, key: str, folder: Path, shape: Shape) -> dict[str, Any]:
         """Return the manifest of a job; each pod is a node."""
-        name, pods = name_of(key), shape.nodes[0]
+        name, pods, limit_s = name_of(key), shape.nodes[0], seconds_of(self.time) if self.time else 0
         queue = {"kueue.x-k8s.io/queue-name": self.queue} if self.queue else {}
         disrupted = {"type": "DisruptionTarget", "status": "True"}
         return {
@@ -127,7 +128,8 @@ class Kubernetes(SpecBlock):
                 "completions": pods,
                 "parallelism": pods,
                 "backoffLimit": pods * (shape.max_restarts + 1),
-                "ttlSecondsAfterFinished": 0,
+                "ttlSecondsAfterFinished": _SHOWN_S if limit_s else 0,
+                **({"activeDeadlineSeconds": limit_s} if limit_s else {}),
                 # A pod that is evicted or preempted is made again and does not count as a failure.
                 "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [disrupted]}]},
                 "template": {"metadata": {"labels": {**_LABELS}}, "spec": self._pod(name, folder, shape)},
@@ -184,3 +186,14 @@ class Kubernetes(SpecBlock):
         where = [f"--namespace={self.namespace}"] if self.namespace else []
         command = ["kubectl", *words, *where, f"--request-timeout={_COMMAND_S // 2}s"]
         return run_program("Kubernetes", command, _AWAY, timeout_s=_COMMAND_S, text=text)
+
+
+def _state_of(job: dict[str, Any]) -> State:
+    """Return the state that a Job tells of itself."""
+    status = job.get("status", {})
+    over = [one for one in status.get("conditions", ()) if one["type"] in _OVER and one["status"] == "True"]
+    if any(one.get("reason") == "DeadlineExceeded" for one in over):
+        return "overdue"
+    if over or job["metadata"].get("deletionTimestamp"):
+        return "ending"
+    return "running" if status.get("ready") else "queued"

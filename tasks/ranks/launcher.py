@@ -12,19 +12,25 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
+
+from pydantic import StringConstraints
 
 from models.errors import LooplineError, StoreError, TrainingError, UsageError
 from models.files import read_json, write_text
 from models.nets.catalogue import is_descent
 from models.pipeline.keys import key_of
+from models.project_spec.block import NumberText
 from models.training.checkpoints.finished import read_finished
 from models.training.job import ERROR_FILE, JOB_FILE, STOP_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.node import read_progress
 from tasks.ranks.rank_pool import rebuilt
 
-State = Literal["queued", "running", "ending", "ended", "unknown"]
-"""ending: it is being cancelled or requeued. ended: there is no such job any more. unknown: the engine is away."""
+State = Literal["queued", "running", "ending", "overdue", "ended", "unknown"]
+"""ending: it is being cancelled or requeued. overdue: the place's time limit ends it for good. ended: there is no such
+job any more. unknown: the engine is away."""
+TimeLimit = Annotated[NumberText, StringConstraints(pattern=r"^(\d+-)?\d+(:\d\d){0,2}$")]
+"""A time limit as of sbatch: minutes, minutes:seconds, hours:minutes:seconds, days-hours and so on."""
 
 _LOOK_S = 0.5
 # The engine is asked after 1, 2, 4, ... looks into the folder, so every 16 s in the end.
@@ -79,6 +85,22 @@ class Launcher(Protocol):
 def name_of(key: str) -> str:
     """Return the name of a job for the engine."""
     return f"loopline-{key}"
+
+
+def seconds_of(limit: str) -> int:
+    """Return the seconds of a `TimeLimit`.
+
+    Source: sbatch's manual, --time.
+    """
+    days, is_with_days, rest = limit.rpartition("-")
+    numbers = [int(number) for number in rest.split(":")]
+    if is_with_days:  # hours first
+        hours, minutes, seconds = (*numbers, 0, 0)[:3]
+    elif len(numbers) == 3:
+        hours, minutes, seconds = numbers
+    else:
+        hours, minutes, seconds = (0, *numbers, 0)[:3]
+    return ((24 * int(days or 0) + hours) * 60 + minutes) * 60 + seconds
 
 
 def run_program(
@@ -169,11 +191,12 @@ def train_at(
 def _follow(
     launcher: Launcher, key: str, job: TrainingJob, epochs: Iterator[None], say: Callable[[str], None]
 ) -> TrainingResult:
-    folder, is_ours, before, ended, looks = job.folder, False, "", 0, 1
+    folder, is_ours, is_overdue, before, ended, looks = job.folder, False, False, "", 0, 1
     while True:
         # Before the look into the folder: a job that is over by then has written its last.
         state = _state(launcher, key, is_ours)
         is_ours = is_ours or state in ("queued", "running")
+        is_overdue = is_overdue or (is_ours and state == "overdue")
         if state != before and (state == "unknown" or before):
             say(f"{name_of(key)} is {state}" if state != "unknown" else f"{name_of(key)}: the engine is away: waiting")
         before = state
@@ -190,10 +213,19 @@ def _follow(
         if ended == 1 and not is_ours:
             is_ours, ended, before, looks = _submit(launcher, key, job, say), 0, "", 1
         elif ended == _ENDED:
-            raise JobLostError(
-                f"{folder}: {name_of(key)} ended without a result: see the log there (without a log, its nodes do not "
-                "share the folder); finished work is kept: run again to continue"
-            )
+            raise _lost(folder, key, is_overdue)
+
+
+def _lost(folder: Path, key: str, is_overdue: bool) -> JobLostError:
+    if is_overdue:
+        return JobLostError(
+            f"{folder}: {name_of(key)} was ended by the time limit of its place (`time` in places.yaml): finished "
+            "work is kept: run again to continue, with a longer `time` if an epoch takes longer"
+        )
+    return JobLostError(
+        f"{folder}: {name_of(key)} ended without a result: see the log there (without a log, its nodes do not "
+        "share the folder); finished work is kept: run again to continue"
+    )
 
 
 def _state(launcher: Launcher, key: str, is_ours: bool) -> State:

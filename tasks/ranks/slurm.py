@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 
 from models.errors import UsageError
 from models.files import write_text
-from models.project_spec.block import NumberText, SpecBlock, number_as_text
-from tasks.ranks.launcher import SchedulerAwayError, Shape, State, name_of, run_program
+from models.project_spec.block import SpecBlock, number_as_text
+from tasks.ranks.launcher import SchedulerAwayError, Shape, State, TimeLimit, name_of, run_program
 from tasks.ranks.torchrun import torchrun
 
 SCRIPT, LOG = "slurm.sh", "slurm.log"
@@ -58,9 +58,7 @@ class Slurm(SpecBlock):
     engine: Literal["slurm"]
     partition: Word | None = None
     account: Word | None = None
-    time: NumberText | None = Field(
-        None, pattern=r"^(\d+-)?\d+(:\d\d){0,2}$", description="A time limit as of sbatch, such as 12:00:00."
-    )
+    time: TimeLimit | None = Field(None, description="A time limit as of sbatch, such as 12:00:00.")
     cpus: int | None = Field(None, ge=1, description="CPUs of each node, shared by its ranks. Default: one a rank.")
     options: list[Annotated[str, StringConstraints(pattern=r"^--[^\n]+$")]] = Field(
         default_factory=list, description="Further options of sbatch, such as --gres=gpu:8."

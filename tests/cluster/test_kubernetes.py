@@ -124,6 +124,12 @@ class TestKubernetes(LauncherContract):
         assert result.weights_sha256 == expected
         assert result.resumed_from
 
+    def test_a_time_limit_ends_the_job_and_is_said(self, stage, job):
+        stage.place = stage.place.model_copy(update={"time": "0:40"})
+        with pytest.raises(TrainingError, match="was ended by the time limit of its place"):
+            stage.train(job(epochs=50_000))
+        assert stage.jobs() == []
+
     def test_a_job_that_is_deleted_is_an_error_that_names_its_log(self, stage, job):
         with pytest.raises(TrainingError, match="ended without a result: see the log there"):
             stage.train(

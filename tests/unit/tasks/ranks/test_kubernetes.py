@@ -7,6 +7,7 @@ import kubernetes_validate
 import pytest
 
 from models.errors import UsageError
+from tasks.ranks import launcher
 from tasks.ranks.kubernetes import LOG, SERVICE, Kubernetes
 from tasks.ranks.launcher import SchedulerAwayError, Shape
 
@@ -127,6 +128,7 @@ def test_a_number_of_nodes_that_varies_is_refused(place, kubectl, tmp_path):
         ({"conditions": [{"type": "Suspended", "status": "False"}], "ready": 1}, "running"),
         ({"conditions": [{"type": "Complete", "status": "True"}]}, "ending"),
         ({"conditions": [{"type": "Failed", "status": "True"}], "ready": 1}, "ending"),
+        ({"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]}, "overdue"),
     ],
 )
 def test_states(place, kubectl, job, state):
@@ -180,7 +182,7 @@ exit 1
 
 def test_a_kubectl_that_does_not_run_or_talks_nonsense_is_an_error_with_its_words(place, kubectl, monkeypatch):
     folder = kubectl(text="Welcome!")
-    with pytest.raises(UsageError, match="got 'Welcome!', expected JSON"):
+    with pytest.raises(UsageError, match="got 'Welcome!', expected a Job as JSON"):
         place.state("0123")
     (folder / "kubectl").write_text("#!/bin/sh\nprintf 'caf\\351' >&2; exit 1\n")
     with pytest.raises(UsageError, match="refuses it: caf\N{REPLACEMENT CHARACTER}"):
@@ -189,6 +191,32 @@ def test_a_kubectl_that_does_not_run_or_talks_nonsense_is_an_error_with_its_word
     (folder / "kubectl").chmod(0o644)
     with pytest.raises(UsageError, match=r"kubectl: cannot be run \(Permission denied\)"):
         place.state("0123")
+
+
+BAD_STATUS = ("null", '{"conditions": [{}]}')
+
+
+@pytest.mark.parametrize("shape", ["[]", "3", "{}", *(f'{{"metadata": {{}}, "status": {one}}}' for one in BAD_STATUS)])
+def test_json_of_another_shape_is_an_error_with_its_cure(place, kubectl, shape):
+    kubectl(text=shape)
+    with pytest.raises(UsageError, match=r"kubectl get job loopline-0123: got .*, expected a Job as JSON: correct the"):
+        place.state("0123")
+
+
+@pytest.mark.parametrize(("time", "seconds"), [("90", 5400), ("12:00:00", 43200)])
+def test_a_time_limit_ends_the_job_and_is_seen_by_who_waits(time, seconds):
+    place = Kubernetes.model_validate({**PLACE, "time": time})
+    job = place.job("0123", Path("/workspace/job"), SHAPE)
+    kubernetes_validate.validate(job, VERSION, strict=True)
+    assert job["spec"]["activeDeadlineSeconds"] == seconds
+    assert job["spec"]["ttlSecondsAfterFinished"] > launcher._MOST_LOOKS * launcher._LOOK_S
+
+
+def test_a_time_limit_of_zero_is_none_as_for_sbatch():
+    assert (
+        "activeDeadlineSeconds"
+        not in Kubernetes.model_validate({**PLACE, "time": "0"}).job("0123", Path("/workspace/job"), SHAPE)["spec"]
+    )
 
 
 def test_a_job_is_deleted_with_its_pods(place, kubectl):

@@ -8,7 +8,7 @@ from models.training.job import ERROR_FILE, JOB_FILE, STOP_FILE, EpochReport
 from models.training.node import append_progress
 from models.training.rank import run_job
 from tasks.ranks import launcher
-from tasks.ranks.launcher import SchedulerAwayError, train_at
+from tasks.ranks.launcher import JobLostError, SchedulerAwayError, seconds_of, train_at
 
 
 class Engine:
@@ -113,6 +113,24 @@ def test_an_error_in_a_rank_is_raised_here_and_ends_the_job(make_job):
     engine = Engine("ended", "running", "ended")
     with pytest.raises(TrainingError, match="ended without a result"):
         train_at(engine, job)  # the error of the job before is not this one's
+
+
+def test_a_time_limit_is_said_as_what_it_is_but_not_that_of_the_job_before(make_job):
+    job = make_job(arguments={"hidden": 8})
+    with pytest.raises(JobLostError, match=r"was ended by the time limit of its place \(`time` in places.yaml\)"):
+        train_at(Engine("ended", "running", "overdue", "ended"), job)
+    engine = Engine("overdue", "ended", "running", "ended")
+    with pytest.raises(JobLostError, match="ended without a result"):
+        train_at(engine, job)
+    assert len(engine.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds"),
+    [("90", 5400), ("1:30", 90), ("12:00:00", 43200), ("2-0", 172_800), ("1-2:30", 95_400), ("1-02:30:05", 95_405)],
+)
+def test_a_time_limit_is_read_as_sbatch_reads_it(limit, seconds):
+    assert seconds_of(limit) == seconds
 
 
 def test_a_result_that_a_shared_folder_shows_late_is_read(make_job, monkeypatch):
