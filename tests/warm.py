@@ -36,6 +36,7 @@ import filelock
 
 from models.cores import WAITING
 from models.distributed.forkserver import receive, send
+from tests.cheap_forks import make_forks_cheap
 from tests.forked import end_with, pause
 from tests.shown_process import ROOM, show
 from tests.warm_call import CODE, begin, exit_code_of
@@ -389,6 +390,7 @@ class _Child:
 
 def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
+    gc.disable()  # it would go through four million objects again and again, a third of the time of the imports
     from flows.prefect import deployments
     from tasks.dashboard import acting
     from tasks.platform import supervision
@@ -404,8 +406,8 @@ def _main() -> None:
     preload()
     stand_in(sys.argv[1], deployments, acting, supervision, prefect_server, fetch_and_verify)
     dvc_repo.PROGRAM = dvc_program(sys.argv[1])
-    gc.collect()
-    gc.freeze()  # no child walks through what is there now, and thereby copies it
+    make_forks_cheap()
+    gc.enable()
     parent.serve()
     if sys.argv[0] == "-c":
         end_with(lambda: exec(sys.argv[1], sys.modules["__main__"].__dict__))
