@@ -15,6 +15,7 @@ from models.data.columns import as_text, is_number
 from models.data.datetimes import as_input
 from models.data.encode import rows_of
 from models.data.header import no_such_column
+from models.data.known_future import with_future
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
 from models.data.series import first_target
@@ -196,7 +197,7 @@ def _check_inputs(schema: pa.Schema, names: list[str], preparation: Preparation)
         if name not in schema.names:
             raise DataError(f"the model takes a column that these rows lack: {no_such_column(name, schema.names)}")
     times = {part.name for part in preparation.datetimes}
-    for name in preparation.number_columns:
+    for name in [name for name in preparation.number_columns if name in names]:
         kind = schema.field(name).type
         if not is_number(kind) and not (name in times and pa.types.is_temporal(kind)):
             expected = "a time" if name in times else "a number"
@@ -245,12 +246,16 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
             f"data.window: the model looks {window.horizon if window else '?'} steps ahead and these rows "
             f"{own.window and own.window.horizon}: they cannot be compared; keep the horizon, or start a new project"
         )
-    names = _input_names(preparation)
-    _check_inputs(pq.read_schema(prepared / ROWS_FILE), names, preparation)
+    there = pq.read_schema(prepared / ROWS_FILE)
+    # A champion may know columns beforehand that the spec does not name any more: they are made again.
+    parts = [part if part.name not in there.names else part.as_column() for part in preparation.numeric]
+    names = list(dict.fromkeys(part.column for part in parts))
+    _check_inputs(there, names, preparation)
     rows = read_table(prepared / ROWS_FILE, [*names, SPLIT_COLUMN, STEP_COLUMN])
-    values = np.stack([rows.column(name).to_numpy() for name in names], axis=1)
+    steps = rows.column(STEP_COLUMN).to_numpy()
+    values = with_future({name: rows.column(name).to_numpy() for name in names}, steps, parts)
     targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
-    if (rows.column(STEP_COLUMN).to_numpy()[targets] < first_target(window)).any():
+    if (steps[targets] < first_target(window)).any():
         raise DataError(
             f"data.window: the model's window of {window.length} steps starts before the series does, or before a gap: "
             "keep data.window.length, or start a new project"

@@ -40,6 +40,10 @@ class NumericInput(FrozenModel):
         """The column of the data that it is made of."""
         return self.source or self.name
 
+    def as_column(self) -> NumericInput:
+        """Return the same input of data that hold it as a column."""
+        return self.model_copy(update={"source": None, "ahead": 0})
+
 
 class CategoricalInput(FrozenModel):
     """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`.

@@ -6,6 +6,7 @@ import pytest
 from models.data.encode import encode, encode_numeric
 from models.data.feeds import feed_at, feeds, groups, slice_values, targets
 from models.errors import DataError
+from models.project_spec.blocks import Features
 
 
 def joined(batches):
@@ -110,6 +111,19 @@ def test_a_champion_of_another_window_sees_the_same_targets_but_never_another_ho
     assert joined(feeds(folder, "test", champion))["series"].shape == (made.rows["test"], 9, 2)
     with pytest.raises(DataError, match="looks 3 steps ahead and these rows 2"):
         next(feeds(folder, "test", farther))
+
+
+def test_a_champion_sees_the_columns_that_it_knew_beforehand(run_prepare, series_spec, series):
+    spec = series_spec(horizon=[1, 2], known_future=["heat"])
+    folder, champion = run_prepare(series, spec)
+    before = joined(feeds(folder, "test"))["series"]
+    assert before.shape[2] == 4
+    folder, _ = run_prepare(series, series_spec(horizon=[1, 2]))
+    np.testing.assert_array_equal(joined(feeds(folder, "test", champion))["series"], before)
+    alone = spec.data.model_copy(update={"features": Features(drop=["heat"])})
+    folder, made = run_prepare(series, spec.model_copy(update={"data": alone}))
+    assert [part.name for part in made.numeric] == ["y", "heat_h1", "heat_h2"]
+    np.testing.assert_array_equal(joined(feeds(folder, "test"))["series"], before[:, :, [0, 2, 3]])
 
 
 def test_targets_are_class_indices(run_prepare, make_spec, rows):
