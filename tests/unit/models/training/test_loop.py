@@ -1,3 +1,5 @@
+import functools
+
 import pytest
 
 from models.distributed.world import World
@@ -8,6 +10,7 @@ from models.training.checkpoints.finished import identity
 from models.training.costs.summary import MEASURED
 from models.training.job import EpochReport
 from models.training.rank import run_job
+from tests.tiny_jobs import job_maker
 
 
 class Killed(BaseException):
@@ -37,13 +40,28 @@ REGIMES = {
 }
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What a run of a regime ends with that nobody kills, with two windows an epoch."""
+
+    @functools.cache
+    def whole(regime):
+        kind, task, arguments, train = REGIMES[regime]
+        make_job = job_maker(tmp_path_factory.mktemp("whole"))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(loop, "WINDOW", 2)
+            return run_job(make_job(kind, task, arguments=arguments, count=100, **train))
+
+    return whole
+
+
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("checkpoint", [1, 3, 4])
-def test_killed_after_any_checkpoint_gives_the_same_bits(make_job, monkeypatch, regime, checkpoint):
+def test_killed_after_any_checkpoint_gives_the_same_bits(make_job, monkeypatch, whole, regime, checkpoint):
     """Two windows an epoch, so that the middle of an epoch is among the moments."""
     kind, task, arguments, train = REGIMES[regime]
     monkeypatch.setattr(loop, "WINDOW", 2)
-    expected = run_job(make_job(kind, task, arguments=arguments, folder="whole", count=100, **train))
+    expected = whole(regime)
     job = make_job(kind, task, arguments=arguments, folder="killed", count=100, **train)
     taken = []
 

@@ -12,6 +12,7 @@ from models.training.job import WEIGHTS_FILE
 from models.training.optimisation.fine_tuning import origin_of
 from models.training.rank import run_job
 from models.training.stages import make_ready
+from tests.tiny_jobs import job_maker
 
 
 class Killed(BaseException):
@@ -45,11 +46,18 @@ def test_each_stage_is_heard_under_its_own_names_and_the_result_tells_what_it_fo
     assert not result.pruned
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What the job ends with if nobody kills it, with two or three windows an epoch."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop, "WINDOW", 2)
+        return run_job(asked(job_maker(tmp_path_factory.mktemp("whole"))))
+
+
 @pytest.mark.parametrize("checkpoint", [2, 7, 14])
-def test_killed_in_any_stage_gives_the_same_bits(make_job, monkeypatch, checkpoint):
+def test_killed_in_any_stage_gives_the_same_bits(make_job, monkeypatch, whole, checkpoint):
     """Two or three windows an epoch, so that these checkpoints are in different stages."""
     monkeypatch.setattr(loop, "WINDOW", 2)
-    expected = run_job(asked(make_job, "whole"))
     job, taken = asked(make_job, "killed"), []
 
     def counting(session):
@@ -63,7 +71,7 @@ def test_killed_in_any_stage_gives_the_same_bits(make_job, monkeypatch, checkpoi
     with pytest.raises(Killed):
         run_job(job)
     assert taken[-1] == {2: "pretrain", 7: "teacher-1", 14: "killed"}[checkpoint]
-    assert run_job(job).weights_sha256 == expected.weights_sha256
+    assert run_job(job).weights_sha256 == whole.weights_sha256
 
 
 def test_killed_between_two_stages_gives_the_same_bits(make_job, monkeypatch):
@@ -167,9 +175,9 @@ def test_pseudo_labels_help_where_labels_are_few(make_job, tmp_path):
     for side, tensors in sides.items():
         save_file(tensors, tmp_path / f"{side}.safetensors")
     arguments = {"hidden": 16, "dropout": 0.0, "norm": "none", "layers": 1}
-    asked = {"arguments": arguments, "epochs": 20, "batch": 16, "lr": 0.02, "job": {"checkpoints": False}}
+    asked = {"arguments": arguments, "epochs": 10, "batch": 16, "lr": 0.02, "job": {"checkpoints": False}}
     value = {}
-    for name, labels in (("teacher", None), ("student", {"confidence": 0.8, "rounds": 4})):
+    for name, labels in (("teacher", None), ("student", {"confidence": 0.8, "rounds": 3})):
         job = make_job(folder=name, pseudo_labels=labels, **asked)
         job = job.model_copy(update={"tensors": {side: tmp_path / f"{side}.safetensors" for side in sides}})
         value[name] = run_job(job).epochs[-1]["val_accuracy"]
