@@ -39,11 +39,12 @@ LIBRARIES = (
     "onnx",
     "onnxruntime.quantization",
     "onnxscript",
-    "optuna",
+    "optuna.importance",
     "pandas",
     "pyarrow.dataset",
     "safetensors.numpy",
     "scipy.stats",
+    "sklearn.ensemble",
     "tabulate",
     *(
         f"dvc.{name}"
