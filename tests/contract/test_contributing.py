@@ -17,9 +17,14 @@ def indented(code: str) -> str:
 
 
 def insert(folder: Path, place: str, code: str) -> Path:
-    """Put a block where its first line says: a new file, below or above a line, or at the end."""
+    """Put a block where its first line says: a new file, below or above a line, or at the end.
+
+    A block that is there stays: who tries a recipe in a clone runs this test too.
+    """
     name, _, where = place.partition(", ")
     path = folder / name
+    if path.exists() and code in path.read_text():
+        return path
     if not where:
         assert not path.exists(), f"{name} is there already: choose another example"
         path.write_text(code)
