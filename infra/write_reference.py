@@ -113,42 +113,40 @@ def _option(parameter: Any, context: Any) -> str | None:
 
 def spec() -> str:
     """Return the page of the spec, from its JSON Schema."""
+    from infra.spec_examples import examples, keys_of
+
     schema = json.loads((ROOT / "infra" / "project.schema.json").read_text())
     parts = [
         f"# The spec, key by key\n\n{NOTE}\nHow to write a spec: [the spec](../how-to/spec.md). Any key can be "
         "overridden for one run: `-s block.key=value`. A spec without a **required** key is refused.\n"
     ]
+    shown = examples(dict(keys_of(schema)))
     for name, node in schema["properties"].items():
         if "$ref" not in node:
             parts.append(f"## {name}\n\n{_type(node)}. {_prose(node.get('description', ''))}\n")
         else:
-            parts.extend(_block(name, schema["$defs"], node["$ref"].rpartition("/")[2], 2))
+            parts.extend(_block(name, schema["$defs"], node["$ref"].rpartition("/")[2], 2, shown))
     return _page(parts, "events.md", "events")
 
 
-def _block(path: str, definitions: Mapping[str, Any], name: str, level: int) -> Iterator[str]:
-    """Yield a block: its description, a table of its keys, then the blocks in it."""
+def _block(path: str, definitions: Mapping[str, Any], name: str, level: int, shown: Mapping[str, str]) -> Iterator[str]:
+    """Yield a block: its description, a table of its keys with examples, then the blocks in it."""
+    from infra.spec_examples import references
+
     block = definitions[name]
     rows, inner = [], []
     for key, node in block.get("properties", {}).items():
-        below = [one for one in _references(node) if one in definitions and "properties" in definitions[one]]
+        below = [one for one in references(node) if one in definitions and "properties" in definitions[one]]
         inner += [(f"{path}.{key}", one) for one in below]
         default = json.dumps(node["default"]) if "default" in node else ""
         needed = "**required**" if key in block.get("required", ()) else f"`{default}`" if default else ""
-        rows.append(
-            f"| `{key}` | {_cell(_type(node))} | {_cell(needed)} | {_cell(_prose(node.get('description', '')))} |"
-        )
+        about = node.get("description") or (definitions[below[0]].get("description", "") if below else "")
+        cells = (_type(node), needed, f"`{shown.get(f'{path}.{key}', '')}`", _prose(about))
+        rows.append(f"| `{key}` | {' | '.join(map(_cell, cells))} |")
     yield f"{'#' * level} {path}\n\n{_prose(block.get('description', ''))}\n"
-    yield "| key | type | default | does |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    yield "| key | type | default | example | does |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
     for inner_path, definition in dict.fromkeys(inner):
-        yield from _block(inner_path, definitions, definition, min(level + 1, 4))
-
-
-def _references(node: Any) -> list[str]:
-    if isinstance(node, dict):
-        own = [node["$ref"].rpartition("/")[2]] if "$ref" in node else []
-        return own + [name for value in node.values() for name in _references(value)]
-    return [name for value in node for name in _references(value)] if isinstance(node, list) else []
+        yield from _block(inner_path, definitions, definition, min(level + 1, 4), shown)
 
 
 def _type(node: Mapping[str, Any]) -> str:

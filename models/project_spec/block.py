@@ -25,8 +25,20 @@ def number_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-NumberText = Annotated[str, BeforeValidator(number_as_text)]
+NumberText = Annotated[
+    str,
+    BeforeValidator(number_as_text),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer"}]}),
+]
 """Text that YAML may read as a number."""
+NODES = r"^[1-9]\d*(:[1-9]\d*)?$"
+Nodes = Annotated[
+    str,
+    BeforeValidator(number_as_text),
+    Field(pattern=NODES),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": NODES}]}),
+]
+"""A number of machines, or the least and the most of them."""
 
 
 def _one_or_several(value: str | list[str]) -> str | list[str]:
@@ -67,6 +79,12 @@ class Expectation(SpecBlock):
     """One Great Expectations check, by its snake_case name, with its own arguments."""
 
     expect: str = Field(description="For example `column_values_to_be_between`.")
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    severity: Literal["reject", "warn"] = "reject"
-    on: Literal["raw", "prepared"] = "raw"
+    arguments: dict[str, Any] = Field(
+        default_factory=dict, description="Arguments of the expectation, as in its gallery."
+    )
+    severity: Literal["reject", "warn"] = Field(
+        "reject", description="reject stops the loop, warn is said on the card."
+    )
+    on: Literal["raw", "prepared"] = Field(
+        "raw", description="raw: the rows of the source; prepared: the clean rows with their splits."
+    )

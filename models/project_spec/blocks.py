@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from models.project_spec.block import Batch, Expectation, Fraction, Names, NumberText, Reference, SpecBlock
+from models.project_spec.block import Batch, Expectation, Fraction, Names, Nodes, Reference, SpecBlock
 from models.project_spec.goal import Goal
 from models.project_spec.judge import Judge as Judge
 from models.project_spec.judge import TimeUnit as TimeUnit
@@ -51,7 +51,7 @@ class Split(SpecBlock):
         0.15, description="Share of the rows for validation: model selection and early stopping."
     )
     test: Fraction = Field(0.15, description="Share of the rows for the test set, which only the verdict uses.")
-    seed: int = 0
+    seed: int = Field(0, description="Which rows fall into which split.")
 
     @model_validator(mode="after")
     def _column_where_needed(self) -> Split:
@@ -71,8 +71,12 @@ class Features(SpecBlock):
         default_factory=dict, description="Override the guessed kind of a column. datetime: also seconds since 1970."
     )
     make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")
-    impute: Literal["median", "mean", "zero"] = "median"
-    normalise: Literal["standard", "robust", "minmax", "none"] = "standard"
+    impute: Literal["median", "mean", "zero"] = Field(
+        "median", description="What stands for a missing number, from the training rows."
+    )
+    normalise: Literal["standard", "robust", "minmax", "none"] = Field(
+        "standard", description="How numbers are scaled, by the training rows."
+    )
     max_categories: int = Field(1000, ge=2, description="The most common ones keep an index; the rest share one.")
 
 
@@ -80,16 +84,16 @@ class Image(SpecBlock):
     """The shape of an image: the column holds height x width x channels bytes."""
 
     column: str = "image"
-    height: int = Field(gt=0)
-    width: int = Field(gt=0)
-    channels: int = Field(1, ge=1)
+    height: int = Field(gt=0, description="Pixels.")
+    width: int = Field(gt=0, description="Pixels.")
+    channels: int = Field(1, ge=1, description="1 for grey, 3 for colours.")
 
 
 class Text(SpecBlock):
     """The examples of a text: windows of `length` characters, each of which predicts the next one."""
 
     column: str = "text"
-    length: int = Field(128, ge=2)
+    length: int = Field(128, ge=2, description="Characters that the model sees at most.")
     stride: int | None = Field(
         None, ge=1, description="Characters between the starts of training windows; default: length, so none overlap."
     )
@@ -174,13 +178,15 @@ class Model(SpecBlock):
     net: Reference = Field(
         "auto", description="auto: the search chooses (tables, series), cnn (images), decoder (text)."
     )
-    arguments: dict[str, Any] = Field(default_factory=dict)
+    arguments: dict[str, Any] = Field(
+        default_factory=dict, description="Arguments of the net or of LightGBM; unknown ones are refused."
+    )
 
 
 class Train(SpecBlock):
     """How the net is trained."""
 
-    epochs: int = Field(10, ge=1)
+    epochs: int = Field(10, ge=1, description="Passes over the training rows; the time grows with them.")
     epochs_per_pass: int = Field(
         1, ge=1, description="More than 1: an epoch takes a part of the training examples, so it validates more often."
     )
@@ -189,21 +195,23 @@ class Train(SpecBlock):
         ge=0,
         description="Examples of one optimiser step, over all ranks; auto (kept as 0): as many as fit and pay.",
     )
-    optimiser: Optimiser = "adamw"
-    lr: float = Field(1e-3, gt=0)
-    weight_decay: float = Field(0.01, ge=0)
+    optimiser: Optimiser = Field("adamw", description="The algorithm of the steps.")
+    lr: float = Field(1e-3, gt=0, description="Learning rate: the largest of the schedule.")
+    weight_decay: float = Field(0.01, ge=0, description="Decoupled where the optimiser has it so.")
     momentum: float = Field(0.9, ge=0, lt=1, description="Of sgd.")
     nesterov: bool = Field(False, description="Use Nesterov momentum. For sgd.")
-    schedule: Schedule = "cosine"
+    schedule: Schedule = Field("cosine", description="How the learning rate falls.")
     cycles: int = Field(3, ge=1, description="restarts: number of cosines. step: number of levels.")
     decay: float = Field(
         0.1, gt=0, lt=1, description="Factor of lr: at each step, at each plateau, or from first to last (exponential)."
     )
     plateau_patience: int = Field(2, ge=1, description="plateau: epochs without improvement before lr falls.")
     warmup: float = Field(0.05, ge=0, lt=1, description="Share of all steps in which lr rises from zero.")
-    clip_norm: float | None = Field(1.0, gt=0)
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
-    class_weights: Literal["none", "balanced"] = "none"
+    clip_norm: float | None = Field(1.0, gt=0, description="The norm of the gradients is cut at this value.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Share of each label that is spread over all classes.")
+    class_weights: Literal["none", "balanced"] = Field(
+        "none", description="balanced: rare classes weigh as much as frequent ones."
+    )
     loss: Reference | None = Field(
         None,
         description="Your own loss: a function (output, target) -> the loss of each example, as torch tensors. "
@@ -237,9 +245,9 @@ class Train(SpecBlock):
         None, ge=1, description="Pipeline parallel size: number of stages. Default: all ranks for pp, else 2."
     )
     replicas: int | None = Field(None, ge=1, description="Replica groups of hsdp; each group holds the whole net.")
-    pipeline: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
+    pipeline: Literal["gpipe", "1f1b", "interleaved"] = Field("1f1b", description="The order of the microbatches.")
     microbatches: int | None = Field(None, ge=1, description="Microbatches of a pipelined batch. Default: two a stage.")
-    accumulate: int = Field(1, ge=1)
+    accumulate: int = Field(1, ge=1, description="Batches whose gradients make one step: less memory, the same time.")
     recompute: Literal["none", "full", "selective"] = Field(
         "none",
         description="Activation checkpointing: recompute all activations (full), or all except matrix products "
@@ -263,12 +271,10 @@ class Train(SpecBlock):
         1024, ge=1, description="A larger split is streamed from disk in shuffled shards; a rank then holds this much."
     )
     threads: int | None = Field(None, ge=1, description="Threads a rank; default: cores / (ranks x search workers).")
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, description="Of weights, order and dropout: the same seed gives the same bits.")
     max_restarts: int = Field(3, ge=0, description="How often the ranks are started again after a rank or node died.")
-    nodes: NumberText = Field(
-        "1",
-        pattern=r"^[1-9]\d*(:[1-9]\d*)?$",
-        description="Machines, each with `ranks` ranks: a number, or min:max to start with as many as there are.",
+    nodes: Nodes = Field(
+        "1", description="Machines, each with `ranks` ranks: a number, or min:max to start with as many as there are."
     )
     async_checkpoints: bool = Field(True, description="Write checkpoints in the background while training goes on.")
     keep_checkpoints: int = Field(

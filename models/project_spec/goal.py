@@ -12,8 +12,8 @@ from models.project_spec.block import Reference, SpecBlock
 class ErrorCosts(SpecBlock):
     """The costs of wrong decisions between two classes, in any unit; right ones cost nothing."""
 
-    false_positive: float = Field(gt=0)
-    false_negative: float = Field(gt=0)
+    false_positive: float = Field(gt=0, description="Of a negative row that is called positive.")
+    false_negative: float = Field(gt=0, description="Of a positive row that is called negative.")
 
 
 class Goal(SpecBlock):

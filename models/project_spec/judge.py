@@ -15,7 +15,9 @@ class Judge(SpecBlock):
     """How a challenger is compared with the champion on the frozen test rows."""
 
     test: Literal["bootstrap", "mcnemar"] = Field("bootstrap", description="mcnemar: for goal.metric accuracy.")
-    mode: Literal["superiority", "noninferiority"] = "noninferiority"
+    mode: Literal["superiority", "noninferiority"] = Field(
+        "noninferiority", description="noninferiority: not worse by more than the margin; superiority: better."
+    )
     margin: float | None = Field(
         None,
         ge=0,
@@ -27,8 +29,8 @@ class Judge(SpecBlock):
         description="Calendar unit that is resampled as a whole, of a table split by time. Default: day, or a shorter "
         "one if there are fewer than five days.",
     )
-    confidence: float = Field(0.95, gt=0.5, lt=1)
-    resamples: int = Field(1000, ge=100)
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Of the interval of the gain.")
+    resamples: int = Field(1000, ge=100, description="Samples of the bootstrap; the time grows with them.")
     min_samples: int = Field(30, ge=1, description="No promotion with fewer test examples than this.")
     slices: list[str] = Field(
         default_factory=list, description="Columns; each value is a slice that is judged by itself."
@@ -37,4 +39,4 @@ class Judge(SpecBlock):
         None, ge=0, description="How much a slice may lose against the champion. Default: no limit."
     )
     max_latency_ms: float | None = Field(None, gt=0, description="One row, one thread, ONNX Runtime, p50.")
-    max_size_mb: float | None = Field(None, gt=0)
+    max_size_mb: float | None = Field(None, gt=0, description="Of the exported file; a larger model is refused.")

@@ -17,11 +17,13 @@ class Augment(SpecBlock):
     """Augmentation of training examples; their labels stay valid. Zero is off."""
 
     rotate_degrees: float = Field(0.0, ge=0, le=180, description="Images: largest rotation, either way.")
-    shift_pixels: int = Field(0, ge=0)
-    brightness: float = Field(0.0, ge=0, lt=1)
+    shift_pixels: int = Field(0, ge=0, description="Pixels, at most, in each direction.")
+    brightness: float = Field(0.0, ge=0, lt=1, description="Share by which pixels get brighter or darker, at most.")
     flip: bool = Field(False, description="Images: flip half of them horizontally.")
     erase: float = Field(0.0, ge=0, le=1, description="Images: share in which a random rectangle is erased.")
-    mixup_alpha: float = Field(0.0, ge=0)
+    mixup_alpha: float = Field(
+        0.0, ge=0, description="Parameter of the beta distribution that mixes two examples; 0: none."
+    )
     noise: float = Field(0.0, ge=0, description="Tables and series: noise added to numbers, in standard deviations.")
     swap: Share = Field(
         0.0, description="Tables: share of the values that are swapped with those of another row of the batch."
@@ -65,7 +67,7 @@ class Recent(SpecBlock):
 class Pretrain(SpecBlock):
     """Self-supervised pretraining: parts of the inputs are masked, and the net's trunk learns to reconstruct them."""
 
-    epochs: int = Field(10, ge=1)
+    epochs: int = Field(10, ge=1, description="Passes of the pretraining.")
     mask: Fraction = Field(0.3, description="Share of the columns, or of an image's patches, that is hidden.")
     lr: float | None = Field(None, gt=0, description="Default: train.lr.")
     patch: int = Field(4, ge=1, description="Side of an image's patches.")

@@ -48,7 +48,7 @@ class Monitor(SpecBlock):
     )
     window: int = Field(1000, ge=100, description="Predictions in one window.")
     alarms: int = Field(2, ge=1, description="Number of the last `of` windows that must alarm before a signal is sent.")
-    of: int = Field(2, ge=1)
+    of: int = Field(2, ge=1, description="The last windows that are looked at.")
     alpha: float = Field(
         0.01,
         gt=0,
@@ -56,7 +56,7 @@ class Monitor(SpecBlock):
         description="Significance level of the drift tests, after Holm's correction over the features.",
     )
     psi: float = Field(0.05, gt=0, description="Least population stability index that is drift.")
-    psi_strong: float = Field(0.2, gt=0)
+    psi_strong: float = Field(0.2, gt=0, description="Population stability index from which drift is strong.")
     new_categories: Fraction = Field(0.005, description="Share of values never seen in training that is an alarm.")
     nulls: Fraction = Field(0.02, description="Change of a column's share of missing values that is an alarm.")
     margin: float = Field(
@@ -99,7 +99,7 @@ class Monitor(SpecBlock):
 class QuietHours(SpecBlock):
     """Hours in which no loop begins by itself; a person may begin one at any hour."""
 
-    begin: int = Field(ge=0, le=23)
+    begin: int = Field(ge=0, le=23, description="Hour of the day.")
     end: int = Field(
         ge=0, le=23, description="End of the quiet hours (exclusive). If it is before `begin`, they last over midnight."
     )

@@ -15,12 +15,12 @@ WITHOUT_DESCENT = ("trees", "linear")
 class Dimension(SpecBlock):
     """One dimension of a search space: a range (`low`, `high`) or `choices`."""
 
-    low: float | None = None
-    high: float | None = None
-    log: bool = False
-    step: float | None = Field(None, gt=0)
-    integer: bool = False
-    choices: list[Any] | None = Field(None, min_length=1)
+    low: float | None = Field(None, description="Least value.")
+    high: float | None = Field(None, description="Largest value.")
+    log: bool = Field(False, description="Draw on the scale of logarithms.")
+    step: float | None = Field(None, gt=0, description="Distance between two values.")
+    integer: bool = Field(False, description="Whole numbers only.")
+    choices: list[Any] | None = Field(None, min_length=1, description="The values, instead of low and high.")
 
     @field_validator("low", "high", "step", mode="before")
     @classmethod
@@ -47,9 +47,13 @@ class Dimension(SpecBlock):
 class Search(SpecBlock):
     """How hyperparameters are searched. `trials: 0` trains with the spec's own settings."""
 
-    trials: int = Field(10, ge=0)
-    sampler: Literal["tpe", "random", "gp", "cmaes", "nsga2", "grid"] = "tpe"
-    pruner: Literal["median", "hyperband", "halving", "none"] = "median"
+    trials: int = Field(10, ge=0, description="Trainings of the search; 0: none.")
+    sampler: Literal["tpe", "random", "gp", "cmaes", "nsga2", "grid"] = Field(
+        "tpe", description="The sampler of Optuna."
+    )
+    pruner: Literal["median", "hyperband", "halving", "none"] = Field(
+        "median", description="Ends trials early that look bad."
+    )
     on: str = Field(
         "here",
         min_length=1,
@@ -58,7 +62,7 @@ class Search(SpecBlock):
     workers: int = Field(
         1, ge=1, description="Trials that run at once. With more than one, their order cannot be reproduced."
     )
-    timeout_s: float | None = Field(None, gt=0)
+    timeout_s: float | None = Field(None, gt=0, description="Seconds after which no trial begins.")
     folds: int = Field(
         1,
         ge=1,

@@ -48,13 +48,13 @@ Horizon = Annotated[
 class Window(SpecBlock):
     """The examples of a series: `length` past steps predict the target `horizon` steps ahead."""
 
-    length: int = Field(gt=0)
+    length: int = Field(gt=0, description="Steps that the model reads.")
     horizon: Horizon = Field(
         1,
         description="Steps ahead. `7`: the 7th step alone. `[1, 7, 14]` or `{first: 1, last: 7}`: each of these steps, "
         "an output each.",
     )
-    stride: int = Field(1, ge=1)
+    stride: int = Field(1, ge=1, description="Steps between the starts of two windows.")
     frequency: NumberText | None = Field(
         None,
         description="Distance between two steps: `hour`, `30 minutes`, `day`, `weekday`, `week`, `month`, `quarter`, "

@@ -44,7 +44,7 @@ NOT_RUN = {
     "make": "tests/contract/test_docs.py looks for the target",
 }
 """Commands that are not run, and why."""
-OF_OTHERS = ("LOOPLINE_", "MLFLOW_TRACKING_URI", "PREFECT_API_DATABASE_CONNECTION_URL")
+OF_OTHERS = ("LOOPLINE_", "MLFLOW_TRACKING_URI", "PREFECT_API_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 WRITTEN = {"penguins-edge/predict.py": "by `loopline export`; tests/e2e/test_deployment.py runs it"}
 
 

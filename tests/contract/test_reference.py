@@ -1,12 +1,16 @@
 """The pages of the site that follow from the code are fresh."""
 
+import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
 
 from infra.api_reference import PUBLIC, imports_of
 from infra.error_reference import HANDLED, Code, Message
+from infra.spec_examples import OWN, examples, keys_of
 from tests.loaded import load
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "write_reference.py"
@@ -51,6 +55,19 @@ def test_names_that_pages_and_examples_import_are_public(root: Path) -> None:
     imported = {name for path in (*pages, *code) for name in imports_of(path.read_text())}
     assert ("tasks.state.predictions", "joined") in imported
     assert imported <= {(group.module, name) for group in PUBLIC for name in group.names}
+
+
+def test_each_key_of_the_spec_has_an_example_that_it_accepts(root: Path) -> None:
+    schema = json.loads((root / "infra" / "project.schema.json").read_text())
+    keys = dict(keys_of(schema))
+    shown = examples(keys)
+    assert len(keys) > 150
+    assert sorted(set(keys) - set(shown)) == [], "add an example to OWN in infra/spec_examples.py"
+    assert sorted(set(YAML(typ="safe").load(OWN)) - set(keys)) == []
+    for path, node in keys.items():
+        value = YAML(typ="safe").load(shown[path])
+        problems = list(Draft202012Validator({**node, "$defs": schema["$defs"]}).iter_errors(value))
+        assert problems == [], f"{path}: {shown[path]}"
 
 
 def test_each_call_of_grpc_has_its_place(reference: ModuleType) -> None:
