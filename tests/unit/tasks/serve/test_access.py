@@ -9,6 +9,7 @@ from models.serving.http_errors import RequestError
 from tasks.host.http_guard import DASHBOARD_TOKEN, SERVE_TOKEN, token_of
 from tasks.host.workspace import Workspace
 from tasks.release.settings import ServerSettings
+from tasks.release.shared_state import SharedNumber
 from tasks.serve.access import AccessControl, tokens_of
 
 TOKEN, OTHER = "the-token-of-this-server", "one-for-the-other-team"
@@ -89,6 +90,14 @@ def test_the_rate_counts_for_a_token_and_not_for_a_wrong_one() -> None:
         429,
         200,
     ]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_rate_of_a_server_is_divided_by_the_live_ones(workspace: Workspace, workers: int) -> None:
+    settings = ServerSettings(str(workspace.root), ("tiny",), rate=4.0, workers=workers)
+    access = AccessControl.of(settings)
+    SharedNumber(settings.servers_path).set(2)  # by the parent process
+    assert [status_of(access) for _ in range(3)] == [200, 200, 429]
 
 
 def test_further_tokens_stand_in_a_file(workspace: Workspace) -> None:
