@@ -72,7 +72,7 @@ def test_the_platform_ends_without_its_state_database(workspace: Workspace, monk
     monkeypatch.setenv("LOOPLINE_STATE_URL", "postgresql://127.0.0.1:1/state")
     (workspace.state / "projects" / "tiny").mkdir(parents=True)
     refused = call("down").exception
-    assert str(refused).endswith("LOOPLINE_STATE_URL; `loopline down --force` ends the platform without it")
+    assert str(refused).endswith("LOOPLINE_STATE_URL: `loopline down --force` ends the platform without it")
     told = call("down", "--force")
     assert told.exit_code == 0
     assert "what ended runs left is put right by the next `loopline up`: postgresql" in told.output
