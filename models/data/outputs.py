@@ -16,9 +16,6 @@ from models.data.preparation import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.project_spec.blocks import Data, Task
 
-MAX_OUTPUTS = 200
-"""Most outputs of a row: each is a column of every answer and of the prediction log."""
-
 
 def infer_task_of_several(table: pa.Table, data: Data) -> Task:
     """Return the task of several target columns: `data.task`, else multilabel if all hold 0 and 1, else regression.
@@ -60,7 +57,7 @@ def fit_outputs(training: pa.Table, data: Data, task: Task) -> TargetEncoding:
     """Return the target of a model with several outputs, with the shift and scale of each from the training rows.
 
     Raises:
-        DataError: A target has no value, or is a label with one value only, or there are too many.
+        DataError: A target has no value, or is a label with one value only.
     """
     if task == "quantile":
         (name,) = data.targets
@@ -76,20 +73,14 @@ def fit_outputs(training: pa.Table, data: Data, task: Task) -> TargetEncoding:
     else:
         spreads = {name: _spread(training.column(name), name) for name in data.targets}
         outputs = [OutputColumn(name=name, column=name, shift=a, scale=b) for name, (a, b) in spreads.items()]
-    _check_number(outputs, "data.target")
     return TargetEncoding(name=data.target_name, outputs=outputs)
-
-
-def _check_number(outputs: Sequence[OutputColumn], key: str) -> None:
-    if len(outputs) > MAX_OUTPUTS:
-        raise DataError(f"{key}: got {len(outputs)} outputs, expected {MAX_OUTPUTS} at most: make several projects")
 
 
 def fit_horizons(training: pa.Table, data: Data, horizons: Sequence[int]) -> TargetEncoding:
     """Return the target of series whose several horizons are the outputs; all have the scale of the target.
 
     Raises:
-        DataError: The target has no value, or there are too many horizons.
+        DataError: The target has no value.
     """
     (name,) = data.targets
     shift, scale = _spread(training.column(name), name)
@@ -97,7 +88,6 @@ def fit_horizons(training: pa.Table, data: Data, horizons: Sequence[int]) -> Tar
         OutputColumn(name=horizon_name(ahead), column=horizon_name(ahead), shift=shift, scale=scale, horizon=ahead)
         for ahead in horizons
     ]
-    _check_number(outputs, "data.window.horizon")
     return TargetEncoding(name=name, shift=shift, scale=scale, outputs=outputs)
 
 

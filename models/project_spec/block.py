@@ -18,6 +18,8 @@ from pydantic_core import PydanticKnownError
 
 Reference = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+MAX_OUTPUTS = 200
+"""Most targets, quantiles or horizons of a model: each is a column of every answer and of the prediction log."""
 
 
 def number_as_text(value: object) -> object:
@@ -46,6 +48,8 @@ def _one_or_several(value: str | list[str]) -> str | list[str]:
         raise ValueError(f"got {value!r}, expected the name of a column, or of several different ones")
     if isinstance(value, list) and len(value) == 1:
         raise ValueError(f"got a list of one column: write its name alone, `{value[0]}`")
+    if isinstance(value, list) and len(value) > MAX_OUTPUTS:
+        raise ValueError(f"got {len(value)} columns, expected {MAX_OUTPUTS} at most: make several projects")
     return value
 
 

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from models.project_spec.block import Batch, Expectation, Fraction, Names, Nodes, Reference, SpecBlock
+from models.project_spec.block import MAX_OUTPUTS, Batch, Expectation, Fraction, Names, Nodes, Reference, SpecBlock
 from models.project_spec.goal import Goal
 from models.project_spec.judge import Judge as Judge
 from models.project_spec.judge import TimeUnit as TimeUnit
@@ -119,7 +119,10 @@ class Data(SpecBlock):
     kind: Kind = "table"
     task: Task | None = Field(None, description="Default: guessed from the target.")
     quantiles: list[Fraction] | None = Field(
-        None, min_length=2, description="Predict these quantiles of a number, such as [0.1, 0.5, 0.9]."
+        None,
+        min_length=2,
+        max_length=MAX_OUTPUTS,
+        description="Predict these quantiles of a number, such as [0.1, 0.5, 0.9].",
     )
     split: Split = Field(default_factory=Split)
     features: Features = Field(default_factory=Features)

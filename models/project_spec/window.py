@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
-from models.project_spec.block import NumberText, SpecBlock
+from models.project_spec.block import MAX_OUTPUTS, NumberText, SpecBlock
 from models.project_spec.frequency import parse_frequency
 
 _STEP = {"type": "integer", "minimum": 1}
@@ -20,8 +20,16 @@ _RANGE = {
 
 def _steps_ahead(value: Any) -> Any:
     """Return the steps ahead: a range, `{first, last}`, as the list of its steps."""
-    got = value
-    if isinstance(value, dict) and set(value) == {"first", "last"} and all(map(_is_step, value.values())):
+    got, num = value, len(value) if isinstance(value, list) else 1
+    is_range = isinstance(value, dict) and set(value) == {"first", "last"} and all(map(_is_step, value.values()))
+    if is_range:
+        num = value["last"] - value["first"] + 1
+    if num > MAX_OUTPUTS:
+        raise ValueError(
+            f"got {num:,} horizons, expected {MAX_OUTPUTS} at most, each is an output: name fewer, such as "
+            "`horizon: [1, 7, 14]`"
+        )
+    if is_range:
         value = list(range(value["first"], value["last"] + 1))
     steps = value if isinstance(value, list) else [value]
     is_list_of_one = isinstance(value, list) and len(steps) < 2
@@ -40,7 +48,7 @@ def _is_step(value: Any) -> bool:
 Horizon = Annotated[
     int | list[int],
     BeforeValidator(_steps_ahead),
-    WithJsonSchema({"anyOf": [_STEP, {"type": "array", "items": _STEP, "minItems": 2, "uniqueItems": True}, _RANGE]}),
+    WithJsonSchema({"anyOf": [_STEP, {"type": "array", "items": _STEP, "minItems": 2, "maxItems": MAX_OUTPUTS, "uniqueItems": True}, _RANGE]}),
 ]
 """How many steps ahead a model of series predicts: one number, or several."""
 
@@ -52,7 +60,7 @@ class Window(SpecBlock):
     horizon: Horizon = Field(
         1,
         description="Steps ahead. `7`: the 7th step alone. `[1, 7, 14]` or `{first: 1, last: 7}`: each of these steps, "
-        "an output each.",
+        "an output each, 200 at most.",
     )
     stride: int = Field(1, ge=1, description="Steps between the starts of two windows.")
     frequency: NumberText | None = Field(

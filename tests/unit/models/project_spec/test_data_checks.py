@@ -15,6 +15,8 @@ from models.project_spec.blocks import Data
         ({"quantiles": [0.1, 0.9]}, "quantiles are of one target"),
         ({"task": "binary"}, "several targets are a regression or a multilabel task"),
         ({"split": {"by": "stratified"}}, "stratified needs one target"),
+        ({"target": [f"y{at}" for at in range(201)]}, "got 201 columns, expected 200 at most"),
+        ({"target": "a", "quantiles": [at / 300 for at in range(1, 202)]}, "at most 200"),
     ],
 )
 def test_keys_that_contradict_each_other_are_refused_with_the_cure(words, message):

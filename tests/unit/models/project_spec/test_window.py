@@ -36,3 +36,13 @@ def test_a_horizon_is_one_step_ahead_or_several(horizon: object, steps: list[int
 def test_a_horizon_that_is_none_says_what_was_expected(horizon: object) -> None:
     with pytest.raises(ValidationError, match=r"expected a whole number >= 1, or several, ascending: `horizon: 7`"):
         Window.model_validate({"length": 3, "horizon": horizon})
+
+
+@pytest.mark.parametrize(
+    ("horizon", "got"),
+    [({"first": 1, "last": 10**9}, "1,000,000,000"), ({"first": 5, "last": 205}, "201"), (list(range(1, 202)), "201")],
+)
+def test_more_horizons_than_outputs_are_refused_before_a_range_becomes_a_list(horizon: object, got: str) -> None:
+    with pytest.raises(ValidationError, match=f"got {got} horizons, expected 200 at most"):
+        Window.model_validate({"length": 3, "horizon": horizon})
+    assert len(Window.model_validate({"length": 3, "horizon": {"first": 5, "last": 204}}).horizons) == 200
