@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from models.data.preparation import Preparation
-from models.inference import portable
+from models.inference import portable, row_values
 from models.inference.loaded_model import LoadedModel
 from models.serving.open_api import prediction_schema
 
 MODEL, SCRIPT, SCHEMA, EXAMPLE, README = "model.onnx", "predict.py", "schema.json", "example.json", "README.md"
-CODE = "loopline_model.py"
-FILES = (MODEL, SCRIPT, CODE, SCHEMA, EXAMPLE, README)
+_CODE, _RULES = "loopline_model", "loopline_row_values"
+FILES = (MODEL, SCRIPT, f"{_CODE}.py", f"{_RULES}.py", SCHEMA, EXAMPLE, README)
 _SCRIPT = """# Predict the rows of a CSV or JSON file: python predict.py rows.csv
 import json
 import sys
@@ -44,11 +44,22 @@ def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
     shown = json.dumps(example(preparation), ensure_ascii=False, indent=1)
     return {
         SCRIPT: _SCRIPT,
-        CODE: inspect.getsource(portable),
+        **portable_code(),
         SCHEMA: json.dumps(schema(served), ensure_ascii=False, indent=1) + "\n",
         EXAMPLE: shown + "\n",
         README: _readme(served, facts),
     }
+
+
+def portable_code(suffix: str = "") -> dict[str, str]:
+    """Return the texts, by file name, of the modules that predict where Loopline is not installed.
+
+    Args:
+        suffix: The end of the modules' names.
+    """
+    rules = _RULES + suffix
+    code = inspect.getsource(portable).replace(row_values.__name__, rules)
+    return {f"{_CODE}{suffix}.py": code, f"{rules}.py": inspect.getsource(row_values)}
 
 
 def schema(served: LoadedModel) -> dict[str, Any]:
@@ -96,8 +107,8 @@ def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
     pip install onnxruntime
     python {SCRIPT} {EXAMPLE}
 
-`{SCRIPT}` reads a CSV or JSON file of rows as the server of the model does, by the rules in `{CODE}`, and prints one
-prediction a line as JSON. What it reads and prints, and the tensors of the graph for other languages, stand in
+`{SCRIPT}` reads a CSV or JSON file of rows as the server of the model does, by the rules in `{_RULES}.py`, and prints
+one prediction a line as JSON. What it reads and prints, and the tensors of the graph for other languages, stand in
 `{SCHEMA}`. Preparation of the columns is inside `{MODEL}`: give them in the data's own units, null or an empty cell for
 missing.
 

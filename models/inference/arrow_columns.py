@@ -1,4 +1,4 @@
-"""Arrow columns as inputs of a graph, by the rules of `models.inference.portable`."""
+"""Arrow columns as inputs of a graph, by the rules of `models.inference.row_values`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from models.data.columns import is_number, is_text
 from models.data.datetimes import as_seconds
 from models.data.preparation import CategoricalInput, Preparation
 from models.errors import DataError
-from models.inference import portable
-from models.inference.portable import RowError
+from models.inference import row_values
+from models.inference.row_values import RowError
 
 
 def columns(rows: pa.Table, preparation: Preparation, first_row: int, display_name: str) -> dict[str, np.ndarray]:
@@ -55,18 +55,18 @@ def _numbers(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
         try:
             column = column.cast(pa.float64())
         except pa.ArrowInvalid:  # empty text, spaces, true and false: cell by cell
-            return portable.numbers(portable.number_cells(column.to_pylist()), name, first=first_row)
+            return row_values.numbers(row_values.number_cells(column.to_pylist()), name, first=first_row)
     elif not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise RowError(f"column {name!r} is {kind}, expected numbers: convert it")
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
-    return portable.in_range(values, name, first=first_row)
+    return row_values.in_range(values, name, first=first_row)
 
 
 def _times(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
     column = _decoded(column)
     kind = column.type
     if is_text(kind) or pa.types.is_null(kind):
-        return portable.moments(column.to_pylist(), name, first=first_row)
+        return row_values.moments(column.to_pylist(), name, first=first_row)
     if not (is_number(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         raise RowError(f"column {name!r} is {kind}, expected times: convert it")
     try:
@@ -92,9 +92,9 @@ def _categories(column: pa.ChunkedArray, part: CategoricalInput, first_row: int)
         return values
     unique = pc.unique(column)
     try:
-        texts = portable.categories(unique.to_pylist(), part.name, part.dtype)
+        texts = row_values.categories(unique.to_pylist(), part.name, part.dtype)
     except RowError:
-        return portable.categories(column.to_pylist(), part.name, part.dtype, first_row)  # names the row
+        return row_values.categories(column.to_pylist(), part.name, part.dtype, first_row)  # names the row
     return np.asarray(texts[pc.index_in(column, unique).to_numpy()])
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from models.data.header import no_such_column
 from models.errors import DataError, first_of
-from models.inference.portable import MOST_NUMBER, RowError, shown
 from models.inference.predict import Feed
+from models.inference.row_values import MOST_NUMBER, RowError, shown
 from models.inference.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class InputRows:
 
 
 def refusing(read: Callable[P, T]) -> Callable[P, T]:
-    """Have a function that reads rows raise `DataError` for the refusals of `models.inference.portable`."""
+    """Have a function that reads rows raise `DataError` for the refusals of `models.inference.row_values`."""
 
     @functools.wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -17,14 +17,7 @@ from models.inference.explain import Explainer
 from models.inference.input_schema import InputSchema
 from models.inference.names import answer_columns
 from models.inference.one_column import ImageSchema, TextSchema
-from models.inference.portable import (
-    BITS_PER_CHAR,
-    NEXT_CHARACTER,
-    PROBABILITY,
-    columns_of,
-    read_texts,
-    records_of,
-)
+from models.inference.portable import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, columns_of, read_texts, records_of
 from models.inference.predict import Feed, session
 from models.inference.table import TableSchema
 from models.inference.tensors import TensorSpec, port_of

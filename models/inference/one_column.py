@@ -15,7 +15,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import DataError
-from models.inference import portable
+from models.inference import row_values
 from models.inference.input_schema import (
     Columns,
     InputRows,
@@ -26,8 +26,8 @@ from models.inference.input_schema import (
     column_of,
     refusing,
 )
-from models.inference.portable import shown
 from models.inference.predict import Feed
+from models.inference.row_values import shown
 from models.inference.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class TextSchema(OneColumnSchema):
 
     def read(self, values: Sequence[Any], name: str) -> np.ndarray:
         """Return texts (rows,)."""
-        return portable.texts(values, name)
+        return row_values.texts(values, name)
 
     def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from the tensor `text`."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import DataError
-from models.inference import portable
+from models.inference import row_values
 from models.inference.input_schema import (
     FINITE,
     Columns,
@@ -26,8 +26,8 @@ from models.inference.input_schema import (
     columns_of_records,
     refusing,
 )
-from models.inference.portable import RowError, categories, shown
 from models.inference.predict import Feed
+from models.inference.row_values import RowError, categories, shown
 from models.inference.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ _TEXT = frozenset((str,))
 TIME: Schema = {
     "type": ["string", "number", "null"],
     "pattern": r"^([0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?Z?)?)?$",
-    "minimum": portable.EARLIEST_S,
-    "exclusiveMaximum": portable.LATEST_S,
+    "minimum": row_values.EARLIEST_S,
+    "exclusiveMaximum": row_values.LATEST_S,
     "description": "A time: ISO 8601, UTC without a zone, or seconds since 1970.",
 }
 SENTENCE: Schema = {"type": ["string", "null"]}
@@ -103,7 +103,7 @@ class TableSchema(InputSchema):
         numbers = self._doubles(columns, lengths.pop())
         feed = dict(zip(self.numbers, numbers, strict=True))
         feed |= {name: categories(columns[name].tolist(), name, dtype) for name, dtype in self._texts}
-        feed |= {name: portable.texts(columns[name].tolist(), name) for name in self._sentences}
+        feed |= {name: row_values.texts(columns[name].tolist(), name) for name in self._sentences}
         return InputRows(feed, numbers=numbers)
 
     def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
@@ -134,14 +134,14 @@ class TableSchema(InputSchema):
         numbers = np.empty((len(self.numbers), num_rows))
         for at, name in enumerate(self.numbers):
             if name in self._times:
-                numbers[at] = portable.moments(columns[name].tolist(), name)
+                numbers[at] = row_values.moments(columns[name].tolist(), name)
                 continue
             if columns[name].dtype == object:
                 raise DataError(f"input {name!r}: got BYTES, expected FP64, or another type of numbers")
             numbers[at] = columns[name]
-        if not portable.are_in_range(numbers):
+        if not row_values.are_in_range(numbers):
             for values, name in zip(numbers, self.numbers, strict=True):
-                portable.in_range(values, name)
+                row_values.in_range(values, name)
         return numbers
 
     def _rows(self, columns: Sequence[Sequence[Any]], extra: Columns) -> InputRows:
@@ -150,16 +150,16 @@ class TableSchema(InputSchema):
         if self._times:
             columns = [*self._with_seconds(columns[:count]), *columns[count:]]
         values = list(chain.from_iterable(columns[:count]))
-        are_numbers = portable.NUMBERS.issuperset(map(type, values))
+        are_numbers = row_values.NUMBERS.issuperset(map(type, values))
         numbers = np.array(values if are_numbers else [], np.float64)
         try:
-            if not are_numbers or not portable.are_in_range(numbers):
+            if not are_numbers or not row_values.are_in_range(numbers):
                 for name, column in zip(self.numbers, columns, strict=False):
-                    portable.numbers(column, name)  # names the value that is refused
+                    row_values.numbers(column, name)  # names the value that is refused
             numbers = numbers.reshape(count, len(columns[0]))
             feed = dict(zip(self.numbers, numbers, strict=True))
             for name, column in zip(self._sentences, columns[count + len(self._texts) :], strict=True):
-                feed[name] = portable.texts(column, name)
+                feed[name] = row_values.texts(column, name)
             for (name, dtype), column in zip(self._texts, columns[count:], strict=False):
                 is_plain = dtype == "string" and _TEXT.issuperset(map(type, column))
                 feed[name] = np.array(column, object) if is_plain else categories(column, name, dtype)
@@ -171,7 +171,7 @@ class TableSchema(InputSchema):
     def _with_seconds(self, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         """Return the columns of `self.numbers` with times as seconds."""
         return [
-            portable.moments(column, name).tolist() if name in self._times else column
+            row_values.moments(column, name).tolist() if name in self._times else column
             for name, column in zip(self.numbers, columns, strict=True)
         ]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from models.errors import DataError
-from models.inference.portable import NUMBERS, shown
+from models.inference.row_values import NUMBERS, shown
 
 BYTES = "BYTES"
 DTYPES: dict[str, Any] = {

@@ -10,7 +10,7 @@ import numpy as np
 from models.data.known_future import check_known, ends_with_future, with_future
 from models.data.preparation import Preparation
 from models.errors import DataError
-from models.inference import portable
+from models.inference import row_values
 from models.inference.input_schema import (
     FINITE,
     Columns,
@@ -22,8 +22,8 @@ from models.inference.input_schema import (
     column_of,
     refusing,
 )
-from models.inference.portable import shown
 from models.inference.predict import Feed
+from models.inference.row_values import shown
 from models.inference.tensors import TensorSpec
 from models.project_spec.frequency import ROWS
 from models.project_spec.window import Window
@@ -71,7 +71,7 @@ class SeriesSchema(InputSchema):
         if set(columns) == {INPUT} and INPUT not in self.numbers:
             return self.from_array(columns[INPUT])
         features = {name: column_of(columns, name, self._read) for name in self._read}
-        steps = np.stack([portable.numbers(values, name, "step") for name, values in features.items()], axis=1)
+        steps = np.stack([row_values.numbers(values, name, "step") for name, values in features.items()], axis=1)
         windows, last = self._cut(columns, steps)
         extra = {name: [values[row] for row in last] for name, values in columns.items()}
         return InputRows({INPUT: np.ascontiguousarray(windows)}, extra)
@@ -97,7 +97,7 @@ class SeriesSchema(InputSchema):
             raise DataError(f"input 'series': got shape {list(values.shape)}, expected [{self._dimensions()}]")
         if values.dtype == object:
             raise DataError("input 'series': got BYTES, expected FP64, or another type of numbers")
-        windows = portable.in_range(np.ascontiguousarray(values, np.float64), INPUT)
+        windows = row_values.in_range(np.ascontiguousarray(values, np.float64), INPUT)
         check_known(windows[:, -1], self._preparation.numeric, range(len(windows)), "window")
         last = {name: _plain(windows[:, -1, at]) for at, name in enumerate(self.numbers)}
         return InputRows({INPUT: windows}, last)
@@ -138,7 +138,7 @@ class SeriesSchema(InputSchema):
         if time not in columns:
             window = window.model_copy(update={"frequency": ROWS})
         named: dict[str, Any] = (
-            {key: portable.texts([_text(value) for value in column_of(columns, key)], key)} if key else {}
+            {key: row_values.texts([_text(value) for value in column_of(columns, key)], key)} if key else {}
         )
         rows = series_rows(_table({time: columns.get(time, range(num_steps)), **named}), window, time)
         ends = window_ends(rows, self._length)
@@ -185,7 +185,9 @@ def _table(columns: Columns) -> pa.Table:
 
 
 def _text(value: Any) -> Any:
-    return portable.number_text(value) if isinstance(value, float) else str(value) if isinstance(value, int) else value
+    return (
+        row_values.number_text(value) if isinstance(value, float) else str(value) if isinstance(value, int) else value
+    )
 
 
 def _list_of(item: Schema, count: int) -> Schema:
@@ -193,7 +195,7 @@ def _list_of(item: Schema, count: int) -> Schema:
 
 
 def _is_numeric(values: np.ndarray) -> bool:
-    return portable.NUMBERS.issuperset(map(type, values.ravel().tolist()))
+    return row_values.NUMBERS.issuperset(map(type, values.ravel().tolist()))
 
 
 def _plain(values: np.ndarray) -> list[float | None]:

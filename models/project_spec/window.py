@@ -45,10 +45,11 @@ def _is_step(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+_LIST = {"type": "array", "items": _STEP, "minItems": 2, "maxItems": MAX_OUTPUTS, "uniqueItems": True}
 Horizon = Annotated[
     int | list[int],
     BeforeValidator(_steps_ahead),
-    WithJsonSchema({"anyOf": [_STEP, {"type": "array", "items": _STEP, "minItems": 2, "maxItems": MAX_OUTPUTS, "uniqueItems": True}, _RANGE]}),
+    WithJsonSchema({"anyOf": [_STEP, _LIST, _RANGE]}),
 ]
 """How many steps ahead a model of series predicts: one number, or several."""
 

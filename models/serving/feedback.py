@@ -16,7 +16,7 @@ from models.errors import DataError, did_you_mean
 from models.feedback.columns import LABEL
 from models.feedback.label_text import label_text
 from models.inference.input_schema import refusing
-from models.inference.portable import csv_columns, number_text, shown
+from models.inference.row_values import csv_columns, number_text, shown
 from models.serving.mlflow_scoring import LONGEST_ID
 
 ID = "id"

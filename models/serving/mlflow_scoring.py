@@ -15,7 +15,7 @@ import orjson
 
 from models.errors import DataError
 from models.inference.input_schema import Columns, InputRows, InputSchema, listed, refusing
-from models.inference.portable import columns_by_name, csv_columns, number_cells, shown
+from models.inference.row_values import columns_by_name, csv_columns, number_cells, shown
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
 _csv_columns, _columns_by_name = refusing(csv_columns), refusing(columns_by_name)

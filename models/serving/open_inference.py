@@ -15,7 +15,7 @@ import orjson
 
 from models.errors import DataError
 from models.inference.input_schema import listed
-from models.inference.portable import shown
+from models.inference.row_values import shown
 from models.inference.tensors import (
     TensorSpec,
     bytes_of_tensor,

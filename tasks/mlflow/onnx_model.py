@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,10 +59,13 @@ def _write_code(folder: Path) -> str:
 
     The name depends on the content: a process that loads two versions must not run one with the code of the other.
     """
-    code = inspect.getsource(portable)
-    name = f"loopline_model_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
-    write_text(folder / f"{name}.py", code)
-    return name
+    from models.export.bundle import portable_code
+
+    suffix = f"_{hashlib.sha256(''.join(portable_code().values()).encode()).hexdigest()[:8]}"
+    files = portable_code(suffix)
+    for name, text in files.items():
+        write_text(folder / name, text)
+    return next(iter(files)).removesuffix(".py")
 
 
 def _example(exported: dict[str, Any]) -> Any:

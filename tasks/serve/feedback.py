@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from models.errors import DataError, StoreError
 from models.inference.loaded_model import LoadedModel
-from models.inference.portable import shown
+from models.inference.row_values import shown
 from models.serving import http_errors
 from models.serving.feedback import LONGEST_BY, LabelBatch, checked, rows_of_csv
 from tasks.serve.answering import model_name, picked

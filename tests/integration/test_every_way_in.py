@@ -40,7 +40,8 @@ from models.export.graph import assemble
 from models.export.graph_builder import GraphBuilder
 from models.inference.batch import ReadOptions, csv_types, examples
 from models.inference.loaded_model import LoadedModel
-from models.inference.portable import _load_pyfunc, moments
+from models.inference.portable import _load_pyfunc
+from models.inference.row_values import moments
 from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data
 from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json

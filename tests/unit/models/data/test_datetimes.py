@@ -12,7 +12,7 @@ from models.data.preparation import Preparation, TargetEncoding
 from models.data.prepare import prepare_table, write_rows
 from models.errors import DataError
 from models.export.preparation_graph import graph_inputs, preparation_part
-from models.inference import portable
+from models.inference import row_values
 
 DAY_S, HOUR_S = 86_400.0, 3600.0
 NOON_S = datetime(2024, 6, 1, 12, tzinfo=UTC).timestamp()
@@ -107,4 +107,4 @@ def test_dates_of_a_table_become_inputs_beside_its_numbers(make_spec, tmp_path):
 
 
 def test_the_span_of_times_is_that_of_the_module_that_ships_alone():
-    assert (portable.EARLIEST_S, portable.LATEST_S) == (EARLIEST_S, LATEST_S)
+    assert (row_values.EARLIEST_S, row_values.LATEST_S) == (EARLIEST_S, LATEST_S)

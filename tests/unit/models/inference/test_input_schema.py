@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.errors import DataError
-from models.inference import portable
+from models.inference import row_values
 from models.inference.input_schema import (
     InputRows,
     check_columns,
@@ -82,7 +82,7 @@ def test_names_in_a_message_are_few() -> None:
 
 def test_a_refusal_of_a_value_is_one_of_the_data() -> None:
     with pytest.raises(DataError, match="row 0, column 'x': got 'a', expected a number"):
-        refusing(portable.numbers)(["a"], "x")
+        refusing(row_values.numbers)(["a"], "x")
 
 
 def test_a_missing_column_names_the_nearest():

@@ -1,19 +1,17 @@
 """What MLflow's `pyfunc` gives for a registered version's folder."""
 
 import ast
-import inspect
 import math
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from models.data.preparation import Preparation
 from models.data.text import window_starts, windows_of
-from models.inference import portable
-from models.inference.portable import RowError, _load_pyfunc, read_texts
+from models.export.bundle import portable_code
+from models.inference.portable import _load_pyfunc, read_texts
 from models.inference.predict import predict, session
 from models.sources.code_points import code_points
 from tests.finished_jobs import ExportedJob
@@ -111,62 +109,10 @@ def test_no_text_has_a_next_character_and_no_bits(reader) -> None:
 
 def test_it_imports_nothing_of_ours() -> None:
     """It is loaded where there is no Loopline."""
-    tree = ast.parse(inspect.getsource(portable))
-    names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert names - set(sys.stdlib_module_names) <= {"collections.abc", "numpy", "onnxruntime", "pandas"}
-
-
-def test_an_infinite_number_is_refused_with_its_row() -> None:
-    assert portable.in_range(np.array([1.0, np.nan]), "x")[0] == 1
-    with pytest.raises(RowError, match="row 2, column 'x'"):
-        portable.in_range(np.array([1.0, np.nan, -np.inf]), "x")
-
-
-def test_a_message_stays_short_whatever_was_sent() -> None:
-    deep: list[object] = []
-    for _ in range(5000):
-        deep = [deep]
-    assert portable.shown(deep) == "a list of 1"
-    assert portable.shown({"a": deep}) == "an object"
-    assert len(portable.shown("x" * 10**6)) <= 40
-    assert portable.shown(None) == "null"
-
-
-@pytest.mark.parametrize(
-    ("value", "dtype", "text"),
-    [("3.0", "integer", "3"), ("-3", "integer", "-3"), ("3.50", "integer", "3.5"), ("1.2.0", "integer", "1.2.0"),
-     ("3.0", "string", "3.0"), (4.0, "integer", "4"), (4.0, "string", "4"), ("TRUE", "boolean", "true"),
-     (True, "string", "true"), (None, "boolean", ""), (1, "boolean", "true"), (0.0, "boolean", "false"),
-     (float("nan"), "string", ""), (2.0**60, "integer", "1.152921504606847e+18"), (2**60, "integer", str(2**60))],
-)  # fmt: skip
-def test_a_category_is_its_text_in_training(value: object, dtype: str, text: str) -> None:
-    assert portable.categories([value], "c", dtype).tolist() == [text]
-
-
-@pytest.mark.parametrize(
-    ("value", "dtype"), [(1.5, "string"), (1.5, "boolean"), (float("inf"), "integer"), ([], "string")]
-)
-def test_a_value_that_is_no_category_is_refused(value: object, dtype: str) -> None:
-    with pytest.raises(RowError, match=r"row 8, column 'c': got .*, expected text, or null for missing"):
-        portable.categories(["a", value], "c", dtype, first=7)
-
-
-def test_cells_of_a_numeric_column() -> None:
-    cells = ["", " ", "NA", None, " 1.5", "TRUE", "1_0", "word"]
-    assert portable.number_cells(cells) == [None, None, None, None, 1.5, True, "1_0", "word"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "got no CSV"),
-        (b"a,b\n1", "row 0: got a list of 1"),
-        (b"a,a\n1,2", "'a'"),
-        (b"a\n", "no rows"),
-        (b"\xff", "UTF-8"),
-    ],
-)
-def test_what_is_no_csv_is_refused(content: bytes, message: str) -> None:
-    with pytest.raises(RowError, match=message):
-        portable.csv_columns(content)
+    files = portable_code("_of_test")
+    own = {name.removesuffix(".py") for name in files}
+    for text in files.values():
+        tree = ast.parse(text)
+        names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+        names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert names - set(sys.stdlib_module_names) - own <= {"collections.abc", "numpy", "onnxruntime", "pandas"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from models.errors import DataError
 from models.inference.loaded_model import input_schema
-from models.inference.portable import MISSING
+from models.inference.row_values import MISSING
 from models.serving.mlflow_scoring import FORMATS, LONGEST_ID, checked_ids, scoring_of_csv, scoring_of_json
 from tests.served_models import preparation_of
 

@@ -1,0 +1,239 @@
+"""The rules for the values that a model takes, for every way in which rows come.
+
+This file needs numpy alone and imports nothing of Loopline. Like `models/inference/portable.py`, which calls it, it
+runs where Loopline is not installed.
+
+* A number is a number, a boolean (0 or 1), or None or NaN for missing; it is at most `MOST_NUMBER` from zero.
+* A category is text, a whole number (of any type: 3.0 is 3) or a boolean; None, NaN and "" are missing. In a column of
+  numbers a category may also be a fraction, and a text that is a number is that number: "3.0" is 3. In a column of
+  booleans 1, 0 and "TRUE" are booleans.
+* A time is ISO 8601 text, a number of seconds since 1970 (as text too), or a datetime or date of Python; without a zone
+  it is in UTC. None, NaN and "" are missing. It is of the years 1 to 9999: larger numbers are milliseconds.
+* A cell of a CSV is missing if it is in `MISSING`. In a column of numbers it is a number, or true or false in any case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+
+NUMBERS = frozenset((float, int, bool, type(None)))
+"""Types of the values of a numeric column."""
+MOST_NUMBER = 1e30
+"""Models compute in float32, which ends at 3e38: with larger inputs a prediction may be no number."""
+EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_800.0
+"""The years 1 to 9999, as seconds since 1970."""
+MISSING = frozenset((
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
+    "NaN", "n/a", "nan", "null",
+))  # fmt: skip
+"""Cells of a CSV that are missing values, quoted or not: as in Arrow, which reads the training data."""
+_BOOLEANS, _BITS = {"true": True, "false": False}, {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
+
+
+class RowError(ValueError):
+    """The model does not accept a value; the message names its place and what is expected."""
+
+
+def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0) -> np.ndarray:
+    """Return a column of numbers as float64 (rows,), NaN for missing, or raise `RowError`, with `place` for a row."""
+    if not NUMBERS.issuperset(map(type, values)):
+        at = next(at for at, value in enumerate(values) if type(value) not in NUMBERS)
+        wrong = shown(values[at])
+        raise RowError(f"{place} {first + at}, column {name!r}: got {wrong}, expected a number, or null for missing")
+    return in_range(np.array(values, np.float64), name, place, first)
+
+
+def in_range(values: np.ndarray, name: str, place: str = "row", first: int = 0) -> np.ndarray:
+    """Return the same numbers, or raise `RowError` if one is infinite or larger than `MOST_NUMBER`."""
+    if not are_in_range(values):
+        at = tuple(np.argwhere(np.abs(values) > MOST_NUMBER)[0])
+        expected = f"a number between -{MOST_NUMBER:g} and {MOST_NUMBER:g}, or null for missing"
+        raise RowError(f"{place} {first + int(at[0])}, column {name!r}: got {float(values[at])!r}, expected {expected}")
+    return values
+
+
+def are_in_range(values: np.ndarray) -> bool:
+    """Return True if no value is larger than `MOST_NUMBER`; missing values pass.
+
+    For a few values the sum of squares is a quick first check; for many the threads of BLAS would cost more.
+    """
+    if values.size <= 4096 and np.vdot(values, values) < MOST_NUMBER**2:
+        return True
+    return not np.count_nonzero(np.abs(values) > MOST_NUMBER)
+
+
+def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 0) -> np.ndarray:
+    """Return a column of categories as an object array of texts (rows,), "" for missing: the text form of training.
+
+    `dtype` is what the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`. A value that
+    is no category raises `RowError`.
+    """
+    texts = [_category(value, dtype) for value in values]
+    return np.array(_complete(texts, values, name, first, "text, or null for missing"), object)
+
+
+def moments(values: Sequence[Any], name: str, first: int = 0) -> np.ndarray:
+    """Return a column of times as float64 (rows,) seconds since 1970 in UTC, NaN for missing.
+
+    Raises:
+        RowError: A value is no time; names row, column, value and what is expected.
+    """
+    seconds = [_seconds(value) for value in values]
+    expected = "a time: ISO 8601 text such as 2024-05-31T14:30:00Z, seconds since 1970, or null for missing"
+    return np.array(_complete(seconds, values, name, first, expected), np.float64)
+
+
+def _complete(parts: list[Any], values: Sequence[Any], name: str, first: int, expected: str) -> list[Any]:
+    if None in parts:
+        at = parts.index(None)
+        raise RowError(f"row {first + at}, column {name!r}: got {shown(values[at])}, expected {expected}")
+    return parts
+
+
+def _seconds(value: Any) -> float | None:
+    """Return a time as seconds since 1970, NaN for missing; None if the value is no time."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = value.isoformat()
+    if isinstance(value, str):
+        parsed = _parsed(value.strip())
+        value = _iso_time(parsed) if isinstance(parsed, str) else parsed
+    if value is None or value != value:
+        return math.nan
+    if isinstance(value, datetime):
+        value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    is_time = isinstance(value, float | int) and not isinstance(value, bool) and EARLIEST_S <= value < LATEST_S
+    return float(value) if is_time else None
+
+
+def _iso_time(text: str) -> datetime | str:
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(text)
+    return text
+
+
+def texts(values: Sequence[Any], name: str) -> np.ndarray:
+    """Return a column of texts as an object array (rows,), "" for missing.
+
+    Raises:
+        RowError: A value is no text; names row, column and value.
+    """
+    for at, value in enumerate(values):
+        if value is not None and value == value and not isinstance(value, str):
+            raise RowError(f"row {at}, column {name!r}: got {shown(value)}, expected text, or null for missing")
+    return np.array([value if isinstance(value, str) else "" for value in values], object)
+
+
+def _category(value: Any, dtype: str) -> str | None:
+    """Return the text form of a category; None if the value is none."""
+    if isinstance(value, str):
+        if dtype == "string":
+            return value
+        word = value.strip()
+        return _BITS.get(word, word.lower()) if dtype == "boolean" else _number_text(word)
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        if not value.is_integer() and (dtype != "integer" or math.isinf(value)):
+            return None
+        text = number_text(value)
+    elif isinstance(value, int):
+        text = str(value)
+    else:
+        return None
+    return _BITS.get(text, text) if dtype == "boolean" else text
+
+
+def number_text(value: float) -> str:
+    """Return the text form of a number that is a category: `3` for 3.0, `1.5`, `1e+20`."""
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def _number_text(text: str) -> str:
+    """Return a text that is a number in the form of `number_text`, and any other text unchanged."""
+    if "_" in text:
+        return text
+    try:
+        return str(int(text))
+    except ValueError:
+        number = _parsed(text)
+        return number_text(number) if isinstance(number, float) and math.isfinite(number) else text
+
+
+def number_cells(cells: Iterable[str | None]) -> list[float | bool | str | None]:
+    """Return the cells of a numeric column of a CSV as numbers, booleans or None; any other text stays text."""
+    return [None if cell is None or cell in MISSING else _parsed(cell.strip()) for cell in cells]
+
+
+def _parsed(cell: str) -> float | bool | str | None:
+    if not cell:
+        return None
+    flag = _BOOLEANS.get(cell.lower())
+    if flag is not None:
+        return flag
+    try:
+        return cell if "_" in cell else float(cell)
+    except ValueError:
+        return cell
+
+
+def csv_columns(content: bytes) -> dict[str, list[str | None]]:
+    """Return the columns of a CSV with a header, None for the cells in `MISSING`.
+
+    Raises:
+        RowError: The content is no such CSV in UTF-8.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RowError("the CSV is no UTF-8: convert it") from None
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names, *rows = [line for line in lines if line]
+    except csv.Error as error:
+        raise RowError(f"CSV, line {lines.line_num}: {error}") from None
+    except ValueError:
+        raise RowError("got no CSV, expected a line of column names and rows under it") from None
+    columns = columns_by_name(names, rows, "CSV")
+    return {name: [None if cell in MISSING else cell for cell in cells] for name, cells in columns.items()}
+
+
+def columns_by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
+    """Return columns by name from rows as lists.
+
+    Raises:
+        RowError: A name is there twice, or a row has another number of values than there are names.
+    """
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise RowError(f"{where}: expected the columns as a list of names")
+    if len(set(names)) != len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise RowError(f"{where}: a column is there twice: {twice[:60]!r}")
+    if not isinstance(rows, list) or not rows:
+        raise RowError(f"{where}: got no rows, expected one or more, each a list of values")
+    for at, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != len(names):
+            raise RowError(f"{where}, row {at}: got {shown(row)}, expected a list of {len(names)}: a value a column")
+    return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+def shown(value: Any) -> str:
+    """Return a short form of a caller's value for a message."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if value is None:
+        return "null"
+    text = repr(value[:40] if isinstance(value, str) else value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

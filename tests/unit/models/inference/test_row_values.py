@@ -1,0 +1,62 @@
+"""The rules for the values that a model takes."""
+
+import numpy as np
+import pytest
+
+from models.inference import row_values
+from models.inference.row_values import RowError
+
+
+def test_an_infinite_number_is_refused_with_its_row() -> None:
+    assert row_values.in_range(np.array([1.0, np.nan]), "x")[0] == 1
+    with pytest.raises(RowError, match="row 2, column 'x'"):
+        row_values.in_range(np.array([1.0, np.nan, -np.inf]), "x")
+
+
+def test_a_message_stays_short_whatever_was_sent() -> None:
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert row_values.shown(deep) == "a list of 1"
+    assert row_values.shown({"a": deep}) == "an object"
+    assert len(row_values.shown("x" * 10**6)) <= 40
+    assert row_values.shown(None) == "null"
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [("3.0", "integer", "3"), ("-3", "integer", "-3"), ("3.50", "integer", "3.5"), ("1.2.0", "integer", "1.2.0"),
+     ("3.0", "string", "3.0"), (4.0, "integer", "4"), (4.0, "string", "4"), ("TRUE", "boolean", "true"),
+     (True, "string", "true"), (None, "boolean", ""), (1, "boolean", "true"), (0.0, "boolean", "false"),
+     (float("nan"), "string", ""), (2.0**60, "integer", "1.152921504606847e+18"), (2**60, "integer", str(2**60))],
+)  # fmt: skip
+def test_a_category_is_its_text_in_training(value: object, dtype: str, text: str) -> None:
+    assert row_values.categories([value], "c", dtype).tolist() == [text]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"), [(1.5, "string"), (1.5, "boolean"), (float("inf"), "integer"), ([], "string")]
+)
+def test_a_value_that_is_no_category_is_refused(value: object, dtype: str) -> None:
+    with pytest.raises(RowError, match=r"row 8, column 'c': got .*, expected text, or null for missing"):
+        row_values.categories(["a", value], "c", dtype, first=7)
+
+
+def test_cells_of_a_numeric_column() -> None:
+    cells = ["", " ", "NA", None, " 1.5", "TRUE", "1_0", "word"]
+    assert row_values.number_cells(cells) == [None, None, None, None, 1.5, True, "1_0", "word"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "got no CSV"),
+        (b"a,b\n1", "row 0: got a list of 1"),
+        (b"a,a\n1,2", "'a'"),
+        (b"a\n", "no rows"),
+        (b"\xff", "UTF-8"),
+    ],
+)
+def test_what_is_no_csv_is_refused(content: bytes, message: str) -> None:
+    with pytest.raises(RowError, match=message):
+        row_values.csv_columns(content)
