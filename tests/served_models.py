@@ -66,7 +66,8 @@ def write_served(folder: Path, task: str = "binary", preparation: Preparation | 
 
 
 def _sum(stretch: GraphBuilder, preparation: Preparation, core: str) -> str:
-    width = {"table": preparation.num_numeric, "image": 6, "series": 6}[preparation.kind]
+    num_steps = preparation.window.length if preparation.window else 1
+    width = 6 if preparation.kind == "image" else num_steps * preparation.num_numeric
     factors = np.tile(np.arange(1, preparation.num_outputs + 1, dtype=np.float32), (width, 1))
     flat = stretch.node("Flatten", [core], "flat", axis=1)
     return stretch.node("MatMul", [flat, stretch.constant("factors", factors)], "raw")

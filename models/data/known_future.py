@@ -46,45 +46,29 @@ def with_future(columns: dict[str, np.ndarray], steps: np.ndarray, parts: Sequen
     return np.stack(made, axis=1)
 
 
-def ends_with_future(ends: np.ndarray, steps: np.ndarray, length: int, num_future: int) -> np.ndarray:
-    """Return the ends of windows that have enough steps after them, (window,).
+def ends_with_future(
+    ends: np.ndarray, steps: np.ndarray, positions: np.ndarray, length: int, aheads: Sequence[int]
+) -> np.ndarray:
+    """Return the ends of windows that have the steps after them which hold inputs, (window,).
 
     Args:
         ends: The last step of each window.
         steps: How many steps of the same series lie directly before each, without a gap (step,).
+        positions: Negative for a step that was inserted into a gap: it holds nothing (step,).
         length: Steps of a window.
-        num_future: Steps after a window that hold its inputs; 0: none.
+        aheads: How many steps after a window those with inputs are; empty: none.
 
     Raises:
         DataError: No window has them.
     """
-    after = np.minimum(ends + num_future, len(steps) - 1)
-    chosen: np.ndarray = ends[(after == ends + num_future) & (steps[after] >= num_future)]
-    if not len(chosen):
+    has_future = np.ones(len(ends), dtype=bool)
+    for ahead in aheads:
+        after = np.minimum(ends + ahead, len(steps) - 1)
+        has_future &= (after == ends + ahead) & (steps[after] >= ahead) & (positions[after] >= 0)
+    if not has_future.any():
         raise DataError(
-            f"no window of {length} steps has {num_future} steps after it, for which the model takes what is known "
+            f"no window of {length} steps has {max(aheads)} steps after it, for which the model takes what is known "
             "beforehand: give these steps too, with the columns of data.window.known_future, and null for the others"
         )
+    chosen: np.ndarray = ends[has_future]
     return chosen
-
-
-def check_known(last: np.ndarray, parts: Sequence[NumericInput], windows: Sequence[object], what: str) -> None:
-    """Refuse windows that lack a value which must be known beforehand.
-
-    Args:
-        last: The inputs at the last step of each window (window, input).
-        parts: The model's numeric inputs.
-        windows: The names of the windows in messages.
-        what: The word for them.
-
-    Raises:
-        DataError: Names the first window and the column.
-    """
-    for at, part in enumerate(parts):
-        lacks = np.isnan(last[:, at])
-        if part.ahead and lacks.any():
-            place = f"{what} {windows[int(lacks.argmax())]}"
-            raise DataError(
-                f"{place}: no value of {part.column!r} {part.ahead} steps later, which the model takes as known "
-                "beforehand: give it"
-            )

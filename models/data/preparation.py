@@ -282,13 +282,18 @@ class Preparation(FrozenModel):
 
     @property
     def step_columns(self) -> list[str]:
-        """The columns of the data that the inputs of series are made of."""
+        """The columns of the data that the numeric inputs are made of."""
         return list(dict.fromkeys(part.column for part in self.numeric))
+
+    @property
+    def aheads(self) -> list[int]:
+        """How many steps after a window those lie of which something is known beforehand, ascending."""
+        return sorted({part.ahead for part in self.numeric if part.ahead})
 
     @property
     def num_future(self) -> int:
         """Steps after a window that a request has too, for what is known of them beforehand."""
-        return max((part.ahead for part in self.numeric), default=0)
+        return max(self.aheads, default=0)
 
     @property
     def num_steps(self) -> int:

@@ -61,7 +61,7 @@ def series_rows(table: pa.Table, window: Window, time_column: str) -> SeriesRows
     moments, series = _moments(table, time_column), _series_of(table, window.series_key)
     order = np.lexsort((moments, series))
     table, moments, series = table.take(order), moments[order], series[order]
-    place = _Place(table, time_column, window.series_key)
+    place = StepNames(table, time_column, window.series_key)
     place.check_distinct(moments, series)
     is_same = np.diff(series) == 0
     frequency = parse_frequency(window.frequency) if window.frequency else _inferred(moments, is_same, place)
@@ -180,18 +180,20 @@ def first_target(window: Window) -> int:
     return window.length - 1 + window.last_horizon
 
 
-class _Place(NamedTuple):
-    """The ordered rows, for messages."""
+class StepNames(NamedTuple):
+    """The names of rows in order, for messages: their time and series."""
 
     table: pa.Table
     column: str
     key: str | None
 
     def at(self, row: int) -> str:
+        """Return the time of a row, and its series if there are several."""
         moment = self.table.column(self.column)[row].as_py()
         return f"{moment}" + (f" of {self.key} {self.table.column(self.key)[row].as_py()!r}" if self.key else "")
 
     def check_distinct(self, moments: np.ndarray, series: np.ndarray) -> None:
+        """Refuse two rows of a series with the same time."""
         repeated = np.flatnonzero((np.diff(moments) == 0) & (np.diff(series) == 0))
         if len(repeated):
             cure = (
@@ -206,6 +208,7 @@ class _Place(NamedTuple):
             )
 
     def gap(self, gaps: np.ndarray, num_missing: int, frequency: Frequency) -> str:
+        """Return the error message for missing steps."""
         return (
             f"data.split.column {self.column!r}: {num_missing:,} steps are missing in {len(gaps):,} gaps (frequency "
             f"{frequency.text}), first after {self.at(int(gaps[0]))}, expected a row for every step: say "
@@ -214,6 +217,7 @@ class _Place(NamedTuple):
         )
 
     def off(self, row: int, frequency: Frequency) -> str:
+        """Return the error message for a row that lies between two steps."""
         return (
             f"data.split.column {self.column!r}: {self.at(row + 1)} is no whole number of steps (frequency "
             f"{frequency.text}) after {self.at(row)}: name the frequency in data.window.frequency ({FORMS}) and bring "
@@ -241,7 +245,7 @@ def _series_of(table: pa.Table, key: str | None) -> np.ndarray:
     return np.unique(names.to_numpy().astype(str), return_inverse=True)[1].astype(np.int64)
 
 
-def _inferred(moments: np.ndarray, is_same: np.ndarray, place: _Place) -> Frequency:
+def _inferred(moments: np.ndarray, is_same: np.ndarray, place: StepNames) -> Frequency:
     """Return the most common distance, or the calendar's unit that fits all rows."""
     apart = np.diff(moments)[is_same]
     if not len(apart):
@@ -260,7 +264,7 @@ def _inferred(moments: np.ndarray, is_same: np.ndarray, place: _Place) -> Freque
     return Frequency(int(usual), "microsecond")
 
 
-def _is_date(place: _Place) -> bool:
+def _is_date(place: StepNames) -> bool:
     kind = place.table.schema.field(place.column).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
@@ -280,7 +284,7 @@ def _same_days(moments: np.ndarray) -> bool:
     return bool((of_month == of_month[0]).all() or is_last.all())
 
 
-def _distances(moments: np.ndarray, is_same: np.ndarray, frequency: Frequency, place: _Place) -> np.ndarray:
+def _distances(moments: np.ndarray, is_same: np.ndarray, frequency: Frequency, place: StepNames) -> np.ndarray:
     """Return how many steps lie between neighbouring rows, int64 (row - 1,)."""
     if frequency.unit == "row":
         return np.ones(max(0, len(moments) - 1), dtype=np.int64)
@@ -317,7 +321,7 @@ def _steps(distances: np.ndarray) -> np.ndarray:
     return steps
 
 
-def _filled(rows: SeriesRows, moments: np.ndarray, distances: np.ndarray, place: _Place) -> SeriesRows:
+def _filled(rows: SeriesRows, moments: np.ndarray, distances: np.ndarray, place: StepNames) -> SeriesRows:
     """Return the rows with the missing steps inserted."""
     num_after = np.concatenate([np.maximum(distances - 1, 0), [0]])
     source = np.repeat(np.arange(len(moments)), num_after + 1)

@@ -93,7 +93,8 @@ def example(preparation: Preparation) -> list[dict[str, Any]]:
     row |= {part.name: _iso_day(part.high) for part in preparation.datetimes}
     row |= {part.name: "A text of some words" for part in preparation.texts}
     row |= {part.name: part.categories[0] if part.categories else "" for part in preparation.categorical}
-    return [row] * preparation.num_steps
+    last = {**row, preparation.target.name: None} if preparation.target.name in row else row
+    return [*[row] * (preparation.num_steps - preparation.num_future), *[last] * preparation.num_future]
 
 
 def _iso_day(seconds: float) -> str:

@@ -17,6 +17,8 @@ from models.inference.row_values import RowError
 def columns(rows: pa.Table, preparation: Preparation, first_row: int, display_name: str) -> dict[str, np.ndarray]:
     """Return columns as inputs of a graph: numbers and times as float64 with NaN, texts with "" for missing.
 
+    Of series: the columns of which inputs are made.
+
     Args:
         rows: The rows, with all input columns of the model.
         preparation: The model's.
@@ -27,7 +29,7 @@ def columns(rows: pa.Table, preparation: Preparation, first_row: int, display_na
         DataError: The model does not accept a value; names row, column, value and cure.
     """
     try:
-        feed = {part.name: _numbers(rows.column(part.name), part.name, first_row) for part in preparation.numeric}
+        feed = {name: _numbers(rows.column(name), name, first_row) for name in preparation.step_columns}
         feed |= {part.name: _times(rows.column(part.name), part.name, first_row) for part in preparation.datetimes}
         feed |= {part.name: texts(rows.column(part.name), part.name, display_name) for part in preparation.texts}
         parts = preparation.categorical

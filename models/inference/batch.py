@@ -7,17 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from models.data.clean import made_features
 from models.data.columns import is_number
-from models.data.known_future import check_known, ends_with_future, with_future
-from models.data.preparation import NumericInput, Preparation
+from models.data.preparation import Preparation
 from models.data.row_wise import is_row_wise
-from models.data.series import series_rows, window_ends
+from models.data.series import SeriesRows, StepNames, series_rows, window_ends
 from models.errors import DataError, TrainingError
 from models.feedback.columns import INPUT, RAW
 from models.inference import arrow_columns
@@ -25,7 +24,8 @@ from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.names import scores_of
 from models.inference.portable import LABELS
 from models.inference.predict import Feed
-from models.inference.windows import known_window
+from models.inference.row_values import RowError
+from models.inference.windows import SeriesSchema, known_window
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
 
@@ -202,60 +202,36 @@ def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
     tables = list(row_batches(files, reading.types, PART_ROWS))
     if not tables:
         return
-    whole, before, ends = _ordered(concatenated(tables), reading, display_name)
-    schema = input_schema(reading.preparation)
-    known = _with_future(whole, before, ends, reading, display_name) if reading.preparation.num_future else None
-    if known is not None:
-        ends = known.ends
-    steps = schema.from_arrow(whole if known is None else known.rows, 1, display_name)["series"]
+    whole, preparation, schema = concatenated(tables), reading.preparation, SeriesSchema(reading.preparation)
+    schema.check_header(whole.column_names, display_name)
+    values = np.stack(list(arrow_columns.columns(whole, preparation, 1, display_name).values()), axis=1)
+    rows, every = _ordered(whole, reading, display_name)
+    names = StepNames(rows.table, _time_column(reading), known_window(preparation).series_key)
+    try:
+        steps, ends = schema.with_future(values, rows.steps, rows.positions, every, lambda at: f"step {names.at(at)}")
+    except (DataError, RowError) as error:
+        raise DataError(f"{display_name}: {error}") from error
+    if len(ends) < len(every):
+        reading.note(
+            f"{len(every) - len(ends):,} windows get no prediction: the model takes what is known beforehand of the "
+            f"{preparation.num_future} steps after a window, and these lack some of them"
+        )
     for start in range(0, len(ends), SERIES_BATCH):
         piece = ends[start : start + SERIES_BATCH]
-        windows = steps[piece - steps.shape[1] + 1]
-        yield whole.take(pa.array(piece)), {"series": np.ascontiguousarray(windows)}
+        yield rows.table.take(pa.array(piece)), schema.feed(steps, piece)
 
 
-class _Known(NamedTuple):
-    """Steps with what is known of later ones, and the last step of each window that has it (window,)."""
-
-    rows: pa.Table
-    ends: np.ndarray
+def _time_column(reading: ReadOptions) -> str:
+    series = reading.preparation.series
+    return series.time if series else str(reading.data.split.column)
 
 
-def _with_future(
-    rows: pa.Table, before: np.ndarray, ends: np.ndarray, reading: ReadOptions, display_name: str
-) -> _Known:
+def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[SeriesRows, np.ndarray]:
+    """Return the steps of all series in order, and the last step of each window without a gap."""
     preparation = reading.preparation
     assert preparation.window is not None
-    future = [part for part in preparation.numeric if part.ahead]
-    read = preparation.model_copy(
-        update={
-            "numeric": [NumericInput(name=name, fill=0.0) for name in dict.fromkeys(each.column for each in future)]
-        }
-    )
-    values = arrow_columns.columns(rows, read, 1, display_name)
     try:
-        chosen = ends_with_future(ends, before, preparation.window.length, preparation.num_future)
-        made = with_future(values, before, future)
-        check_known(made[chosen], future, chosen.tolist(), "step")
-    except DataError as error:
-        raise DataError(f"{display_name}: {error}") from error
-    if len(chosen) < len(ends):
-        reading.note(
-            f"{len(ends) - len(chosen):,} windows get no prediction: the model takes what is known beforehand of the "
-            f"{preparation.num_future} steps after a window, and these have fewer"
-        )
-    for part, column in zip(future, made.T, strict=True):
-        rows = rows.append_column(part.name, pa.array(column))
-    return _Known(rows, chosen)
-
-
-def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[pa.Table, np.ndarray, np.ndarray]:
-    """Return the steps of all series in order, those before each, and the last step of each window without a gap."""
-    preparation = reading.preparation
-    assert preparation.window is not None
-    column = preparation.series.time if preparation.series else str(reading.data.split.column)
-    try:
-        ordered = series_rows(rows, known_window(preparation), column)
+        ordered = series_rows(rows, known_window(preparation), _time_column(reading))
         ends = window_ends(ordered, preparation.window.length)
     except DataError as error:
         raise DataError(f"{display_name}: {error}") from error
@@ -263,7 +239,7 @@ def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[p
         reading.note(f"{ordered.num_gaps:,} gaps in the steps: no window spans one")
     if ordered.num_inserted:
         reading.note(f"{ordered.num_inserted:,} missing steps were inserted without values")
-    return ordered.table, ordered.steps, ends
+    return ordered, ends
 
 
 def _logged(

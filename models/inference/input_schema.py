@@ -94,7 +94,7 @@ class InputSchema(ABC):
 
     @abstractmethod
     def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
-        """Return the inputs of the graph from typed columns; of a series every window, as a view.
+        """Return the inputs of the graph from typed columns; of a series every window.
 
         Args:
             rows: The rows, with `columns`; steps of one series, oldest first.

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,8 @@ import numpy as np
 from models.inference.row_values import (
     RowError,
     categories,
+    check_known,
+    checked_windows,
     csv_columns,
     moments,
     number_cells,
@@ -109,8 +110,11 @@ class Predictor:
             feed = self._table({str(name): _plain(values) for name, values in model_input.items()})
         elif self._kind == "text":
             feed = {"text": texts(_plain(model_input["text"]), "text")}
+        elif self._kind == "series":
+            length = self._preparation["window"]["length"]
+            feed = {"series": checked_windows(np.asarray(model_input["series"]), length, self._parts)}
         else:
-            feed = {self._kind: np.asarray(model_input[self._kind], np.uint8 if self._kind == "image" else np.float64)}
+            feed = {"image": np.asarray(model_input["image"], np.uint8)}
         return pd.DataFrame(columns_of(self._outputs(feed), self._names))
 
     def records(self, path: Path) -> list[dict[str, Any]]:
@@ -149,17 +153,31 @@ class Predictor:
         """Return the last window (series, step, feature) of each series, in the order in which the series appear."""
         steps = {name: numbers(_column(columns, name), name, "step") for name in self._numeric}
         length, key = self._preparation["window"]["length"], self._preparation["window"].get("series_key")
-        least = length + max(ahead for _, ahead in self._parts)
+        num_future = max(ahead for _, ahead in self._parts)
+        least = length + num_future
         places: dict[Any, list[int]] = {}
         for place, name in enumerate(_column(columns, key) if key else [None] * len(steps[self._numeric[0]])):
             places.setdefault(name, []).append(place)
-        for name, own in places.items():
+        of = [f" of {name!r}" if key else "" for name in places]
+        for series, own in zip(of, places.values(), strict=True):
             if len(own) < least:
-                raise RowError(f"got {len(own)} steps{f' of {name!r}' if key else ''}, expected {least} or more")
-        windows = [[steps[name][own[-least:]][at : at + length] for name, at in self._parts] for own in places.values()]
-        if any(at and math.isnan(row[-1]) for rows in windows for row, (_, at) in zip(rows, self._parts, strict=True)):
-            raise RowError(f"one of the {least - length} steps after a window lacks a value that is known beforehand")
-        return np.stack(windows).swapaxes(1, 2)
+                raise RowError(f"got {len(own)} steps{series}, expected {least} or more")
+            self._check_future(columns, own[len(own) - num_future :], series)
+        rows = [[steps[name][own[-least:]][at : at + length] for name, at in self._parts] for own in places.values()]
+        windows = np.stack(rows).swapaxes(1, 2)
+        check_known(windows[:, -1], self._parts, lambda at: f"the last window{of[at]}")
+        return windows
+
+    def _check_future(self, columns: Mapping[str, Sequence[Any]], future: Sequence[int], series: str) -> None:
+        """Refuse a target in the steps after a window: the file would hold the past alone."""
+        target = self._preparation["target"]["name"]
+        values = [columns[target][step] for step in future] if target in columns else []
+        if any(value is not None and value == value for value in values):
+            num = len(future)
+            raise RowError(
+                f"the last {num} steps{series} have a {target!r}, but they are read as those after the window, of "
+                f"which it is not known: give the {num} steps after the window too, with null for {target!r}"
+            )
 
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         feed = {name: numbers(_column(columns, name), name) for name in self._numeric}

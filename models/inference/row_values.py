@@ -18,7 +18,7 @@ import contextlib
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -68,6 +68,47 @@ def are_in_range(values: np.ndarray) -> bool:
     if values.size <= 4096 and np.vdot(values, values) < MOST_NUMBER**2:
         return True
     return not np.count_nonzero(np.abs(values) > MOST_NUMBER)
+
+
+def checked_windows(values: np.ndarray, length: int, parts: Sequence[tuple[str, int]]) -> np.ndarray:
+    """Return windows of series (window, step, input) as float64.
+
+    Args:
+        values: Of any type of numbers.
+        length: Steps of a window.
+        parts: See `check_known`.
+
+    Raises:
+        RowError: They have another shape, or the model does not accept a value.
+    """
+    if values.shape[1:] != (length, len(parts)) or not len(values):
+        expected = f"[rows, {length}, {len(parts)}]"
+        raise RowError(f"input 'series': got shape {list(values.shape)}, expected {expected}")
+    if values.dtype.kind not in "fiub":
+        raise RowError("input 'series': got BYTES, expected FP64, or another type of numbers")
+    windows = in_range(np.ascontiguousarray(values, np.float64), "series", "window")
+    check_known(windows[:, -1], parts, "window {}".format)
+    return windows
+
+
+def check_known(last: np.ndarray, parts: Sequence[tuple[str, int]], place: Callable[[int], str]) -> None:
+    """Refuse windows that lack a value which the model takes as known beforehand.
+
+    Args:
+        last: The inputs at the last step of each window (window, input).
+        parts: The column of each input, and how many steps later its value lies: 0 if it is not of a later step.
+        place: Returns the name of a window for the message.
+
+    Raises:
+        RowError: Names the first window and the column.
+    """
+    for at, (name, ahead) in enumerate(parts):
+        lacks = np.isnan(last[:, at])
+        if ahead and lacks.any():
+            raise RowError(
+                f"{place(int(lacks.argmax()))}: no value of {name!r} for the step {ahead} ahead, which the model takes "
+                "as known beforehand: give it"
+            )
 
 
 def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 0) -> np.ndarray:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from models.data.known_future import check_known, ends_with_future, with_future
+from models.data.known_future import ends_with_future, with_future
 from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference import row_values
@@ -23,7 +23,7 @@ from models.inference.input_schema import (
     refusing,
 )
 from models.inference.predict import Feed
-from models.inference.row_values import shown
+from models.inference.row_values import RowError, shown
 from models.inference.tensors import TensorSpec
 from models.project_spec.frequency import ROWS
 from models.project_spec.window import Window
@@ -39,6 +39,13 @@ def known_window(preparation: Preparation) -> Window:
     assert preparation.window is not None
     frequency = preparation.series.frequency if preparation.series else ROWS
     return preparation.window.model_copy(update={"frequency": frequency})
+
+
+class WindowEnds(NamedTuple):
+    """The inputs of steps in order (step, input), and the last step of each window (window,)."""
+
+    steps: np.ndarray
+    ends: np.ndarray
 
 
 class SeriesSchema(InputSchema):
@@ -59,6 +66,7 @@ class SeriesSchema(InputSchema):
         self._length = self._window.length
         self._time = preparation.series.time if preparation.series else None
         self.numbers = [part.name for part in preparation.numeric]
+        self._parts = [(part.column, part.ahead) for part in preparation.numeric]
         self._read = preparation.step_columns
         key = self._window.series_key
         self.columns = [*self._read, *([key] if key else [])]
@@ -93,12 +101,7 @@ class SeriesSchema(InputSchema):
         """Return rows from the tensor `series`."""
         check_names(tensors, self.inputs)
         values = column_of(tensors, INPUT)
-        if values.shape[1:] != self.inputs[0].shape[1:] or not len(values):
-            raise DataError(f"input 'series': got shape {list(values.shape)}, expected [{self._dimensions()}]")
-        if values.dtype == object:
-            raise DataError("input 'series': got BYTES, expected FP64, or another type of numbers")
-        windows = row_values.in_range(np.ascontiguousarray(values, np.float64), INPUT)
-        check_known(windows[:, -1], self._preparation.numeric, range(len(windows)), "window")
+        windows = row_values.checked_windows(values, self._length, self._parts)
         last = {name: _plain(windows[:, -1, at]) for at, name in enumerate(self.numbers)}
         return InputRows({INPUT: windows}, last)
 
@@ -108,8 +111,8 @@ class SeriesSchema(InputSchema):
 
         steps = np.stack(list(columns(rows, self._preparation, first_row, display_name).values()), axis=1)
         try:
-            return {INPUT: self._windows(steps)}
-        except DataError as error:
+            return {INPUT: self._of_one_series(steps)[0]}
+        except (DataError, RowError) as error:
             raise DataError(f"{display_name}: {error}") from error
 
     def item_schema(self) -> Schema | None:
@@ -128,10 +131,8 @@ class SeriesSchema(InputSchema):
         """Return the windows of a request's steps, and the step (window,) with which each of them ends."""
         key, num_steps = self._window.series_key, len(steps)
         if key is None and self._time not in columns:
-            if not self._preparation.num_future:
-                return self._windows(steps), list(range(self._length - 1, num_steps))
-            before = np.arange(num_steps)
-            return self._chosen(steps, before, before, before[self._length - 1 :])
+            windows, last = self._of_one_series(steps)
+            return windows, last.tolist()
         from models.data.series import series_rows, window_ends  # pyarrow: not in servers that need no times
 
         window, time = self._window, self._time or "time"
@@ -143,26 +144,48 @@ class SeriesSchema(InputSchema):
         rows = series_rows(_table({time: columns.get(time, range(num_steps)), **named}), window, time)
         ends = window_ends(rows, self._length)
         ends = ends[np.argsort(rows.positions[ends])]
-        ordered = np.where((rows.positions < 0)[:, None], np.nan, steps[rows.positions])
-        return self._chosen(ordered, rows.steps, rows.positions, ends)
+        made = self.with_future(steps, rows.steps, rows.positions, ends, lambda at: f"step {rows.positions[at]}")
+        return self._windows(made.steps)[made.ends - self._length + 1], rows.positions[made.ends].tolist()
 
-    def _chosen(
-        self, steps: np.ndarray, before: np.ndarray, positions: np.ndarray, ends: np.ndarray
-    ) -> tuple[np.ndarray, list[int]]:
-        """Return the windows that end with some of the ordered steps, and the steps of the request that end them.
+    def _of_one_series(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return every window of steps without a gap, and the steps (window,) that end them."""
+        every = np.arange(len(steps))
+        made = self.with_future(steps, every, every, every[self._length - 1 :], "step {}".format)
+        return self._windows(made.steps)[made.ends - self._length + 1], made.ends
+
+    def with_future(
+        self,
+        steps: np.ndarray,
+        before: np.ndarray,
+        positions: np.ndarray,
+        ends: np.ndarray,
+        place: Callable[[int], str],
+    ) -> WindowEnds:
+        """Return the inputs of the steps in order, and the ends of the windows of which all is known beforehand.
 
         Args:
-            steps: The columns of the data (step, column).
-            before: How many steps of the same series lie directly before each, without a gap (step,).
-            positions: The step in the request (step,).
-            ends: The last step of each window.
+            steps: The columns of the data, as they came (step, column).
+            before: How many steps of the same series lie directly before each in order, without a gap (step,).
+            positions: Where each step in order came; negative for one that was inserted into a gap (step,).
+            ends: The last step of each window, in order.
+            place: Returns the name of a step in order, for messages.
+
+        Raises:
+            DataError: No window has the steps after it that the model takes.
+            RowError: One lacks a value that is known beforehand.
         """
-        parts, num_future = self._preparation.numeric, self._preparation.num_future
-        if num_future and len(ends):
-            ends = ends_with_future(ends, before, self._length, num_future)
-            steps = with_future(dict(zip(self._read, steps.T, strict=True)), before, parts)
-            check_known(steps[ends], parts, positions[ends].tolist(), "step")
-        return self._windows(steps)[ends - self._length + 1], positions[ends].tolist()
+        ordered = np.where((positions < 0)[:, None], np.nan, steps[positions])
+        if not self._preparation.aheads or not len(ends):
+            return WindowEnds(ordered, ends)
+        ends = ends_with_future(ends, before, positions, self._length, self._preparation.aheads)
+        columns = dict(zip(self._read, ordered.T, strict=True))
+        made = with_future(columns, before, self._preparation.numeric)
+        row_values.check_known(made[ends], self._parts, lambda at: place(int(ends[at])))
+        return WindowEnds(made, ends)
+
+    def feed(self, steps: np.ndarray, ends: np.ndarray) -> Feed:
+        """Return the windows of steps (step, input) that end with some of them, as the inputs of the graph."""
+        return {INPUT: np.ascontiguousarray(self._windows(steps)[ends - self._length + 1])}
 
     def _windows(self, steps: np.ndarray) -> np.ndarray:
         """Return every window of steps (step, feature), as a view (window, length, feature)."""

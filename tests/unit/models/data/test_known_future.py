@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.data.known_future import check_known, ends_with_future, future_inputs, moved, with_future
+from models.data.known_future import ends_with_future, future_inputs, moved, with_future
 from models.data.preparation import NumericInput
 from models.errors import DataError
 from models.project_spec.window import Window
@@ -42,14 +42,13 @@ def test_each_known_column_is_an_input_for_each_horizon() -> None:
 
 
 def test_windows_end_where_enough_steps_follow() -> None:
-    ends = np.array([4, 1, 2, 3])
-    assert ends_with_future(ends, STEPS, 1, 1).tolist() == [4, 1, 3]
+    ends, there = np.array([4, 1, 2, 3]), np.arange(6)
+    assert ends_with_future(ends, STEPS, there, 1, [1]).tolist() == [4, 1, 3]
     with pytest.raises(DataError, match=r"no window of 1 steps has 3 steps after it, .*give these steps too"):
-        ends_with_future(ends, STEPS, 1, 3)
+        ends_with_future(ends, STEPS, there, 1, [2, 3])
 
 
-def test_a_window_without_a_known_value_is_named() -> None:
-    parts = [NumericInput(name="y", fill=0.0), NumericInput(name="promo_h2", fill=0.0, source="promo", ahead=2)]
-    check_known(np.array([[NONE, 1.0]]), parts, [7], "step")
-    with pytest.raises(DataError, match="step 8: no value of 'promo' 2 steps later, which the model takes as known"):
-        check_known(np.array([[0.0, 1.0], [0.0, NONE]]), parts, [7, 8], "step")
+def test_windows_end_where_no_step_that_is_read_was_inserted() -> None:
+    ends, positions = np.arange(6), np.array([0, 1, 2, -1, 3, 4])
+    assert ends_with_future(ends, np.arange(6), positions, 1, [1]).tolist() == [0, 1, 3, 4]
+    assert ends_with_future(ends, np.arange(6), positions, 1, [2]).tolist() == [0, 2, 3]

@@ -114,7 +114,9 @@ def test_what_is_known_beforehand_comes_with_the_steps_after_the_window(bare: Pa
     update = {"numeric": [preparation.numeric[1], future], "window": window}
     served = bundled(tmp_path, "series", preparation.model_copy(update=update))
     steps: list[dict[str, object]] = [
-        {"shop": shop, "x": at * scale, "y": 1.0} for at in range(6) for shop, scale in (("a", 1.0), ("b", 10.0))
+        {"shop": shop, "x": at * scale, "y": 1.0 if at < 4 else None}
+        for at in range(6)
+        for shop, scale in (("a", 1.0), ("b", 10.0))
     ]
     (tmp_path / "steps.json").write_text(json.dumps(steps))
     got = run(bare, tmp_path, tmp_path / "steps.json")

@@ -103,9 +103,43 @@ def test_steps_whose_future_is_not_known_get_no_prediction(run_prepare, series_s
     heat = series.column("heat").to_numpy()
     np.testing.assert_allclose(feed["series"][:, -1, 2:], np.stack([heat[5:18], heat[7:20]], axis=1))
     assert "3 windows get no prediction" in reading.notes[0]
-    heat = pa.array([None if at == 12 else 1.0 for at in range(20)])
-    pq.write_table(series.slice(0, 20).set_column(2, "heat", heat), tmp_path / "new.parquet")
-    with pytest.raises(DataError, match="step 11: no value of 'heat' 1 steps later"):
+
+
+def test_a_step_that_is_refused_is_named_by_time_and_series_and_a_row_as_it_stands_in_the_file(
+    run_prepare, series_spec, series, tmp_path
+):
+    spec = series_spec(horizon=[1, 3], known_future=["heat"], series_key="shop")
+    both = pa.concat_tables([series.append_column("shop", pa.array([shop] * 120)) for shop in "ab"])
+    _, preparation = run_prepare(both, spec)
+    mixed = both.slice(110, 30).take(np.random.default_rng(0).permutation(30)).sort_by([("t", "descending")])
+
+    def read(column: str, values: list[object]) -> None:
+        pq.write_table(mixed.set_column(mixed.column_names.index(column), column, [values]), tmp_path / "new.parquet")
+        reading = ReadOptions(spec.data, preparation, tmp_path, {})
+        list(examples(reading, [tmp_path / "new.parquet"], "new.parquet"))
+
+    heat = mixed.column("heat").to_pylist()
+    at = mixed.column("t").to_pylist().index(12)
+    with pytest.raises(DataError, match=r"new\.parquet: step 11 of shop 'b': no value of 'heat' for the step 1 ahead"):
+        read("heat", [*heat[:at], None, *heat[at + 1 :]])
+    with pytest.raises(DataError, match=rf"new\.parquet, row {at + 1}, column 'heat': got inf"):
+        read("heat", [*heat[:at], float("inf"), *heat[at + 1 :]])
+
+
+def test_a_column_with_the_name_of_an_input_that_is_made_is_one_of_the_caller(
+    run_prepare, series_spec, series, tmp_path
+):
+    spec = series_spec(horizon=[1, 3], known_future=["heat"])
+    _, preparation = run_prepare(series, spec)
+    reading, feeds = ReadOptions(spec.data, preparation, tmp_path, {}), []
+    for table in (series, series.append_column("heat_h3", pa.array(["a"] * 120))):
+        pq.write_table(table, tmp_path / "new.parquet")
+        ((rows, feed),) = examples(reading, [tmp_path / "new.parquet"], "new.parquet")
+        assert rows.column_names == table.column_names
+        feeds.append(feed["series"])
+    np.testing.assert_array_equal(*feeds)
+    pq.write_table(series.drop_columns(["heat"]), tmp_path / "new.parquet")
+    with pytest.raises(DataError, match=r"new\.parquet: the model takes 'heat': no column 'heat'"):
         list(examples(reading, [tmp_path / "new.parquet"], "new.parquet"))
 
 

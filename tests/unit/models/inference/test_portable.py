@@ -5,17 +5,21 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from models.data.preparation import Preparation
+from models.data.preparation import NumericInput, Preparation
 from models.data.text import window_starts, windows_of
+from models.errors import DataError
 from models.export.bundle import portable_code
+from models.inference.loaded_model import LoadedModel
 from models.inference.portable import _load_pyfunc, read_texts
 from models.inference.predict import predict, session
+from models.inference.row_values import RowError
 from models.sources.code_points import code_points
 from tests.finished_jobs import ExportedJob
-from tests.served_models import write_served
+from tests.served_models import preparation_of, write_served
 
 
 @pytest.fixture
@@ -116,3 +120,46 @@ def test_it_imports_nothing_of_ours() -> None:
         names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
         names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         assert names - set(sys.stdlib_module_names) - own <= {"collections.abc", "numpy", "onnxruntime", "pandas"}
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> LoadedModel:
+    """A model of `y` that takes `x` as known two steps ahead."""
+    preparation = preparation_of("series")
+    assert preparation.window is not None
+    future = NumericInput(name="x_h2", fill=0.0, source="x", ahead=2)
+    window = preparation.window.model_copy(update={"horizon": 2, "known_future": ["x"], "series_key": "shop"})
+    update = {"numeric": [*preparation.numeric, future], "window": window}
+    write_served(tmp_path, "series", preparation.model_copy(update=update))
+    return LoadedModel("tiny", "1", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        ([[1, 2, None]] * 3, "window 1: no value of 'x' for the step 2 ahead"),
+        ([[1, 2, math.inf]] * 3, "window 1, column 'series': got inf"),
+    ],
+)
+def test_windows_are_refused_as_the_server_does(known: LoadedModel, window: list[list[float]], message: str) -> None:
+    predictor, windows = _load_pyfunc(str(known.folder)), np.array([[[1, 2, 3]] * 3, window], np.float64)
+    with pytest.raises(DataError, match=message):
+        known.schema.from_tensors({"series": windows})
+    with pytest.raises(RowError, match=message):
+        predictor.predict({"series": windows})
+    with pytest.raises(RowError, match=r"got shape \[1, 3, 2\], expected \[rows, 3, 3\]"):
+        predictor.predict({"series": windows[:1, :, :2]})
+    assert len(predictor.predict({"series": windows[:1]})) == 1
+
+
+def test_a_file_of_steps_that_does_not_do_names_the_series(known: LoadedModel, tmp_path: Path) -> None:
+    predictor, path = _load_pyfunc(str(known.folder)), tmp_path / "steps.csv"
+    past, future = "shop,x,y\n" + "a,1,5\n" * 3, "a,2,\na,3,\n"
+    path.write_text(past + future)
+    assert len(predictor.records(path)) == 1
+    path.write_text(past + "a,2,\na,,\n")
+    with pytest.raises(RowError, match="the last window of 'a': no value of 'x' for the step 2 ahead"):
+        predictor.records(path)
+    path.write_text(past + future + "b,1,5\n" * 3 + "b,2,5\nb,3,5\n")
+    with pytest.raises(RowError, match=r"the last 2 steps of 'b' have a 'y', .* give the 2 steps after the window"):
+        predictor.records(path)

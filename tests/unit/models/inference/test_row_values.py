@@ -60,3 +60,10 @@ def test_cells_of_a_numeric_column() -> None:
 def test_what_is_no_csv_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(RowError, match=message):
         row_values.csv_columns(content)
+
+
+def test_a_window_without_a_known_value_is_named() -> None:
+    parts = [("y", 0), ("promo", 2)]
+    row_values.check_known(np.array([[np.nan, 1.0]]), parts, str)
+    with pytest.raises(RowError, match=r"step 1: no value of 'promo' for the step 2 ahead, .* known beforehand"):
+        row_values.check_known(np.array([[0.0, 1.0], [0.0, np.nan]]), parts, "step {}".format)

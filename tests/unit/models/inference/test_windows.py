@@ -153,9 +153,9 @@ def test_steps_after_a_window_give_what_is_known_of_them() -> None:
     assert rows.extra["x"] == [2, 3]
     with pytest.raises(DataError, match="no window of 3 steps has 2 steps after it"):
         schema.from_records(steps[:4])
-    with pytest.raises(DataError, match="step 3: no value of 'x' 2 steps later, which the model takes as known"):
+    with pytest.raises(DataError, match="step 3: no value of 'x' for the step 2 ahead, which the model takes as known"):
         schema.from_records([*steps[:5], {"x": None, "y": None}])
-    with pytest.raises(DataError, match="window 1: no value of 'x' 2 steps later"):
+    with pytest.raises(DataError, match="window 1: no value of 'x' for the step 2 ahead"):
         schema.from_array([[[1, 2, 3]] * 3, [[1, 2, None]] * 3])
 
 
@@ -164,3 +164,15 @@ def test_what_is_known_is_of_the_same_series() -> None:
     rows = known(series_key="shop").from_records(days)
     assert rows.feed["series"][:, -1, 2].tolist() == [5, 15]
     assert rows.extra["shop"] == ["a", "b"]
+
+
+def test_a_window_before_a_missing_step_gets_no_prediction_where_gaps_are_filled() -> None:
+    schema, days = known(series_key="shop", gaps="fill"), [day(at, "a", float(at)) for at in (1, 2, 3, 4, 6, 7, 8)]
+    rows = schema.from_records(days)
+    assert rows.extra["x"] == [4, 6]
+    np.testing.assert_array_equal(rows.feed["series"][:, -1, 2], [6, 8])
+
+
+def test_a_table_gives_every_window_with_its_future() -> None:
+    rows = pa.table({"y": np.arange(7.0), "x_h2": np.zeros(7), "x": np.arange(7.0) * 10})
+    assert known().from_arrow(rows)["series"][:, -1].tolist() == [[20, 2, 40], [30, 3, 50], [40, 4, 60]]
