@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.data.columns import is_number
 from models.data.header import check_names, no_such_column
 from models.errors import DataError
 from models.project_spec.blocks import Data
@@ -53,14 +54,38 @@ def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]], da
 
 
 def check_columns(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> None:
-    """Refuse a table that lacks a column which the spec names, or that has too few rows.
+    """Refuse a table that lacks a column which the spec names, that has too few rows, or whose series are no numbers.
 
     Raises:
-        DataError: Names the key of the spec, the missing column and the column with the nearest name.
+        DataError: Names the key of the spec, the column and, if it is missing, the column with the nearest name.
     """
     if table.num_rows < least_rows(data):
         raise DataError(f"the table has {table.num_rows} rows, expected at least {least_rows(data)}: give more data")
     check_names(table.column_names, data, slices)
+    check_series_types({field.name: field.type for field in table.schema}, data)
+
+
+def check_series_types(types: Mapping[str, pa.DataType], data: Data) -> None:
+    """Refuse a target of series that is no number, or a column known beforehand that is neither number nor boolean.
+
+    Args:
+        types: The types of the columns by name; one that is absent passes.
+        data: The spec's data block.
+
+    Raises:
+        DataError: Names the key of the spec, the column and its type.
+    """
+    if data.window is None:
+        return
+    named = {"data.target": data.targets, "data.window.known_future": data.window.known_future}
+    for key, columns in named.items():
+        takes_flags = key != "data.target"
+        for name in columns:
+            kind = types.get(name, pa.float64())
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if not (is_number(kind) or (takes_flags and pa.types.is_boolean(kind))):
+                expected = "numbers or booleans" if takes_flags else "numbers"
+                raise DataError(f"{key}: column {name!r} is {kind}, expected {expected}: convert it in the source")
 
 
 def check_id(table: pa.Table, data: Data) -> None:

@@ -113,7 +113,8 @@ def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
     """Return a numeric column as float64 (rows,), NaN for missing.
 
     Raises:
-        DataError: A column declared numeric holds text that is no number, or values are infinite; names the first rows.
+        DataError: A column declared numeric holds text that is no number or is of a type that is none, or values are
+            infinite; names the first rows.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -229,6 +230,8 @@ def _numbers_as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _text_to_numbers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if pa.types.is_boolean(column.type):
         return column.cast(pa.float64())
+    if not (is_text(column.type) or pa.types.is_null(column.type)):
+        raise DataError(f"column {name!r} is {column.type}, expected numbers: convert it in the source")
     try:
         return pc.if_else(pc.equal(column, ""), None, column).cast(pa.float64())
     except pa.ArrowInvalid as error:

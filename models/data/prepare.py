@@ -132,7 +132,8 @@ def _prepare_series(
     check_not_empty(codes, data.split)
     own = np.where(positions < 0, 0, identities[positions])
     rows = _Rows(codes, positions, own, split_key(table, data.split))
-    shifted = with_known_future(with_horizons(table, steps, window, data.targets[0]), steps, window)
+    shifted = with_horizons(table, steps, window, data.targets[0])
+    shifted = with_known_future(shifted, steps, window, _seen_in_training(rows))
     future = {part.name: part for part in future_inputs(window)}
     columns.numeric.extend(future)
     made, preparation = _fit(shifted, data, rows, columns, spec.goal.metric)

@@ -127,30 +127,36 @@ def with_horizons(rows: pa.Table, steps: np.ndarray, window: Window, target: str
         if name in rows.column_names:
             raise DataError(
                 f"data.window.horizon: the predictions are named {name} and so on, and so is a column of the data: "
-                "rename it in the source, or drop it with `features.drop`"
+                "rename it in the source, or, if it is an input alone, drop it with `features.drop`"
             )
         rows = rows.append_column(name, pa.array(moved(values, steps, -back)))
     return rows
 
 
-def with_known_future(rows: pa.Table, steps: np.ndarray, window: Window) -> pa.Table:
+def with_known_future(rows: pa.Table, steps: np.ndarray, window: Window, seen: np.ndarray) -> pa.Table:
     """Return rows with what is known beforehand of each horizon: `promo_h7` is the `promo` of the 7th step later.
 
     Args:
         rows: The rows in order.
         steps: The steps directly before each row (`SeriesRows.steps`).
         window: The spec's.
+        seen: Whether each row is one of training, bool (row,).
 
     Raises:
-        DataError: A known column holds no numbers, or a column has the name of such an input.
+        DataError: A known column has no value in training, or a column has the name of such an input.
     """
     for part in future_inputs(window):
         if part.name in rows.column_names:
             raise DataError(
                 f"data.window.known_future: the input {part.name!r} of {part.column!r} has the name of a column of the "
-                "data: rename that one in the source, or drop it with `features.drop`"
+                "data: rename that one in the source, or, if it is an input alone, drop it with `features.drop`"
             )
         values = as_float64(rows.column(part.column), part.column)
+        if np.isnan(values[seen]).all():
+            raise DataError(
+                f"data.window.known_future: column {part.column!r} has no value in the training rows: put it right in "
+                "the source, or take it out of the list"
+            )
         rows = rows.append_column(part.name, pa.array(moved(values, steps, part.ahead)))
     return rows
 

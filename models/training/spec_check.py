@@ -16,7 +16,7 @@ from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.arguments import argument_types
 from models.nets.catalogue import is_descent, is_trees
-from models.project_spec.blocks import Spec
+from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
@@ -261,7 +261,19 @@ def _check_columns(spec: Spec, path: Path, base: Path) -> None:
     if names is not None:
         check_names(names, data, spec.judge.slices)
         _check_constraints(spec, names)
+        _check_series_types(data, path)
         _check_target(spec, path, base)
+
+
+def _check_series_types(data: Data, path: Path) -> None:
+    """Columns of series that are no numbers, as their first rows show."""
+    if data.window is None:
+        return
+    from models.data.check import check_series_types
+
+    first = {name: first_values(path, name) for name in (*data.targets, *data.window.known_future)}
+    types = {name: values.type for name, values in first.items() if values is not None}
+    check_series_types({name: kind for name, kind in types.items() if str(kind) != "null"}, data)
 
 
 def _check_trees_on_series(spec: Spec, nets: Sequence[str]) -> None:

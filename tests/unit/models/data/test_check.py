@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -80,3 +81,29 @@ def test_columns_that_the_spec_names_must_be_there(make_spec):
 
 def test_without_a_near_name_all_are_told():
     assert "which has a, b" in no_such_column("zzz", ["a", "b"])
+
+
+DAY = pa.scalar(0, pa.date32())
+
+
+@pytest.mark.parametrize(
+    "value", [DAY, pa.scalar(0, pa.timestamp("us")), pa.scalar([1.0]), pa.scalar("1"), pa.scalar(None)]
+)
+def test_series_take_numbers_and_booleans_beforehand_and_predict_numbers(value):
+    data = Data.model_validate(
+        {
+            "source": "x.csv",
+            "target": "y",
+            "kind": "series",
+            "split": {"by": "time", "column": "t"},
+            "window": {"length": 3, "horizon": [1, 2], "known_future": ["promo"]},
+        }
+    )
+    wrong, right = pa.array([value.as_py()] * 12, value.type), pa.array([1.0] * 12)
+    table = {"t": np.arange(12), "y": right, "promo": right}
+    for good in (right, pa.array([True] * 12), right.dictionary_encode(), pa.array([1] * 12)):
+        check_columns(pa.table({**table, "promo": good}), data)
+    with pytest.raises(DataError, match=r"known_future: column 'promo' is .*, expected numbers or booleans"):
+        check_columns(pa.table({**table, "promo": wrong}), data)
+    with pytest.raises(DataError, match=r"data.target: column 'y' is .*, expected numbers: convert it in the source"):
+        check_columns(pa.table({**table, "y": wrong}), data)

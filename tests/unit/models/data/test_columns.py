@@ -103,3 +103,9 @@ def test_slices_stand_beside_the_rows_under_names_of_their_own():
     assert made["__slice:city"].to_pylist() == ["Rome", None]
     with pytest.raises(DataError, match=r"judge\.slices: column 'l' is of type list<.*data\.features\.make"):
         with_slices(rows, source, ["l"])
+
+
+@pytest.mark.parametrize("value", [pa.scalar(0, pa.date32()), pa.scalar([1.0]), pa.scalar(b"1")])
+def test_a_column_of_another_type_is_no_column_of_numbers(value):
+    with pytest.raises(DataError, match=r"column 'x' is .*, expected numbers: convert it in the source"):
+        as_float64(pa.chunked_array([pa.array([value.as_py()], value.type)]), "x")

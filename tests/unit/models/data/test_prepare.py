@@ -225,3 +225,16 @@ def test_what_is_known_beforehand_is_an_input_for_each_horizon(run_prepare, seri
     taken = series.append_column("heat_h2", series.column("heat"))
     with pytest.raises(DataError, match="the input 'heat_h2' of 'heat' has the name of a column of the data"):
         run_prepare(taken, series_spec(known_future=["heat"]))
+
+
+def test_a_column_that_is_known_beforehand_has_values_in_training(run_prepare, series_spec, series):
+    late = pa.array([None] * 100 + [1.0] * 20)
+    with pytest.raises(DataError, match=r"data.window.known_future: column 'late' has no value in the training rows"):
+        run_prepare(series.append_column("late", late), series_spec(known_future=["late"]))
+
+
+def test_a_target_with_the_name_of_an_output_is_renamed(run_prepare, series_spec, series):
+    spec = series_spec(horizon=[1, 3])
+    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"target": "h1"})})
+    with pytest.raises(DataError, match=r"is a column of the data: rename it in the source, or, if it is an input"):
+        run_prepare(series.rename_columns(["t", "h1", "heat"]), spec)

@@ -46,6 +46,11 @@ def spec_of(blocks: dict[str, Any]) -> Spec:
     return Spec.model_validate({"name": "t", **blocks, "data": data})
 
 
+def series(**window: Any) -> dict[str, Any]:
+    split = {"by": "time", "column": "age"}
+    return {"data": {"kind": "series", "target": "few", "split": split, "window": {"length": 3, **window}}}
+
+
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
@@ -98,6 +103,8 @@ def spec_of(blocks: dict[str, Any]) -> Spec:
             {"model": {"net": "./net.py:Table", "arguments": {"layers": 1, "widht": 2}}},
             "model.arguments.widht: .* did you mean 'width'",
         ),
+        (series(known_future=["town"]), "known_future: column 'town' is string, expected numbers or booleans"),
+        ({**series(), "data": {**series()["data"], "target": "town"}}, "data.target: column 'town' is string"),
         (
             {"model": {"net": "trees", "arguments": {"monotone_constraints": {"aeg": 1}}}},
             "a constraint names 'aeg', which is no column: did you mean 'age'",
@@ -132,6 +139,7 @@ def test_what_is_known_to_fail_is_refused(base: Path, blocks: dict[str, Any], me
                 "space": {"train.batch": {"low": 16, "high": 64, "integer": True}, "model.hidden": {"choices": [8]}}
             }
         },
+        series(known_future=["none"]),
         {"train": {"nodes": 2}},
         {"train": {"nodes": "1:4"}},
     ],
