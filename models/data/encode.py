@@ -39,8 +39,9 @@ def encode(folder: Path, split: str) -> Tensors:
     `end` int64 (examples,), the last input row of each example. Text: `tokens` (character,), indices of the alphabet in
     the smallest type that holds them, and `start` int64 (examples,), the first token of each example. All kinds except
     text: `target`, int64 classes, float32 standardised or 0/1 labels; numbers also `value`, the raw target in float64,
-    which the metrics use; of several outputs both (examples, output). Tables and images split by time or group: `key`
-    int64, the rank of the time, or the group.
+    which the metrics use; of several outputs both (examples, output). Series, and tables and images split by time or
+    group: `key` int64, the time or its rank, or the group. Of series it is the time of the last horizon, `first_key`
+    that of the first.
 
     Raises:
         DataError: The folder is incomplete.
@@ -185,12 +186,14 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
         raise DataError(f"{folder}: a series without window: remove the folder and run again")
     rows = pq.read_table(folder / ROWS_FILE)
     targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
-    chosen = rows.select([*preparation.target.columns, KEY_COLUMN]).take(pa.array(targets))
+    chosen = rows.select(preparation.target.columns).take(pa.array(targets))
     steps = [standardised(rows.column(part.name).to_numpy(), part) for part in preparation.numeric]
+    ends, times = (targets - window.last_horizon).astype(np.int64), rows.column(KEY_COLUMN).to_numpy()
     return {
         "series": np.stack(steps, axis=1),
-        "end": (targets - window.last_horizon).astype(np.int64),
-        "key": chosen.column(KEY_COLUMN).to_numpy(),
+        "end": ends,
+        "first_key": times[ends + window.horizons[0]],
+        "key": times[targets],
         **_targets(chosen, preparation),
     }
 

@@ -156,8 +156,9 @@ def _of_source(part: NumericInput, future: NumericInput | None) -> NumericInput:
 def _values(made: pa.Table, preparation: Preparation, steps: np.ndarray, codes: np.ndarray) -> SeriesValues:
     inputs = np.stack([made.column(part.name).to_numpy() for part in preparation.numeric], axis=1)
     rows = np.flatnonzero(codes == TRAIN)
-    rows = rows[np.argsort(made.column(KEY_COLUMN).to_numpy()[rows], kind="stable")]
-    return SeriesValues(inputs, made.column(preparation.target.name).to_numpy(), steps, rows)
+    moments = made.column(KEY_COLUMN).to_numpy()
+    rows = rows[np.argsort(moments[rows], kind="stable")]
+    return SeriesValues(inputs, made.column(preparation.target.name).to_numpy(), steps, rows, moments)
 
 
 def _older(is_newest: np.ndarray, data: Data) -> dict[str, int]:

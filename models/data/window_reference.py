@@ -46,12 +46,14 @@ class SeriesValues(NamedTuple):
         steps: How many steps of the same series lie directly before each, without a gap (step,).
         rows: The step that each training example predicts, of several horizons the farthest, in the order of time
             (example,).
+        times: The time of each step, int64 (step,).
     """
 
     values: np.ndarray
     target: np.ndarray
     steps: np.ndarray
     rows: np.ndarray
+    times: np.ndarray
 
 
 def season_of(series: SeriesValues, frequency: Frequency, window: Window) -> int | None:
@@ -97,13 +99,31 @@ def fit_reference(series: SeriesValues, preparation: Preparation, season: int | 
         return WindowReference(kind="last", column=column, floor=data.floor)
     if window.reference == "seasonal" and back:
         return WindowReference(kind="seasonal", column=column, back=back, floor=data.floor)
-    return _best(data, column, back, window)
+    return _best(data, column, back, window.reference, held_out(series, window))
 
 
-def _best(data: _Relative, column: int, back: list[int], window: Window) -> WindowReference:
-    num = len(data.target)
-    cut = min(num - 1, round(num * (1 - HELD_OUT)))
-    early, late = slice(0, max(1, cut - window.last_horizon)), slice(cut, num)
+class HeldOut(NamedTuple):
+    """The examples that fits are made of, and later ones that choose between them: bool (example,) each."""
+
+    early: np.ndarray
+    late: np.ndarray
+
+
+def held_out(series: SeriesValues, window: Window) -> HeldOut:
+    """Return the division of the newest training examples: the late ones are the newest fifth, of all series alike.
+
+    The targets of the early ones are of times before the first window of the late ones ends.
+    """
+    rows = series.rows[-MOST_EXAMPLES:]
+    last = series.times[rows]
+    late = last >= last[min(len(rows) - 1, round(len(rows) * (1 - HELD_OUT)))]
+    early = last < series.times[rows[late] - window.last_horizon].min()
+    early[0] |= not early.any()
+    return HeldOut(early, late)
+
+
+def _best(data: _Relative, column: int, back: list[int], reference: str, parts: HeldOut) -> WindowReference:
+    early, late = parts
     fits = {
         (is_scaled, penalty): data.error(data.weights(early, penalty, is_scaled), late, is_scaled)
         for is_scaled in (False, True)
@@ -111,7 +131,7 @@ def _best(data: _Relative, column: int, back: list[int], window: Window) -> Wind
     }
     is_scaled, penalty = min(fits, key=lambda fit: fits[fit])
     errors = {"linear": fits[is_scaled, penalty]}
-    if window.reference == "auto":
+    if reference == "auto":
         errors["last"] = float(np.abs(data.target[late] - data.last[late]).mean())
         if back:
             seasonal = data.own[late][:, [-1 - steps for steps in back]]
@@ -122,7 +142,7 @@ def _best(data: _Relative, column: int, back: list[int], window: Window) -> Wind
         return WindowReference(kind="last", **common)
     if kind == "seasonal":
         return WindowReference(kind="seasonal", back=back, **common)
-    weights = data.weights(slice(0, num), penalty, is_scaled)
+    weights = data.weights(np.ones(len(data.target), dtype=bool), penalty, is_scaled)
     return WindowReference(kind="linear", weights=weights.ravel().tolist(), **common)
 
 
@@ -160,7 +180,7 @@ class _Relative(NamedTuple):
         relative = (self.own - self.last) / self.scale(is_scaled)
         return np.hstack([relative, self.others, np.ones((len(self.own), 1))])
 
-    def weights(self, examples: slice, penalty: float, is_scaled: bool) -> np.ndarray:
+    def weights(self, examples: np.ndarray, penalty: float, is_scaled: bool) -> np.ndarray:
         """Return the ridge regression of the change from the last value (horizon, input).
 
         The constant has no penalty.
@@ -173,7 +193,7 @@ class _Relative(NamedTuple):
         gram[-1, -1] += 1e-9
         return np.asarray(np.linalg.lstsq(gram, inputs.T @ change, rcond=None)[0].T)
 
-    def error(self, weights: np.ndarray, examples: slice, is_scaled: bool) -> float:
+    def error(self, weights: np.ndarray, examples: np.ndarray, is_scaled: bool) -> float:
         forecast = self.last + self.scale(is_scaled) * (self.inputs(is_scaled) @ weights.T)
         return float(np.abs(self.target - forecast)[examples].mean())
 

@@ -10,7 +10,7 @@ import numpy as np
 from models.data import feeds, text
 from models.data.encode import rows_of
 from models.data.hashing import Hashes
-from models.data.preparation import Preparation
+from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.window_reference import seasonal_lag
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.evidence import Evidence
@@ -18,8 +18,9 @@ from models.judge.gates import LEAST_CLUSTERS
 from models.metrics.bootstrap import block_length, time_blocks
 from models.metrics.metrics import Array
 from models.project_spec.blocks import Spec, Task, TimeUnit
-from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN
+from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, SPLIT_COLUMN
 from models.sources.code_points import code_points
+from models.sources.read import read_table
 
 MOST_KNOWN = 1 << 20
 LEAST_BLOCKS = 10
@@ -90,22 +91,36 @@ def _naive_of_horizon(series: feeds.SeriesTargets, ahead: int, season: int | Non
 def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
     """Return the identities of the rows that a model was trained or selected on; they are stored with its version.
 
-    uint64 (row,), sorted; for more than a million rows the smallest, as a sample. Empty for a text.
+    uint64 (row,), sorted; for more than a million rows the smallest, as a sample. Empty for a text. Of series: the rows
+    of the targets, at all horizons.
     """
     if preparation.characters is not None:
         return np.zeros(0, dtype=np.uint64)
-    sides = [_column(prepared, side, IDENTITY_COLUMN) for side in ("train", "validation")]
-    return np.sort(np.concatenate(sides))[:MOST_KNOWN]
+    sides = [_target_rows(prepared, side, preparation).ravel() for side in ("train", "validation")]
+    return np.unique(np.concatenate(sides))[:MOST_KNOWN]
 
 
 def is_known(prepared: Path, known: Hashes) -> np.ndarray:
-    """Return which test examples are, or may be, among the known rows of another model, bool (example,).
+    """Return which test examples have a row that is, or may be, known to another model, bool (example,).
 
-    If some are and the record of the other model is a sample, also the rows beyond its last one may be.
+    If some have and the record of the other model is a sample, also the rows beyond its last one may be known.
     """
-    identities = _column(prepared, "test", IDENTITY_COLUMN)
-    mask: np.ndarray = np.isin(identities, known)
-    return mask | (identities > known[-1]) if len(known) == MOST_KNOWN and mask.any() else mask
+    identities = _target_rows(prepared, "test", Preparation.load(prepared))
+    mask = np.asarray(np.isin(identities, known).any(axis=1))
+    if len(known) == MOST_KNOWN and mask.any():
+        np.logical_or(mask, (identities > known[-1]).any(axis=1), out=mask)
+    return mask
+
+
+def _target_rows(prepared: Path, split: str, preparation: Preparation) -> Hashes:
+    """Return the identities of the rows that hold the targets of each example of a split (example, row)."""
+    if preparation.window is None:
+        return _column(prepared, split, IDENTITY_COLUMN)[:, None]
+    rows = read_table(prepared / ROWS_FILE, [IDENTITY_COLUMN, SPLIT_COLUMN])
+    last = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
+    targets = (last - preparation.window.last_horizon)[:, None] + preparation.window.horizons
+    identities: Hashes = rows.column(IDENTITY_COLUMN).to_numpy()[targets]
+    return identities
 
 
 def _column(prepared: Path, split: str, name: str) -> np.ndarray:

@@ -18,8 +18,7 @@ from models.distributed.order import SampleOrder, seed_of
 from models.errors import DataError, TrainingError
 from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Kind
-from models.project_spec.window import Window
-from models.training.batches.selection import KEY, fold_of, is_chosen, recent_of
+from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, recent_of
 from models.training.batches.stream import Shards, Stream, StreamOrder
 from models.training.batches.transfer import rows_on
 from models.training.job import TrainingJob
@@ -233,7 +232,7 @@ def _examples(preparation: Preparation, tensors: Inputs, keep: torch.Tensor | No
     pixels, window = preparation.pixels, preparation.window or preparation.characters
     return ExampleSet(
         kind=preparation.kind,
-        tensors={key: tensor for key, tensor in tensors.items() if key not in (name, KEY, VALUE)},
+        tensors={key: tensor for key, tensor in tensors.items() if key not in (name, KEY, FIRST_KEY, VALUE)},
         target=tensors[name].to(kind),
         target_type=kind,
         keep=keep,
@@ -277,32 +276,32 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
         starts, length = joined["start"], preparation.characters.length
         low, high = starts[validation[0]], starts[validation[-1]]
         train = train[(starts[train] - low <= -length) | (starts[train] - high >= length)]
-    if preparation.window is not None and key is not None:
-        train = _without_shared_targets(train, validation, key, preparation.window)
+    if FIRST_KEY in joined:
+        train = _without_shared_targets(train, joined[KEY], joined[FIRST_KEY][validation].min())
     recent = recent_of(joined, train, job)
     return _examples(preparation, joined, recent), _examples(preparation, joined, validation)
 
 
-def _without_shared_targets(
-    train: torch.Tensor, validation: torch.Tensor, times: torch.Tensor, window: Window
-) -> torch.Tensor:
+def _without_shared_targets(train: torch.Tensor, times: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
     """Return the training examples of series that predict no step which a validation example predicts too.
 
     At several horizons, the first examples of a fold predict steps that the last ones before it also predict.
 
+    Args:
+        train: The training examples.
+        times: The time of the last horizon of each example.
+        first: The earliest time that the fold predicts.
+
     Raises:
         TrainingError: No training example is left.
     """
-    num_shared = window.last_horizon - window.horizons[0]
-    if not num_shared:
-        return train
-    earlier = torch.unique(times[times < times[validation].min()])
-    if len(earlier) <= num_shared:
+    apart = train[times[train] < first]
+    if not len(apart):
         raise TrainingError(
-            f"search.folds: a fold is trained on {len(earlier)} steps, which all are less than {num_shared + 1} before "
-            "the fold's own, the distance of the first and the last horizon: take fewer folds, or nearer horizons"
+            f"search.folds: each of the {len(train)} examples before a fold predicts a step that an example of the fold"
+            " predicts too: take fewer folds, or horizons that are nearer to each other"
         )
-    return train[times[train] < earlier[-num_shared]]
+    return apart
 
 
 def _check_fold(index: int, k: int, target: torch.Tensor, times: torch.Tensor | None, rolls: bool) -> None:

@@ -11,6 +11,8 @@ Tensors = dict[str, torch.Tensor]
 
 # The group or the time that decided a row's split: int64, stored beside the tensors that nets see.
 KEY = "key"
+FIRST_KEY = "first_key"
+"""Of series: the time of an example's first horizon, where `KEY` is that of the last."""
 
 
 def is_chosen(job: TrainingJob) -> bool:

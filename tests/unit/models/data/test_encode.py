@@ -108,3 +108,6 @@ def test_each_horizon_of_an_example_is_counted_from_the_end_of_its_window(run_pr
     scale, shift = preparation.target.scale, preparation.target.shift
     np.testing.assert_allclose(tensors["target"], (expected - shift) / scale, rtol=1e-5)
     assert [output.name for output in preparation.outputs] == ["h1", "h3"]
+    times = series.column("t").to_numpy()
+    np.testing.assert_array_equal(tensors["first_key"], times[tensors["end"] + 1])
+    np.testing.assert_array_equal(tensors["key"], times[tensors["end"] + 3])

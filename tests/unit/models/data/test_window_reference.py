@@ -11,10 +11,11 @@ import torch
 
 from models.data.encode import encode
 from models.data.preparation import Preparation, WindowReference
-from models.data.window_reference import seasonal_lag
+from models.data.window_reference import SeriesValues, held_out, seasonal_lag
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Model
+from models.project_spec.window import Window
 
 RANDOM = np.random.default_rng(0)
 NOISE = RANDOM.normal(size=240)
@@ -109,3 +110,15 @@ def test_the_reference_of_an_earlier_version_is_read():
     stored = {"kind": "seasonal", "column": 0, "floor": 0.1}
     assert WindowReference.model_validate({**stored, "back": 3}).back == [3]
     assert WindowReference.model_validate({**stored, "kind": "last", "back": None}).back == []
+
+
+@pytest.mark.parametrize("stride", [1, 5])
+def test_what_chooses_a_reference_is_later_than_what_it_is_fitted_on_in_all_series(stride):
+    shops, num_steps, window = 3, 60, Window(length=4, horizon=[1, 3], stride=stride)
+    step = np.tile(np.arange(num_steps), shops)
+    rows = np.flatnonzero((step >= 6) & ((step - 6) % stride == 0))
+    rows = rows[np.argsort(step[rows], kind="stable")]
+    early, late = held_out(SeriesValues(np.zeros((len(step), 1)), np.zeros(len(step)), step, rows, step), window)
+    assert 0.1 * len(rows) <= late.sum() <= 0.3 * len(rows)
+    assert early.sum() >= 0.6 * len(rows)
+    assert step[rows[early]].max() < (step[rows[late]] - window.last_horizon).min()

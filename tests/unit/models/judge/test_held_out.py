@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from scipy.signal import lfilter
 
 from models.data.feeds import targets
+from models.data.hashing import row_identities
 from models.data.preparation import Preparation
 from models.data.prepare import prepare
 from models.judge.comparison import Threshold, resample_models
@@ -49,6 +51,24 @@ def test_of_a_sampled_record_the_rows_that_it_does_not_reach_do_not_count_if_oth
     really, counted = is_known(tmp_path / "prepared", everything), is_known(tmp_path / "prepared", sample)
     assert counted[really].all()
     assert 0 < (~counted).sum() <= (~really).sum()
+
+
+def test_a_test_example_is_known_if_one_of_its_targets_is(tmp_path: Path):
+    steps = np.arange(120)
+    table = pa.table({"t": steps, "y": np.sin(steps / 5.0)})
+    window = {"length": 5, "horizon": [1, 7], "stride": 7}
+    own = {"kind": "series", "window": window}
+    _, preparation = prepared(table, tmp_path, **own, split={"by": "time", "column": "t"})
+    known = known_rows(tmp_path / "prepared", preparation)
+    assert len(known) == 2 * (preparation.rows["train"] + preparation.rows["validation"])
+    assert not is_known(tmp_path / "prepared", known).any()
+    # The test rows begin earlier now; of the example at row 88, the target of the first horizon alone was known.
+    split = {"by": "time", "column": "t", "test": 0.35}
+    _, preparation = prepared(table, tmp_path, **{**own, "window": {**window, "stride": 1}}, split=split)
+    test = pq.read_table(tmp_path / "prepared" / "rows.parquet").filter(pc.field("__split") == 2)
+    last, is_known_row = test.column("__row").to_numpy(), np.isin(row_identities(table, None), known)
+    assert (is_known_row[last - 6] & ~is_known_row[last]).any()
+    np.testing.assert_array_equal(is_known(tmp_path / "prepared", known), is_known_row[last - 6] | is_known_row[last])
 
 
 def clusters_of(folder: Path, preparation: Preparation, spec: Spec, count: int) -> np.ndarray | None:

@@ -83,19 +83,25 @@ def test_folds_of_a_series_are_trained_on_what_lies_before_them(make_job, index)
     assert (last == 249) is (index == 4)
 
 
-def test_folds_at_several_horizons_share_no_target(make_job):
+@pytest.mark.parametrize(("stride", "num_shared"), [(1, 3), (3, 1), (4, 0), (7, 0)])
+def test_folds_at_several_horizons_share_no_target(make_job, stride, num_shared):
     job = make_job("series", "regression", job={"fold": (0, 5)})
-    for side, times in (("train", torch.arange(200)), ("validation", torch.arange(200, 250))):
-        save_file({**load_file(job.tensors[side]), "key": times}, job.tensors[side])
     preparation = Preparation.load(job.prepared)
     assert preparation.window is not None
-    window = preparation.window.model_copy(update={"horizon": [1, 4]})
-    preparation.model_copy(update={"window": window}).save(job.prepared)
+    several = preparation.window.model_copy(update={"horizon": [1, 4]})
+    preparation.model_copy(update={"window": several}).save(job.prepared)
+
+    def with_times(distance):
+        times = torch.arange(250) * stride
+        for side, own in (("train", times[:200]), ("validation", times[200:])):
+            tensors = {**load_file(job.tensors[side]), "key": own.clone(), "first_key": own - distance}
+            save_file(tensors, job.tensors[side])
+
+    with_times(3)
     train, validation = opened(job)
-    assert train.keep.tolist() == list(range(validation.keep[0].item() - 3))
-    far = window.model_copy(update={"horizon": [1, 99]})
-    preparation.model_copy(update={"window": far}).save(job.prepared)
-    with pytest.raises(TrainingError, match=r"less than 99 before the fold's own"):
+    assert train.keep.tolist() == list(range(validation.keep[0].item() - num_shared))
+    with_times(98 * stride)
+    with pytest.raises(TrainingError, match=r"predicts a step that an example of the fold predicts too"):
         opened(job)
 
 
