@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from models.data.datetimes import datetime_features
-from models.data.outputs import encoded_outputs
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, CategoricalInput, NumericInput, Preparation, TextInput
 from models.data.target import true_values
@@ -208,7 +207,5 @@ def _targets(rows: pa.Table, preparation: Preparation) -> Tensors:
     values = true_values(rows, target)
     if target.classes:
         return {"target": values}
-    if not target.outputs:
-        return {"target": target.encode(values).astype(np.float32), "value": values}
-    encoded = encoded_outputs(values, target)
+    encoded = target.encode(values).astype(np.float32)
     return {"target": encoded} if preparation.task == "multilabel" else {"target": encoded, "value": values}

@@ -76,19 +76,19 @@ def fit_outputs(training: pa.Table, data: Data, task: Task) -> TargetEncoding:
     return TargetEncoding(name=data.target_name, outputs=outputs)
 
 
-def fit_horizons(training: pa.Table, data: Data, horizons: Sequence[int]) -> TargetEncoding:
-    """Return the target of series whose several horizons are the outputs; all have the scale of the target.
-
-    Raises:
-        DataError: The target has no value.
-    """
-    (name,) = data.targets
-    shift, scale = _spread(training.column(name), name)
+def with_outputs(target: TargetEncoding, horizons: Sequence[int]) -> TargetEncoding:
+    """Return the target of series whose several horizons are the outputs; all are encoded as the target is."""
     outputs = [
-        OutputColumn(name=horizon_name(ahead), column=horizon_name(ahead), shift=shift, scale=scale, horizon=ahead)
+        OutputColumn(
+            name=horizon_name(ahead),
+            column=horizon_name(ahead),
+            shift=target.shift,
+            scale=target.scale,
+            horizon=ahead,
+        )
         for ahead in horizons
     ]
-    return TargetEncoding(name=name, shift=shift, scale=scale, outputs=outputs)
+    return target.model_copy(update={"outputs": outputs})
 
 
 def horizon_name(ahead: int) -> str:
@@ -100,14 +100,6 @@ def output_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
     """Return the true value of each output, in its own unit: float64 (row, output)."""
     columns = {name: as_float64(rows.column(name), name) for name in target.columns}
     return np.stack([columns[output.column] for output in target.outputs], axis=1)
-
-
-def encoded_outputs(values: np.ndarray, target: TargetEncoding) -> np.ndarray:
-    """Return true values (row, output) as the net learns them, float32."""
-    shift = np.array([output.shift for output in target.outputs])
-    scale = np.array([output.scale for output in target.outputs])
-    encoded: np.ndarray = ((values - shift) / scale).astype(np.float32)
-    return encoded
 
 
 def _spread(column: pa.ChunkedArray, name: str) -> tuple[float, float]:

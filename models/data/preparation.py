@@ -115,7 +115,7 @@ class TargetEncoding(FrozenModel):
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
     Regression: the net learns `(value - shift) / scale`, or `(log(value + log_offset) - shift) / scale`.
     Several outputs of a row: `outputs` in the order of the net's outputs; everything that names, scales or counts them
-    reads this table. Targets and predictions are then arrays (row, output).
+    reads this table. Targets and predictions are then arrays (row, output). Horizons may be on the log scale too.
     """
 
     name: str = Field(description="The target column, or several, separated by commas.")
@@ -142,21 +142,30 @@ class TargetEncoding(FrozenModel):
         """Standard deviation of the training targets in their own unit."""
         return self.scale if self.deviation is None else self.deviation
 
+    def shift_and_scale(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return both as float64: (), or of several outputs (output,)."""
+        if not self.outputs:
+            return np.array(self.shift, np.float64), np.array(self.scale, np.float64)
+        shift, scale = ([getattr(output, name) for output in self.outputs] for name in ("shift", "scale"))
+        return np.array(shift, np.float64), np.array(scale, np.float64)
+
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """Return what the net learns for values in their own unit, float64 (rows,)."""
+        """Return what the net learns for values in their own unit, float64 (row,); of several outputs (row, output)."""
+        shift, scale = self.shift_and_scale()
         if self.log_offset is not None:
             values = np.log(np.maximum(values + self.log_offset, LEAST_VALUE))
-        return (values - self.shift) / self.scale
+        return np.asarray((values - shift) / scale)
 
     def decode(self, learnt: np.ndarray) -> np.ndarray:
-        """Return the values in their own unit for what the net predicts, float64 (rows,).
+        """Return the values in their own unit for what the net predicts, float64, in the shape of `encode`.
 
         On the log scale none is below zero, as no true value is.
         """
-        values = np.asarray(learnt, dtype=np.float64) * self.scale + self.shift
+        shift, scale = self.shift_and_scale()
+        values = np.asarray(np.asarray(learnt, dtype=np.float64) * scale + shift)
         if self.log_offset is None:
             return values
-        return np.maximum(np.exp(np.minimum(values, LARGEST_LOGARITHM)) - self.log_offset, 0.0)
+        return np.asarray(np.maximum(np.exp(np.minimum(values, LARGEST_LOGARITHM)) - self.log_offset, 0.0))
 
 
 class ClassHead(FrozenModel):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.columns import as_float64, as_text, dtype_of, is_number, is_text
-from models.data.outputs import fit_horizons, fit_outputs, infer_task_of_several, output_values
+from models.data.outputs import fit_outputs, infer_task_of_several, output_values, with_outputs
 from models.data.preparation import TargetEncoding
 from models.errors import DataError
 from models.project_spec.blocks import Data, Task
@@ -70,35 +70,39 @@ def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) 
     Raises:
         DataError: There is only one class, more than two for binary, or more than a thousand.
     """
-    if data.window is not None and len(data.window.horizons) > 1:
-        return fit_horizons(targets, data, data.window.horizons)
     if task in ("multilabel", "quantile") or len(data.targets) > 1:
         return fit_outputs(targets, data, task)
     name, column = data.target_name, targets.column(data.targets[0])
     if task == "regression":
-        values = as_float64(column, name)
-        values = values[~np.isnan(values)]
-        if not len(values):
-            raise DataError(
-                f"data.target {name!r} has no value in the training rows: fill it in the source, or take another"
-            )
-        spread = float(values.std()) or 1.0
-        if not is_log:
-            return TargetEncoding(name=name, shift=float(values.mean()), scale=spread)
-        offset = 0.0 if values.min() > 0 else float(values[values > 0].min(initial=np.inf))
-        logarithms = np.log(values + (offset if np.isfinite(offset) else 1.0))
-        return TargetEncoding(
-            name=name,
-            shift=float(logarithms.mean()),
-            scale=float(logarithms.std()) or 1.0,
-            log_offset=offset if np.isfinite(offset) else 1.0,
-            deviation=spread,
-        )
+        target = _fit_number(column, name, is_log)
+        horizons = data.window.horizons if data.window else []
+        return with_outputs(target, horizons) if len(horizons) > 1 else target
     dtype = dtype_of(column.type)
     classes = [text for text in pc.unique(as_text(column)).to_pylist() if text is not None]
     classes.sort(key=float if dtype == "integer" else None)
     _check_classes(classes, name, task)
     return TargetEncoding(name=name, classes=classes, dtype=dtype)
+
+
+def _fit_number(column: pa.ChunkedArray, name: str, is_log: bool) -> TargetEncoding:
+    values = as_float64(column, name)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        raise DataError(
+            f"data.target {name!r} has no value in the training rows: fill it in the source, or take another"
+        )
+    spread = float(values.std()) or 1.0
+    if not is_log:
+        return TargetEncoding(name=name, shift=float(values.mean()), scale=spread)
+    offset = 0.0 if values.min() > 0 else float(values[values > 0].min(initial=np.inf))
+    logarithms = np.log(values + (offset if np.isfinite(offset) else 1.0))
+    return TargetEncoding(
+        name=name,
+        shift=float(logarithms.mean()),
+        scale=float(logarithms.std()) or 1.0,
+        log_offset=offset if np.isfinite(offset) else 1.0,
+        deviation=spread,
+    )
 
 
 def is_on_log_scale(table: pa.Table, training: pa.Table, data: Data, task: Task, metric: str | None) -> bool:

@@ -64,34 +64,36 @@ def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
 
 def _regression(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
     axis = builder.constant("axis", np.array([1], np.int64))
-    scale = builder.constant("scale", np.array(preparation.target.scale, np.float64))
-    shift = builder.constant("shift", np.array(preparation.target.shift, np.float64))
-    flat = builder.node("Squeeze", [raw, axis], "flat")
-    double = builder.node("Cast", [flat], "double", to=onnx.TensorProto.DOUBLE)
-    scaled = builder.node("Mul", [double, scale], "scaled")
-    own_unit = builder.node("Add", [scaled, shift], "own_unit")
-    if preparation.target.log_offset is not None:
-        limit = builder.constant("limit", np.array(LARGEST_LOGARITHM, np.float64))
-        offset = builder.constant("offset", np.array(preparation.target.log_offset, np.float64))
-        power = builder.node("Exp", [builder.node("Min", [own_unit, limit], "limited")], "power")
-        value = builder.node("Sub", [power, offset], "value")
-        own_unit = builder.node("Max", [value, builder.constant("zero", np.array(0.0))], "floored")
-    builder.node("Cast", [own_unit], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
+    values = _own_unit(builder, preparation, builder.node("Squeeze", [raw, axis], "flat"))
+    builder.node("Cast", [values], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
+
+
+def _own_unit(builder: GraphBuilder, preparation: Preparation, learnt: str) -> str:
+    """Return the name of `TargetEncoding.decode` of what the net predicts."""
+    target = preparation.target
+    shift, scale = target.shift_and_scale()
+    double = builder.node("Cast", [learnt], "double", to=onnx.TensorProto.DOUBLE)
+    scaled = builder.node("Mul", [double, builder.constant("scale", scale)], "scaled")
+    own_unit = builder.node("Add", [scaled, builder.constant("shift", shift)], "own_unit")
+    if target.log_offset is None:
+        return own_unit
+    limit = builder.constant("limit", np.array(LARGEST_LOGARITHM, np.float64))
+    offset = builder.constant("offset", np.array(target.log_offset, np.float64))
+    power = builder.node("Exp", [builder.node("Min", [own_unit, limit], "limited")], "power")
+    value = builder.node("Sub", [power, offset], "value")
+    return builder.node("Max", [value, builder.constant("zero", np.array(0.0))], "floored")
 
 
 def _several(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
-    outputs = preparation.target.outputs
-    double = builder.node("Cast", [raw], "double", to=onnx.TensorProto.DOUBLE)
     if preparation.task == "multilabel":
+        double = builder.node("Cast", [raw], "double", to=onnx.TensorProto.DOUBLE)
         exact = builder.node("Sigmoid", [double], "exact")
         builder.node("Cast", [exact], "probabilities", output=PROBABILITIES, to=onnx.TensorProto.FLOAT)
         builder.node("Greater", [exact, builder.constant("half", np.array(0.5))], "labels", output=LABELS)
         return
-    scale = builder.constant("scale", np.array([output.scale for output in outputs], np.float64))
-    shift = builder.constant("shift", np.array([output.shift for output in outputs], np.float64))
-    values = builder.node("Add", [builder.node("Mul", [double, scale], "scaled"), shift], "own_unit")
+    values = _own_unit(builder, preparation, raw)
     if preparation.task == "quantile":
-        num = builder.constant("num", np.array([len(outputs)], np.int64))
+        num = builder.constant("num", np.array([preparation.num_outputs], np.int64))
         sorted_values = builder.prefix + "sorted"
         names = [sorted_values, builder.prefix + "order"]
         builder.nodes.append(helper.make_node("TopK", [values, num], names, name=names[0], axis=1, largest=0, sorted=1))

@@ -61,7 +61,8 @@ def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) 
     apart: np.ndarray = np.abs(got - expected)
     target = preparation.target
     if preparation.task in ("regression", "quantile"):
-        scale = np.array([output.scale for output in target.outputs]) if target.outputs else target.spread
+        is_one_unit = not target.outputs or target.log_offset is not None
+        scale = target.spread if is_one_unit else target.shift_and_scale()[1]
         apart = apart / np.maximum(np.abs(expected), scale)
     return apart.max(axis=1) if apart.ndim > 1 else apart
 

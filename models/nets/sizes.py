@@ -75,11 +75,11 @@ class NetReference:
         if target.log_offset is None:
             shift = (part.shift - target.shift) / target.scale
             factor = part.scale / target.scale
-            return cls(forecast, factor, shift, is_chosen, num_horizons=preparation.num_outputs)
+            return cls(forecast, factor, shift, is_chosen, None, preparation.num_outputs)
         mean = target.shift - math.log(part.scale)
         least = math.exp(mean + min(math.log(_LEAST_SHARE), -_LOWEST * target.scale))
         log = LogScale((part.shift + target.log_offset) / part.scale, max(least, LEAST_VALUE))
-        return cls(forecast, 1 / target.scale, -mean / target.scale, is_chosen, log)
+        return cls(forecast, 1 / target.scale, -mean / target.scale, is_chosen, log, preparation.num_outputs)
 
 
 @dataclass(frozen=True)

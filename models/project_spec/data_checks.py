@@ -37,10 +37,6 @@ def _check_kind(data: Data) -> None:
             f"kind series predicts a number, got task {data.task}: remove `task`, or let the source make each "
             "window a row and say `kind: table`"
         )
-    if data.window is not None and len(data.window.horizons) > 1 and data.target_scale == "log":
-        raise ValueError(
-            f"target_scale log is of one horizon, got window.horizon {data.window.horizon}: say linear, or name one"
-        )
     known = data.window.known_future if data.window else []
     for name in known:
         if name in (*data.targets, data.split.column, data.window and data.window.series_key) or known.count(name) > 1:

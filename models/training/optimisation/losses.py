@@ -164,12 +164,9 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
         return output.softmax(dim=1).numpy()
     if preparation.task == "multilabel":
         return output.sigmoid().numpy()
-    outputs = preparation.target.outputs
-    if outputs:
-        scale, shift = (output.new_tensor([getattr(each, name) for each in outputs]) for name in ("scale", "shift"))
-        values = output * scale + shift
-        return (values.sort(dim=1).values if preparation.task == "quantile" else values).numpy()
-    return np.asarray(preparation.target.decode(output[:, 0].numpy()))
+    learnt = output if preparation.target.outputs else output[:, 0]
+    values = np.asarray(preparation.target.decode(learnt.numpy()))
+    return np.sort(values, axis=1) if preparation.task == "quantile" else values
 
 
 def _own_loss(reference: str, base: Path, preparation: Preparation, targets: torch.Tensor) -> Loss:
@@ -252,8 +249,8 @@ def _gamma(output: torch.Tensor, target: torch.Tensor, scale: float) -> torch.Te
 
     Source: McCullagh and Nelder (1989), Generalized Linear Models, 8.3.
     """
-    ratio = ((target - output[:, 0].float()) * scale).clamp(max=LARGEST_RATIO)
-    return ratio.exp() - ratio - 1
+    ratio = ((target - _as_target(output, target)) * scale).clamp(max=LARGEST_RATIO)
+    return _mean_of_outputs(ratio.exp() - ratio - 1)
 
 
 def _pinball(output: torch.Tensor, target: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:

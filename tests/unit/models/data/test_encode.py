@@ -1,5 +1,6 @@
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -111,3 +112,14 @@ def test_each_horizon_of_an_example_is_counted_from_the_end_of_its_window(run_pr
     times = series.column("t").to_numpy()
     np.testing.assert_array_equal(tensors["first_key"], times[tensors["end"] + 1])
     np.testing.assert_array_equal(tensors["key"], times[tensors["end"] + 3])
+
+
+def test_several_horizons_are_learnt_on_the_log_scale(run_prepare, series_spec, series):
+    positive = series.set_column(1, "y", pc.add(series.column("y"), 1.0))
+    spec = series_spec(horizon=[1, 3])
+    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"target_scale": "log"})})
+    folder, preparation = run_prepare(positive, spec)
+    tensors, target = encode(folder, "train"), preparation.target
+    assert target.log_offset is not None
+    np.testing.assert_allclose(tensors["target"], target.encode(tensors["value"]), rtol=1e-5)
+    np.testing.assert_allclose(target.decode(tensors["target"]), tensors["value"], atol=1e-5)

@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
+import torch
 
-from models.data.preparation import ClassHead
+from models.data.outputs import with_outputs
+from models.data.preparation import ClassHead, TargetEncoding
 from models.export.class_head import with_class_head
 from models.export.head_graph import graph_outputs, head_part
 from models.inference.names import output_names
+from models.training.optimisation.losses import predictions
 from tests.finished_jobs import CLASSES, run_stretch, table_preparation
 
 CLASSIFIED = ["label", "probabilities"]
@@ -77,3 +80,15 @@ def test_a_logarithm_is_undone_inside_the_graph() -> None:
     np.testing.assert_allclose(prediction, target.decode(raw[:, 0]), rtol=1e-6)
     assert np.isfinite(prediction).all()
     assert prediction[0] == 0, "the floor is inside the graph too"
+
+
+def test_a_logarithm_of_several_horizons_is_undone_in_graph_and_training_alike() -> None:
+    encoding = TargetEncoding(name="y", log_offset=0.5, shift=3.0, scale=2.0)
+    preparation = table_preparation("regression").model_copy(update={"target": with_outputs(encoding, [1, 7])})
+    raw = np.array([[-9.0, -1.0], [0.3, 1000.0]])
+    (prediction,) = run_stretch(head_part(preparation, "core/out"), {"core/out": raw}, ["prediction"])
+    expected = np.stack([encoding.decode(raw[:, at]) for at in range(2)], axis=1)
+    np.testing.assert_allclose(prediction, expected, rtol=1e-6)
+    np.testing.assert_allclose(predictions(torch.from_numpy(raw), preparation), expected, rtol=1e-12)
+    values = np.array([[0.0, 1.0], [20.0, 400.0]])
+    np.testing.assert_allclose(preparation.target.decode(preparation.target.encode(values)), values, atol=1e-12)

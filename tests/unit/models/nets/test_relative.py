@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from models.data.outputs import with_outputs
 from models.data.preparation import Preparation, TargetEncoding, WindowReference
 from models.export.net_graph import net_part
 from models.nets.relative import RelativeNet
@@ -83,6 +84,20 @@ def test_on_the_log_scale_an_untrained_net_gives_the_logarithm_of_the_reference(
         forecast = 20 * linear(torch.from_numpy(SERIES)).double().numpy()[:, 0] + 100
         got = RelativeNet(Net(), reference, starts_at_zero=True)(torch.from_numpy(SERIES))[:, 0]
     np.testing.assert_allclose(got, target.encode(forecast), rtol=1e-4, atol=1e-5)
+
+
+def test_on_the_log_scale_each_horizon_has_its_forecast() -> None:
+    forecast = FORECASTS["linear"].model_copy(update={"weights": FORECASTS["linear"].weights * 2})
+    target = TargetEncoding(name="load", shift=4.0, scale=0.5, log_offset=2.0)
+    preparation = series_preparation().model_copy(
+        update={"reference": forecast, "target": with_outputs(target, [1, 2])}
+    )
+    reference = NetReference.of(preparation)
+    assert reference is not None
+    with torch.no_grad():
+        got = RelativeNet(Net(), reference, starts_at_zero=True)(torch.from_numpy(SERIES))
+    assert got.shape == (len(SERIES), 2)
+    np.testing.assert_array_equal(got[:, 0], got[:, 1])
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,12 @@ def test_keys_that_contradict_each_other_are_refused_with_the_cure(words, messag
         Data.model_validate({"source": "x.csv", "target": ["a", "b"], **words})
 
 
-def test_what_is_known_beforehand_is_neither_target_nor_key_and_log_has_one_horizon():
+def test_what_is_known_beforehand_is_neither_target_nor_key():
     series = {"source": "x.csv", "target": "y", "kind": "series", "split": {"by": "time", "column": "t"}}
     for known in (["y"], ["t"], ["shop"], ["x", "x"]):
         window = {"length": 3, "series_key": "shop", "known_future": known}
         with pytest.raises(ValidationError, match=f"window.known_future: got '{known[0]}', expected different columns"):
             Data.model_validate({**series, "window": window})
-    with pytest.raises(ValidationError, match="target_scale log is of one horizon"):
-        Data.model_validate({**series, "window": {"length": 3, "horizon": [1, 2]}, "target_scale": "log"})
 
 
 def test_one_target_several_and_quantiles_are_taken():

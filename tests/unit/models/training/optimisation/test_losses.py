@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import ValidationError
 
+from models.data.outputs import with_outputs
 from models.data.preparation import Preparation, TargetEncoding
 from models.errors import UserCodeError
 from models.project_spec.blocks import Train
@@ -87,6 +88,16 @@ def test_the_best_constant_is_that_of_the_goal_on_either_scale(metric, expected,
     constants = np.linspace(2, 90, 881)
     values = [float(loss(torch.full((len(target), 1), float(encoding.encode(np.array(c)))), target)) for c in constants]
     assert constants[int(np.argmin(values))] == pytest.approx(expected, rel=0.05)
+
+
+def test_the_gamma_loss_of_several_horizons_is_the_mean_over_them():
+    prepared, encoding = skewed(log_offset=0.0)
+    several = prepared.model_copy(update={"target": with_outputs(encoding, [1, 2])})
+    target, output = torch.randn(5, 2), torch.randn(5, 2)
+    of_both = [
+        make_loss(prepared, Train(), "rmse", target[:, at])(output[:, at : at + 1], target[:, at]) for at in (0, 1)
+    ]
+    assert float(make_loss(several, Train(), "rmse", target)(output, target)) == pytest.approx(float(sum(of_both)) / 2)
 
 
 def test_a_far_outlier_does_not_overflow_the_gamma_loss():
