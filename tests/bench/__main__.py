@@ -150,7 +150,7 @@ def serving_figures(place: Path) -> list[Figure]:
     got = serving.compared(place)
     one, theirs, many = got.ours[1], got.theirs[1], serving.MANY
     log_share = got.log_us / (one.cpu_us - got.log_us)
-    swapped = serving.swapped(place)
+    swapped, (probe_ms, longest_ms) = serving.swapped(place), serving.probe_ms(place)
     spread = swaps_under_load(place / "workers")
     unlimited = float("inf")
     return [
@@ -169,6 +169,8 @@ def serving_figures(place: Path) -> list[Figure]:
         Figure(f"{spread['swaps']} swaps over two workers, failed or late", "of answers",
                spread["failed"] + spread["late"], 0),
         Figure("  from the registry to the swap", "s median", spread["seconds"], 2.0),
+        Figure(f"probes beside {many} clients of {serving.MOST_ROWS:,} rows", "ms, longest", longest_ms, 100),
+        Figure("  median", "ms", probe_ms, unlimited),
         Figure("memory after 1e6 refused requests", "MB more", serving.errors_growth_mb(place), 5),
     ]  # fmt: skip
 

@@ -16,7 +16,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ MANY = 8
 """Clients at once."""
 ROWS = 1000
 """Rows of a large request."""
+MOST_ROWS, PROBED_S = 85_000, 10.0
+"""A request of so many rows is nearly as large as a server takes: 15.7 MB."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,21 @@ def swapped(place: Path) -> Swapped:
                 met.failed += some.failed
         assert promoted.returncode == 0
     return Swapped(SWAPS, len(met.seconds), met.failed, counts["mixed"])
+
+
+def probe_ms(place: Path) -> tuple[float, float]:
+    """Milliseconds of the median and the longest probe while `MANY` clients send the largest requests."""
+    workspace = _workspace(place, "1")
+    with live_server(workspace, "bench") as server, ProcessPoolExecutor(1, get_context("spawn")) as other:
+        request, took = _request(server.port, MOST_ROWS), []
+        loaded = other.submit(load, server.port, request, seconds=PROBED_S, clients=MANY)
+        while not loaded.done():
+            began = time.perf_counter()
+            assert _hears(f"http://127.0.0.1:{server.port}/health")
+            took.append((time.perf_counter() - began) * 1e3)
+            time.sleep(0.05)
+        assert not loaded.result().failed
+    return statistics.median(took), max(took)
 
 
 def errors_growth_mb(place: Path) -> float:
