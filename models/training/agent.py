@@ -12,7 +12,6 @@ import functools
 import gc
 import logging
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from models.distributed.forkserver import report_error
 from models.distributed.world import World
 from models.errors import LooplineError, TrainingError
+from models.files import storing
 from models.parent_death import die_with
 from models.training.job import EpochReport, TrainingJob
 from models.training.known_errors import explaining
@@ -55,20 +55,21 @@ def run_ranks(connections: list[Connection], job: TrainingJob) -> None:
         job: The training job.
     """
     device_of(job)  # refuses ranks without a GPU of their own before any starts
-    logs = Path(tempfile.mkdtemp(prefix="loopline-agent-"))
+    scratch = str(job.scratch_folder)
+    with storing(job.folder):
+        job.scratch_folder.mkdir(parents=True, exist_ok=True)
+    tempfile.tempdir = scratch  # torch writes the errors of ranks to temporary files and leaves them
     # Ranks report their errors over their connections; the agent's log would repeat them.
     logging.disable(logging.CRITICAL)
     # Torch's agents use this process's store, which listens already: no other process can take the chosen port.
     store = TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
     try:
-        elastic.elastic_launch(_launch(job, store.port, logs), _rank)(job, connections, os.getpid())
+        elastic.elastic_launch(_launch(job, store.port, scratch), _rank)(job, connections, os.getpid())
     except ChildFailedError as error:
         connections[0].send(("failed", _cause(error)))
-    finally:
-        shutil.rmtree(logs, ignore_errors=True)
 
 
-def _launch(job: TrainingJob, port: int, logs: Path) -> elastic.LaunchConfig:
+def _launch(job: TrainingJob, port: int, logs: str) -> elastic.LaunchConfig:
     """Return the config for one node, like `torchrun`'s: a rendezvous would cost 2 s of CPU before the first step."""
     return elastic.LaunchConfig(
         min_nodes=1,
@@ -81,13 +82,14 @@ def _launch(job: TrainingJob, port: int, logs: Path) -> elastic.LaunchConfig:
         max_restarts=job.train.max_restarts,
         monitor_interval=0.05,
         start_method="fork",
-        logs_specs=DefaultLogsSpecs(log_dir=str(logs)),
+        logs_specs=DefaultLogsSpecs(log_dir=logs),
         shutdown_timeout=1,
     )
 
 
 def _rank(job: TrainingJob, connections: list[Connection], agent: int) -> None:
     die_with(agent)
+    tempfile.tempdir = None
     logging.disable(logging.NOTSET)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     connection = connections[1 + local_rank()]

@@ -81,6 +81,11 @@ class TrainingJob(FrozenModel):
         """The folder of the job's checkpoints, which its result replaces."""
         return self.folder / CHECKPOINTS
 
+    @property
+    def scratch_folder(self) -> Path:
+        """The folder of what torch's agent and its ranks write meanwhile; whoever starts and ends them removes it."""
+        return self.folder / ".agent.tmp"
+
     def allows_checkpoint(self, since_s: float, cost_s: float) -> bool:
         """Return whether a checkpoint stays within its share of the time.
 

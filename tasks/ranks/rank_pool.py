@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -137,6 +138,7 @@ class RankPool:
                 result = _follow(child, run)
             finally:
                 code = self._end(child)
+                shutil.rmtree(job.scratch_folder, ignore_errors=True)
             if result is not None:
                 return result
             deaths += 1

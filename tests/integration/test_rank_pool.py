@@ -234,9 +234,11 @@ def test_an_exception_in_the_caller_ends_the_ranks(pool, make_job):
 
 
 def test_all_ranks_are_pruned_together(pool, make_job):
-    result = pool.run(make_job(arguments={"hidden": 8}, epochs=50, ranks=2), lambda epoch: epoch.epoch < 3)
+    job = make_job(arguments={"hidden": 8}, epochs=50, ranks=2)
+    result = pool.run(job, lambda epoch: epoch.epoch < 3 or not job.scratch_folder.exists())
     assert result.pruned
     assert len(result.epochs) == 3
+    assert not job.scratch_folder.exists()
 
 
 def test_several_threads_may_run_jobs_at_once(pool, make_job):
@@ -273,8 +275,10 @@ RAISING = """
 @pytest.mark.parametrize(("ranks", "where"), [(1, ""), (2, ""), (2, "and torch.distributed.get_rank() == 1")])
 def test_an_error_in_a_rank_reaches_the_caller_with_its_traceback(pool, make_job, tmp_path, ranks, where):
     net = write_net(tmp_path, RAISING.format(where=where))
+    job = make_job(net=net, ranks=ranks)
     with pytest.raises((TrainingError, UserCodeError), match="the sky is falling") as caught:
-        pool.run(make_job(net=net, ranks=ranks))
+        pool.run(job)
+    assert not job.scratch_folder.exists()
     assert 'raise ValueError("the sky is falling")' in "".join(caught.value.__notes__)
 
 
