@@ -112,9 +112,11 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: datetime, data: Data) -> pa.Table:
     """Return a table with the caller's columns, then the log's; its metadata `SHOWN` is the number of the first.
 
+    Those of a window begin with its series and the time of its last step, unless their names are taken.
+
     Args:
         model: The version that predicts.
-        rows: The rows.
+        rows: The rows; of series the last step of each window.
         feed: The rows as inputs of the model.
         ids: Ids of the rows.
         at: Time of the predictions.
@@ -135,7 +137,11 @@ def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: dateti
     shown = {
         name: pa.array(values, kinds.get(name), from_pandas=True) for name, values in model.columns(answer).items()
     }
-    columns = {"id": ids, **shown, "version": pa.array([model.version] * rows.num_rows, pa.string())}
+    series = model.preparation.series
+    named = [name for name in (series.key, series.time) if name in rows.column_names] if series else []
+    window = {name: rows.column(name) for name in named}  # a made id does not say which it is
+    own = {"id": ids, **shown, "version": pa.array([model.version] * rows.num_rows, pa.string())}
+    columns = {"id": ids, **window} | own
     metadata = {SHOWN: str(len(columns)).encode()}
     columns |= _logged(model.preparation, scores, rows, feed, at, data)
     return pa.table(columns).replace_schema_metadata(metadata)

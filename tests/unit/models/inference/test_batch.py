@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from models.data.preparation import SeriesInput
 from models.errors import DataError, TrainingError
 from models.inference import batch
 from models.inference.batch import (
@@ -88,8 +89,23 @@ def test_a_row_of_a_series_is_the_last_step_of_a_window(predicted):
     parts, _ = predicted("series", table.take(np.random.default_rng(1).permutation(300)))  # put in order of time
     whole = pa.concat_tables(parts)
     assert whole.column("raw.time").to_pylist() == list(range(7, 300))
-    assert shown_columns(whole.schema) == ["id", "prediction", "version"]
+    assert shown_columns(whole.schema) == ["id", "time", "prediction", "version"]
+    assert whole.column("time").to_pylist() == list(range(7, 300))
     assert whole.column("score").to_pylist() == whole.column("prediction").to_pylist()
+
+
+@pytest.mark.parametrize(("time", "shown"), [("day", ["id", "shop", "day"]), ("id", ["id", "shop"])])
+def test_a_window_shows_its_series_and_time_and_an_id_stays_one(exported_job, time, shown):
+    _, answer = exported_job("gru", "series", "regression", hidden=8)
+    model = LoadedModel("tiny", "7", Path(answer["path"]).parent)
+    series = SeriesInput(time=time, key="shop", frequency="rows")
+    model.preparation = model.preparation.model_copy(update={"series": series})
+    rows = pa.table({time: [3, 4], "shop": ["a", "b"]})
+    length, width = model.preparation.window.length, len(model.preparation.numeric)
+    feed = {"series": np.zeros((2, length, width))}
+    part = part_of(model, rows, feed, pa.array(["r0", "r1"]), AT, spec_of("series", "regression").data)
+    assert shown_columns(part.schema) == [*shown, "prediction", "version"]
+    assert part.column("id").to_pylist() == ["r0", "r1"]
 
 
 def test_steps_whose_future_is_not_known_get_no_prediction(run_prepare, series_spec, series, tmp_path):
