@@ -15,7 +15,7 @@ from tasks.host.workspace import Project
 
 
 @click.command()
-@click.argument("project", required=False)
+@click.argument("project", required=False, shell_complete=options.complete_project)
 @click.option(
     "--write",
     type=click.Path(dir_okay=False, path_type=Path),

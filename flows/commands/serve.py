@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from flows.console import options
 from tasks.host.workspace import Workspace
 
 
 @click.command()
-@click.argument("projects", nargs=-1, required=True, metavar="PROJECT...")
+@click.argument("projects", nargs=-1, required=True, metavar="PROJECT...", shell_complete=options.complete_project)
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen at; off loopback a token is required."
 )

@@ -22,7 +22,7 @@ COLOURS = {"green": "green", "amber": "yellow", "red": "red"}
 
 
 @click.command()
-@click.argument("project", required=False)
+@click.argument("project", required=False, shell_complete=options.complete_project)
 @options.as_json
 def command(project: str | None, as_json: bool) -> None:
     """Show every project, or PROJECT: its light and reasons, champion, loops, steps to run; then the services.

@@ -7,13 +7,29 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
+
+from models.errors import LooplineError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def project(function: Function) -> Function:
     """Add the argument PROJECT: a name under projects/ or a path."""
-    return click.argument("project")(function)
+    return click.argument("project", shell_complete=complete_project)(function)
+
+
+def complete_project(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the projects of the workspace whose names begin so; a path is completed by the shell."""
+    from tasks.host.workspace import Workspace
+
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="dir")]
+    try:
+        names = [project.folder.name for project in Workspace.find().projects()]
+    except (LooplineError, OSError):
+        return []  # a message would stand amid the line that is typed
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def overrides(function: Function) -> Function:
