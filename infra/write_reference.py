@@ -352,6 +352,13 @@ def layers() -> str:
     return _page(parts, "promises.md", "promises and their tests")
 
 
+def walks() -> str:
+    """Return the page of the walks through the code."""
+    from infra.walks import page
+
+    return page(NOTE)
+
+
 def _drawing(rows: list[list[str]]) -> str:
     boxes = "".join(f'  r{index}["{" | ".join(row)}"]\n' for index, row in enumerate(rows))
     return boxes + "  " + " --> ".join(f"r{index}" for index in range(len(rows))) + "\n"
@@ -404,6 +411,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/python.md": python,
     "reference/errors.md": errors,
     "reference/workspace.md": workspace,
+    "architecture/walks.md": walks,
     "architecture/layers.md": layers,
     "decisions/index.md": decisions,
     "../examples/notebook/leavers.ipynb": notebook,

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from infra.api_reference import PUBLIC, imports_of
 from infra.error_reference import HANDLED, Code, Message
 from infra.spec_examples import OWN, examples, keys_of
+from infra.walks import WALKS, Call, Walk, calls, drawing
 from tests.loaded import load
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "write_reference.py"
@@ -25,6 +26,7 @@ PAGES = (
     "reference/python.md",
     "reference/errors.md",
     "reference/workspace.md",
+    "architecture/walks.md",
     "architecture/layers.md",
     "decisions/index.md",
     "../examples/notebook/leavers.ipynb",
@@ -91,6 +93,21 @@ def test_the_drawing_of_the_layers_follows_the_contracts(reference: ModuleType) 
     layers = reference.layers()
     assert "tasks --> models" in layers
     assert "mlflow | prefect | tools" in layers
+
+
+def test_arrows_of_a_walk_are_read_from_the_code() -> None:
+    files = ("tasks.serve.compactor", "tasks.operations.compact", "tasks.steps.judge", "models.judge.decide")
+    assert list(calls(files[0], files)) == [Call(*files[:2], "", is_process=True)]
+    assert list(calls(files[2], files)) == [Call(*files[2:], "judge")]
+    with pytest.raises(ValueError, match="no file of it calls models.judge.decide"):
+        drawing(Walk("A request", "", ("tasks.serve.app",), ("tasks.serve.app", "models.judge.decide")))
+    with pytest.raises(ValueError, match="no module tasks.serve.door"):
+        drawing(Walk("A request", "", ("tasks.serve.door",), ("tasks.serve.door",)))
+
+
+def test_the_walk_of_a_run_has_every_step(root: Path) -> None:
+    steps = {f"tasks.steps.{path.stem}" for path in (root / "tasks" / "steps").glob("[a-z]*.py")}
+    assert steps <= set(WALKS[0].files)
 
 
 def test_every_module_that_raises_has_its_place_on_the_page_of_errors(root: Path) -> None:
