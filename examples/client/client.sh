@@ -6,8 +6,8 @@ URL=${URL:-http://127.0.0.1:8000}
 HEADERS=(-H 'Content-Type: application/json')
 if [ -n "${TOKEN:-}" ]; then HEADERS+=(-H "Authorization: Bearer $TOKEN"); fi
 
-curl -sf "${HEADERS[@]}" -H 'X-Request-Id: call-1' "$URL/invocations" \
+curl -sSf "${HEADERS[@]}" -H 'X-Request-Id: call-1' "$URL/invocations" \
   -d '[{"months": 3, "plan": "basic", "region": "north", "monthly_fee": 12.5, "support_calls": 4}]'
 echo
-curl -sf "${HEADERS[@]}" "$URL/feedback" -d '{"id": "call-1", "label": "yes"}'
+curl -sSf "${HEADERS[@]}" "$URL/feedback" -d '{"id": "call-1", "label": "yes"}'
 echo

@@ -39,7 +39,7 @@ def test_no_module_is_named_after_nothing(modules: list[Path]) -> None:
 
 def test_what_the_guides_say_of_make_is_there(root: Path) -> None:
     targets = set(re.findall(r"^([\w-]+):", (root / "Makefile").read_text(), re.MULTILINE))
-    guides = [root / "README.md", *(root / "docs").rglob("*.md")]
+    guides = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]
     call = re.compile(r"(?:^    |`)make ([\w-]+)", re.MULTILINE)
     named = {name for path in guides for name in call.findall(path.read_text())}
     assert {"run", "test", "test-fast", "soak"} <= named <= targets

@@ -1,4 +1,4 @@
-"""Every block of every page is tested: run, parsed by what would read it, or named here with the reason.
+"""Every block of every page of the site, of the README and of the examples is tested: run, parsed by what would read it, or named here with the reason.
 
 `tests/e2e/test_tutorials.py` runs the pages of `PAGES` in it. Elsewhere a command is parsed by the program itself, so
 its options exist and its values are accepted; what needs a server or another machine is run by the tests of that thing.
@@ -32,6 +32,7 @@ NOT_RUN = {
     "curl": "needs a server; its path is one of the reference",
     "podman": "needs images of containers; tests/contract/test_containers.py reads the files that it is about",
     "pip": "needs an index of packages",
+    "ipykernel": "is installed by the line before it",
     "sqlite3": "needs a workspace; the program is not ours",
     "prefect": "needs a server",
     "eval": "the command in it is parsed",
@@ -49,7 +50,18 @@ WRITTEN = {"penguins-edge/predict.py": "by `loopline export`; tests/e2e/test_dep
 
 
 def pages(root: Path) -> list[Path]:
-    return sorted(path for path in (root / "docs").rglob("*.md") if path.parent.name != "decisions")
+    """The pages of the site, and those that a reader meets before it: of the clone and of each example."""
+    site = [path for path in (root / "docs").rglob("*.md") if path.parent.name != "decisions"]
+    return sorted([*site, root / "README.md", root / "CONTRIBUTING.md", *root.glob("examples/*/README.md")])
+
+
+def text_of(page: Path) -> str:
+    """The text of a page; a file of the project that an example becomes stands for the one of the example.
+
+    The recipes of CONTRIBUTING.md are left out: tests/contract/test_contributing.py follows them.
+    """
+    text = re.sub(r"^    ```.*?^    ```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"\bprojects/\w+/", f"examples/{page.parent.name}/", text) if "examples" in page.parts else text
 
 
 def blocks(text: str) -> Iterator[tuple[str, str]]:
@@ -98,6 +110,10 @@ def mistake(root: Path, words: list[str]) -> str | None:
                 return str(error)
         case "python" if rest[0] == "-c":
             ast.parse(rest[1])
+        case "python" if rest[0] == "-m":
+            return None if rest[1] in NOT_RUN else f"no module {rest[1]}"
+        case "bash":
+            return None if (root / rest[0]).is_file() else f"no file {rest[0]}"
         case "python":
             return None if rest[0] in WRITTEN or (root / rest[0]).is_file() else f"no file {rest[0]}"
         case "curl":
@@ -123,9 +139,9 @@ def is_spec(block: str) -> bool:
 def test_each_command_is_run_or_parsed_by_the_program(root: Path) -> None:
     mistakes = []
     for page in pages(root):
-        name = str(page.relative_to(root / "docs"))
-        for language, block in blocks(page.read_text()):
-            if language == "console" and name in FOLLOWED:
+        name = str(page.relative_to(root))
+        for language, block in blocks(text_of(page)):
+            if language == "console" and name.removeprefix("docs/") in FOLLOWED:
                 continue
             if language in ("sh", "console") or (
                 not language and not is_spec(block) and not block.startswith(("{", "# yaml-"))
@@ -157,7 +173,7 @@ def test_the_check_refuses_what_the_program_refuses(root: Path) -> None:
 
 def yaml_blocks(root: Path) -> list[tuple[str, str]]:
     return [
-        (str(page.relative_to(root / "docs")), block)
+        (str(page.relative_to(root)), block)
         for page in pages(root)
         for language, block in blocks(page.read_text())
         if language == "yaml"
