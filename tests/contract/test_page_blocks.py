@@ -1,4 +1,4 @@
-"""Every block of every page of the site, of the README and of the examples is tested: run, parsed by what would read it, or named here with the reason.
+"""Every block of the site, the README and the examples is tested: run, parsed by its reader, or named with the reason.
 
 `tests/e2e/test_tutorials.py` runs the pages of `PAGES` in it. Elsewhere a command is parsed by the program itself, so
 its options exist and its values are accepted; what needs a server or another machine is run by the tests of that thing.

@@ -99,9 +99,9 @@ def test_arrows_of_a_walk_are_read_from_the_code() -> None:
     files = ("tasks.serve.compactor", "tasks.operations.compact", "tasks.steps.judge", "models.judge.decide")
     assert list(calls(files[0], files)) == [Call(*files[:2], "", is_process=True)]
     assert list(calls(files[2], files)) == [Call(*files[2:], "judge")]
-    with pytest.raises(ValueError, match="no file of it calls models.judge.decide"):
+    with pytest.raises(ValueError, match="no file of it calls models"):
         drawing(Walk("A request", "", ("tasks.serve.app",), ("tasks.serve.app", "models.judge.decide")))
-    with pytest.raises(ValueError, match="no module tasks.serve.door"):
+    with pytest.raises(ValueError, match="no module tasks"):
         drawing(Walk("A request", "", ("tasks.serve.door",), ("tasks.serve.door",)))
 
 
