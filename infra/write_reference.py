@@ -113,24 +113,34 @@ def _option(parameter: Any, context: Any) -> str | None:
 
 def spec() -> str:
     """Return the page of the spec, from its JSON Schema."""
+    from infra.spec_costs import costs
     from infra.spec_examples import examples, keys_of
 
     schema = json.loads((ROOT / "infra" / "project.schema.json").read_text())
     parts = [
         f"# The spec, key by key\n\n{NOTE}\nHow to write a spec: [the spec](../how-to/spec.md). Any key can be "
-        "overridden for one run: `-s block.key=value`. A spec without a **required** key is refused.\n"
+        "overridden for one run: `-s block.key=value`. A spec without a **required** key is refused.\n",
+        "*Costs* says what a key takes of time, memory or disk; a key without it takes nothing worth a line. Figures "
+        "are orders of magnitude, on a machine with two cores (2026-11). CPU-s are seconds of one core.\n",
     ]
-    shown = examples(dict(keys_of(schema)))
+    shown, prices = examples(dict(keys_of(schema))), costs()
     for name, node in schema["properties"].items():
         if "$ref" not in node:
             parts.append(f"## {name}\n\n{_type(node)}. {_prose(node.get('description', ''))}\n")
         else:
-            parts.extend(_block(name, schema["$defs"], node["$ref"].rpartition("/")[2], 2, shown))
+            parts.extend(_block(name, schema["$defs"], node["$ref"].rpartition("/")[2], 2, shown, prices))
     return _page(parts, "events.md", "events")
 
 
-def _block(path: str, definitions: Mapping[str, Any], name: str, level: int, shown: Mapping[str, str]) -> Iterator[str]:
-    """Yield a block: its description, a table of its keys with examples, then the blocks in it."""
+def _block(
+    path: str,
+    definitions: Mapping[str, Any],
+    name: str,
+    level: int,
+    shown: Mapping[str, str],
+    prices: Mapping[str, str],
+) -> Iterator[str]:
+    """Yield a block: its description, a table of its keys with examples and costs, then the blocks in it."""
     from infra.spec_examples import references
 
     block = definitions[name]
@@ -142,11 +152,12 @@ def _block(path: str, definitions: Mapping[str, Any], name: str, level: int, sho
         needed = "**required**" if key in block.get("required", ()) else f"`{default}`" if default else ""
         about = node.get("description") or (definitions[below[0]].get("description", "") if below else "")
         cells = (_type(node), needed, f"`{shown.get(f'{path}.{key}', '')}`", _prose(about))
-        rows.append(f"| `{key}` | {' | '.join(map(_cell, cells))} |")
+        price = prices.get(f"{path}.{key}", "")
+        rows.append(f"| `{key}` | {' | '.join(map(_cell, cells))}{'<br>*Costs*: ' * bool(price)}{_cell(price)} |")
     yield f"{'#' * level} {path}\n\n{_prose(block.get('description', ''))}\n"
     yield "| key | type | default | example | does |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
     for inner_path, definition in dict.fromkeys(inner):
-        yield from _block(inner_path, definitions, definition, min(level + 1, 4), shown)
+        yield from _block(inner_path, definitions, definition, min(level + 1, 4), shown, prices)
 
 
 def _type(node: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The pages of the site that follow from the code are fresh."""
 
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +11,7 @@ from ruamel.yaml import YAML
 
 from infra.api_reference import PUBLIC, imports_of
 from infra.error_reference import HANDLED, Code, Message
+from infra.spec_costs import COSTS, NOTHING, costs
 from infra.spec_examples import OWN, examples, keys_of
 from infra.walks import WALKS, Call, Walk, calls, drawing
 from tests.loaded import load
@@ -70,6 +72,14 @@ def test_each_key_of_the_spec_has_an_example_that_it_accepts(root: Path) -> None
         value = YAML(typ="safe").load(shown[path])
         problems = list(Draft202012Validator({**node, "$defs": schema["$defs"]}).iter_errors(value))
         assert problems == [], f"{path}: {shown[path]}"
+
+
+def test_each_key_of_the_spec_says_what_it_costs(root: Path, reference: ModuleType) -> None:
+    keys = dict(keys_of(json.loads((root / "infra" / "project.schema.json").read_text())))
+    assert sorted(set(keys) ^ set(costs())) == [], "say in infra/spec_costs.py what it costs, or that it costs nothing"
+    named = [*re.findall(r"^([\w.]+): ", COSTS, re.MULTILINE), *NOTHING.split()]
+    assert sorted(key for key in named if named.count(key) > 1) == []
+    assert "<br>*Costs*: k trainings for each trial. |" in reference.spec()
 
 
 def test_each_call_of_grpc_has_its_place(reference: ModuleType) -> None:
