@@ -15,6 +15,8 @@ BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OVERRIDE = re.compile(r"-s ([a-z_]+(?:\.[a-z_]+)+)=([^\s`'\"]+)")
 SHIPPED = ("examples/*/project.yaml", "projects/*/project.yaml")
 LONGEST = 70
+TOP = {"name": "flights", "description": "Which flights will be late?"}
+"""Examples of the keys that are no blocks."""
 OWN = """
 goal.quantile: 0.9
 goal.costs: {false_positive: 1, false_negative: 10}

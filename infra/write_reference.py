@@ -114,7 +114,7 @@ def _option(parameter: Any, context: Any) -> str | None:
 def spec() -> str:
     """Return the page of the spec, from its JSON Schema."""
     from infra.spec_costs import costs
-    from infra.spec_examples import examples, keys_of
+    from infra.spec_examples import TOP, examples, keys_of
 
     schema = json.loads((ROOT / "infra" / "project.schema.json").read_text())
     parts = [
@@ -126,7 +126,9 @@ def spec() -> str:
     shown, prices = examples(dict(keys_of(schema))), costs()
     for name, node in schema["properties"].items():
         if "$ref" not in node:
-            parts.append(f"## {name}\n\n{_type(node)}. {_prose(node.get('description', ''))}\n")
+            default = f"Default: `{json.dumps(node['default'])}`" if "default" in node else "**Required**"
+            kind = f"{_type(node).capitalize()}, such as `{TOP[name]}`"
+            parts.append(f"## {name}\n\n{kind}. {_prose(node['description'])} {default}.\n")
         else:
             parts.extend(_block(name, schema["$defs"], node["$ref"].rpartition("/")[2], 2, shown, prices))
     return _page(parts, "events.md", "events")

@@ -350,8 +350,10 @@ class Train(SpecBlock):
 class Spec(SpecBlock):
     """A whole `project.yaml`."""
 
-    name: str = Field(pattern=NAME_PATTERN)
-    description: str = ""
+    name: str = Field(
+        pattern=NAME_PATTERN, description="Names the project in all tools: small letters, digits, `-` and `_`."
+    )
+    description: str = Field("", description="What the model predicts, for the card and the overview.")
     goal: Goal = Field(default_factory=Goal)
     data: Data
     model: Model = Field(default_factory=Model)
