@@ -25,6 +25,8 @@ goal.costs.false_negative: 10
 data.split.seed: 7
 data.features.columns: [age, income]
 data.features.make: ./features.py:make
+data.features.fit: ./features.py:fit
+data.features.transform: ./features.py:transform
 data.expectations: [{expect: column_values_to_not_be_null, arguments: {column: age}}]
 data.weight: importance
 data.newest: 100000

@@ -21,7 +21,7 @@ from models.data.unlabelled import UNLABELLED, read_unlabelled
 from models.errors import DataError
 from models.files import whole_file
 from models.ngrams.columns import feature_matrix
-from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
+from models.project_spec.reserved_columns import FITTED_PREFIX, KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table
 
@@ -131,6 +131,8 @@ def _encode_inputs(rows: pa.Table, preparation: Preparation) -> Tensors:
         tensors["image"] = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         return tensors
     parts = [_numeric_matrix(rows, preparation.numeric)]
+    if preparation.fitted:
+        parts.append(_numeric_matrix(rows, preparation.fitted, FITTED_PREFIX))
     if preparation.datetimes:
         parts.append(datetime_features(_seconds_matrix(rows, preparation), preparation.datetimes))
     parts += [feature_matrix(rows.column(TEXT_PREFIX + part.name), part.num_features) for part in preparation.texts]
@@ -168,10 +170,10 @@ def _batches(prepared: Path) -> Iterator[pa.Table]:
         raise DataError(f"{prepared / ROWS_FILE}: not a whole Parquet file: remove {prepared} and run again") from error
 
 
-def _numeric_matrix(rows: pa.Table, parts: list[NumericInput]) -> np.ndarray:
+def _numeric_matrix(rows: pa.Table, parts: list[NumericInput], prefix: str = "") -> np.ndarray:
     matrix = np.empty((rows.num_rows, len(parts)), dtype=np.float32)
     for position, part in enumerate(parts):
-        matrix[:, position] = encode_numeric(rows.column(part.name).to_numpy(), part)
+        matrix[:, position] = encode_numeric(rows.column(prefix + part.name).to_numpy(), part)
     return matrix
 
 

@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, InstanceOf, field_validator
 
+from models.files import whole_file
+from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
 from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
 from models.project_spec.blocks import Image, Kind, Task
@@ -19,6 +21,7 @@ from models.project_spec.window import Window
 
 ROWS_FILE = "rows.parquet"
 PREPARATION_FILE = "preparation.json"
+TRANSFORM_FILE = "transform.onnx"
 KNOWN_ROWS_FILE = "known_rows.npy"
 SPLITS = ("train", "validation", "test")
 LARGEST_LOGARITHM, LEAST_VALUE = 80.0, 1e-30
@@ -253,6 +256,11 @@ class Preparation(FrozenModel):
     numeric: list[NumericInput] = Field(default_factory=list)
     categorical: list[CategoricalInput] = Field(default_factory=list)
     datetimes: list[DatetimeInput] = Field(default_factory=list)
+    lookups: list[Lookup] = Field(default_factory=list, description="What `data.features.fit` learnt by category.")
+    fitted: list[NumericInput] = Field(default_factory=list, description="The features of `data.features.fit`.")
+    transform: bytes = Field(
+        b"", exclude=True, repr=False, description="ONNX: from numbers and lookups to `fitted`; a file of its own."
+    )
     texts: list[TextColumn] = Field(default_factory=list)
     ngrams: dict[str, InstanceOf[NgramModel]] = Field(
         default_factory=dict, exclude=True, repr=False, description="By column; stored in a file of its own."
@@ -311,9 +319,9 @@ class Preparation(FrozenModel):
 
     @property
     def num_numeric(self) -> int:
-        """Width of the tensor `numeric`: the numbers, then what the times and the texts become."""
+        """Width of the tensor `numeric`: the numbers, the fitted features, then what the times and the texts become."""
         times = sum(part.num_features for part in self.datetimes)
-        return len(self.numeric) + times + sum(part.num_features for part in self.texts)
+        return len(self.numeric) + len(self.fitted) + times + sum(part.num_features for part in self.texts)
 
     @property
     def num_outputs(self) -> int:
@@ -325,12 +333,18 @@ class Preparation(FrozenModel):
         return len(self.target.classes or ()) if self.task == "multiclass" else 1
 
     def save(self, folder: Path) -> None:
-        """Write `preparation.json` into `folder`, and the vocabularies of text columns into a file beside it."""
+        """Write `preparation.json`, and into files beside it the vocabularies and the graph of fitted features."""
         save_ngrams(self.ngrams, folder)
+        if self.transform:
+            with whole_file(folder / TRANSFORM_FILE) as path:
+                path.write_bytes(self.transform)
         (folder / PREPARATION_FILE).write_text(self.model_dump_json(indent=1) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> Preparation:
-        """Read `preparation.json` from `folder`; a registered version has its vocabularies in the graph alone."""
+        """Read the files of `save`; a registered version has `preparation.json` alone, the rest is in its graph."""
         preparation = cls.model_validate_json((folder / PREPARATION_FILE).read_text())
-        return preparation.model_copy(update={"ngrams": load_ngrams(folder)}) if preparation.texts else preparation
+        update: dict[str, Any] = {"ngrams": load_ngrams(folder)} if preparation.texts else {}
+        if preparation.fitted and (folder / TRANSFORM_FILE).is_file():
+            update["transform"] = (folder / TRANSFORM_FILE).read_bytes()
+        return preparation.model_copy(update=update) if update else preparation

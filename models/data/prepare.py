@@ -35,15 +35,17 @@ from models.data.series import SeriesRows, example_splits, series_rows, with_hor
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
 from models.data.target import class_indices, fit_target, infer_task, is_on_log_scale
 from models.data.text import prepare_text
-from models.data.unlabelled import write_unlabelled
+from models.data.unlabelled import feature_inputs, write_unlabelled
 from models.data.weights import row_weights
 from models.data.window_reference import SeriesValues, fit_reference, season_of
-from models.errors import DataError
+from models.errors import DataError, UserCodeError
 from models.files import replacing_folder
+from models.fitted_features.state import FeatureCode
 from models.ngrams.columns import feature_column, holds_texts, plain_texts
 from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data, Spec, Task
 from models.project_spec.reserved_columns import (
+    FITTED_PREFIX,
     IDENTITY_COLUMN,
     KEY_COLUMN,
     ROW_COLUMN,
@@ -111,7 +113,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     if not is_newest.all():
         table, positions, codes = table.filter(pa.array(is_newest)), positions[is_newest], codes[is_newest]
     fitted = _Rows(codes, positions, identities[positions], split_key(table, data.split))
-    rows, preparation = _fit(table, data, fitted, columns, spec.goal.metric)
+    rows, preparation = _fit(table, data, fitted, columns, spec.goal.metric, base)
     return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update={"dropped": dropped})
 
 
@@ -210,7 +212,7 @@ class _Rows:
 
 
 def _fit(
-    table: pa.Table, data: Data, rows: _Rows, columns: Columns, metric: str | None
+    table: pa.Table, data: Data, rows: _Rows, columns: Columns, metric: str | None, base: Path | None = None
 ) -> tuple[pa.Table, Preparation]:
     made: dict[str, pa.ChunkedArray | pa.Array] = {}
     numeric = [_numeric(table, name, data, rows, made) for name in columns.numeric]
@@ -237,6 +239,8 @@ def _fit(
         rows=rows.counts(),
         left_out=columns.left_out,
     )
+    if data.features.fit is not None and base is not None:
+        preparation = _with_fitted(preparation, table, data, rows, made, base)
     made[ROW_COLUMN] = pa.array(rows.positions, pa.int64())
     made[IDENTITY_COLUMN] = pa.array(rows.identities, pa.uint64())
     made[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
@@ -334,6 +338,32 @@ def _texts(
         models[name] = learnt[0]
         parts.append(TextColumn(name=name, num_terms=len(learnt[0].terms), num_features=learnt[0].num_features))
     return parts, models
+
+
+def _with_fitted(
+    preparation: Preparation,
+    table: pa.Table,
+    data: Data,
+    rows: _Rows,
+    made: dict[str, pa.ChunkedArray | pa.Array],
+    base: Path,
+) -> Preparation:
+    """Add the features of `data.features.fit` to the rows and to the preparation."""
+    from models.fitted_features.fit import FitRows, fit_features
+
+    units = rows.key if data.split.by == "group" and rows.key is not None else rows.identities
+    code = FeatureCode(str(data.features.fit), data.features.transform, base)
+    learnt = fit_features(
+        code, FitRows(table, data.targets, rows.train, units), feature_inputs(made, preparation), as_text
+    )
+    parts = []
+    for name, values in learnt.values.items():
+        try:
+            parts.append(fit_numeric(name, values[rows.train], data.features))
+        except DataError as error:
+            raise UserCodeError(f"data.features.fit {code.fit}: {error}") from error
+        made[FITTED_PREFIX + name] = pa.array(values)
+    return preparation.model_copy(update={"lookups": learnt.lookups, "transform": learnt.graph, "fitted": parts})
 
 
 def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]) -> ImageInput | None:

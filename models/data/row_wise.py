@@ -56,8 +56,8 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
     if not is_row_wise(inputs, reference, base):
         raise UserCodeError(
             f"data.features.make {reference}: what it makes of a row depends on other rows, which a served model does "
-            "not see, and which lets training see the test rows: make it of the row alone, or of earlier rows in the "
-            "source function"
+            "not see, and which lets training see the test rows: make it of the row alone, learn it of the "
+            "training rows in data.features.fit, or make it of earlier rows in the source function"
         )
 
 

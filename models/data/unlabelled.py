@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ from models.data.hashing import hash_values, missing, unit_interval
 from models.data.pixels import pixels_of
 from models.data.preparation import Preparation
 from models.data.split import TRAIN, assign, times
+from models.fitted_features.state import InputColumns
 from models.ngrams.columns import feature_column, plain_texts
 from models.project_spec.blocks import Data
-from models.project_spec.reserved_columns import TEXT_PREFIX
+from models.project_spec.reserved_columns import FITTED_PREFIX, TEXT_PREFIX
 from models.sources.read import read_table
 
 UNLABELLED = "unlabelled"
@@ -70,9 +72,23 @@ def _inputs(rows: pa.Table, data: Data, preparation: Preparation) -> pa.Table:
         pixels_of(column, data.image)  # raises and names the row if a shape differs
         return pa.table({data.image.column: column.cast(pa.binary())})
     inputs = {name: as_input(rows.column(name), name, preparation) for name in preparation.columns}
+    if preparation.fitted:
+        from models.fitted_features.fit import feature_values
+
+        names = [part.name for part in preparation.fitted]
+        made = feature_values(preparation.lookups, preparation.transform, names, feature_inputs(inputs, preparation))
+        inputs |= {FITTED_PREFIX + name: pa.chunked_array([values]) for name, values in made.items()}
     for part in preparation.texts:
         from models.ngrams.fit import ngram_features
 
         features = ngram_features(preparation.ngrams[part.name], plain_texts(inputs[part.name]))
         inputs[TEXT_PREFIX + part.name] = pa.chunked_array([feature_column(features)])
     return pa.table(inputs)
+
+
+def feature_inputs(columns: Mapping[str, pa.ChunkedArray | pa.Array], preparation: Preparation) -> InputColumns:
+    """Return the prepared columns that fitted features are made of: numbers, times in seconds, and categories."""
+    return InputColumns(
+        {name: columns[name].to_numpy() for name in preparation.number_columns},
+        {part.name: columns[part.name] for part in preparation.categorical},
+    )

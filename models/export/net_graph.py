@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import warnings
-from collections.abc import Iterator
-
 import onnx
 import onnx.compose
 import torch
@@ -18,6 +13,7 @@ from models.export.graph import OPSET
 from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.export.recurrent import translations, with_whole_cells
+from models.fitted_features.torch_graph import quiet_exporter, strip_traces
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 
@@ -46,7 +42,7 @@ def net_part(net: nn.Module, preparation: Preparation) -> tuple[GraphBuilder, st
         UserCodeError: torch.export cannot trace the net, or it fixes the batch size.
     """
     model = _torch_export(net.eval(), example_inputs(Sizes.of(preparation), EXAMPLE_ROWS))
-    _strip(model.graph)
+    strip_traces(model.graph)
     onnx.compose.add_prefix(model, CORE_PREFIX, inplace=True)
     builder = GraphBuilder(CORE_PREFIX, list(model.graph.node), list(model.graph.initializer))
     return builder, model.graph.output[0].name
@@ -56,7 +52,7 @@ def _torch_export(net: nn.Module, batch: dict[str, torch.Tensor]) -> onnx.ModelP
     sizes = {0: torch.export.Dim("batch")}
     if "tokens" in batch:
         sizes[1] = torch.export.Dim("length", min=2)
-    with _quiet():
+    with quiet_exporter():
         try:
             program = torch.onnx.export(
                 _Positional(with_whole_cells(net), list(batch)).eval(),
@@ -83,33 +79,3 @@ def _refusal(net: nn.Module, why: str) -> str:
         f"export: torch cannot turn {type(net).__name__} into a graph for any batch size ({why}): write its "
         "forward without branches on values and without the batch size (of text also the length) as a number"
     )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the exporter's warnings of torch's own deprecations and of a missing torchvision: nothing to act on."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
-
-
-def _strip(graph: onnx.GraphProto) -> None:
-    """Remove stack traces (they hold this machine's paths) and stale shapes from a graph and its subgraphs."""
-    del graph.metadata_props[:], graph.value_info[:]
-    graph.doc_string = ""
-    for named in (*graph.input, *graph.output, *graph.initializer):
-        named.doc_string = ""
-        del named.metadata_props[:]
-    for node in graph.node:
-        node.doc_string = ""
-        del node.metadata_props[:]
-        for attribute in node.attribute:
-            inner = [attribute.g] if attribute.HasField("g") else []
-            for subgraph in (*inner, *attribute.graphs):
-                _strip(subgraph)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.compose
 from onnx import helper
 
 from models.data.preparation import (
@@ -21,6 +22,7 @@ from models.data.preparation import (
     TextInput,
 )
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
+from models.fitted_features.lookup import Lookup
 from models.ngrams.graph import feature_nodes
 
 CORE_PREFIX = "core/"
@@ -71,6 +73,8 @@ def _numeric(builder: GraphBuilder, preparation: Preparation) -> None:
     if preparation.numeric:
         stacked = _columns(builder, [part.name for part in preparation.numeric], "numeric/stacked")
         parts.append(_normalise(builder, stacked, preparation.numeric))
+    if preparation.fitted:
+        parts.append(_normalise(builder, _fitted(builder, preparation), preparation.fitted, what="fitted"))
     if preparation.datetimes:
         parts.append(_datetimes(builder, preparation.datetimes))
     for at, text in enumerate(preparation.texts):
@@ -120,18 +124,52 @@ def _datetimes(builder: GraphBuilder, parts: list[DatetimeInput]) -> str:
     return builder.node("Cast", [filled], "datetime/float", to=onnx.TensorProto.FLOAT)
 
 
-def _normalise(builder: GraphBuilder, raw: str, parts: list[NumericInput], output: str = "") -> str:
-    def constant(name: str, values: list[float]) -> str:
-        return builder.constant(f"numeric/{name}", np.array(values, np.float64))
+def _fitted(builder: GraphBuilder, preparation: Preparation) -> str:
+    """Return the features of `data.features.fit`, float64 (batch, feature), as `models/fitted_features` makes them."""
+    columns = {name: name for name in preparation.number_columns}
+    columns |= {lookup.name: _found(builder, at, lookup) for at, lookup in enumerate(preparation.lookups)}
+    names = [part.name for part in preparation.fitted]
+    if not preparation.transform:
+        return _columns(builder, [columns[name] for name in names], "fitted/stacked")
+    prefix = f"{builder.prefix}transform/"
+    model = onnx.load_from_string(preparation.transform)
+    onnx.compose.add_prefix(model, prefix, inplace=True)
+    for at, column in enumerate(columns.values()):
+        builder.node("Identity", [column], f"transform/column/{at}", output=f"{prefix}c{at}")
+    builder.nodes += model.graph.node
+    builder.constants += model.graph.initializer
+    return _columns(builder, [f"{prefix}f{at}" for at in range(len(names))], "fitted/stacked")
 
-    missing = builder.node("IsNaN", [raw], "numeric/missing")
+
+def _found(builder: GraphBuilder, at: int, lookup: Lookup) -> str:
+    # An encoder needs at least one key; the number of an unseen value is none.
+    index = builder.node(
+        "LabelEncoder",
+        [lookup.column],
+        f"lookup/index/{at}",
+        domain=ML_DOMAIN,
+        keys_strings=[key.encode() for key in lookup.keys or [""]],
+        values_int64s=list(range(1, len(lookup.keys) + 1)) or [0],
+        default_int64=0,
+    )
+    table = builder.constant(f"lookup/values/{at}", np.array([np.nan, *lookup.values]))
+    return builder.node("Gather", [table, index], f"lookup/found/{at}", axis=0)
+
+
+def _normalise(
+    builder: GraphBuilder, raw: str, parts: list[NumericInput], output: str = "", *, what: str = "numeric"
+) -> str:
+    def constant(name: str, values: list[float]) -> str:
+        return builder.constant(f"{what}/{name}", np.array(values, np.float64))
+
+    missing = builder.node("IsNaN", [raw], f"{what}/missing")
     fill = constant("fill", [part.fill for part in parts])
-    filled = builder.node("Where", [missing, fill, raw], "numeric/filled")
+    filled = builder.node("Where", [missing, fill, raw], f"{what}/filled")
     shift = constant("shift", [part.shift for part in parts])
     scale = constant("scale", [part.scale for part in parts])
-    centred = builder.node("Sub", [filled, shift], "numeric/centred")
-    scaled = builder.node("Div", [centred, scale], "numeric/scaled")
-    return builder.node("Cast", [scaled], "numeric/float", output=output, to=onnx.TensorProto.FLOAT)
+    centred = builder.node("Sub", [filled, shift], f"{what}/centred")
+    scaled = builder.node("Div", [centred, scale], f"{what}/scaled")
+    return builder.node("Cast", [scaled], f"{what}/float", output=output, to=onnx.TensorProto.FLOAT)
 
 
 def _carried_forward(builder: GraphBuilder, raw: str, preparation: Preparation) -> str:

@@ -80,7 +80,7 @@ STEPS = (
         reads=("data", "-data.source", "-data.expectations", "judge.slices", "goal.metric"),
         code=("tasks.steps.prepare",),
         libraries=("pyarrow", "pandas", "numpy"),
-        references=("data.features.make",),
+        references=("data.features.make", "data.features.fit", "data.features.transform"),
     ),
     Step(
         "validate-prepared",

@@ -71,6 +71,16 @@ class Features(SpecBlock):
         default_factory=dict, description="Override the guessed kind of a column. datetime: also seconds since 1970."
     )
     make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")
+    fit: Reference | None = Field(
+        None,
+        description="Your function: the training rows as a DataFrame -> a dict with a pandas Series by category, a "
+        "number or an array of each name. The Series become features.",
+    )
+    transform: Reference | None = Field(
+        None,
+        description="Your function (columns, state) -> features: torch tensors by name, of what `fit` returned. It "
+        "becomes a part of the served graph.",
+    )
     impute: Literal["median", "mean", "zero"] = Field(
         "median", description="What stands for a missing number, from the training rows."
     )

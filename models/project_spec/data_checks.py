@@ -21,6 +21,7 @@ def check_data(data: Data) -> None:
     if data.text is not None:
         _check_text(data, data.text)
     _check_targets(data)
+    _check_fitted(data)
     if data.quantiles is not None:
         _check_quantiles(data, data.quantiles)
 
@@ -81,6 +82,23 @@ def _check_targets(data: Data) -> None:
         )
     if data.split.by == "stratified":
         raise ValueError("split by stratified needs one target: say `by: random`, or `by: hash` with a key column")
+
+
+def _check_fitted(data: Data) -> None:
+    features = data.features
+    if features.transform is not None and features.fit is None:
+        raise ValueError(
+            f"features.transform reads what features.fit returns: name a function in `fit`, or say "
+            f"{features.transform} in `make`"
+        )
+    if features.fit is not None and data.kind != "table":
+        raise ValueError(f"features.fit is of tables, but kind is {data.kind}: remove it")
+    for name in ("fit", "transform"):
+        reference = getattr(features, name)
+        if reference is not None and ":" not in reference:
+            raise ValueError(
+                f"features.{name} names your own function, such as ./features.py:{name}, got {reference!r}"
+            )
 
 
 def _check_quantiles(data: Data, quantiles: list[float]) -> None:

@@ -27,6 +27,10 @@ TEXT_PREFIX = "__text:"
 """The features of a text column, as a list in each row."""
 
 
+FITTED_PREFIX = "__fitted:"
+"""A feature of `data.features.fit`."""
+
+
 SLICE_PREFIX = "__slice:"
 
 

@@ -294,7 +294,7 @@ def _check_constraints(spec: Spec, names: Sequence[str]) -> None:
     if not any(map(is_trees, families_of(spec))):
         return
     for name in constrained_columns(spec.model.arguments):
-        if name not in names:
+        if name not in names and spec.data.features.fit is None:
             cure = did_you_mean(name, names, f"expected one of {', '.join(names[:20])}")
             raise UsageError(f"model.arguments: a constraint names {name!r}, which is no column: {cure}")
     if spec.model.arguments.get(MONOTONE) and spec.goal.metric in ("mae", "mape", "pinball"):

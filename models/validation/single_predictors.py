@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from models.data.preparation import SPLITS, Preparation
 from models.data.target import class_indices
 from models.metrics.metrics import METRICS, Array
-from models.project_spec.reserved_columns import SPLIT_COLUMN
+from models.project_spec.reserved_columns import FITTED_PREFIX, SPLIT_COLUMN
 
 LEAST_SCORE = {"roc_auc": 0.995, "r2": 0.99}
 """A score of one column on validation rows that calls for a look at where the column comes from."""
@@ -70,8 +70,10 @@ def _cells(rows: pa.Table, preparation: Preparation, train: Array) -> list[tuple
     """Return the bin or the category of each row, by column: int64 (row,)."""
     num_bins = min(MOST_BINS, int(train.sum()) // ROWS_A_BIN)
     cells = []
-    for name in preparation.number_columns:
-        values = rows.column(name).to_numpy()
+    columns = {name: name for name in preparation.number_columns}
+    columns |= {part.name: FITTED_PREFIX + part.name for part in preparation.fitted}
+    for name, column in columns.items():
+        values = rows.column(column).to_numpy()
         known = np.sort(values[train & ~np.isnan(values)])
         edges = np.unique(np.quantile(known, np.linspace(0, 1, num_bins + 1)[1:-1])) if len(known) else known
         cells.append((name, np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, "right"))))

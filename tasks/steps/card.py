@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.preparation import Preparation
+from models.data.preparation import NumericInput, Preparation
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import StepRecord
@@ -273,7 +273,18 @@ def _schema(preparation: Preparation) -> list[dict[str, Any]]:
         {"input": part.name, "kind": "text", "values": f"{part.num_terms:,} n-grams, {part.num_features} features"}
         for part in preparation.texts
     ]
-    return [*numeric, *datetimes, *categorical, *texts]
+    fitted = [
+        {"input": part.name, "kind": "fitted", "values": _fitted(preparation, part)} for part in preparation.fitted
+    ]
+    return [*numeric, *datetimes, *categorical, *texts, *fitted]
+
+
+def _fitted(preparation: Preparation, part: NumericInput) -> str:
+    lookup = next((each for each in preparation.lookups if each.name == part.name), None)
+    source = (
+        "transform" if preparation.transform or lookup is None else f"{len(lookup.keys):,} values of {lookup.column}"
+    )
+    return f"{source}; centre {part.shift:.4g}, scale {part.scale:.4g}"
 
 
 def _samples(exported: dict[str, Any]) -> list[Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from models.data.preparation import PREPARATION_FILE, ROWS_FILE, TRANSFORM_FILE
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
 from models.inference.names import refuse_taken_names
+from models.ngrams.model import NGRAMS_FILE
 from models.pipeline.records import StepRecord
 from models.validation.unseen_categories import unseen_categories
 from tasks.host import memory
@@ -38,8 +40,8 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
             "left_out": made.left_out,
             "dropped": made.dropped,
         }
-        files = [project.prepared / "rows.parquet", project.prepared / "preparation.json"]
-        unlabelled = project.prepared / UNLABELLED_FILE
-        return StepResult([*files, unlabelled] if unlabelled.exists() else files, result)
+        files = [project.prepared / name for name in (ROWS_FILE, PREPARATION_FILE)]
+        further = [project.prepared / name for name in (UNLABELLED_FILE, NGRAMS_FILE, TRANSFORM_FILE)]
+        return StepResult([*files, *(path for path in further if path.exists())], result)
 
     return loop.carry_out("prepare", act)

@@ -133,6 +133,7 @@ def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights,
         ("kind of data", [before.kind], [now.kind]),
         ("task", [before.task], [now.task]),
         ("numeric columns", [part.name for part in before.numeric], [part.name for part in now.numeric]),
+        ("fitted features", [part.name for part in before.fitted], [part.name for part in now.fitted]),
         ("categorical columns", [part.name for part in before.categorical], [part.name for part in now.categorical]),
     ):
         if was != there and not (partial and what == "task"):

@@ -1,0 +1,134 @@
+"""What the user's `fit` learnt of the training rows, as plain data: tables of numbers by category, and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from models.errors import UserCodeError
+from models.fitted_features.lookup import Lookup
+from models.project_spec import references
+
+AsText = Callable[[pa.ChunkedArray], pa.ChunkedArray]
+MOST_KEYS = 100_000
+"""Most values of a lookup: it is stored with the model and in its graph."""
+
+
+@dataclass(frozen=True)
+class FeatureCode:
+    """The user's pair: `data.features.fit` and `data.features.transform`, relative to the folder of the spec."""
+
+    fit: str
+    transform: str | None
+    base: Path
+
+
+@dataclass(frozen=True)
+class InputColumns:
+    """The columns of some rows that features are made of: numbers with NaN for missing, texts with null."""
+
+    numbers: Mapping[str, np.ndarray]
+    texts: Mapping[str, pa.ChunkedArray]
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all columns."""
+        return {*self.numbers, *self.texts}
+
+
+@dataclass(frozen=True, eq=False)
+class FittedState:
+    """The lookups, and the other arrays of numbers, by their names."""
+
+    lookups: list[Lookup]
+    arrays: dict[str, np.ndarray]
+
+    def equals(self, other: FittedState) -> bool:
+        """Return whether both hold the same names and numbers."""
+        same = self.lookups == other.lookups and self.arrays.keys() == other.arrays.keys()
+        return same and all(np.array_equal(array, other.arrays[name]) for name, array in self.arrays.items())
+
+    def columns(self, inputs: InputColumns) -> dict[str, np.ndarray]:
+        """Return what the user's `transform` reads: the numbers, and what the lookups find, float64 (row,) each."""
+        found = {lookup.name: lookup.find(inputs.texts[lookup.column]) for lookup in self.lookups}
+        return {**inputs.numbers, **found}
+
+
+def fit_state(code: FeatureCode, rows: pa.Table, inputs: InputColumns, as_text: AsText) -> FittedState:
+    """Call the user's `fit` on rows as a data frame, and return what it learnt.
+
+    Args:
+        code: The user's pair.
+        rows: The raw rows to learn from.
+        inputs: The input columns that features may read; names of features must differ from theirs.
+        as_text: How a column becomes the texts that categories are compared as.
+
+    Raises:
+        UserCodeError: The function raised, or returned something else than named numbers.
+    """
+    where = f"data.features.fit {code.fit}"
+    made = references.call(references.resolve(code.fit, code.base), code.fit, rows.to_pandas())
+    if not isinstance(made, Mapping) or not made:
+        raise UserCodeError(
+            f"{where}: got {type(made).__name__}, expected a dict with a pandas Series, a number or an array of each "
+            "name: end it with `return {'name': ...}`"
+        )
+    lookups, arrays = [], {}
+    for name, value in made.items():
+        if not isinstance(name, str) or not name or name in inputs.names:
+            raise UserCodeError(f"{where}: got the name {name!r}, expected a text that is no column: rename it")
+        if hasattr(value, "index") and hasattr(value, "to_numpy"):
+            lookups.append(_lookup(name, value, inputs.texts, where, as_text))
+            continue
+        arrays[name] = _array(name, value, where)
+    if arrays and code.transform is None:
+        raise UserCodeError(
+            f"{where}: {next(iter(arrays))!r} is no pandas Series by category, so it needs a function that reads it: "
+            "name one in data.features.transform"
+        )
+    return FittedState(lookups, arrays)
+
+
+def _lookup(name: str, series: Any, texts: Collection[str], where: str, as_text: AsText) -> Lookup:
+    column = series.index.name
+    if column not in texts:
+        raise UserCodeError(
+            f"{where}: the index of {name!r} is named {column!r}, expected one of the categorical inputs "
+            f"({', '.join(sorted(texts)) or 'there are none'}): group by one of them, which data.features.kinds makes "
+            "categorical"
+        )
+    values = _array(name, series.to_numpy(), where, takes_missing=True)
+    try:
+        keys = as_text(pa.chunked_array([pa.Array.from_pandas(series.index)]))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise UserCodeError(
+            f"{where}: the index of {name!r} is no column of categories ({error}): correct it"
+        ) from error
+    kept = ~np.isnan(values) & keys.is_valid().to_numpy()
+    known = keys.filter(pa.array(kept)).to_pylist()
+    if len(known) != len(set(known)):
+        raise UserCodeError(f"{where}: the index of {name!r} holds a value of {column!r} twice: group by it")
+    if len(known) > MOST_KEYS:
+        raise UserCodeError(
+            f"{where}: {name!r} has {len(known):,} values, expected at most {MOST_KEYS:,}: leave rare ones out"
+        )
+    return Lookup(name=name, column=column, keys=known, values=values[kept].tolist())
+
+
+def _array(name: str, value: Any, where: str, *, takes_missing: bool = False) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+        numbers = array if array.dtype.kind in "iu" and not takes_missing else array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise UserCodeError(
+            f"{where}: {name!r} is a {type(value).__name__} that holds no numbers, expected a pandas Series, a number "
+            "or an array of numbers: convert it"
+        ) from None
+    if np.isinf(numbers).any() or (np.isnan(numbers).any() and not takes_missing):
+        raise UserCodeError(f"{where}: {name!r} holds a number that is not finite: leave it out, or replace it")
+    return numbers

@@ -1,0 +1,159 @@
+"""The user's `transform` as an ONNX graph of float64 columns: training runs the same graph as the served model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from models.errors import UserCodeError
+from models.fitted_features.state import FeatureCode, FittedState
+from models.project_spec import references
+
+if TYPE_CHECKING:
+    import torch
+
+Columns = Mapping[str, np.ndarray]
+OPSET = 20
+SAMPLE = 2000
+EXAMPLE_ROWS = 3  # torch.export specialises 0 and 1
+PIECES = (1, 7)
+"""Row counts of the first pieces of the sample that must give the same numbers as the whole."""
+
+
+def transform_eagerly(code: FeatureCode, state: FittedState, columns: Columns) -> dict[str, np.ndarray]:
+    """Return the features that the user's function makes of some rows, float64 (row,) each.
+
+    Raises:
+        UserCodeError: The function raised, or returned something else than a dict of a number for each row.
+    """
+    import torch
+
+    assert code.transform is not None
+    if not columns:
+        raise UserCodeError(
+            f"data.features.transform {code.transform}: there are no numbers to read: return a pandas Series by "
+            "category from data.features.fit"
+        )
+    tensors = {name: torch.from_numpy(np.array(values)) for name, values in columns.items()}
+    function = references.resolve(code.transform, code.base)
+    with torch.no_grad():
+        made = references.call(function, code.transform, tensors, _state_tensors(state))
+    where, num_rows = f"data.features.transform {code.transform}", len(next(iter(columns.values())))
+    if not isinstance(made, Mapping) or not made:
+        raise UserCodeError(
+            f"{where}: got {type(made).__name__}, expected a dict with a tensor of each name: end it with "
+            "`return {'name': ...}`"
+        )
+    for name, values in made.items():
+        if not isinstance(name, str) or not name:
+            raise UserCodeError(f"{where}: got the name {name!r}, expected a text: rename it")
+        if not isinstance(values, torch.Tensor) or values.shape != (num_rows,):
+            got = f"shape {tuple(values.shape)}" if isinstance(values, torch.Tensor) else type(values).__name__
+            raise UserCodeError(f"{where}: {name!r} is {got}, expected a tensor of one number a row, ({num_rows},)")
+    return {name: values.double().numpy() for name, values in made.items()}
+
+
+def transform_graph(code: FeatureCode, state: FittedState, columns: Columns) -> tuple[bytes, list[str]]:
+    """Return the function as an ONNX graph of inputs `c0`, `c1`, ... and outputs `f0`, ..., and the features' names.
+
+    The graph is tried on the first rows: it must give what the function gives, for each row by itself.
+
+    Raises:
+        UserCodeError: torch cannot turn the function into a graph, or a row's features depend on other rows.
+
+    Cost: 1 to 5 s of CPU, and 5 s more the first time in a process.
+    """
+    sample = {name: values[:SAMPLE] for name, values in columns.items()}
+    expected = transform_eagerly(code, state, sample)
+    graph, names = _exported(code, state, sample), list(expected)
+    num_rows = len(next(iter(sample.values())))
+    cuts = [0, *(cut for cut in np.cumsum(PIECES) if cut < num_rows), num_rows]
+    for start, stop in [(0, num_rows), *itertools.pairwise(cuts)]:
+        part = run_graph(graph, names, {name: values[start:stop] for name, values in sample.items()})
+        for name, values in part.items():
+            if not np.allclose(values, expected[name][start:stop], rtol=1e-6, atol=1e-9, equal_nan=True):
+                raise UserCodeError(
+                    f"data.features.transform {code.transform}: what {name!r} is in a row depends on other rows, or on "
+                    "chance, which a served model does not know: compute it in data.features.fit, and read it from "
+                    "the state"
+                )
+    return graph, names
+
+
+def run_graph(graph: bytes, names: list[str], columns: Columns) -> dict[str, np.ndarray]:
+    """Return the features of some rows by their names, float64 (row,) each."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    wanted = {value.name for value in session.get_inputs()}
+    feed = {f"c{at}": values for at, values in enumerate(columns.values()) if f"c{at}" in wanted}
+    return dict(zip(names, session.run([f"f{at}" for at in range(len(names))], feed), strict=True))
+
+
+def _state_tensors(state: FittedState) -> dict[str, torch.Tensor]:
+    import torch
+
+    return {name: torch.from_numpy(np.array(array)) for name, array in state.arrays.items()}
+
+
+def _exported(code: FeatureCode, state: FittedState, columns: Columns) -> bytes:
+    import onnxruntime
+    import torch
+
+    from models.fitted_features.torch_graph import quiet_exporter, strip_traces
+
+    names = list(columns)
+    few = [torch.from_numpy(np.resize(values, EXAMPLE_ROWS)) for values in columns.values()]
+    num_features = len(
+        transform_eagerly(code, state, {name: each.numpy() for name, each in zip(names, few, strict=True)})
+    )
+    rows = torch.export.Dim("batch")
+    with quiet_exporter():
+        try:
+            program = torch.onnx.export(
+                _module(code, state, names),
+                tuple(few),
+                input_names=[f"c{at}" for at in range(len(names))],
+                output_names=[f"f{at}" for at in range(num_features)],
+                dynamo=True,
+                dynamic_shapes=(tuple({0: rows} for _ in names),),
+                opset_version=OPSET,
+                verbose=False,
+            )
+            assert program is not None
+            model = program.model_proto
+            strip_traces(model.graph)
+            graph: bytes = model.SerializeToString(deterministic=True)
+            onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise UserCodeError(
+                f"data.features.transform {code.transform}: torch cannot turn it into a graph for any number of rows "
+                f"({str(error).splitlines()[0]}): write it with operations of torch alone, without branches on values"
+            ) from error
+    if any(value.type.tensor_type.shape.dim[0].HasField("dim_value") for value in model.graph.output):
+        raise UserCodeError(
+            f"data.features.transform {code.transform}: a feature has the same number for all rows: leave it out, or "
+            "make it of a column"
+        )
+    return graph
+
+
+def _module(code: FeatureCode, state: FittedState, names: list[str]) -> Any:
+    import torch
+
+    assert code.transform is not None
+    function: Callable[..., Any] = references.resolve(code.transform, code.base)
+    constants = _state_tensors(state)
+
+    class Transform(torch.nn.Module):
+        def forward(self, *columns: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            made = function(dict(zip(names, columns, strict=True)), constants)
+            return tuple(values.double() for values in made.values())
+
+    return Transform().eval()
