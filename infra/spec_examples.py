@@ -120,12 +120,17 @@ def _walk(path: str, node: Any) -> Iterator[tuple[str, Any]]:
 def _flow(value: Any) -> str:
     """Return a value in one line of YAML."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_flow(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_inner(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
+        return "[" + ", ".join(map(_inner, value)) + "]"
     if isinstance(value, str):
         return value if re.fullmatch(r"[A-Za-z./][\w ./:*-]*", value) and ": " not in value else json.dumps(value)
     return json.dumps(value, default=str)
+
+
+def _inner(value: Any) -> str:
+    """Return a value within brackets, where a text with a colon needs quotes."""
+    return json.dumps(value) if isinstance(value, str) and ":" in value else _flow(value)
 
 
 def keys_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -127,7 +127,7 @@ def _datetimes(builder: GraphBuilder, parts: list[DatetimeInput]) -> str:
 def _fitted(builder: GraphBuilder, preparation: Preparation) -> str:
     """Return the features of `data.features.fit`, float64 (batch, feature), as `models/fitted_features` makes them."""
     columns = {name: name for name in preparation.number_columns}
-    columns |= {lookup.name: _found(builder, at, lookup) for at, lookup in enumerate(preparation.lookups)}
+    columns |= {lookup.name: _looked_up(builder, at, lookup) for at, lookup in enumerate(preparation.lookups)}
     names = [part.name for part in preparation.fitted]
     if not preparation.transform:
         return _columns(builder, [columns[name] for name in names], "fitted/stacked")
@@ -141,7 +141,7 @@ def _fitted(builder: GraphBuilder, preparation: Preparation) -> str:
     return _columns(builder, [f"{prefix}f{at}" for at in range(len(names))], "fitted/stacked")
 
 
-def _found(builder: GraphBuilder, at: int, lookup: Lookup) -> str:
+def _looked_up(builder: GraphBuilder, at: int, lookup: Lookup) -> str:
     # An encoder needs at least one key; the number of an unseen value is none.
     index = builder.node(
         "LabelEncoder",

@@ -55,8 +55,8 @@ class FittedState:
 
     def columns(self, inputs: InputColumns) -> dict[str, np.ndarray]:
         """Return what the user's `transform` reads: the numbers, and what the lookups find, float64 (row,) each."""
-        found = {lookup.name: lookup.find(inputs.texts[lookup.column]) for lookup in self.lookups}
-        return {**inputs.numbers, **found}
+        numbers = {lookup.name: lookup.find(inputs.texts[lookup.column]) for lookup in self.lookups}
+        return {**inputs.numbers, **numbers}
 
 
 def fit_state(code: FeatureCode, rows: pa.Table, inputs: InputColumns, as_text: AsText) -> FittedState:
@@ -109,15 +109,15 @@ def _lookup(name: str, series: Any, texts: Collection[str], where: str, as_text:
         raise UserCodeError(
             f"{where}: the index of {name!r} is no column of categories ({error}): correct it"
         ) from error
-    kept = ~np.isnan(values) & keys.is_valid().to_numpy()
-    known = keys.filter(pa.array(kept)).to_pylist()
+    is_known = ~np.isnan(values) & keys.is_valid().to_numpy()
+    known = keys.filter(pa.array(is_known)).to_pylist()
     if len(known) != len(set(known)):
         raise UserCodeError(f"{where}: the index of {name!r} holds a value of {column!r} twice: group by it")
     if len(known) > MOST_KEYS:
         raise UserCodeError(
             f"{where}: {name!r} has {len(known):,} values, expected at most {MOST_KEYS:,}: leave rare ones out"
         )
-    return Lookup(name=name, column=column, keys=known, values=values[kept].tolist())
+    return Lookup(name=name, column=column, keys=known, values=values[is_known].tolist())
 
 
 def _array(name: str, value: Any, where: str, *, takes_missing: bool = False) -> np.ndarray:

@@ -8,7 +8,6 @@ import pytest
 
 from models.data.encode import encode
 from models.data.preparation import ROWS_FILE, Preparation
-from models.errors import UserCodeError
 from models.export.preparation_graph import preparation_part
 from tests.finished_jobs import run_stretch
 
@@ -93,21 +92,3 @@ def test_rows_without_a_target_have_the_features_too(prepared, rows, run_prepare
     kept = read_unlabelled(folder)
     expected = made.lookups[0].find(kept["city"])
     np.testing.assert_array_equal(kept["__fitted:mean"].to_numpy(), expected)
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("None", "got NoneType, expected a dict"),
-        ("{'a': frame.groupby('when')['number'].mean()}", r"index of 'a' is named 'when'.*\(city\)"),
-        ("{'a': frame['number'].mean()}", "'a' is no pandas Series.*data.features.transform"),
-        ("{'city': frame.groupby('city')['number'].mean()}", "got the name 'city'.*rename it"),
-        ("{'a': frame.groupby('city')['y'].max()}", "'a' is a .* that holds no numbers"),
-        ("{'a': frame.groupby('city')['number'].mean() / 0}", "not finite"),
-        ("{'a': frame.set_index('city')['number']}", "holds a value of 'city' twice"),
-        ("{'a': frame.nothing}", "raised AttributeError"),
-    ],
-)
-def test_what_is_no_feature_is_an_error_with_the_cure(prepared, rows, body, message):
-    with pytest.raises(UserCodeError, match=message):
-        prepared(f"def fit(frame):\n    return {body}\n", rows)
