@@ -261,8 +261,9 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
             f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {metric.name}: take rmse or r2"
         )
     numbers = [part.name for part in (*preparation.numeric, *preparation.fitted)]
-    wide = [part.name for part in (*preparation.datetimes, *preparation.texts) for _ in range(part.num_features)]
-    columns = [*numbers, *wide, *(part.name for part in preparation.categorical)]
+    times = [part.name for part in preparation.datetimes for _ in range(part.num_features)]
+    texts = [part.name for part in preparation.texts for _ in range(part.num_features)]
+    columns = [*numbers, *times, *texts, *(part.name for part in preparation.categorical)]
     return {**settings(), **with_positions(job.model.arguments, columns, numbers)}
 
 
