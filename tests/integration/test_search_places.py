@@ -118,7 +118,7 @@ def test_four_workers_finish_each_trial_once_though_workers_are_killed(
 ) -> None:
     many = 16
     project = make_project(spec=SPEC.format(trials=many, epochs=1, workers=4, on=on))
-    pools, run, begun, kills = [engine.pool], RankPool.run, [], [5, 9, 13]
+    pools, run, begun, kills, one_kills = [engine.pool], RankPool.run, [], [5, 9, 13], threading.Lock()
 
     def run_and_be_killed(pool: RankPool, task: TrainingJob, on_epoch: Any = None) -> Any:
         begun.append(task.folder.name)
@@ -126,8 +126,9 @@ def test_four_workers_finish_each_trial_once_though_workers_are_killed(
             pools.append(pool)
 
         def kill_now_and_then(epoch: EpochReport) -> bool:
-            if kills and len(begun) >= kills[0] and kill_a_rank(pools):
-                kills.pop(0)
+            with one_kills:
+                if kills and len(begun) >= kills[0] and kill_a_rank(pools):
+                    kills.pop(0)
             return bool(on_epoch(epoch))
 
         return run(pool, task, kill_now_and_then)
