@@ -92,7 +92,7 @@ def fit_reference(series: SeriesValues, preparation: Preparation, season: int | 
         return None
     column = names.index(preparation.target.name)
     windows, target = _examples(series, preparation)
-    data = _Relative.of(windows, target, column)
+    data = WindowExamples.of(windows, target, column)
     back = [seasonal_lag(season, ahead) - ahead for ahead in window.horizons] if season else []
     back = back if max(back, default=0) < window.length else []
     if window.reference == "last" or (window.reference == "auto" and len(target) < LEAST_EXAMPLES):
@@ -122,7 +122,7 @@ def held_out(series: SeriesValues, window: Window) -> HeldOut:
     return HeldOut(early, late)
 
 
-def _best(data: _Relative, column: int, back: list[int], reference: str, parts: HeldOut) -> WindowReference:
+def _best(data: WindowExamples, column: int, back: list[int], reference: str, parts: HeldOut) -> WindowReference:
     early, late = parts
     fits = {
         (is_scaled, penalty): data.error(data.weights(early, penalty, is_scaled), late, is_scaled)
@@ -146,11 +146,11 @@ def _best(data: _Relative, column: int, back: list[int], reference: str, parts: 
     return WindowReference(kind="linear", weights=weights.ravel().tolist(), **common)
 
 
-class _Relative(NamedTuple):
-    """Training examples in the standardised units of the net's input.
+class WindowExamples(NamedTuple):
+    """Examples in the standardised units of the net's input.
 
     `own`: the target's window (example, step); `others`: the last value of the other columns (example, column);
-    `target`: (example, horizon).
+    `target`: (example, horizon); `floor`: the least scale of a window.
     """
 
     own: np.ndarray
@@ -159,18 +159,23 @@ class _Relative(NamedTuple):
     floor: float
 
     @classmethod
-    def of(cls, windows: np.ndarray, target: np.ndarray, column: int) -> _Relative:
+    def of(cls, windows: np.ndarray, target: np.ndarray, column: int, floor: float | None = None) -> WindowExamples:
+        """Return the examples of windows (example, step, feature); the default floor is measured in them."""
         own = windows[:, :, column]
         others = np.delete(windows[:, -1, :], column, axis=1)
+        if floor is not None:
+            return cls(own, others, target, floor)
         spread = np.sqrt(((own - own[:, -1:]) ** 2).mean(axis=1))
         usual = float(np.median(spread)) or float(spread.mean()) or 1.0
         return cls(own, others, target, _FLOOR * usual)
 
     @property
     def last(self) -> np.ndarray:
+        """The last value of each window (example, 1)."""
         return self.own[:, -1:]
 
     def scale(self, is_scaled: bool) -> np.ndarray:
+        """Return what windows and changes are divided by (example, 1): 1, or the spread around the last value."""
         if not is_scaled:
             return np.ones((len(self.own), 1))
         return np.asarray(np.sqrt(((self.own - self.last) ** 2).mean(axis=1, keepdims=True) + self.floor**2))
@@ -180,22 +185,34 @@ class _Relative(NamedTuple):
         relative = (self.own - self.last) / self.scale(is_scaled)
         return np.hstack([relative, self.others, np.ones((len(self.own), 1))])
 
-    def weights(self, examples: np.ndarray, penalty: float, is_scaled: bool) -> np.ndarray:
-        """Return the ridge regression of the change from the last value (horizon, input).
+    def change(self, is_scaled: bool) -> np.ndarray:
+        """Return what the linear map learns: the change from the last value (example, horizon)."""
+        return np.asarray((self.target - self.last) / self.scale(is_scaled))
 
-        The constant has no penalty.
-        """
+    def weights(self, examples: np.ndarray, penalty: float, is_scaled: bool) -> np.ndarray:
+        """Return the ridge regression of the change from the last value (horizon, input)."""
         inputs = self.inputs(is_scaled)[examples]
-        change = ((self.target - self.last) / self.scale(is_scaled))[examples]
-        gram = inputs.T @ inputs
-        usual = float(np.trace(gram[:-1, :-1])) / max(1, len(gram) - 1) or 1.0
-        gram[np.diag_indices(len(gram) - 1)] += penalty * usual
-        gram[-1, -1] += 1e-9
-        return np.asarray(np.linalg.lstsq(gram, inputs.T @ change, rcond=None)[0].T)
+        return ridge(inputs.T @ inputs, inputs.T @ self.change(is_scaled)[examples], penalty)
 
     def error(self, weights: np.ndarray, examples: np.ndarray, is_scaled: bool) -> float:
+        """Return the mean absolute error of some examples."""
         forecast = self.last + self.scale(is_scaled) * (self.inputs(is_scaled) @ weights.T)
         return float(np.abs(self.target - forecast)[examples].mean())
+
+
+def ridge(gram: np.ndarray, moment: np.ndarray, penalty: float) -> np.ndarray:
+    """Return the weights (output, input) of a ridge regression; the last input is the constant and has no penalty.
+
+    Args:
+        gram: The inputs' products, summed over examples (input, input).
+        moment: The products of inputs and outputs (input, output).
+        penalty: In units of the mean variance of the inputs, times the number of examples.
+    """
+    gram = gram.copy()
+    usual = float(np.trace(gram[:-1, :-1])) / max(1, len(gram) - 1) or 1.0
+    gram[np.diag_indices(len(gram) - 1)] += penalty * usual
+    gram[-1, -1] += 1e-9
+    return np.asarray(np.linalg.lstsq(gram, moment, rcond=None)[0].T)
 
 
 def _examples(series: SeriesValues, preparation: Preparation) -> tuple[np.ndarray, np.ndarray]:

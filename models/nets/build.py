@@ -15,6 +15,7 @@ from models.errors import UsageError, UserCodeError, did_you_mean
 from models.nets.adapters import adapt
 from models.nets.catalogue import NETS, is_trees, net_name
 from models.nets.deferred import NetDraft, draft
+from models.nets.linear import LinearWindow
 from models.nets.relative import RelativeNet
 from models.nets.sizes import WHOLE_NUMBERS, Sizes
 from models.project_spec.blocks import Model
@@ -42,7 +43,8 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
         net: nn.Module = factory(sizes, **model.arguments)
     else:
         net = adapt(_own_net(name, factory, model.arguments, sizes), sizes, name)
-    if sizes.reference is not None and (name in NETS or sizes.reference.is_chosen):
+    is_forecast = isinstance(net, LinearWindow)
+    if sizes.reference is not None and not is_forecast and (name in NETS or sizes.reference.is_chosen):
         net = RelativeNet(net, sizes.reference, starts_at_zero=name in NETS)
     _dry_forward(net, sizes, name)
     if not any(parameter.requires_grad for parameter in net.parameters()):

@@ -31,7 +31,8 @@ class CatalogueEntry:
     """A built-in net: its factory, the kinds of data it accepts, and its own part of the default search space.
 
     `arguments` names the function whose parameters are `model.arguments`, if it is not the factory. `defaults` are the
-    values of its first trial, by spec path, where a search chooses between families.
+    values of its first trial, by spec path, where a search chooses between families. `self_tuned`: the kinds of data
+    for which the fit itself chooses the arguments that the spec leaves out, so that there is nothing to search.
     """
 
     reference: str
@@ -39,6 +40,7 @@ class CatalogueEntry:
     space: dict[str, Dimension]
     arguments: str = ""
     defaults: dict[str, Any] = field(default_factory=dict)
+    self_tuned: tuple[Kind, ...] = ()
 
 
 CATALOGUE: dict[str, CatalogueEntry] = {
@@ -122,15 +124,16 @@ CATALOGUE: dict[str, CatalogueEntry] = {
     ),
     "linear": CatalogueEntry(
         "models.nets.linear:build",
-        ("table",),
+        ("table", "series"),
         {"model.l2": Dimension(low=1e-2, high=1e3, log=True)},
         defaults={"model.l2": 1.0},
+        self_tuned=("series",),
     ),
 }
 NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}
 FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""
-FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "gru")}
+FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "linear", "gru")}
 """The same for each kind of data that has a choice."""
 _DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "trees", "text": "decoder"}
 _OF_STEPS = {"batch", "accumulate", "optimiser", "momentum", "nesterov", "weight_decay", "clip_norm"}
@@ -166,6 +169,11 @@ def is_trees(net: str) -> bool:
 def is_descent(net: str) -> bool:
     """Return whether the net is trained by gradient descent over batches, on ranks; otherwise one process fits it."""
     return net not in WITHOUT_DESCENT
+
+
+def is_self_tuned(net: str, kind: Kind) -> bool:
+    """Return whether the fit of a net chooses its arguments itself."""
+    return net in CATALOGUE and kind in CATALOGUE[net].self_tuned
 
 
 def unused(net: str, names: Iterable[str]) -> list[str]:

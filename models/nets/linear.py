@@ -1,11 +1,13 @@
-"""A linear model of a table: logistic or ridge regression on the numeric inputs and one-hot categories."""
+"""Linear models: logistic or ridge regression on the columns of a table, and ridge regression on windows of series."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from models.nets.sizes import Sizes
+from models.errors import UsageError
+from models.nets.relative import WindowParts, on_log_scale, window_parts
+from models.nets.sizes import NetReference, Sizes
 
 
 class Linear(nn.Module):
@@ -36,7 +38,55 @@ class Linear(nn.Module):
         return torch.stack([weight.square().sum() for weight in weights]).sum()
 
 
+class LinearWindow(nn.Module):
+    """The last value of a window plus a linear map of the window relative to it.
+
+    It is the linear reference forecast (`models/data/window_reference.py`) with weights of its own: penalty and scaling
+    are chosen on the validation examples, not on some of the training examples.
+
+    Args:
+        reference: The window's reference, of which the target's column and units are taken.
+        length: Steps of a window.
+        num_features: Inputs of a step.
+    """
+
+    is_scaled: torch.Tensor
+    numbers: torch.Tensor
+
+    def __init__(self, reference: NetReference, length: int, num_features: int) -> None:
+        super().__init__()
+        self.reference = reference
+        self.weight = nn.Parameter(torch.zeros(reference.num_horizons, length + num_features))
+        self.register_buffer("is_scaled", torch.tensor(False))
+        numbers = [*(reference.log or ()), reference.factor, reference.shift]
+        self.register_buffer("numbers", torch.tensor(numbers), persistent=False)
+        linear = reference.forecast.model_copy(update={"kind": "linear"})
+        self._plain, self._scaled = (linear.model_copy(update={"is_scaled": each}) for each in (False, True))
+
+    def forward(self, series: torch.Tensor) -> torch.Tensor:
+        """Return (batch, horizon), the standardised target, from series (batch, time, feature)."""
+        floor = self.reference.forecast.floor
+        plain, scaled = (window_parts(series, each, self.weight, floor) for each in (self._plain, self._scaled))
+        change = torch.where(self.is_scaled, scaled.change * scaled.scale, plain.change)
+        if self.reference.log is None:
+            return (plain.last + change) * self.reference.factor + self.reference.shift
+        own = series[:, :, self.reference.forecast.column]
+        parts = on_log_scale(WindowParts(plain.relative, plain.last, plain.scale, change), own, self.numbers)
+        return parts.last + parts.change
+
+
 def build(sizes: Sizes, l2: float = 1.0, iterations: int = 100) -> nn.Module:
-    """Build a linear model; `l2` and `iterations` are for the fit in `models/training/linear.py`."""
+    """Build a linear model; `l2` and `iterations` are for the fit in `models/training/linear.py`.
+
+    Raises:
+        UsageError: Of series, there is no reference forecast.
+    """
     del l2, iterations
-    return Linear(sizes)
+    if sizes.kind != "series":
+        return Linear(sizes)
+    if sizes.reference is None or sizes.window is None:
+        raise UsageError(
+            "model.net: linear continues the target's window, but data.window.reference is none, or the target no "
+            "input: leave both as they are by default, or take another net"
+        )
+    return LinearWindow(sizes.reference, *sizes.window)

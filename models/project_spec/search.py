@@ -88,7 +88,7 @@ class Search(SpecBlock):
         None,
         min_length=1,
         description="What `model.net: auto` chooses from, first tried first. Default: trees, linear, mlp for a table; "
-        "trees, gru for a series.",
+        "trees, linear, gru for a series.",
     )
     space: dict[str, Dimension] | None = Field(
         None,

@@ -8,7 +8,7 @@ from typing import Any
 
 from models.errors import UsageError, did_you_mean
 from models.nets.arguments import argument_types
-from models.nets.catalogue import CATALOGUE, FAMILIES_OF, is_descent, is_trees, net_name, unused
+from models.nets.catalogue import CATALOGUE, FAMILIES_OF, is_descent, is_self_tuned, is_trees, net_name, unused
 from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension
 from models.training.search_space import NET, TrialSuggestions, suggest, usual_space
@@ -56,6 +56,10 @@ class SearchSpace:
         """Return the values of a family's first trial; a dimension without a default is left to be drawn."""
         family = self.families[net]
         return {NET: net, **{path: family.defaults[path] for path in family.dimensions if path in family.defaults}}
+
+    def tuned(self, nets: Sequence[str]) -> Sequence[str]:
+        """Return those of the families that have something to search; all, if none has."""
+        return [net for net in nets if self.families[net].dimensions] or nets
 
     def settings(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all settings of a trial: its family, that family's defaults, then the drawn values."""
@@ -123,7 +127,8 @@ def search_space(spec: Spec, fixed: bool, num_train: int = 0) -> SearchSpace:
     families = {}
     for net in nets:
         dimensions = spec.search.space or usual_space(spec, net, fixed)
-        defaults = {**CATALOGUE[net].defaults, **_epochs(spec, net, num_train)} if len(nets) > 1 else {}
+        is_tuned = len(nets) > 1 and not is_self_tuned(net, spec.data.kind)
+        defaults = {**CATALOGUE[net].defaults, **_epochs(spec, net, num_train)} if is_tuned else {}
         families[net] = Family(dimensions, {path: value for path, value in defaults.items() if path not in set_paths})
     return SearchSpace(families, is_auto(spec))
 
@@ -141,8 +146,10 @@ def _misfit(spec: Spec, net: str) -> str:
     kind = spec.data.kind
     if kind not in CATALOGUE[net].kinds or (kind == "series" and net not in FAMILIES_OF[kind]):
         return f"is no family of kind {kind}, expected {', '.join(FAMILIES_OF[kind])}"
-    if kind == "series" and is_trees(net) and spec.train.loss is not None:
+    if kind == "series" and not is_descent(net) and spec.train.loss is not None:
         return f"takes no own loss (train.loss) of series: {TAKE_A_NET}"
+    if net == "linear" and spec.data.window is not None and spec.data.window.reference == "none":
+        return "continues the window, but data.window.reference is none"
     searched = [path.partition(".") for path in spec.search.space or ()]
     arguments = [*spec.model.arguments, *(key for block, _, key in searched if block == "model")]
     for name in _unknown(net, arguments):

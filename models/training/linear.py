@@ -1,4 +1,4 @@
-"""The fit of the `linear` net: L-BFGS over all training rows, in one process and one epoch.
+"""The fit of the `linear` net in one process and one epoch: L-BFGS over all training rows; of series, ridge regression.
 
 The objective is convex, so there are no learning rate, no batches and no checkpoints: a fit that was killed begins
 again from zero and ends with the same bits. It holds the training rows in memory.
@@ -7,18 +7,25 @@ Source: Nocedal and Wright, Numerical Optimization, algorithm 7.5; the penalty i
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from models.data.preparation import Preparation
+from models.data.window_reference import WindowExamples, ridge
 from models.errors import TrainingError, UsageError
 from models.files import storing
 from models.metrics.metrics import metric_of
 from models.nets.build import build_net, check_arguments
-from models.nets.linear import Linear, build
+from models.nets.linear import Linear, LinearWindow, build
 from models.nets.sizes import Sizes
+from models.project_spec.blocks import Kind
 from models.project_spec.references import call
 from models.training.batches.examples import LARGEST_PASS, ExampleSet, open_examples
 from models.training.checkpoints.finished import write_result
@@ -28,22 +35,25 @@ from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report
-from models.training.model_choice import ValidationScore, as_array, record, score
+from models.training.model_choice import ValidationScore, as_array, is_better, record, score
 from models.training.optimisation.losses import Loss, make_loss, predictions
 
 CPU = torch.device("cpu")
+_PENALTIES = (1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
+"""Values of `l2` that are tried for series, in units of the mean variance of the inputs."""
 _HISTORY = 10
 _TOLERANCE_GRADIENT = 1e-5
 _TOLERANCE_CHANGE = 1e-7
 
 
 def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
-    """Fit the linear model of a table to its minimum. Runs in one process.
+    """Fit the linear model of a table or of series to its minimum. Runs in one process.
 
-    Cost: at most `iterations` times one or two passes over the training rows.
+    Cost: at most `iterations` times one or two passes over the training rows; of series two passes, and O(examples x
+    width^2), the width being the steps of the window plus the other columns.
 
     Raises:
-        UsageError: An argument is unknown or out of range, or the data is no table.
+        UsageError: An argument is unknown or out of range, or the data is neither.
         TrainingError: The loss is not finite.
         StoreError: The disk is full or cannot be written.
     """
@@ -51,16 +61,24 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     start = time.perf_counter()
     preparation = Preparation.load(job.prepared)
     check_arguments("linear", build, job.model.arguments, known=("sizes",))
-    l2, iterations = _settings(job.model.arguments)
+    l2, iterations = _settings(job.model.arguments, preparation.kind)
     train, validation = open_examples(job, preparation)
     metric = metric_of(job, preparation, job.project)
-    net = cast("Linear", build_net(job.model, Sizes.of(preparation), job.project))
+    net = build_net(job.model, Sizes.of(preparation), job.project)
     settings = job.train.model_copy(update={"label_smoothing": 0.0})
     loss = make_loss(preparation, settings, metric.name, train.targets(), job.project)
-    train_loss = _minimise(net, train, loss, l2, iterations)
-    output, val_loss = _evaluate(net, validation, loss)
-    examples = (validation.values(), predictions(output, preparation), as_array(validation.weights()))
-    latest: ValidationScore = call(score, metric.name, metric, preparation.task, *examples)
+
+    def scored() -> tuple[ValidationScore, float]:
+        output, val_loss = _evaluate(net, validation, loss)
+        examples = (validation.values(), predictions(output, preparation), as_array(validation.weights()))
+        return call(score, metric.name, metric, preparation.task, *examples), val_loss
+
+    if isinstance(net, LinearWindow):
+        _fit_windows(net, train, preparation, l2, job.direction, lambda: scored()[0].goal)
+        train_loss = _evaluate(net, train, loss)[1]
+    else:
+        train_loss = _minimise(cast("Linear", net), train, loss, l2[0], iterations)
+    latest, val_loss = scored()
     losses = {"train_loss": train_loss, "val_loss": val_loss, **latest.values(metric.name)}
     progress = _progress(time.perf_counter() - start, len(train), losses)
     record(progress, latest, job.direction, 1)
@@ -76,13 +94,17 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
         restarts=restarts,
         pruned=pruned,
         costs=of_epochs(progress.history, "cpu"),
-        environment={
-            "torch": str(torch.__version__),
-            "threads": torch.get_num_threads(),
-            "train_examples": len(train),
-            "validation_examples": len(validation),
-        },
+        environment=_environment(len(train), len(validation)),
     )
+
+
+def _environment(num_train: int, num_validation: int) -> dict[str, Any]:
+    return {
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "train_examples": num_train,
+        "validation_examples": num_validation,
+    }
 
 
 def _progress(seconds: float, num_train: int, losses: dict[str, float]) -> Progress:
@@ -96,12 +118,14 @@ def _progress(seconds: float, num_train: int, losses: dict[str, float]) -> Progr
     return Progress(epoch=1, step=1, history=[values], seconds=seconds)
 
 
-def _settings(arguments: dict[str, Any]) -> tuple[float, int]:
+def _settings(arguments: dict[str, Any], kind: Kind) -> tuple[list[float], int]:
+    """Return the penalties that are tried, and the iterations."""
     l2, iterations = arguments.get("l2", 1.0), arguments.get("iterations", 100)
     for name, value, least in (("l2", l2, 0), ("iterations", iterations, 1)):
         if not isinstance(value, (int, float)) or isinstance(value, bool) or value < least:
             raise UsageError(f"model.arguments.{name}: got {value!r}, expected a number of at least {least}")
-    return float(l2), int(iterations)
+    tried = _PENALTIES if kind == "series" and "l2" not in arguments else [float(l2)]
+    return list(tried), int(iterations)
 
 
 def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations: int) -> float:
@@ -131,8 +155,46 @@ def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations:
     return mean
 
 
+def _fit_windows(
+    net: LinearWindow,
+    train: ExampleSet,
+    preparation: Preparation,
+    l2: list[float],
+    direction: str,
+    goal: Callable[[], float],
+) -> None:
+    """Fit with each penalty to windows as they are, and divided by their spread, and keep the best by the goal."""
+    best, value = net.state_dict(), math.nan
+    for state in _window_fits(net, train, preparation, l2):
+        net.load_state_dict(state)
+        reached = goal()
+        if is_better(reached, value, direction):
+            best, value = state, reached
+    net.load_state_dict(best)
+
+
+def _window_fits(
+    net: LinearWindow, train: ExampleSet, preparation: Preparation, l2: list[float]
+) -> Iterator[dict[str, torch.Tensor]]:
+    forecast = net.reference.forecast
+    part = preparation.numeric[forecast.column]
+    target = (train.values().reshape(len(train), -1) - part.shift) / part.scale
+    for is_scaled in (False, True):
+        gram: NDArray[np.float64] = np.zeros((net.weight.shape[1], net.weight.shape[1]))
+        moment: NDArray[np.float64] = np.zeros((net.weight.shape[1], target.shape[1]))
+        for positions in torch.split(torch.arange(len(train)), LARGEST_PASS):
+            windows = train.gather(positions)["series"].double().numpy()
+            some = WindowExamples.of(windows, target[positions.numpy()], forecast.column, forecast.floor)
+            inputs = some.inputs(is_scaled)
+            gram += inputs.T @ inputs
+            moment += inputs.T @ some.change(is_scaled)
+        for penalty in l2:
+            weight = torch.from_numpy(ridge(gram, moment, penalty / len(train))).float()
+            yield {"weight": weight, "is_scaled": torch.tensor(is_scaled)}
+
+
 @torch.no_grad()
-def _evaluate(net: Linear, examples: ExampleSet, loss: Loss) -> tuple[torch.Tensor, float]:
+def _evaluate(net: nn.Module, examples: ExampleSet, loss: Loss) -> tuple[torch.Tensor, float]:
     """Return the outputs (examples, num_outputs) and the mean loss."""
     outputs, total = [], 0.0
     for positions in torch.split(torch.arange(len(examples)), LARGEST_PASS):

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from models.errors import TrainingError, UsageError
 from models.frozen_model import FrozenModel
-from models.nets.catalogue import default_space, unused
+from models.nets.catalogue import default_space, is_self_tuned, unused
 from models.project_spec.blocks import Model, Spec, Train
 from models.project_spec.search import Dimension, Search
 from models.training.costs.summary import Costs
@@ -100,7 +100,7 @@ def usual_space(spec: Spec, net: str, fixed: bool) -> dict[str, Dimension]:
     """
     fixed_paths = {f"train.{name}" for name in spec.train.model_fields_set}
     fixed_paths |= {f"model.{name}" for name in spec.model.arguments}
-    space = default_space(net)
+    space = {} if is_self_tuned(net, spec.data.kind) else default_space(net)
     if fixed:
         fixed_paths |= {path for path in space if path.startswith("model.") and path != "model.dropout"}
     return {path: dimension for path, dimension in space.items() if path not in fixed_paths}

@@ -76,7 +76,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     for net in nets:
         _check_arguments(net, "model.arguments", spec.model.arguments.items())
     _check_metric(spec, base)
-    _check_trees_on_series(spec, nets)
+    _check_fits_on_series(spec, nets)
     _check_sampler(spec, nets)
     for net in nets:
         _check_search(spec, net)
@@ -276,12 +276,22 @@ def _check_series_types(data: Data, path: Path) -> None:
     check_series_types({name: kind for name, kind in types.items() if str(kind) != "null"}, data)
 
 
-def _check_trees_on_series(spec: Spec, nets: Sequence[str]) -> None:
-    """Trees on series read features of a window, which no constraint can name, and correct a forecast."""
-    if spec.data.kind != "series" or not any(map(is_trees, nets)):
+def _check_fits_on_series(spec: Spec, nets: Sequence[str]) -> None:
+    """Trees on series read features of a window, which no constraint can name; `linear` continues a window."""
+    window, fitted = spec.data.window, [net for net in nets if not is_descent(net)]
+    if window is None or not fitted:
         return
     if spec.train.loss is not None:
-        raise UsageError(f"train.loss: got {spec.train.loss}, but trees on series take no own loss: {TAKE_A_NET}")
+        raise UsageError(
+            f"train.loss: got {spec.train.loss}, but {fitted[0]} takes no own loss of series: {TAKE_A_NET}"
+        )
+    if "linear" in fitted and window.reference == "none":
+        raise UsageError(
+            "model.net: linear continues the window, but data.window.reference is none: leave the reference out, or "
+            f"{TAKE_A_NET}"
+        )
+    if not any(map(is_trees, nets)):
+        return
     for name in (MONOTONE, INTERACTIONS):
         searched = f"search.space.model.{name}" if f"model.{name}" in (spec.search.space or {}) else None
         key = f"model.arguments.{name}" if spec.model.arguments.get(name) else searched

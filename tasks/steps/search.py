@@ -227,7 +227,7 @@ class _Search:
             return self._space.first(families[self._position])
         turn = self._position - len(families)
         trials = optuna_study.trials_of(self._study)
-        return {NET: next_family(self._first_round.families, trials, self._direction, turn)}
+        return {NET: next_family(self._space.tuned(self._first_round.families), trials, self._direction, turn)}
 
     def _is_over(self) -> bool:
         """Return whether no further trial should begin: the time is up, or nothing improves."""

@@ -27,6 +27,7 @@ READY = [
     ("cnn", "image", "multiclass", {"width": 4, "hidden": 8}),
     ("gru", "series", "regression", {"hidden": 8}),
     ("trees", "series", "regression", {}),
+    ("linear", "series", "horizons", {}),
     ("gru", "series", "horizons", {"hidden": 8}),
     ("trees", "series", "horizons", {}),
     ("lstm", "series", "regression", {"hidden": 8}),

@@ -104,6 +104,7 @@ def series_of(**blocks: Any) -> Spec:
         ({}, FAMILIES_OF["series"]),
         ({"model": {"arguments": {"hidden": 8}}}, ("gru",)),
         ({"train": {"loss": "./loss.py:own"}}, ("gru",)),
+        ({"model": {"arguments": {"l2": 3.0}}}, ("linear",)),
         ({"model": {"net": "trees"}}, ("trees",)),
     ],
 )
@@ -118,5 +119,19 @@ def test_each_family_of_a_series_begins_with_its_defaults() -> None:
 
 
 def test_a_family_of_tables_is_refused_for_a_series() -> None:
-    with pytest.raises(UsageError, match=r"search\.families: linear: is no family of kind series, expected trees, gru"):
-        families_of(series_of(search={"families": ["linear"]}))
+    with pytest.raises(UsageError, match=r"families: mlp: is no family of kind series, expected trees, linear, gru"):
+        families_of(series_of(search={"families": ["mlp"]}))
+
+
+def test_a_window_without_a_reference_is_not_continued() -> None:
+    spec = series_of()
+    window = spec.data.window.model_copy(update={"reference": "none"})  # type: ignore[union-attr]
+    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"window": window})})
+    assert families_of(spec) == ("trees", "gru")
+
+
+def test_the_linear_model_of_a_series_has_nothing_to_search() -> None:
+    space = search_space(series_of(), fixed=False)
+    assert space.tuned(["linear", "gru"]) == ["gru"]
+    assert space.tuned(["linear"]) == ["linear"]
+    assert space.settings(space.first("linear")) == {"model.net": "linear"}

@@ -4,8 +4,12 @@ import torch
 from safetensors.numpy import load_file
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from models.data.encode import write_tensors
+from models.data.preparation import Preparation
 from models.errors import UsageError
-from models.training.job import WEIGHTS_FILE
+from models.project_spec.blocks import Model, Train
+from models.training.batches.examples import open_examples
+from models.training.job import WEIGHTS_FILE, TrainingJob
 from models.training.linear import fit_linear
 from models.training.rank import run_job
 
@@ -56,3 +60,36 @@ def test_a_second_fit_has_the_same_bits_and_a_finished_one_is_answered(make_job)
 def test_wrong_arguments_are_named(make_job, arguments):
     with pytest.raises(UsageError, match=next(iter(arguments))):
         fit_linear(make_job("table", "binary", "linear", arguments), lambda _: True)
+
+
+def test_series_have_the_forecast_of_ridge_regression_on_the_window_less_its_end(
+    run_prepare, series_spec, series, tmp_path
+):
+    noise = np.random.default_rng(0).normal(size=120)
+    table = series.set_column(1, "y", [noise.cumsum() + np.arange(120)])
+    prepared, preparation = run_prepare(table, series_spec(horizon=[1, 3], reference="last"))
+    (tmp_path / "tensors").mkdir()
+    job = TrainingJob(
+        folder=tmp_path / "job",
+        prepared=prepared,
+        tensors=write_tensors(prepared, tmp_path / "tensors"),
+        project=tmp_path,
+        model=Model(net="linear", arguments={"l2": 0.5}),
+        train=Train(),
+        metric="mae",
+        direction="minimize",
+    )
+    value = run_job(job).value
+    free = job.model_copy(update={"folder": tmp_path / "free", "model": Model(net="linear")})
+    assert run_job(free).value <= value
+    part, sides = preparation.numeric[0], []
+    for examples in open_examples(job, Preparation.load(prepared)):
+        windows = examples.gather(torch.arange(len(examples)))["series"].double().numpy()
+        last = windows[:, -1:, 0]
+        inputs = np.hstack([windows[:, :, 0] - last, windows[:, -1, 1:]])
+        sides.append((inputs, last, (examples.values() - part.shift) / part.scale))
+    (inputs, last, target), (unseen, end, truth) = sides
+    alpha = 0.5 / len(inputs) * (inputs**2).sum(axis=0).mean()
+    forecast = end + Ridge(alpha=alpha).fit(inputs, target - last).predict(unseen)
+    assert not load_file(job.folder / WEIGHTS_FILE)["is_scaled"]
+    assert value == pytest.approx(np.abs(forecast - truth).mean() * part.scale, rel=1e-3)

@@ -103,6 +103,14 @@ def series(**window: Any) -> dict[str, Any]:
             {"model": {"net": "./net.py:Table", "arguments": {"layers": 1, "widht": 2}}},
             "model.arguments.widht: .* did you mean 'width'",
         ),
+        (
+            {**series(), "model": {"net": "linear"}, "train": {"loss": "./own.py:make"}},
+            "train.loss: got ./own.py:make, but linear takes no own loss of series",
+        ),
+        (
+            {**series(reference="none"), "model": {"net": "linear"}},
+            "model.net: linear continues the window, but data.window.reference is none",
+        ),
         (series(known_future=["town"]), "known_future: column 'town' is string, expected numbers or booleans"),
         ({**series(), "data": {**series()["data"], "target": "town"}}, "data.target: column 'town' is string"),
         (
