@@ -52,13 +52,15 @@ def test_nothing_names_a_registrys_address_or_one_machine(
     assert hits == []
 
 
-def test_every_project_is_in_dvcs_matrix(root: Path) -> None:
+def test_every_project_is_in_dvcs_matrix(root: Path, tracked: list[Path]) -> None:
+    """Projects that somebody tries in the clone are there from their first run on; `make check` lets them be."""
     stages = YAML(typ="safe").load((root / "dvc.yaml").read_text())["stages"]
-    projects = sorted(path.parent.name for path in (root / "projects").glob("*/project.yaml"))
-    assert {name: sorted(stage["matrix"]["project"]) for name, stage in stages.items()} == {
-        "ingest": projects,
-        "prepare": projects,
-    }
+    there = {path.parent.name for path in (root / "projects").glob("*/project.yaml")}
+    shipped = {path.parent.name for path in tracked if path.match("projects/*/project.yaml")}
+    assert len(shipped) > 3
+    for name, stage in stages.items():
+        listed = set(stage["matrix"]["project"])
+        assert shipped <= listed <= there, name
 
 
 def test_every_project_says_what_it_is(root: Path) -> None:
