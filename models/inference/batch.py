@@ -138,7 +138,9 @@ def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: dateti
         name: pa.array(values, kinds.get(name), from_pandas=True) for name, values in model.columns(answer).items()
     }
     series = model.preparation.series
-    named = [name for name in (series.key, series.time) if name and name in rows.column_names] if series else []
+    named: list[str] = (
+        [name for name in (series.key, series.time) if name and name in rows.column_names] if series else []
+    )
     window = {name: rows.column(name) for name in named}  # a made id does not say which it is
     own = {"id": ids, **shown, "version": pa.array([model.version] * rows.num_rows, pa.string())}
     columns = {"id": ids, **window} | own
