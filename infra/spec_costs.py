@@ -63,6 +63,7 @@ train.momentum: Memory of the weights once more, if it is above 0.
 train.loss: The time of your function, once a batch.
 train.patience: Saves the epochs after it.
 train.augment: 2.5 CPU-ms for a batch of 256 images of 28 x 28.
+train.augment.function: The time of your function, once a batch, and three times before the training.
 train.ema: Memory of the weights once more, also in checkpoints; 1 % of the time of a step.
 train.start.freeze: Saves gradients and optimiser state of these layers.
 train.recent.share: The time grows in proportion.

@@ -50,6 +50,7 @@ search.settings: {n_startup_trials: 20}
 train.label_smoothing: 0.1
 train.augment.brightness: 0.2
 train.augment.erase: 0.2
+train.augment.function: ./augment.py:change
 train.augment.mixup_alpha: 0.2
 train.augment.noise: 0.05
 train.augment.swap: 0.1

@@ -98,7 +98,7 @@ STEPS = (
         reads=(*_TRAINING, "search", "-search.workers", "-search.on"),
         code=("tasks.steps.search", "models.data.encode", "models.training.rank"),
         libraries=("torch", "optuna", "lightgbm"),
-        references=("model.net", "goal.metric", "train.loss"),
+        references=("model.net", "goal.metric", "train.loss", "train.augment.function"),
     ),
     Step(
         "train",
@@ -107,7 +107,7 @@ STEPS = (
         reads=_TRAINING,
         code=("tasks.steps.train", "models.data.encode", "models.training.rank"),
         libraries=("torch", "lightgbm"),
-        references=("model.net", "goal.metric", "train.loss"),
+        references=("model.net", "goal.metric", "train.loss", "train.augment.function"),
     ),
     Step(
         "export",

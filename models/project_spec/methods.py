@@ -28,6 +28,18 @@ class Augment(SpecBlock):
     swap: Share = Field(
         0.0, description="Tables: share of the values that are swapped with those of another row of the batch."
     )
+    function: Reference | None = Field(
+        None,
+        description="Images: your own function of a batch, float32 (batch, channel, height, width) in [0, 1]. It "
+        "returns the same shape, and is called after the others.",
+    )
+
+    @field_validator("function")
+    @classmethod
+    def _own_function(cls, value: str | None) -> str | None:
+        if value is not None and ":" not in value:
+            raise ValueError(f"function names your own function, such as ./augment.py:change, got {value!r}")
+        return value
 
 
 class Start(SpecBlock):

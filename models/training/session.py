@@ -27,6 +27,7 @@ from models.nets.deferred import NetDraft
 from models.nets.sizes import Sizes
 from models.training.batches.examples import ExampleSet, open_examples
 from models.training.batches.micro_batch import BatchMaker
+from models.training.batches.own_augment import OwnAugmentation
 from models.training.checkpoints.checkpoint import newest, read_meta
 from models.training.checkpoints.finished import difference, identity
 from models.training.checkpoints.saver import CheckpointSaver, own_part
@@ -169,7 +170,7 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
     drafted = _draft(job, preparation, world)
     purpose = make_purpose(drafted.net, job, preparation, counted)
     net, loss = purpose.net if drafted.is_deferred else purpose.net.to(world.device), purpose.loss
-    batches = BatchMaker(job, train, purpose.hiding)
+    batches = BatchMaker(job, train, purpose.hiding, _own_augmentation(job, preparation))
     meter = open_meter(job, world, net, train)
     example = train.gather(torch.arange(2, device=world.device))
     plan = make_plan(net, job.train, world, example, _warmup(net, loss, batches, world.device))
@@ -323,6 +324,11 @@ def _refuse_another_net(path: Path, stored: StoredCheckpoint, weights: Tensors, 
             f"{path}: is a checkpoint of another net ({'; '.join(difference)}): remove the folder {path.parent}, "
             "or give this job another"
         )
+
+
+def _own_augmentation(job: TrainingJob, preparation: Preparation) -> OwnAugmentation | None:
+    reference, pixels = job.train.augment.function, preparation.pixels
+    return OwnAugmentation.of(reference, job.project, pixels.image) if reference and pixels else None
 
 
 def _warmup(net: nn.Module, loss: Loss, batches: BatchMaker, device: torch.device) -> Warmup:

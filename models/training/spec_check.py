@@ -78,6 +78,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     _check_metric(spec, base)
     _check_fits_on_series(spec, nets)
     _check_sampler(spec, nets)
+    _check_own_augmentation(spec, base)
     for net in nets:
         _check_search(spec, net)
     if is_for_here and spec.train.on == "here":
@@ -173,6 +174,28 @@ def _check_sampler(spec: Spec, nets: Sequence[str]) -> None:
         raise UsageError(
             f"search.sampler: {spec.search.sampler} cannot choose between {', '.join(nets)}: say tpe or random, or "
             "name one in model.net"
+        )
+
+
+def _check_own_augmentation(spec: Spec, base: Path) -> None:
+    """The user's function of images takes a batch alone; a session tries it before it trains."""
+    reference = spec.train.augment.function
+    if reference is None:
+        return
+    if spec.data.kind != "image":
+        raise UsageError(
+            f"train.augment.function: {reference} changes images, but data.kind is {spec.data.kind}: remove it"
+        )
+    file, _, name = reference.rpartition(":")
+    function = _factory_of(base / file, name) if file.endswith(".py") else None
+    if function is None or name[:1].isupper():  # made elsewhere, or a class
+        return
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    num_needed = len(arguments) - len(function.args.defaults)
+    if num_needed > 1 or (not arguments and function.args.vararg is None):
+        raise UsageError(
+            f"train.augment.function: {reference} takes {', '.join(one.arg for one in arguments) or 'nothing'}, "
+            "expected one argument, a batch of images: give the others defaults"
         )
 
 

@@ -10,6 +10,7 @@ import torch
 from models.distributed.order import seed_of
 from models.training.batches.augment import Augmenter, is_on
 from models.training.batches.examples import ExampleSet, Inputs
+from models.training.batches.own_augment import OwnAugmentation
 from models.training.job import TrainingJob
 from models.training.optimisation.pretrain import MaskingScheme
 
@@ -31,6 +32,7 @@ class BatchMaker:
     job: TrainingJob
     examples: ExampleSet
     hiding: MaskingScheme | None = None
+    own: OwnAugmentation | None = None
 
     def at(self, positions: torch.Tensor, epoch: int, seat: int, rank: int) -> Batch:
         """Return the examples at `positions` as `rank` sees them in micro-step `seat` of `epoch`."""
@@ -44,7 +46,13 @@ class BatchMaker:
         changer = Augmenter.at(train.augment, train.seed, epoch, seat, rank)
         if examples.kind != "image":
             return Batch(changer.disturb(examples.gather(positions)), target, weight)
-        inputs = examples.gather(positions, changer.move)
+        seed = seed_of("own augment", train.seed, epoch, seat, rank)
+
+        def changed(image: torch.Tensor) -> torch.Tensor:
+            moved = changer.move(image)
+            return moved if self.own is None else self.own.change(moved, seed)
+
+        inputs = examples.gather(positions, changed)
         mixed = changer.mix(len(positions))
         if mixed is None:
             return Batch(inputs, target, weight)

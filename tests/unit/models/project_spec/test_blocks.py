@@ -89,6 +89,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train": {"momentum": 1.0}}, "less than 1"),
     ({"train": {"label_smoothing": 1.0}}, "less than 1"),
     ({"train": {"augment": {"rotate_degrees": 181.0}}}, "less than or equal to 180"),
+    ({"train": {"augment": {"function": "flip"}}}, "function names your own function"),
     ({"train": {"precision": "fp8"}}, "'bf16' or 'fp16'"),
     ({"train": {"compile": "always"}}, "'auto'"),
     ({"train": {"nccl": {"IB_DISABLE": 1}}}, "got the name 'IB_DISABLE', expected a variable of NCCL"),

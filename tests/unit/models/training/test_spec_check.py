@@ -21,8 +21,11 @@ class Table:
     def __init__(self, sizes, num_numeric, *, layers, width=8): ...
 
 def any_arguments(sizes, **arguments): ...
+
+def two(images, labels): ...
 """
 HEADER = "age,town,left,few,none\n"
+PICTURES = {"kind": "image", "image": {"height": 2, "width": 2}}
 ROWS = HEADER + "".join(f"{age + 0.5},a,{'yes' if age % 2 else 'no'},{age % 3},\n" for age in range(40))
 
 
@@ -55,6 +58,15 @@ def series(**window: Any) -> dict[str, Any]:
     ("blocks", "message"),
     [
         ({"model": {"net": "mpl"}}, "model.net: .*'mpl'.*mlp"),
+        ({"train": {"augment": {"function": "./net.py:two"}}}, "two changes images, but data.kind is table: remove it"),
+        (
+            {"train": {"augment": {"function": "./net.py:two"}}, "data": PICTURES},
+            "train.augment.function: ./net.py:two takes images, labels, expected one argument",
+        ),
+        (
+            {"train": {"augment": {"function": "./net.py:tow"}}, "data": PICTURES},
+            "train.augment.function: ./net.py:tow: ./net.py has no 'tow': did you mean 'two'",
+        ),
         ({"model": {"net": "cnn"}}, "model.net: got cnn, which takes no data of kind table"),
         (
             {"model": {"arguments": {"hiden": 8}}},
