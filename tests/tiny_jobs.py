@@ -1,10 +1,12 @@
 """Tiny problems that can be learnt, written as the engine reads them."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.numpy import save_file
 
 from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding, TextInput
@@ -62,6 +64,11 @@ def tensors_of(kind: str, task: str, count: int, seed: int) -> dict[str, np.ndar
         edges = [0.0] if task == "binary" else [-0.5, 0.5]
         tensors["target"] = np.digitize(signal, edges).astype(np.int64)
     return tensors
+
+
+def noisy(images: torch.Tensor) -> torch.Tensor:
+    """An augmentation of a user's own, which draws from all three generators."""
+    return images * random.random() + torch.rand(1) * float(np.random.random())
 
 
 def job_maker(place: Path) -> MakeJob:

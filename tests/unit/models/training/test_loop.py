@@ -23,7 +23,14 @@ REGIMES = {
         "image",
         "multiclass",
         {"width": 4, "hidden": 8, "dropout": 0.3},
-        {"augment": {"rotate_degrees": 20.0, "shift_pixels": 1, "brightness": 0.1, "mixup_alpha": 0.3}},
+        {
+            "augment": {
+                "rotate_degrees": 20.0,
+                "shift_pixels": 1,
+                "mixup_alpha": 0.3,
+                "function": "tests.tiny_jobs:noisy",
+            }
+        },
     ),
     "gru": ("series", "regression", {"hidden": 8, "layers": 2, "dropout": 0.3}, {}),
     "accumulated": ("table", "multiclass", {"hidden": 8}, {"accumulate": 2, "optimiser": "sgd"}),
