@@ -23,8 +23,8 @@ test-fast: setup  ## what needs no other process: unit and contract tests
 cluster-slurm: setup  ## training on two nodes: a real Slurm in network namespaces (needs root and its programs), and bare torchrun
 	$(BIN)/python -m pytest -rs tests/cluster/test_slurm.py tests/cluster/test_torchrun.py
 
-cluster-kubernetes: setup  ## training in two pods of a real Kubernetes (needs root, and KUBERNETES_BINARIES of tests/cluster/build_kubernetes.sh)
-	$(BIN)/python -m pytest -n 0 -rs tests/cluster/test_kubernetes.py
+cluster-kubernetes: setup  ## training and flow runs in pods of a real Kubernetes (needs root, and KUBERNETES_BINARIES of tests/cluster/build_kubernetes.sh)
+	$(BIN)/python -m pytest -n 0 -rs tests/cluster/test_kubernetes.py tests/cluster/test_pods.py
 
 soak: SEED := $(SEED)
 soak: setup  ## what draws at random, with another seed each time; SEED=N draws the same again

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 UV=${UV:-.venv/bin/uv}
 cp requirements.lock requirements.lock.new # what is pinned stays, unless `infra/lock.sh --upgrade` is asked for
-"$UV" pip compile pyproject.toml --extra dev --extra docs --universal --python-version 3.11 --generate-hashes \
+"$UV" pip compile pyproject.toml --extra dev --extra docs --extra kubernetes --universal --python-version 3.11 --generate-hashes \
     --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet "$@" -o requirements.lock.new
 python3 - <<'PY'
 import re

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ import psutil
 
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from tasks.ranks.launcher import train_at
-from tests.launcher_contract import Stage
+from tests.launcher_contract import PATIENCE_S, Stage
+from tests.running import Loopline
 
 ROOT = Path(__file__).parents[1]
+LOOP_S = PATIENCE_S + 300
 SUBMIT = """
 import pkgutil, sys
 from models.training.job import TrainingJob
@@ -75,19 +78,57 @@ def once(epoch: int, act: Callable[[], Any]) -> Callable[[EpochReport], bool]:
     return on_epoch
 
 
-def run_penguins(home: Path, place: dict[str, Any], *overrides: str) -> subprocess.Popen[bytes]:
+def make_penguins(home: Path, place: dict[str, Any] | None = None, **places: Any) -> None:
+    """Make a workspace with the project of the penguins, long to train; its place `cluster` is `place`."""
+    project = home / "projects" / "penguins"
+    shutil.copytree(ROOT / "projects" / "penguins", project, ignore=shutil.ignore_patterns("data"))
+    named = {"cluster": place, **places} if place else places
+    if named:
+        (home / "places.yaml").write_text(json.dumps(named))
+
+
+OVERRIDES = ("search.trials=1", "train.epochs=600", "train.threads=1")
+
+
+def penguins_command(*overrides: str) -> list[str]:
+    """Return the command that runs their loop."""
+    settings = [word for text in (*OVERRIDES, *overrides) for word in ("-s", text)]
+    return [str(Path(sys.executable).with_name("loopline")), "run", "penguins", *settings]
+
+
+def run_penguins(home: Path, place: dict[str, Any] | None, *overrides: str) -> subprocess.Popen[bytes]:
     """Run the loop of the penguins in a workspace of its own whose place `cluster` is `place`; gives the process."""
-    shutil.copytree(
-        ROOT / "projects" / "penguins", home / "projects" / "penguins", ignore=shutil.ignore_patterns("data")
-    )
-    (home / "places.yaml").write_text(json.dumps({"cluster": place}))
-    settings = [
-        word for text in ("search.trials=1", "train.epochs=600", "train.threads=1", *overrides) for word in ("-s", text)
-    ]
-    return subprocess.Popen(
-        [Path(sys.executable).with_name("loopline"), "run", "penguins", *settings],
-        env={**os.environ, "LOOPLINE_HOME": str(home)},
-    )
+    make_penguins(home, place)
+    return subprocess.Popen(penguins_command(*overrides), env={**os.environ, "LOOPLINE_HOME": str(home)})
+
+
+def run_whole(home: Path, place: dict[str, Any] | None, *overrides: str) -> None:
+    """Run their loop to its end."""
+    loop = run_penguins(home, place, *overrides)
+    try:
+        assert loop.wait(300) == 0
+    finally:
+        loop.kill()
+        loop.wait()
+
+
+def wait_for_checkpoint(home: Path, is_running: Callable[[], bool] = lambda: True) -> None:
+    """Wait until the training of the penguins has written a checkpoint."""
+    end = time.monotonic() + LOOP_S
+    while not list(home.glob(".loopline/projects/penguins/work/train/*/checkpoints/step-*")):
+        assert time.monotonic() < end
+        assert is_running()
+        time.sleep(0.2)
+
+
+def assert_one_version_as_if_whole(home: Path, whole: Path) -> None:
+    """One version was registered and is the champion, trained to the weights of a loop that nobody disturbed."""
+    assert trained(home)["weights_sha256"] == trained(whole)["weights_sha256"]
+    assert trained(home)["world_size"] == trained(whole)["world_size"] == 2
+    stores = Loopline(home)
+    assert (stores.versions("penguins"), stores.aliases("penguins")) == ([1], {"champion": 1})
+    tags = [Loopline(at).tags("penguins", 1)["loopline.weights_sha256"] for at in (home, whole)]
+    assert tags[0] == tags[1]
 
 
 def trained(home: Path) -> dict[str, Any]:

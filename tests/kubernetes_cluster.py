@@ -122,7 +122,7 @@ class KubernetesCluster:
             f"--service-account-key-file={self.folder}/sa.key",
             f"--service-account-signing-key-file={self.folder}/sa.key",
             "--service-account-issuer=https://kubernetes.default.svc", f"--token-auth-file={self.folder}/tokens.csv",
-            "--authorization-mode=AlwaysAllow", "--service-cluster-ip-range=10.80.0.0/16",
+            "--authorization-mode=RBAC", "--service-cluster-ip-range=10.80.0.0/16",
             "--disable-admission-plugins=ServiceAccount", "--default-not-ready-toleration-seconds=3",
             "--default-unreachable-toleration-seconds=3",
         )  # fmt: skip
@@ -218,6 +218,19 @@ def kubernetes_cluster(shared: Path) -> Iterator[KubernetesCluster]:
         yield cluster
 
 
+def write_kubeconfig(path: Path, token: str) -> None:
+    """Write the configuration of kubectl for whoever has a token."""
+    server = {"server": f"https://{NETWORK}.1:{_API}", "insecure-skip-tls-verify": True}
+    path.write_text(
+        json.dumps(
+            {"apiVersion": "v1", "kind": "Config", "current-context": "test",
+             "clusters": [{"name": "test", "cluster": server}],
+             "users": [{"name": "user", "user": {"token": token}}],
+             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user", "namespace": "default"}}]}
+        )
+    )  # fmt: skip
+
+
 def _share(cluster: KubernetesCluster, shared: Path) -> None:
     size, modes = {"storage": "1Gi"}, ["ReadWriteMany"]
     cluster.create(
@@ -270,15 +283,7 @@ def _write_configuration(cluster: KubernetesCluster) -> None:
     folder = cluster.folder
     subprocess.run(["openssl", "genrsa", "-out", folder / "sa.key", "2048"], check=True, capture_output=True)
     (folder / "tokens.csv").write_text(f"{cluster.token},admin,admin,system:masters\n")
-    server = {"server": f"https://{NETWORK}.1:{_API}", "insecure-skip-tls-verify": True}
-    cluster.kubeconfig.write_text(
-        json.dumps(
-            {"apiVersion": "v1", "kind": "Config", "current-context": "test",
-             "clusters": [{"name": "test", "cluster": server}],
-             "users": [{"name": "admin", "user": {"token": cluster.token}}],
-             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin", "namespace": "default"}}]}
-        )
-    )  # fmt: skip
+    write_kubeconfig(cluster.kubeconfig, cluster.token)
     (folder / "resolv.conf").write_text("")
     write_image(folder / "image.tar")
     for number, name in enumerate(NODES, 11):

@@ -46,14 +46,14 @@ def _user() -> str | None:
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[str]:
+def postgres(host: str = "127.0.0.1") -> Iterator[str]:
     """A Postgres of our own on a free port; gives the address without a database."""
     user = _user()
     folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path must be short
     if user:
         shutil.chown(folder, user)
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         port = probe.getsockname()[1]
     data = folder / "data"
     subprocess.run(
@@ -63,6 +63,8 @@ def postgres() -> Iterator[str]:
         capture_output=True,
         cwd=folder,
     )
+    with (data / "pg_hba.conf").open("a") as rules:
+        rules.write("host all all samenet trust\nhost all all 10.0.0.0/8 trust\n")
     command = [
         "postgres",
         "-D",
@@ -70,7 +72,7 @@ def postgres() -> Iterator[str]:
         "-p",
         str(port),
         "-c",
-        "listen_addresses=127.0.0.1",
+        f"listen_addresses={host}",
         "-c",
         "fsync=off",
         "-k",
@@ -79,21 +81,21 @@ def postgres() -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, user=user, stdout=log, stderr=log, cwd=folder)
     try:
-        _wait(port, process)
-        yield f"postgresql://loopline@127.0.0.1:{port}"
+        _wait(host, port, process)
+        yield f"postgresql://loopline@{host}:{port}"
     finally:
         process.send_signal(signal.SIGINT)  # at once; SIGTERM waits for the clients to leave
         process.wait(30)
         shutil.rmtree(folder)
 
 
-def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
+def _wait(host: str, port: int, process: subprocess.Popen[bytes]) -> None:
     import psycopg
 
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            psycopg.connect(f"postgresql://loopline@127.0.0.1:{port}/postgres").close()
+            psycopg.connect(f"postgresql://loopline@{host}:{port}/postgres").close()
         except psycopg.OperationalError:
             time.sleep(0.1)
         else:

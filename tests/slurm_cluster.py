@@ -50,7 +50,10 @@ KillWait=2
 SlurmdTimeout=10
 MessageTimeout=5
 {nodes}
-PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4 PriorityTier=1
+PartitionName=urgent Nodes=n1,n2 MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE PriorityTier=10 PreemptMode=OFF
 """
 _NODE = "NodeName={name} NodeAddr={address} CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1"
 
@@ -70,6 +73,7 @@ class SlurmCluster:
         self.folder = folder
         self.environment = {"SLURM_CONF": str(folder / "slurm.conf")}
         self._controller: subprocess.Popen[bytes] | None = None
+        self._nodes: dict[str, subprocess.Popen[bytes]] = {}
 
     def run(self, *command: str) -> str:
         """Run a program of Slurm; gives what it prints."""
@@ -89,10 +93,35 @@ class SlurmCluster:
         self._controller.kill()
         self._controller.wait()
 
+    def start_node(self, name: str) -> None:
+        """Start a node's slurmd."""
+        self._nodes[name] = _start(_on_node(self.folder, name), self.folder)
+
+    def kill_node(self, name: str) -> None:
+        """Kill everything that runs on a node, as a loss of its power does."""
+        for process in _processes_of(name):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self._nodes[name].wait()
+
+    def wait(self) -> None:
+        """Wait until all nodes are idle."""
+        _until(lambda: _idle(self) == len(NODES), "the nodes did not come", self.folder)
+
+    def reap(self) -> None:
+        """Wait for the daemons, which were killed."""
+        for process in (self._controller, *self._nodes.values()):
+            if process:
+                process.wait()
+
     def jobs(self, name: str) -> list[list[str]]:
         """Number, state and restarts of the jobs of a name."""
         shown = self.run("squeue", "-h", "-t", "all", "-n", name, "-O", "JobID,State,RestartCnt")
         return [line.split() for line in shown.splitlines()]
+
+    def job(self, number: str) -> list[str]:
+        """State and restarts of a job."""
+        return self.run("squeue", "-h", "-t", "all", "-j", number, "-O", "State,RestartCnt").split()
 
     def requeue(self, job: str) -> None:
         """Put a running job back into the queue and let it start at once: Slurm would wait for two minutes."""
@@ -125,12 +154,13 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
         started.append(_start(["munged", "--foreground", "--force", *files], folder))
         _until(lambda: (munge / "socket").exists(), "munged did not start", folder)
         cluster.start_controller()
-        started += [_start(_on_node(folder, name), folder) for name in NODES]
+        for name in NODES:
+            cluster.start_node(name)
         ending.callback(lambda: [process.wait() for process in started])
         ending.callback(_end_processes, folder)
-        ending.callback(lambda: cluster._controller and cluster._controller.wait())
+        ending.callback(cluster.reap)
         ending.callback(_end_processes, folder)
-        _until(lambda: _idle(cluster) == len(NODES), "the nodes did not come", folder)
+        cluster.wait()
         yield cluster
 
 
@@ -188,9 +218,20 @@ def _on_node(folder: Path, name: str) -> list[str]:
 
 def _idle(cluster: SlurmCluster) -> int:
     try:
-        return cluster.run("sinfo", "-h", "-N", "-o", "%T").split().count("idle")
+        return cluster.run("sinfo", "-h", "-N", "-p", "main", "-o", "%T").split().count("idle")
     except AssertionError:
         return 0
+
+
+def _processes_of(name: str) -> list[psutil.Process]:
+    """What runs on a node: all processes in its network."""
+    there = Path(f"/run/netns/{BRIDGE}-{name}").stat()
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if os.path.samestat(Path(f"/proc/{process.pid}/ns/net").stat(), there):
+                found.append(process)
+    return found
 
 
 def _end_processes(folder: Path) -> None:

@@ -21,10 +21,13 @@ from models.project_spec.schedule import Schedule, parse
 from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.prefect.events import TAG
+from tasks.prefect.pods import job_template
 from tasks.prefect.worker import MOST_RUNS, POOL, pool_environment, pool_of
+from tasks.ranks.places import find_pool_place
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import WorkPool
     from prefect.client.schemas.responses import DeploymentResponse
 
 SLUG = "spec"
@@ -209,25 +212,47 @@ def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tup
 def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> None:
     """Create or update the work pool; its environment leads flow runs to the workspace."""
     from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
-    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+    from prefect.exceptions import ObjectAlreadyExists
+
+    kind, template = _template(workspace)
+    description = f"Loops of {workspace.root}"
+    changed: dict[str, Any] = {"description": description, "base_job_template": template}
+    limited = {**changed, "concurrency_limit": MOST_RUNS}
+    work_pool = _pool_of_type(client, pool, kind)
+    if work_pool is None:
+        with contextlib.suppress(ObjectAlreadyExists):  # a starting worker creates it too, without a limit
+            client.create_work_pool(WorkPoolCreate(name=pool, type=kind, **limited))
+            return
+        work_pool = client.read_work_pool(pool)
+    client.update_work_pool(pool, WorkPoolUpdate(**(limited if work_pool.concurrency_limit is None else changed)))
+
+
+def _pool_of_type(client: SyncPrefectClient, pool: str, kind: str) -> WorkPool | None:
+    """Return the work pool; one of another type is removed, because Prefect cannot change the type of a pool."""
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        work_pool: WorkPool = client.read_work_pool(pool)
+    except ObjectNotFound:
+        return None
+    if work_pool.type == kind:
+        return work_pool
+    client.delete_work_pool(pool)
+    return None
+
+
+def _template(workspace: Workspace) -> tuple[str, dict[str, Any]]:
+    """Return the work pool's type and base job template."""
     from prefect.workers.process import ProcessWorker
 
+    if place := find_pool_place(workspace):
+        return "kubernetes", job_template(workspace, place)
     template = ProcessWorker.get_default_base_job_template()
     variables = template["variables"]["properties"]
     variables["env"]["default"] = pool_environment(workspace)
     if not database.is_shared():  # else each machine's worker takes its own Python
         variables["command"]["default"] = shlex.join([sys.executable, "-m", "prefect.engine"])
-    description = f"Loops of {workspace.root}"
-    changed: dict[str, Any] = {"description": description, "base_job_template": template}
-    limited = {**changed, "concurrency_limit": MOST_RUNS}
-    try:
-        work_pool = client.read_work_pool(pool)
-    except ObjectNotFound:
-        with contextlib.suppress(ObjectAlreadyExists):  # a starting worker creates it too, without a limit
-            client.create_work_pool(WorkPoolCreate(name=pool, type="process", **limited))
-            return
-        work_pool = client.read_work_pool(pool)
-    client.update_work_pool(pool, WorkPoolUpdate(**(limited if work_pool.concurrency_limit is None else changed)))
+    return "process", template
 
 
 def _make_queue(client: SyncPrefectClient, name: str, pool: str) -> None:

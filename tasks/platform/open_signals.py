@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models.errors import StoreError
+from models.errors import StoreError, UsageError
 from models.triggers.signal import Decision, Signal
 from tasks.host import database
 from tasks.host.leases import leased
@@ -21,8 +21,10 @@ from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.prefect.events import STORM_S, TIMEOUT_S, Event, automations_of, change, open_signals, posted
 from tasks.prefect.flow_runs import all_runs, ask, begin_again, is_due_again, online_workers, take_up
+from tasks.prefect.pods import runs_in_pods
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
+from tasks.ranks.places import find_pool_place
 
 FIRST_WAIT_S = 120.0
 OPEN_STATES = ["SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING"]
@@ -106,9 +108,12 @@ def _of_lost_machines(workspace: Workspace, api: str) -> list[str]:
     pool = pool_of(workspace)
     try:
         with leased(workspace.state, f"pool:{pool}"):
-            return take_up(api, pool, online_workers(api, pool))
+            place = find_pool_place(workspace)
+            return take_up(api, pool, online_workers(api, pool), runs_in_pods(place) if place else None)
     except StoreError:
-        return []  # another machine does it, or the server is away: the next pass tries again
+        return []  # another machine does it, or a server is away: the next pass tries again
+    except UsageError as error:
+        return [str(error)]  # places.yaml is wrong
 
 
 def _is_decided(signal: Signal, decided: list[Decision]) -> bool:

@@ -48,8 +48,8 @@ def online_workers(api: str, pool: str) -> set[str]:
     return {worker["name"] for worker in workers if worker["status"] == "ONLINE"}
 
 
-def take_up(api: str, pool: str, online: Collection[str] = ()) -> list[str]:
-    """Settle the pool's open runs that have no process on this machine; return a message for each.
+def take_up(api: str, pool: str, online: Collection[str] = (), in_pods: Collection[str] | None = None) -> list[str]:
+    """Settle the pool's open runs that have no process on this machine, or no pod; return a message for each.
 
     A run that a person was cancelling is marked as cancelled. A run that was started MOST_STARTS times is marked as
     crashed, because it may be what kills its worker. Any other run is scheduled again.
@@ -58,26 +58,40 @@ def take_up(api: str, pool: str, online: Collection[str] = ()) -> list[str]:
         api: The server's API.
         pool: The work pool.
         online: The workers that settle their runs themselves, on this or other machines.
+        in_pods: If runs of the pool are pods: the runs that have one. `online` is not read then. Runs that Prefect's
+            worker has marked as crashed, because their pod is gone, are settled too.
 
     Raises:
         StoreError: The server does not answer.
     """
-    living = set(_living())
-    query = {
-        "work_pools": {"name": {"any_": [pool]}},
-        "flow_runs": {"state": {"type": {"any_": OPEN}}},
-    }
-    return [
-        _settle(api, run)
-        for run in all_runs(api, query)
-        if run["id"] not in living and not _is_of(run, online, time.time())
-    ]
+    if in_pods is None:
+        living = set(_living())
+        return [
+            _settle(api, run)
+            for run in _runs_of(api, pool, {"state": {"type": {"any_": OPEN}}})
+            if run["id"] not in living and not _is_of(run, online, time.time())
+        ]
+    now = time.time()
+    ended = {"after_": datetime.fromtimestamp(now - MOST_WAIT_S, UTC).isoformat()}
+    crashed = _runs_of(api, pool, {"state": {"type": {"any_": ["CRASHED"]}}, "end_time": ended})
+    open_runs = _runs_of(api, pool, {"state": {"type": {"any_": OPEN}}})
+    lost = [run for run in open_runs if not _is_new(run, now)]
+    lost += [run for run in crashed if 0 < run["run_count"] < MOST_STARTS]
+    return [_settle(api, run) for run in lost if run["id"] not in in_pods]
+
+
+def _runs_of(api: str, pool: str, flow_runs: dict[str, Any]) -> list[dict[str, Any]]:
+    return all_runs(api, {"work_pools": {"name": {"any_": [pool]}}, "flow_runs": flow_runs})
+
+
+def _is_new(run: dict[str, Any], now: float) -> bool:
+    """Return whether a run's state is so young that its process, label or pod may not be there yet."""
+    return now - datetime.fromisoformat(run["state"]["timestamp"]).timestamp() < BEGIN_AGAIN_S
 
 
 def _is_of(run: dict[str, Any], online: Collection[str], now: float) -> bool:
     """Return whether a run belongs to one of the workers, or may: a worker labels a run a moment after it took it."""
-    is_new = now - datetime.fromisoformat(run["state"]["timestamp"]).timestamp() < BEGIN_AGAIN_S
-    return bool(online) and (is_new or (run["labels"] or {}).get(WORKER_LABEL) in online)
+    return bool(online) and (_is_new(run, now) or (run["labels"] or {}).get(WORKER_LABEL) in online)
 
 
 def pass_over(api: str, pool: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Prefect's process worker of a workspace: `python -m tasks.prefect.worker ROOT` waits for the server, then starts."""
+"""Prefect's worker of a workspace: `python -m tasks.prefect.worker ROOT` waits for the server, then starts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def worker_name(workspace: Workspace) -> str:
 
 
 def pool_environment(workspace: Workspace) -> dict[str, str]:
-    """Return the environment variables that every flow run of the pool needs, on whatever machine it runs."""
+    """Return the environment variables that every process of the pool needs, on whatever machine it runs."""
     return {} if database.is_shared() else _home(workspace)
 
 
@@ -55,10 +55,17 @@ def _home(workspace: Workspace) -> dict[str, str]:
 
 def main() -> None:
     """Run the worker. It imports Prefect, which takes a second or two, while the server starts."""
+    from tasks.prefect import pods
+    from tasks.ranks.places import find_pool_place
+
     workspace = Workspace(Path(sys.argv[1]))
     environment, pool, url = dict(os.environ), pool_of(workspace), _address(workspace)
     os.environ.update(_home(workspace))
     server_access.use(workspace, url)
+    place = find_pool_place(workspace)
+    if place:
+        pods.require_worker()
+        os.environ.update(pods.worker_environment(place))
     import prefect.workers.process  # noqa: F401
     from prefect.cli import app
 
@@ -71,13 +78,14 @@ def main() -> None:
     others = online_workers(url, pool) - {name}
     missed = pass_over(url, pool) if fresh.exists() and not others else []
     fresh.unlink(missing_ok=True)
-    for line in missed + take_up(url, pool, others):
+    for line in missed + take_up(url, pool, others, pods.runs_in_pods(place) if place else None):
         print(line, flush=True)  # noqa: T201 - the worker's log
     # No --limit, because the pool has one: with it, a run that is resumed before its first process has ended would end
     # the worker ("this borrower is already holding one of this CapacityLimiter's tokens").
     # A shell's `&` makes SIGINT ignored, and Prefect's worker needs SIGINT to handle a SIGTERM.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", name]
+    kind = "kubernetes" if place else "process"
+    sys.argv = ["prefect", "worker", "start", "--pool", pool, "--type", kind, "--name", name]
     app()
 
 

@@ -53,6 +53,7 @@ class Kubernetes(SpecBlock):
     user: int | None = Field(
         None, ge=0, description="The user id of the pods. Default: of who submits, so that both may write the files."
     )
+    secret: Label | None = Field(None, description="A Secret whose keys are environment variables of the pods.")
 
     programs: ClassVar[tuple[str, ...]] = ("kubectl",)
 
@@ -114,22 +115,32 @@ class Kubernetes(SpecBlock):
         spec = {"clusterIP": "None", "selector": _LABELS, "publishNotReadyAddresses": True}
         return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE, "labels": _LABELS}, "spec": spec}
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of a job: Kueue's, if the place has a queue."""
+        return {"kueue.x-k8s.io/queue-name": self.queue} if self.queue else {}
+
+    @property
+    def deadline(self) -> dict[str, int]:
+        """The key of a job's specification that ends it, if the place has a time limit."""
+        limit_s = seconds_of(self.time) if self.time else 0
+        return {"activeDeadlineSeconds": limit_s} if limit_s else {}
+
     def job(self, key: str, folder: Path, shape: Shape) -> dict[str, Any]:
         """Return the manifest of a job; each pod is a node."""
-        name, pods, limit_s = name_of(key), shape.nodes[0], seconds_of(self.time) if self.time else 0
-        queue = {"kueue.x-k8s.io/queue-name": self.queue} if self.queue else {}
+        name, pods = name_of(key), shape.nodes[0]
         disrupted = {"type": "DisruptionTarget", "status": "True"}
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": name, "labels": {**_LABELS, **queue}},
+            "metadata": {"name": name, "labels": {**_LABELS, **self.labels}},
             "spec": {
                 "completionMode": "Indexed",
                 "completions": pods,
                 "parallelism": pods,
                 "backoffLimit": pods * (shape.max_restarts + 1),
-                "ttlSecondsAfterFinished": _SHOWN_S if limit_s else 0,
-                **({"activeDeadlineSeconds": limit_s} if limit_s else {}),
+                "ttlSecondsAfterFinished": _SHOWN_S if self.deadline else 0,
+                **self.deadline,
                 # A pod that is evicted or preempted is made again and does not count as a failure.
                 "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [disrupted]}]},
                 "template": {"metadata": {"labels": {**_LABELS}}, "spec": self._pod(name, folder, shape)},
@@ -141,9 +152,13 @@ class Kubernetes(SpecBlock):
         # torchrun finds out who is the host by the endpoint's name, which may not be known yet when it asks.
         is_host = '--rdzv-conf=is_host=$(test "$JOB_COMPLETION_INDEX" = 0 && echo true || echo false)'
         command = torchrun(folder, shape, nodes, endpoint, name, python="python", options=is_host)
-        user = os.getuid() if self.user is None else self.user
         script = f"exec >> {shlex.quote(str(folder / LOG))} 2>&1; exec {command}"
-        cpus = {"cpu": str(self.cpus or shape.ranks * shape.threads)}
+        return {"subdomain": SERVICE, **self.pod("ranks", ["sh", "-c", script], shape.ranks * shape.threads)}
+
+    def pod(self, name: str, command: list[str], cpus: int) -> dict[str, Any]:
+        """Return the specification of a pod with the workspace's volume; `cpus` is the default of the place's."""
+        user = os.getuid() if self.user is None else self.user
+        requests = {"cpu": str(self.cpus or cpus)}
         memory = {"memory": self.memory} if self.memory else {}
         gpus = {"nvidia.com/gpu": str(self.gpus)} if self.gpus else {}
         volumes: dict[str, tuple[str, dict[str, Any]]] = {
@@ -152,11 +167,12 @@ class Kubernetes(SpecBlock):
             "/dev/shm": ("shm", {"emptyDir": {"medium": "Memory"}}),  # noqa: S108 - shared memory of the ranks
         }
         container = {
-            "name": "ranks",
+            "name": name,
             "image": self.image,
-            "command": ["sh", "-c", script],
+            "command": command,
             "env": [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "loopline"}],  # noqa: S108
-            "resources": {"requests": {**cpus, **memory, **gpus}, "limits": {**memory, **gpus}},
+            **({"envFrom": [{"secretRef": {"name": self.secret}}]} if self.secret else {}),
+            "resources": {"requests": {**requests, **memory, **gpus}, "limits": {**memory, **gpus}},
             "securityContext": {
                 "readOnlyRootFilesystem": True,
                 "allowPrivilegeEscalation": False,
@@ -165,7 +181,6 @@ class Kubernetes(SpecBlock):
             "volumeMounts": [{"name": volume, "mountPath": path} for path, (volume, _) in volumes.items()],
         }
         return {
-            "subdomain": SERVICE,
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "securityContext": {"runAsNonRoot": user != 0, "runAsUser": user, "fsGroup": user},

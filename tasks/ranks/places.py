@@ -1,4 +1,7 @@
-"""`places.yaml` of the workspace: the engines that `train.on` and `search.on` name, such as a Slurm partition."""
+"""`places.yaml` of the workspace: the engines that `train.on` and `search.on` name, such as a Slurm partition.
+
+The entry `pool` is the place of the flow runs.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_document
 from models.project_spec.search import Search
 from models.training.spec_check import read_checked
+from tasks.host.database import is_shared
+from tasks.host.server_access import elsewhere
+from tasks.host.store_addresses import PREFECT_API, STATE_URL
 from tasks.host.workspace import Project, Workspace
 from tasks.ranks.kubernetes import Kubernetes
 from tasks.ranks.slurm import Slurm
@@ -27,6 +33,7 @@ PLACES_FILE, PLACES = "places.yaml", "LOOPLINE_PLACES"
 Place = Slurm | Kubernetes | Torchrun
 ENGINES: dict[str, type[Place]] = {"slurm": Slurm, "kubernetes": Kubernetes, "torchrun": Torchrun}
 GUIDE = "see docs/how-to/slurm.md"
+POOL, GUIDE_PODS = "pool", "see docs/how-to/containers.md"
 
 
 def find_place(workspace: Workspace, train: Train) -> Place | None:
@@ -56,6 +63,36 @@ def find_search_place(workspace: Workspace, search: Search) -> Slurm | Kubernete
         raise UsageError(
             f"search.on: got {search.on!r}, a place of the engine torchrun, where a person starts each job, expected "
             f"{HERE} or a place with a scheduler ({GUIDE})"
+        )
+    return place
+
+
+def find_pool_place(workspace: Workspace) -> Kubernetes | None:
+    """Return the engine whose pods carry out the flow runs that workers start, or None for the workers' own machines.
+
+    Raises:
+        UsageError: The entry `pool` is wrong, its engine has no pods, or the pods cannot reach the workspace's stores.
+    """
+    path = _file(workspace)
+    places = read_document(path) if path.is_file() else {}
+    if POOL not in places:
+        return None
+    place = _read(path, POOL, places[POOL])
+    where = place_of(POOL, path)
+    if not isinstance(place, Kubernetes):
+        raise UsageError(
+            f"{where}: {POOL}.engine: got {place.engine!r}, expected kubernetes, whose pods carry out flow runs: "
+            f"remove the entry to carry them out on the machines of the workers ({GUIDE_PODS})"
+        )
+    missing = [
+        name
+        for name, is_there in ((STATE_URL, is_shared()), (PREFECT_API, "prefect" in elsewhere(workspace)))
+        if not is_there
+    ]
+    if missing:
+        raise UsageError(
+            f"{where}: {POOL}: flow runs in pods need {' and '.join(missing)}, which the pods can reach: set "
+            f"{'it' if len(missing) == 1 else 'them'}, or remove the entry ({GUIDE_PODS})"
         )
     return place
 
@@ -90,7 +127,14 @@ def _find(workspace: Workspace, key: str, name: str) -> Place | None:
         known = (*places, HERE)
         cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
         raise UsageError(f"{key}: got {name!r}, {cure}, or a new entry of {path} ({GUIDE})")
-    return _read(path, name, places[name])
+    place = _read(path, name, places[name])
+    missing = [program for program in place.programs if not shutil.which(program)]
+    if missing:
+        raise UsageError(
+            f"{place_of(name, path)}: {name}: this machine has no {missing[0]}: run on a machine with the programs of "
+            f"{place.engine}, such as a login node, or train on another place"
+        )
+    return place
 
 
 def checked_spec(project: Project, overrides: Sequence[str] = (), *, is_for_here: bool = True) -> Spec:
@@ -128,18 +172,11 @@ def _read(path: Path, name: str, entry: object) -> Place:
         raise UsageError(f"{where}: {name}.engine: got {engine!r}, expected one of {', '.join(ENGINES)} ({GUIDE})")
     kind = ENGINES[engine]
     try:
-        place = kind.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
         detail = error.errors()[0]
         key = ".".join(map(str, (name, *detail["loc"])))
         raise UsageError(f"{place_of(key, path)}: {key}: {_complaint(detail, kind)}") from error
-    missing = [program for program in place.programs if not shutil.which(program)]
-    if missing:
-        raise UsageError(
-            f"{place_of(name, path)}: {name}: this machine has no {missing[0]}: run on a machine with the programs of "
-            f"{engine}, such as a login node, or train on another place"
-        )
-    return place
 
 
 def _complaint(detail: ErrorDetails, kind: type[Place]) -> str:

@@ -6,31 +6,18 @@ import pytest
 
 from models.errors import TrainingError, UsageError
 from tasks.ranks.kubernetes import LOG, Kubernetes
-from tests import kubernetes_cluster
-from tests.cluster_loops import OnCluster, once, run_penguins, trained
-from tests.empty_image import IMAGE
-from tests.kubernetes_cluster import CLAIM, NODES
+from tests.cluster_loops import (
+    OnCluster,
+    assert_one_version_as_if_whole,
+    once,
+    run_penguins,
+    trained,
+    wait_for_checkpoint,
+)
+from tests.kubernetes_cluster import NODES
 from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
 
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A place whose volume is the folder of this session's tests."""
-    return {"engine": "kubernetes", "image": IMAGE, "claim": CLAIM, "mount": str(tmp_path_factory.getbasetemp())}
-
-
-@pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory):
-    """A cluster of two nodes, to which kubectl goes."""
-    if reason := kubernetes_cluster.why_not():
-        pytest.skip(f"no Kubernetes cluster here: {reason}")
-    shared = tmp_path_factory.getbasetemp()
-    with kubernetes_cluster.kubernetes_cluster(shared) as running, pytest.MonkeyPatch.context() as patch:
-        for key, value in running.environment.items():
-            patch.setenv(key, value)
-        yield running
 
 
 class OnKubernetes(OnCluster):
@@ -141,31 +128,21 @@ class TestKubernetes(LauncherContract):
             stage.place.check()
 
 
-def test_a_whole_loop_whose_pods_are_evicted_ends_with_the_weights_of_one_that_was_not(kubernetes, place, tmp_path):
-    here, there = tmp_path / "here", tmp_path / "there"
-    stage = OnKubernetes(kubernetes, place)
-    loop = run_penguins(there, place, "train.on=cluster", "train.nodes=2")
+def test_a_whole_loop_whose_pods_are_evicted_ends_with_the_weights_of_one_that_was_not(
+    kubernetes, place, whole, tmp_path
+):
+    home, stage = tmp_path / "home", OnKubernetes(kubernetes, place)
+    loop = run_penguins(home, place, "train.on=cluster", "train.nodes=2")
     try:
-        end = time.monotonic() + PATIENCE_S + 300
-        while not list(there.glob(".loopline/projects/penguins/work/train/*/checkpoints/step-*")):
-            assert time.monotonic() < end
-            assert loop.poll() is None
-            time.sleep(0.2)
+        wait_for_checkpoint(home, lambda: loop.poll() is None)
         stage.evict(1)
         assert loop.wait(300) == 0
     finally:
         loop.kill()
         loop.wait()
-    other = run_penguins(here, place, "train.ranks=2")
-    try:
-        assert other.wait(300) == 0
-    finally:
-        other.kill()
-        other.wait()
-    assert trained(there)["resumed_from"]
-    assert trained(there)["weights_sha256"] == trained(here)["weights_sha256"]
-    assert trained(there)["world_size"] == trained(here)["world_size"] == 2
-    assert len(trained(there)["epochs"]) > EPOCHS
+    assert trained(home)["resumed_from"], "it was killed before its first checkpoint, or began anew"
+    assert_one_version_as_if_whole(home, whole)
+    assert len(trained(home)["epochs"]) > EPOCHS
 
 
 def test_the_trials_of_a_search_are_jobs(kubernetes, place, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,17 @@ import pytest
 from models.errors import TrainingError, UsageError
 from tasks.ranks.launcher import name_of
 from tasks.ranks.slurm import LOG, Slurm
-from tests.cluster_loops import OnCluster, once, run_penguins, trained
+from tests.cluster_loops import (
+    LOOP_S,
+    OnCluster,
+    assert_one_version_as_if_whole,
+    make_penguins,
+    once,
+    penguins_command,
+    run_penguins,
+    trained,
+    wait_for_checkpoint,
+)
 from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
 
 pytestmark = pytest.mark.timeout(900)
@@ -68,6 +79,16 @@ class TestSlurm(LauncherContract):
         assert result.resumed_from
         assert [restarts for _, _, restarts in stage.jobs(job())] == ["1"]
 
+    def test_a_job_of_a_higher_priority_takes_its_place_for_a_while(self, stage, job, expected):
+        def preempt():
+            stage.cluster.run("srun", "--partition=urgent", "--nodes=2", "true")
+            stage.cluster.start_now(stage.jobs(job())[0][0])
+
+        result = stage.train(job(), once(4, preempt))
+        assert result.weights_sha256 == expected
+        assert result.resumed_from
+        assert [restarts for _, _, restarts in stage.jobs(job())] == ["1"]
+
     def test_the_controller_may_be_away_meanwhile(self, stage, job, expected):
         stage.place = Slurm.model_validate({**PLACE, "setup": [*PLACE["setup"], "sleep 3"]})
 
@@ -95,32 +116,65 @@ class TestSlurm(LauncherContract):
             stage.train(job("other"))
 
 
-def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_that_was_not(cluster, tmp_path):
-    here, there = tmp_path / "here", tmp_path / "there"
-    loop = run_penguins(there, PLACE, "train.on=cluster", "train.nodes=2")
+def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_that_was_not(cluster, whole, tmp_path):
+    home = tmp_path / "home"
+    loop = run_penguins(home, PLACE, "train.on=cluster", "train.nodes=2")
     try:
-        end = time.monotonic() + PATIENCE_S + 300
-        while not (jobs := cluster.run("squeue", "-h", "-o", "%i %j").split()) or not list(
-            there.glob(".loopline/projects/penguins/work/train/*/checkpoints/step-*")
-        ):
-            assert time.monotonic() < end
-            assert loop.poll() is None
-            time.sleep(0.2)
-        cluster.requeue(jobs[0])
+        wait_for_checkpoint(home, lambda: loop.poll() is None)
+        (job,) = cluster.run("squeue", "-h", "-o", "%i").split()
+        cluster.requeue(job)
         assert loop.wait(300) == 0
     finally:
         loop.kill()
         loop.wait()
-    other = run_penguins(here, PLACE, "train.ranks=2")
+    assert trained(home)["resumed_from"], "it was killed before its first checkpoint, or began anew"
+    assert_one_version_as_if_whole(home, whole)
+    assert len(trained(home)["epochs"]) > EPOCHS
+
+
+def submit_loop(cluster, home, *options):
+    """Submit a whole loop as a job of one node, as `docs/how-to/slurm.md` says; gives its number."""
+    make_penguins(home)
+    script = f"#!/bin/bash\nexport LOOPLINE_HOME={home}\n{shlex.join(penguins_command('train.ranks=2'))}\n"
+    (home / "loop.sbatch").write_text(script)
+    log = f"--output={home}/loop.log"
+    return cluster.run("sbatch", "--parsable", "--requeue", "--open-mode=append", log, *options, f"{home}/loop.sbatch")
+
+
+def end_of(cluster, home, job):
+    """Wait for a job's end; gives its state and how often it was put back."""
+    end = time.monotonic() + LOOP_S
+    while (state := cluster.job(job)) and state[0] in ("RUNNING", "PENDING", "COMPLETING", "CONFIGURING"):
+        assert time.monotonic() < end, (home / "loop.log").read_text()
+        time.sleep(0.5)
+    return state
+
+
+def test_a_loop_that_is_a_job_goes_on_when_its_node_is_lost(cluster, whole, tmp_path):
+    home = tmp_path / "home"
+    job = submit_loop(cluster, home)
+    wait_for_checkpoint(home)
+    node = cluster.run("squeue", "-h", "-j", job, "-o", "%N")
+    cluster.kill_node(node)
     try:
-        assert other.wait(300) == 0
+        cluster.start_now(job)  # Slurm sees the loss after SlurmdTimeout, and puts the job back
+        assert end_of(cluster, home, job) == ["COMPLETED", "1"], (home / "loop.log").read_text()
     finally:
-        other.kill()
-        other.wait()
-    assert trained(there)["resumed_from"]
-    assert trained(there)["weights_sha256"] == trained(here)["weights_sha256"]
-    assert trained(there)["world_size"] == trained(here)["world_size"] == 2
-    assert len(trained(there)["epochs"]) > EPOCHS
+        cluster.start_node(node)
+        cluster.wait()
+    assert trained(home)["resumed_from"], "it was killed before its first checkpoint, or began anew"
+    assert_one_version_as_if_whole(home, whole)
+
+
+def test_a_loop_that_is_a_job_goes_on_after_a_job_of_a_higher_priority(cluster, whole, tmp_path):
+    home = tmp_path / "home"
+    job = submit_loop(cluster, home)
+    wait_for_checkpoint(home)
+    cluster.run("srun", "--partition=urgent", "--nodes=2", "true")
+    cluster.start_now(job)
+    assert end_of(cluster, home, job) == ["COMPLETED", "1"], (home / "loop.log").read_text()
+    assert trained(home)["resumed_from"], "it was killed before its first checkpoint, or began anew"
+    assert_one_version_as_if_whole(home, whole)
 
 
 def test_the_trials_of_a_search_are_jobs_and_a_lost_one_is_submitted_again(cluster, tmp_path):

@@ -20,6 +20,8 @@ KUBERNETES = "1.34"
 INFRA = Path(__file__).parents[2] / "infra"
 MANIFESTS = sorted(set((INFRA / "kubernetes").glob("*.yaml")) - {INFRA / "kubernetes" / "kustomization.yaml"})
 
+POOL = INFRA / "kubernetes" / "pool"
+
 
 def read(path: Path) -> Any:
     return YAML(typ="safe").load(path.read_text())
@@ -64,7 +66,7 @@ def test_the_image_holds_what_the_package_holds(root: Path) -> None:
     assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["10001"]
 
 
-@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*MANIFESTS, *POOL.glob("rights.yaml")], ids=lambda path: path.name)
 def test_a_manifest_is_what_kubernetes_takes(path: Path) -> None:
     for each in documents(path):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
@@ -80,6 +82,19 @@ def test_kustomize_names_every_manifest() -> None:
     kustomization = read(INFRA / "kubernetes" / "kustomization.yaml")
     assert sorted(kustomization["resources"]) == [path.name for path in MANIFESTS]
     assert all((INFRA / "kubernetes" / name).exists() for name in kustomization["configMapGenerator"][0]["envs"])
+
+
+def test_the_pool_gives_the_worker_its_account(pods: dict[str, Any]) -> None:
+    component = read(POOL / "kustomization.yaml")
+    assert [path.name for path in POOL.glob("*.yaml") if path.name not in component["resources"]] == [
+        "kustomization.yaml"
+    ]
+    (patch,) = component["patches"]
+    assert patch["target"]["name"] in pods
+    for change in YAML(typ="safe").load(patch["patch"]):
+        key = change["path"].removeprefix("/spec/template/spec/")
+        assert change["op"] == "replace"
+        assert key in pods["worker"]
 
 
 def test_every_command_is_one_of_the_program(compose: dict[str, Any], pods: dict[str, Any]) -> None:

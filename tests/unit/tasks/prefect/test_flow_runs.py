@@ -9,7 +9,7 @@ import pytest
 
 from models.errors import StoreError
 from tasks.prefect import flow_runs
-from tasks.prefect.flow_runs import MOST_STARTS, ask, becomes, begin_again, is_missed
+from tasks.prefect.flow_runs import MOST_STARTS, ask, becomes, begin_again, is_missed, take_up
 
 DUE = "2026-11-21T18:00:00+00:00"
 
@@ -94,3 +94,34 @@ def test_a_run_that_crashed_before_it_began_is_begun_again_at_growing_intervals(
     if begun:
         state = told[0][1]["state"]
         assert (state["name"], state["state_details"]) == ("AwaitingRetry", {"scheduled_time": DUE})
+
+
+@pytest.mark.parametrize(
+    ("state", "count", "age_s", "becomes"),
+    [
+        ("RUNNING", 1, 90, "SCHEDULED"),
+        ("RUNNING", 1, 30, None),  # Kubernetes may not list its job yet
+        ("CRASHED", 1, 30, "SCHEDULED"),  # Prefect's worker has seen the end of its pod
+        ("CRASHED", 0, 30, None),  # `begin_again` does it
+        ("CRASHED", MOST_STARTS, 30, None),
+        ("RUNNING", MOST_STARTS, 90, "CRASHED"),
+    ],
+)
+@pytest.mark.parametrize("has_pod", [True, False])
+def test_a_run_whose_pod_is_gone_is_run_again(
+    state: str, count: int, age_s: float, becomes: str | None, has_pod: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = datetime.fromtimestamp(datetime.now(UTC).timestamp() - age_s, UTC).isoformat()
+    lost = {**run(state, count), "id": "r1", "name": "r", "state": {"timestamp": since}, "labels": {}}
+    told: list[str] = []
+
+    def answer(_: str, path: str, body: dict[str, object]) -> list[object]:
+        if path == "flow_runs/filter":
+            asked = body["flow_runs"]["state"]["type"]["any_"]  # type: ignore[index]
+            return [] if body["offset"] or state not in asked else [lost]
+        told.append(body["state"]["type"])  # type: ignore[index]
+        return []
+
+    monkeypatch.setattr(flow_runs, "ask", answer)
+    take_up("", "pool", {"living"}, {"r1"} if has_pod else set())
+    assert told == ([] if has_pod or becomes is None else [becomes])

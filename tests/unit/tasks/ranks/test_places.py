@@ -4,7 +4,7 @@ from models.errors import UsageError
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.search import Search
 from tasks.ranks.kubernetes import Kubernetes
-from tasks.ranks.places import PLACES, check_places, checked_spec, find_place, find_search_place
+from tasks.ranks.places import PLACES, check_places, checked_spec, find_place, find_pool_place, find_search_place
 from tasks.ranks.slurm import Slurm
 from tasks.ranks.torchrun import Torchrun
 
@@ -172,3 +172,34 @@ def test_a_place_on_kubernetes_is_read_and_has_a_fixed_number_of_nodes(workspace
         check_places(workspace, spec_of(Train(on="big", nodes="1:4")))
     with pytest.raises(UsageError, match=r"places.yaml:1: big: train.ranks: got 8, but a node of this place has 2 GPU"):
         check_places(workspace, spec_of(Train(on="big", ranks=8)))
+
+
+POOL = "pool: {engine: kubernetes, image: reg/loopline, claim: workspace, mount: /workspace, namespace: ml}\n"
+
+
+@pytest.fixture
+def outgrown(monkeypatch):
+    monkeypatch.setenv("LOOPLINE_STATE_URL", "postgresql://ada@db.example/loopline")
+    monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example:4200/api")
+
+
+def test_flow_runs_are_pods_of_the_entry_pool(workspace, outgrown, monkeypatch):
+    monkeypatch.setenv("PATH", "")  # a worker needs no kubectl
+    assert find_pool_place(workspace) is None
+    place = find_pool_place(written(workspace, POOL))
+    assert isinstance(place, Kubernetes)
+    assert place.namespace == "ml"
+    assert find_pool_place(written(workspace)) is None
+
+
+def test_a_pool_without_pods_is_refused(workspace, outgrown):
+    with pytest.raises(UsageError, match=r"places.yaml:1: pool.engine: got 'slurm', expected kubernetes, .* remove"):
+        find_pool_place(written(workspace, "pool: {engine: slurm}\n"))
+
+
+@pytest.mark.parametrize("missing", [["LOOPLINE_STATE_URL"], ["LOOPLINE_STATE_URL", "PREFECT_API_URL"]])
+def test_pods_need_stores_that_they_can_reach(workspace, outgrown, monkeypatch, missing):
+    for name in missing:
+        monkeypatch.delenv(name)
+    with pytest.raises(UsageError, match=rf"places.yaml:1: pool: flow runs in pods need {' and '.join(missing)}, "):
+        find_pool_place(written(workspace, POOL))
