@@ -68,7 +68,9 @@ class Release(BaseModel):
         canary: Answers a share of the requests.
         shadow: Answers no requests: another process compares it by the log.
         refused: Version -> why it was not released.
-        returned: Version -> why it was rolled back; it is not released again while the registry still names it.
+        returned: Version -> why it was rolled back; it is not released again while the registry still names it for the
+            same trial or promotion.
+        returned_from: Version -> id of the trial or promotion in which it was rolled back; empty if it is not known.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -82,6 +84,7 @@ class Release(BaseModel):
     shadow: str | None = None
     refused: dict[str, str] = Field(default_factory=dict)
     returned: dict[str, str] = Field(default_factory=dict)
+    returned_from: dict[str, str] = Field(default_factory=dict)
 
     @property
     def loaded(self) -> list[str]:
@@ -119,8 +122,12 @@ class Release(BaseModel):
     def answers_as(self, other: Release) -> bool:
         """Return True if both route all requests alike, load the same versions, and began by the same act."""
         versions = (self.stable, self.previous, self.canary)
-        is_one_promotion = "" in (self.promotion, other.promotion) or self.promotion == other.promotion
-        return is_one_promotion and versions == (other.stable, other.previous, other.canary)
+        return is_one_act(self.promotion, other.promotion) and versions == (other.stable, other.previous, other.canary)
+
+
+def is_one_act(act: str, other: str) -> bool:
+    """Return whether two ids may be of the same trial or promotion; an older Loopline gave none."""
+    return "" in (act, other) or act == other
 
 
 def place_of(key: str) -> float:
@@ -155,7 +162,12 @@ def wanted(
         promotion: The id of the champion's promotion; empty if it is not known.
     """
     named = {champion, *plan.versions}
-    returned = {version: why for version, why in now.returned.items() if version in named}
+    acts = {champion: promotion, **({plan.canary.version: plan.canary.trial} if plan.canary else {})}
+    returned = {
+        version: why
+        for version, why in now.returned.items()
+        if version in named and is_one_act(now.returned_from.get(version, ""), acts.get(version, ""))
+    }
     barred = {*refused, *returned}
     changed: dict[str, Any] = {"refused": dict(refused), "returned": returned, "canary": None, "shadow": None}
     if champion is not None and (champion not in barred or champion == now.stable):
@@ -188,11 +200,13 @@ def taken_back(now: Release, version: str, why: str, at: float) -> Release | Non
     """
     changed: dict[str, Any]
     if now.canary is not None and now.canary.version == version:
-        changed = {"canary": None}
+        changed, act = {"canary": None}, now.canary.trial
     elif now.stable == version and now.previous is not None:
         changed = {"stable": now.previous, "promotion": "", "previous": None, "canary": None, "shadow": None}
+        act = now.promotion
     else:
         return None
     returned = {**now.returned, version: why}
-    changed |= {"returned": returned, "generation": now.generation + 1, "since": at}
+    changed |= {"returned": returned, "returned_from": {**now.returned_from, version: act}}
+    changed |= {"generation": now.generation + 1, "since": at}
     return now.model_copy(update=changed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from models.errors import UsageError
 from models.serving.registry import JournalEntry, RegisteredVersion
-from models.serving.releases import PLAN, ReleasePlan
+from models.serving.releases import PLAN, ReleasePlan, is_one_act
 from tasks.mlflow.registry_reader import registered
 
 if TYPE_CHECKING:
@@ -68,15 +68,17 @@ def end(registry: Registry, reason: str, action: Action = "end") -> ReleasePlanE
     return change(registry, ReleasePlan(), action, reason)
 
 
-def give_back(registry: Registry, version: str, reason: str) -> None:
-    """End the plan that has this version; nothing if it has ended, as when another server was first.
+def give_back(registry: Registry, version: str, reason: str, trial: str = "") -> None:
+    """End the plan that has this version; nothing if it or this trial has ended, as when another server was first.
 
     Raises:
         StoreError: The registry is unavailable.
     """
     with registry.locked():
         champion = registry.alias("champion")
-        if champion and version in ReleasePlan.of_tags(registry.tags(champion)).versions:
+        plan = ReleasePlan.of_tags(registry.tags(champion)) if champion else ReleasePlan()
+        is_same = plan.canary is None or plan.canary.version != version or is_one_act(trial, plan.canary.trial)
+        if champion and version in plan.versions and is_same:
             _set(registry, champion, ReleasePlan(), "return", reason)
 
 

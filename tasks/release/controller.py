@@ -71,8 +71,11 @@ class Background:
         self._giving: subprocess.Popen[bytes] | None = None
         self._retry_at: dict[str, float] = {}
 
-    def give_back(self, version: str, why: str) -> None:
-        """Roll the version back in the registry, in a process of its own; tried again until it succeeded."""
+    def give_back(self, version: str, why: str, act: str = "") -> None:
+        """Roll the version back in the registry, in a process of its own; tried again until it succeeded.
+
+        `act` is the id of the trial or promotion that ends: a later one of the same version goes on.
+        """
         if self._giving is not None:
             code = self._giving.poll()
             if code is None:
@@ -82,7 +85,7 @@ class Background:
                 self._retry_at[version] = float("inf")
         if time.monotonic() >= self._retry_at.get(version, 0.0):
             self._retry_at[version] = time.monotonic() + AGAIN_S
-            self._giving = self._start("tasks.release.registry_jobs", "rollback", version, why)
+            self._giving = self._start("tasks.release.registry_jobs", "rollback", version, why, act)
 
     def forget(self, versions: set[str]) -> None:
         """Forget versions that were rolled back: if one fails again, the registry is changed again."""
@@ -299,7 +302,7 @@ class ReleaseController:
             self._publish(release, new, f"version {trip[0]}: {trip[1]}")
             release = new
         for number, why in release.returned.items():
-            self._background.give_back(number, why)
+            self._background.give_back(number, why, release.returned_from.get(number, ""))
         return release
 
     def _say(self, text: str) -> None:

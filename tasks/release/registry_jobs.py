@@ -1,7 +1,7 @@
 """Work with the registry in a process of its own: a server's own processes do not import MLflow.
 
 `python -m tasks.release.registry_jobs ROOT MODEL fetch N` fetches a version into the cache, from any store;
-`... ROOT MODEL rollback N WHY` rolls a version back.
+`... ROOT MODEL rollback N WHY ACT` rolls a version back; ACT is the id of the trial or promotion that ends.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from models.errors import LooplineError
+from models.serving.releases import PROMOTION, is_one_act
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
@@ -19,8 +20,10 @@ from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import plan_of
 
 
-def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:
+def give_back(workspace: Workspace, model: str, version: str, why: str, act: str = "") -> None:
     """Roll the champion back if it is this version, or end its canary; nothing where it is neither any more.
+
+    A version that was promoted or is tried again meanwhile, by another act, stays.
 
     Raises:
         GateRefused: There is no champion to go back to.
@@ -29,21 +32,23 @@ def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:
     champion = aliased(model)
     reason = f"returned by the server: {why}"
     if champion and champion.number == version:
+        if not is_one_act(act, champion.tags.get(PROMOTION, "")):
+            return
         open_registry(workspace, model).rollback(reason, expected=version)
     elif version in plan_of(champion).versions:
-        release_plans.give_back(open_registry(workspace, model), version, reason)
+        release_plans.give_back(open_registry(workspace, model), version, reason, act)
 
 
 def main() -> None:
     """Do one job; on failure print the reason and exit as the command line does."""
-    root, model, job, version, *why = sys.argv[1:]
+    root, model, job, version, *rest = sys.argv[1:]
     workspace = Workspace(Path(root))
     stores.configure(workspace)
     try:
         if job == "fetch":
             fetch(workspace, model, version, workspace.cache / "models" / model / version)
         else:
-            give_back(workspace, model, version, *why)
+            give_back(workspace, model, version, *rest)
     except LooplineError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(error.exit_code) from error

@@ -23,7 +23,7 @@ from flows.cli import loopline as program
 from models.errors import GateRefused, UsageError
 from models.files import read_json, sha256, write_json
 from models.serving.registry import FILES
-from models.serving.releases import Canary, Release, ReleasePlan
+from models.serving.releases import PROMOTION, Canary, Release, ReleasePlan
 from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
@@ -283,6 +283,17 @@ def test_the_registry_is_told_of_a_return_once_and_only_while_it_still_names_the
         ]
         with pytest.raises(GateRefused, match="nothing to roll back to"):
             give_back(workspace, "tiny", "1", "errors")
+        registry.promote("2", "1")
+        give_back(workspace, "tiny", "2", "errors", "an earlier promotion")
+        assert registry.alias("champion") == "2", "a server that is late ends nothing that it did not see"
+        give_back(workspace, "tiny", "2", "errors", registry.tags("2")[PROMOTION])
+        assert registry.alias("champion") == "1"
+        canary = change(registry, ReleasePlan(canary=Canary(version="3", share=0.1)), "canary", "ada").plan.canary
+        assert canary is not None
+        give_back(workspace, "tiny", "3", "errors", "an earlier trial")
+        assert plan_of(aliased("tiny")).canary == canary
+        give_back(workspace, "tiny", "3", "errors", canary.trial)
+        assert plan_of(aliased("tiny")) == ReleasePlan()
         change(registry, ReleasePlan(shadow="3"), "shadow", "ada")
         registry.promote("2", "1")
         registry.rollback()

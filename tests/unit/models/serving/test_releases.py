@@ -157,3 +157,24 @@ def test_a_plan_is_read_from_the_champions_tags_and_a_strange_one_is_none():
         assert ReleasePlan.of_tags({PLAN: strange}) == NONE
     with pytest.raises(ValidationError):
         Canary(version="2", share=1.0)
+
+
+def test_a_version_that_is_tried_again_is_not_barred_by_its_earlier_trial() -> None:
+    """Also by a server that did not see the registry in between: it would end the new trial for all servers."""
+    plan = ReleasePlan(canary=Canary(version="3", share=0.1, trial="first"))
+    now = wanted(Release(stable="2", promotion="p"), "2", plan, {}, None, 1.0, "p")
+    now = taken_back(now, "3", "errors", 2.0)
+    assert now is not None
+    assert wanted(now, "2", plan, {}, None, 3.0, "p").returned == {"3": "errors"}
+    again = ReleasePlan(canary=Canary(version="3", share=0.1, trial="second"))
+    new = wanted(now, "2", again, {}, None, 4.0, "p")
+    assert (new.canary, new.returned) == (again.canary, {})
+
+
+def test_a_champion_that_is_promoted_again_is_not_barred_by_its_earlier_promotion() -> None:
+    now = Release(stable="2", promotion="first", previous="1")
+    now = taken_back(now, "2", "errors", 2.0)
+    assert now is not None
+    assert wanted(now, "2", ReleasePlan(), {}, None, 3.0, "first").stable == "1"
+    new = wanted(now, "2", ReleasePlan(), {}, None, 4.0, "second")
+    assert (new.stable, new.previous, new.returned) == ("2", "1", {})

@@ -236,7 +236,7 @@ def test_the_registry_is_told_again_until_it_heard_or_refused(background, monkey
     monkeypatch.setattr(background, "_start", lambda *given: started.append(given) or ending(code)())
     background.give_back("2", "errors")
     background.give_back("2", "errors")
-    assert started == [("tasks.release.registry_jobs", "rollback", "2", "errors")], "one at a time"
+    assert started == [("tasks.release.registry_jobs", "rollback", "2", "errors", "")], "one at a time"
     background._giving.wait()
     background.give_back("2", "errors")
     assert len(started) == told
