@@ -123,7 +123,8 @@ class KubernetesCluster:
             f"--service-account-signing-key-file={self.folder}/sa.key",
             "--service-account-issuer=https://kubernetes.default.svc", f"--token-auth-file={self.folder}/tokens.csv",
             "--authorization-mode=RBAC", "--service-cluster-ip-range=10.80.0.0/16",
-            "--disable-admission-plugins=ServiceAccount", "--default-not-ready-toleration-seconds=3",
+            "--kubelet-preferred-address-types=InternalIP", "--disable-admission-plugins=ServiceAccount",
+            "--default-not-ready-toleration-seconds=3",
             "--default-unreachable-toleration-seconds=3",
         )  # fmt: skip
 

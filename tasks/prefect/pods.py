@@ -10,6 +10,7 @@ import asyncio
 import importlib.util
 import os
 import sys
+import tempfile
 from typing import Any
 
 from models.errors import StoreError, UsageError
@@ -102,6 +103,7 @@ def runs_in_pods(place: Kubernetes) -> set[str]:
 def main() -> None:
     """Carry out the flow run that the environment names, with the settings of the workspace."""
     os.environ.update(stores.environment(Workspace.find()))
+    os.chdir(tempfile.mkdtemp())  # Prefect copies the working directory, which may be the whole workspace
     os.execv(sys.executable, [sys.executable, "-m", "prefect", "flow-run", "execute"])  # noqa: S606 - no shell is needed
 
 

@@ -132,6 +132,8 @@ def deployed(kubernetes, server, api, place, rights, tmp_path):
     for log in home.glob("*.log"):
         print(log, log.read_text()[-4000:])
     print(kubernetes.kubectl("get", "pods,jobs", "--output=wide"))
+    with contextlib.suppress(AssertionError):  # a pod that has no log yet
+        print(kubernetes.kubectl("logs", "--selector=prefect.io/flow-run-id", "--prefix", "--tail=60"))
     kubernetes.kubectl("delete", "jobs", "--all", "--cascade=foreground", "--timeout=50s")
     kubernetes.kubectl("delete", "secret", SECRET)
 
