@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tasks.host.store_addresses import PREFECT_API, STATE_URL
 from tasks.prefect.flow_runs import ask
 from tests.cluster_loops import (
+    LOOP_S,
     OVERRIDES,
     ROOT,
     assert_one_version_as_if_whole,
@@ -25,7 +27,7 @@ from tests.postgres import is_installed, new_database, postgres
 from tests.running import PROGRAM, eventually
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(not is_installed(), reason="needs Postgres"),
 ]
 HOST, SECRET = f"{NETWORK}.1", "loopline"
@@ -101,7 +103,10 @@ class Deployed:
 
     def end(self):
         """Wait for the end of the run; gives its state and how often it was started."""
-        eventually(lambda: self.state()[0] in ("COMPLETED", "FAILED", "CANCELLED"))
+        end = time.monotonic() + 2 * LOOP_S
+        while self.state()[0] not in ("COMPLETED", "FAILED", "CANCELLED"):
+            assert time.monotonic() < end, self.state()
+            time.sleep(1)
         return self.state()
 
 
