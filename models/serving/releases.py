@@ -162,7 +162,9 @@ def wanted(
         promotion: The id of the champion's promotion; empty if it is not known.
     """
     named = {champion, *plan.versions}
-    acts = {champion: promotion, **({plan.canary.version: plan.canary.trial} if plan.canary else {})}
+    acts = {str(champion): promotion}
+    if plan.canary:
+        acts[plan.canary.version] = plan.canary.trial
     returned = {
         version: why
         for version, why in now.returned.items()

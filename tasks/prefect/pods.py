@@ -142,8 +142,8 @@ async def _jobs(namespace: str) -> list[Any]:
         jobs = await BatchV1Api(client).list_namespaced_job(
             namespace, label_selector=RUN_LABEL, _request_timeout=ANSWER_S
         )
-    found: list[Any] = jobs.items
-    return found
+    items: list[Any] = jobs.items
+    return items
 
 
 def _is_over(job: Any) -> bool:

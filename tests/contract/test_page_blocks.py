@@ -35,6 +35,7 @@ NOT_RUN = {
     "ipykernel": "is installed by the line before it",
     "sqlite3": "needs a workspace; the program is not ours",
     "prefect": "needs a server",
+    "sbatch": "needs Slurm; tests/cluster/test_slurm.py submits a loop so",
     "eval": "the command in it is parsed",
     "export": "its variable is one of the reference",
     "cp": "its file is there",
