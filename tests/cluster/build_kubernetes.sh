@@ -3,7 +3,8 @@
 # CPU-seconds once. Where the release's own programs can be downloaded, put those four into the folder instead.
 #   build_kubernetes.sh FOLDER [REPOSITORY]
 # FOLDER gets kube-apiserver, kube-controller-manager, kube-scheduler and kubelet. REPOSITORY is a clone of MicroShift, bare or
-# not (its `vendor/` has Kubernetes with OpenShift's changes, which are asleep without its configuration). Needs Go.
+# not (its `vendor/` has Kubernetes with OpenShift's changes, which are asleep without its configuration). Needs Go of the
+# version that its go.mod names (1.26 for Kubernetes 1.36); GO names the program.
 set -euo pipefail
 folder=$(realpath -m "${1:?FOLDER}") repository=${2:-https://github.com/openshift/microshift}
 GO=${GO:-go}
