@@ -11,6 +11,7 @@ import contextlib
 import functools
 import gc
 import logging
+import mmap
 import os
 import signal
 import sys
@@ -38,6 +39,31 @@ from models.training.rank import device_of, join_world, leave_world, local_rank,
 
 # How long a rank with an error checks whether the death of a peer caused it.
 _LOOK_S = 0.5
+_FORK_LOOK_S = 0.002
+
+
+class ForkGate:
+    """Holds the ranks of this machine back until the agent has forked all of them.
+
+    A rank that connects to the store has the store's thread in the agent look its address up. A rank that was forked
+    at that moment inherited the lock of glibc's resolver, which nobody could open: under load, one of six starts of
+    four ranks stood still in `getnameinfo`.
+    """
+
+    def __init__(self) -> None:
+        self._start = memoryview(mmap.mmap(-1, 8)).cast("Q")  # shared with the ranks: the last whole start, from 1 on
+
+    def wait(self, start: int, is_last: bool) -> None:
+        """Wait for the rank that is forked last.
+
+        Args:
+            start: The number of this start of the ranks, from 1 on.
+            is_last: Whether this is the rank that is forked last.
+        """
+        if is_last:
+            self._start[0] = start
+        while self._start[0] < start:
+            time.sleep(_FORK_LOOK_S)
 
 
 def run_alone(connections: list[Connection], job: TrainingJob) -> None:
@@ -64,7 +90,7 @@ def run_ranks(connections: list[Connection], job: TrainingJob) -> None:
     # Torch's agents use this process's store, which listens already: no other process can take the chosen port.
     store = TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
     try:
-        elastic.elastic_launch(_launch(job, store.port, scratch), _rank)(job, connections, os.getpid())
+        elastic.elastic_launch(_launch(job, store.port, scratch), _rank)(job, connections, os.getpid(), ForkGate())
     except ChildFailedError as error:
         connections[0].send(("failed", _cause(error)))
 
@@ -87,9 +113,10 @@ def _launch(job: TrainingJob, port: int, logs: str) -> elastic.LaunchConfig:
     )
 
 
-def _rank(job: TrainingJob, connections: list[Connection], agent: int) -> None:
+def _rank(job: TrainingJob, connections: list[Connection], agent: int, gate: ForkGate) -> None:
     die_with(agent)
     tempfile.tempdir = None
+    gate.wait(int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1, is_last=local_rank() == job.train.ranks - 1)
     logging.disable(logging.NOTSET)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     connection = connections[1 + local_rank()]

@@ -1,7 +1,7 @@
 import threading
 from multiprocessing import Pipe
 
-from models.training.agent import run_alone
+from models.training.agent import ForkGate, run_alone
 
 
 def test_a_lone_rank_asks_after_each_epoch_and_sends_its_result(make_job):
@@ -30,3 +30,15 @@ def test_a_lone_rank_asks_after_each_epoch_and_sends_its_result(make_job):
     assert epochs == [1, 2]
     assert results[0].pruned
     assert results[0].restarts == 2
+
+
+def test_ranks_wait_until_the_last_one_is_forked_at_each_start():
+    gate = ForkGate()
+    for start in (1, 2):
+        rank = threading.Thread(target=gate.wait, args=(start, False), daemon=True)
+        rank.start()
+        rank.join(0.1)
+        assert rank.is_alive()
+        gate.wait(start, is_last=True)
+        rank.join(60)
+        assert not rank.is_alive()
