@@ -20,7 +20,7 @@ data.features.kinds: A text costs most: 4,000 to 14,000 short ones take 2 to 12 
   model.
 data.features.make: The time of your function over all rows, and again over up to 2,000, to see that each counts by
   itself.
-data.features.fit: The time of your function over the training rows twice, and five times more if it reads the target.
+data.features.fit: The time of your function over the training rows twice, and six times more if it reads the target.
 data.features.transform: 7 CPU-s at preparation, to make a graph of your function.
 data.features.max_categories: A row of a net's embedding, or a column of a linear model, for each category.
 data.expectations: 0.15 CPU-s for a million rows each; a failed one runs twice. Great Expectations takes 2.6 CPU-s to

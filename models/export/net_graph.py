@@ -13,7 +13,7 @@ from models.export.graph import OPSET
 from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.export.recurrent import translations, with_whole_cells
-from models.fitted_features.torch_graph import quiet_exporter, strip_traces
+from models.fitted_features.torch_graph import quiet_exporter, reason, strip_traces
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 
@@ -66,7 +66,7 @@ def _torch_export(net: nn.Module, batch: dict[str, torch.Tensor]) -> onnx.ModelP
                 verbose=False,
             )
         except Exception as error:
-            raise UserCodeError(_refusal(net, str(error))) from error
+            raise UserCodeError(_refusal(net, reason(error))) from error
     model = program.model_proto if program else None
     dims = model.graph.output[0].type.tensor_type.shape.dim if model else []
     if model is None or any(dims[at].HasField("dim_value") for at in sizes):

@@ -53,19 +53,26 @@ def fit_features(code: FeatureCode, rows: FitRows, inputs: InputColumns, as_text
     Raises:
         UserCodeError: The user's functions raised, or returned something unexpected.
 
-    Cost: two fits; five more if `fit` reads the target.
+    Cost: two fits; six more if `fit` reads the target.
     """
-    state = fit_state(code, rows.table.filter(pa.array(rows.is_training)), inputs, as_text)
+    training = rows.table.filter(pa.array(rows.is_training))
+    state = fit_state(code, training, inputs, as_text)
+    reads_target = _reads_target(code, rows, state, inputs, as_text)
+    if reads_target and not fit_state(code, training, inputs, as_text).equals(state):
+        raise UserCodeError(
+            f"data.features.fit {code.fit}: returns something else each time for the same rows, so nobody can repeat "
+            "the model: give its random numbers a fixed seed"
+        )
     graph, names = b"", [lookup.name for lookup in state.lookups]
     if code.transform is not None:
         graph, names = transform_graph(code, state, state.columns(inputs))
-    taken = [name for name in names if name in inputs.names]
+    taken = [name for name in names if name in inputs.names or name in rows.table.column_names]
     if taken:
         raise UserCodeError(
             f"data.features.transform {code.transform}: {taken[0]!r} is a column of the data already: rename it"
         )
     values = feature_values(state.lookups, graph, names, inputs)
-    if _reads_target(code, rows, state, inputs, as_text):
+    if reads_target:
         _cross_fit(code, rows, inputs, as_text, values)
     return FittedFeatures(state.lookups, graph, values)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from models.errors import UserCodeError
 from models.fitted_features.lookup import Lookup
@@ -17,6 +18,8 @@ from models.project_spec import references
 AsText = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 MOST_KEYS = 100_000
 """Most values of a lookup: it is stored with the model and in its graph."""
+MOST_NUMBERS = 10_000_000
+"""Most numbers of an array, 80 MB: a graph is a message of protobuf, which holds 2 GB at most."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,16 @@ class FittedState:
     arrays: dict[str, np.ndarray]
 
     def equals(self, other: FittedState) -> bool:
-        """Return whether both hold the same names and numbers."""
-        same = self.lookups == other.lookups and self.arrays.keys() == other.arrays.keys()
-        return same and all(np.array_equal(array, other.arrays[name]) for name, array in self.arrays.items())
+        """Return whether both hold the same names and numbers, up to what the order of a sum on threads changes."""
+        mine, others = self._numbers(), other._numbers()
+        return mine.keys() == others.keys() and all(
+            array.shape == others[name].shape and np.allclose(array, others[name], rtol=1e-9, atol=1e-15)
+            for name, array in mine.items()
+        )
+
+    def _numbers(self) -> dict[tuple[str, ...], np.ndarray]:
+        tables = {(each.name, each.column, *each.keys): np.array(each.values) for each in self.lookups}
+        return {**tables, **{(name,): array for name, array in self.arrays.items()}}
 
     def columns(self, inputs: InputColumns) -> dict[str, np.ndarray]:
         """Return what the user's `transform` reads: the numbers, and what the lookups find, float64 (row,) each."""
@@ -80,7 +90,7 @@ def fit_state(code: FeatureCode, rows: pa.Table, inputs: InputColumns, as_text: 
         )
     lookups, arrays = [], {}
     for name, value in made.items():
-        if not isinstance(name, str) or not name or name in inputs.names:
+        if not isinstance(name, str) or not name or name in inputs.names or name in rows.column_names:
             raise UserCodeError(f"{where}: got the name {name!r}, expected a text that is no column: rename it")
         if hasattr(value, "index") and hasattr(value, "to_numpy"):
             lookups.append(_lookup(name, value, inputs.texts, where, as_text))
@@ -94,7 +104,12 @@ def fit_state(code: FeatureCode, rows: pa.Table, inputs: InputColumns, as_text: 
     return FittedState(lookups, arrays)
 
 
-def _lookup(name: str, series: Any, texts: Collection[str], where: str, as_text: AsText) -> Lookup:
+def _lookup(name: str, series: Any, texts: Mapping[str, pa.ChunkedArray], where: str, as_text: AsText) -> Lookup:
+    if series.ndim != 1:
+        raise UserCodeError(
+            f"{where}: {name!r} is a {type(series).__name__}, expected a pandas Series: take one column, "
+            "`.mean()['column']`"
+        )
     column = series.index.name
     if column not in texts:
         raise UserCodeError(
@@ -117,18 +132,40 @@ def _lookup(name: str, series: Any, texts: Collection[str], where: str, as_text:
         raise UserCodeError(
             f"{where}: {name!r} has {len(known):,} values, expected at most {MOST_KEYS:,}: leave rare ones out"
         )
+    if known and not pc.any(pc.is_in(texts[column], pa.array(known, pa.string()))).as_py():
+        raise UserCodeError(
+            f"{where}: no row has a value of the index of {name!r} ({', '.join(map(repr, known[:3]))}), expected "
+            f"values of {column!r} such as {', '.join(map(repr, texts[column].drop_null()[:3].to_pylist()))}: group by "
+            "the column as it is"
+        )
     return Lookup(name=name, column=column, keys=known, values=values[is_known].tolist())
 
 
 def _array(name: str, value: Any, where: str, *, takes_missing: bool = False) -> np.ndarray:
+    no_numbers = UserCodeError(
+        f"{where}: {name!r} is a {type(value).__name__} that holds no numbers, expected a pandas Series, a number "
+        "or an array of numbers: convert it"
+    )
     try:
         array = np.asarray(value)
-        numbers = array if array.dtype.kind in "iu" and not takes_missing else array.astype(np.float64)
     except (TypeError, ValueError):
+        raise no_numbers from None
+    if array.dtype.kind in "mM":
         raise UserCodeError(
-            f"{where}: {name!r} is a {type(value).__name__} that holds no numbers, expected a pandas Series, a number "
-            "or an array of numbers: convert it"
-        ) from None
+            f"{where}: {name!r} holds times, expected numbers: make seconds of them, as `transform` gets columns of "
+            "times in seconds since 1970"
+        )
+    if array.size > MOST_NUMBERS:
+        raise UserCodeError(
+            f"{where}: {name!r} has {array.size:,} numbers, expected at most {MOST_NUMBERS:,}: return what sums them up"
+        )
+    if array.dtype.kind not in "biufO":
+        raise no_numbers
+    is_whole = array.dtype.kind in "iu" and array.dtype != np.uint64 and not takes_missing
+    try:
+        numbers = array.astype(np.int64 if is_whole else np.float64)
+    except (TypeError, ValueError):
+        raise no_numbers from None
     if np.isinf(numbers).any() or (np.isnan(numbers).any() and not takes_missing):
         raise UserCodeError(f"{where}: {name!r} holds a number that is not finite: leave it out, or replace it")
     return numbers

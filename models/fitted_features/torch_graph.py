@@ -24,6 +24,14 @@ def quiet_exporter() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def reason(error: BaseException) -> str:
+    """Return the first line of the first cause: the exporter's own message tells of its steps alone."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
 def strip_traces(graph: onnx.GraphProto) -> None:
     """Remove stack traces (they hold this machine's paths) and stale shapes from a graph and its subgraphs."""
     del graph.metadata_props[:], graph.value_info[:]

@@ -53,34 +53,64 @@ def transform_eagerly(code: FeatureCode, state: FittedState, columns: Columns) -
         if not isinstance(values, torch.Tensor) or values.shape != (num_rows,):
             got = f"shape {tuple(values.shape)}" if isinstance(values, torch.Tensor) else type(values).__name__
             raise UserCodeError(f"{where}: {name!r} is {got}, expected a tensor of one number a row, ({num_rows},)")
-    return {name: values.double().numpy() for name, values in made.items()}
+    return {name: _number_or_missing(values).numpy() for name, values in made.items()}
 
 
 def transform_graph(code: FeatureCode, state: FittedState, columns: Columns) -> tuple[bytes, list[str]]:
     """Return the function as an ONNX graph of inputs `c0`, `c1`, ... and outputs `f0`, ..., and the features' names.
 
-    The graph is tried on the first rows: it must give what the function gives, for each row by itself.
+    The graph is tried on some rows: it must give what the function gives, for each row by itself.
 
     Raises:
         UserCodeError: torch cannot turn the function into a graph, or a row's features depend on other rows.
 
     Cost: 1 to 5 s of CPU, and 5 s more the first time in a process.
     """
-    sample = {name: values[:SAMPLE] for name, values in columns.items()}
+    sample = _sample(columns)
     expected = transform_eagerly(code, state, sample)
     graph, names = _exported(code, state, sample), list(expected)
-    num_rows = len(next(iter(sample.values())))
+    if not _agree(run_graph(graph, names, sample), expected):
+        raise UserCodeError(
+            f"data.features.transform {code.transform}: the graph that torch makes of it gives other numbers, or they "
+            "depend on chance: write it with operations of torch alone, without chance and without branches on values"
+        )
+    for rows in (sample, _with_gaps(sample)):
+        _check_row_wise(code, graph, names, rows)
+    return graph, names
+
+
+def _sample(columns: Columns) -> dict[str, np.ndarray]:
+    """Return rows from everywhere: the first rows of ordered data may be all alike, or have no missing values."""
+    num_rows = len(next(iter(columns.values())))
+    places = np.unique(np.linspace(0, num_rows - 1, SAMPLE).astype(np.int64))
+    return {name: values[places] for name, values in columns.items()}
+
+
+def _with_gaps(columns: Columns) -> dict[str, np.ndarray]:
+    """Return the rows with every fifth number missing, each column in other rows: a request may lack any number."""
+    return {
+        name: np.where((np.arange(len(values)) + at) % 5 == 0, np.nan, values)
+        for at, (name, values) in enumerate(columns.items())
+    }
+
+
+def _agree(made: Columns, expected: Columns) -> bool:
+    return all(np.allclose(made[name], expected[name], rtol=1e-6, atol=1e-9, equal_nan=True) for name in expected)
+
+
+def _check_row_wise(code: FeatureCode, graph: bytes, names: list[str], rows: Columns) -> None:
+    whole = run_graph(graph, names, rows)
+    num_rows = len(next(iter(rows.values())))
     cuts = [0, *(cut for cut in np.cumsum(PIECES) if cut < num_rows), num_rows]
-    for start, stop in [(0, num_rows), *itertools.pairwise(cuts)]:
-        part = run_graph(graph, names, {name: values[start:stop] for name, values in sample.items()})
+    for start, stop in itertools.pairwise(cuts):
+        part = run_graph(graph, names, {name: values[start:stop] for name, values in rows.items()})
         for name, values in part.items():
-            if not np.allclose(values, expected[name][start:stop], rtol=1e-6, atol=1e-9, equal_nan=True):
+            if not _agree({name: values}, {name: whole[name][start:stop]}):
                 raise UserCodeError(
                     f"data.features.transform {code.transform}: what {name!r} is in a row depends on other rows, or on "
                     "chance, which a served model does not know: compute it in data.features.fit, and read it from "
                     "the state"
                 )
-    return graph, names
 
 
 def run_graph(graph: bytes, names: list[str], columns: Columns) -> dict[str, np.ndarray]:
@@ -96,6 +126,14 @@ def run_graph(graph: bytes, names: list[str], columns: Columns) -> dict[str, np.
     return dict(zip(names, session.run([f"f{at}" for at in range(len(names))], feed), strict=True))
 
 
+def _number_or_missing(values: torch.Tensor) -> torch.Tensor:
+    """Return float64 with NaN for infinite: the logarithm of a 0 that a caller sends must not reach the model."""
+    import torch
+
+    numbers = values.double()
+    return torch.where(numbers.isinf(), torch.nan, numbers)
+
+
 def _state_tensors(state: FittedState) -> dict[str, torch.Tensor]:
     import torch
 
@@ -106,7 +144,7 @@ def _exported(code: FeatureCode, state: FittedState, columns: Columns) -> bytes:
     import onnxruntime
     import torch
 
-    from models.fitted_features.torch_graph import quiet_exporter, strip_traces
+    from models.fitted_features.torch_graph import quiet_exporter, reason, strip_traces
 
     names = list(columns)
     few = [torch.from_numpy(np.resize(values, EXAMPLE_ROWS)) for values in columns.values()]
@@ -134,7 +172,7 @@ def _exported(code: FeatureCode, state: FittedState, columns: Columns) -> bytes:
         except Exception as error:
             raise UserCodeError(
                 f"data.features.transform {code.transform}: torch cannot turn it into a graph for any number of rows "
-                f"({str(error).splitlines()[0]}): write it with operations of torch alone, without branches on values"
+                f"({reason(error)}): write it with operations of torch alone, without branches on values"
             ) from error
     if any(value.type.tensor_type.shape.dim[0].HasField("dim_value") for value in model.graph.output):
         raise UserCodeError(
@@ -154,6 +192,6 @@ def _module(code: FeatureCode, state: FittedState, names: list[str]) -> Any:
     class Transform(torch.nn.Module):
         def forward(self, *columns: torch.Tensor) -> tuple[torch.Tensor, ...]:
             made = function(dict(zip(names, columns, strict=True)), constants)
-            return tuple(values.double() for values in made.values())
+            return tuple(_number_or_missing(values) for values in made.values())
 
     return Transform().eval()

@@ -8,6 +8,7 @@ import pytest
 
 from models.data.encode import encode
 from models.data.preparation import ROWS_FILE, Preparation
+from models.errors import UserCodeError
 from models.export.preparation_graph import preparation_part
 from tests.finished_jobs import run_stretch
 
@@ -92,3 +93,15 @@ def test_rows_without_a_target_have_the_features_too(prepared, rows, run_prepare
     kept = read_unlabelled(folder)
     expected = made.lookups[0].find(kept["city"])
     np.testing.assert_array_equal(kept["__fitted:mean"].to_numpy(), expected)
+
+
+def test_a_fit_that_draws_at_random_is_refused(prepared, rows):
+    drawn = "import numpy as np\n" + CITY.rstrip("}\n") + " + np.random.default_rng().random()}\n"
+    with pytest.raises(UserCodeError, match=r"data\.features\.fit .*something else each time.*seed"):
+        prepared(drawn, rows)
+
+
+def test_a_feature_with_the_name_of_the_target_is_refused(prepared, rows):
+    named = CITY.replace("'mean'", "'y'")
+    with pytest.raises(UserCodeError, match="got the name 'y', expected a text that is no column"):
+        prepared(named, rows)

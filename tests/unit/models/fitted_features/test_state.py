@@ -27,7 +27,9 @@ def test_series_become_lookups_whose_keys_are_compared_as_categories_are(tmp_pat
 
 
 def test_numbers_and_arrays_are_the_state_of_transform(tmp_path):
-    state = fitted(tmp_path, "{'m': frame['number'].mean(), 'at': np.array([[1, 2]])}", "./features.py:fit")
+    body = "{'m': frame['number'].mean(), 'at': np.array([[1, 2]], '>i4')}"
+    state = fitted(tmp_path, body, "./features.py:fit")
+    assert state.arrays["at"].dtype == np.int64  # torch takes no other order of bytes
     assert {name: array.tolist() for name, array in state.arrays.items()} == {"m": 7 / 3, "at": [[1, 2]]}
     assert state.equals(fitted(tmp_path, "{'m': 7 / 3, 'at': [[1, 2]]}", "./features.py:fit"))
     assert not state.equals(fitted(tmp_path, "{'m': 1.0, 'at': [[1, 2]]}", "./features.py:fit"))
@@ -44,6 +46,18 @@ def test_numbers_and_arrays_are_the_state_of_transform(tmp_path):
         ("{'a': frame.groupby('city')['y'].max()}", "'a' is a .* that holds no numbers"),
         ("{'a': frame.groupby('city')['number'].mean() / 0}", "not finite"),
         ("{'a': frame.set_index('city')['number']}", "holds a value of 'city' twice"),
+        ("{'a': frame.groupby('city')[['number']].mean()}", "'a' is a DataFrame, expected a pandas Series"),
+        ("{'a': frame['number'].astype('M8[s]').groupby(frame['city']).max()}", "'a' holds times.*seconds"),
+        ("{'a': np.timedelta64(1, 'D')}", "'a' holds times.*seconds"),
+        ("{'a': 1j}", "'a' is a complex that holds no numbers"),
+        ("{'a': ['1']}", "'a' is a list that holds no numbers"),
+        ("{'a': [[1], [1, 2]]}", "'a' is a list that holds no numbers"),
+        ("{'a': np.broadcast_to(0.0, 10**9)}", "'a' has 1,000,000,000 numbers, expected at most 10,000,000"),
+        (
+            "{'a': frame.groupby(frame['city'] + '!')['number'].max()}",
+            "no row has .*'a!'.*'city' such as 'a'",
+        ),
+        ("{'y': 1.0}", "got the name 'y'.*rename it"),
         ("{'a': frame.nothing}", "raised AttributeError"),
     ],
 )

@@ -33,6 +33,21 @@ def test_the_graph_gives_what_the_function_gives_for_any_number_of_rows(tmp_path
         transform_graph(code(tmp_path, "{'near': columns['x'] - columns['x'].nanmean()}"), STATE, COLUMNS)
 
 
+def test_a_mean_that_fills_missing_numbers_is_refused_where_no_sampled_number_is_missing(tmp_path):
+    filled = "{'x': torch.where(columns['x'].isnan(), columns['x'].nanmean(), columns['x'])}"
+    whole = {"x": np.arange(9.0), "mean": np.ones(9)}
+    with pytest.raises(UserCodeError, match=r"'x' is in a row depends on other rows"):
+        transform_graph(code(tmp_path, filled), STATE, whole)
+
+
+def test_an_infinite_feature_is_missing_in_rows_and_graph(tmp_path):
+    pair = code(tmp_path, "{'log': columns['x'].log()}")
+    columns = {"x": np.array([1.0, 0.0, np.nan]), "mean": np.ones(3)}
+    graph, names = transform_graph(pair, STATE, columns)
+    np.testing.assert_array_equal(run_graph(graph, names, columns)["log"], [0, np.nan, np.nan])
+    np.testing.assert_array_equal(transform_eagerly(pair, STATE, columns)["log"], [0, np.nan, np.nan])
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -45,3 +60,9 @@ def test_the_graph_gives_what_the_function_gives_for_any_number_of_rows(tmp_path
 def test_what_is_no_feature_is_an_error_before_the_export(tmp_path, body, message):
     with pytest.raises(UserCodeError, match=message):
         transform_eagerly(code(tmp_path, body), STATE, COLUMNS)
+
+
+def test_what_torch_cannot_export_is_an_error_with_the_cause(tmp_path):
+    pair = code(tmp_path, "{'a': torch.special.bessel_j0(columns['x'])}")
+    with pytest.raises(UserCodeError, match=r"any number of rows \(No ONNX function found.*operations of torch alone"):
+        transform_graph(pair, STATE, COLUMNS)
