@@ -14,6 +14,7 @@ import logging
 import mmap
 import os
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -88,11 +89,18 @@ def run_ranks(connections: list[Connection], job: TrainingJob) -> None:
     # Ranks report their errors over their connections; the agent's log would repeat them.
     logging.disable(logging.CRITICAL)
     # Torch's agents use this process's store, which listens already: no other process can take the chosen port.
-    store = TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
+    store = _loopback_store()
     try:
         elastic.elastic_launch(_launch(job, store.port, scratch), _rank)(job, connections, os.getpid(), ForkGate())
     except ChildFailedError as error:
         connections[0].send(("failed", _cause(error)))
+
+
+def _loopback_store() -> TCPStore:
+    """Return a store that listens on loopback alone: by itself it would take connections from all addresses."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=socket.SOMAXCONN)
+    port = listener.getsockname()[1]
+    return TCPStore("127.0.0.1", port, is_master=True, multi_tenant=True, master_listen_fd=listener.detach())
 
 
 def _launch(job: TrainingJob, port: int, logs: str) -> elastic.LaunchConfig:

@@ -235,9 +235,17 @@ def test_an_exception_in_the_caller_ends_the_ranks(pool, make_job):
 
 def test_all_ranks_are_pruned_together(pool, make_job):
     job = make_job(arguments={"hidden": 8}, epochs=50, ranks=2)
-    result = pool.run(job, lambda epoch: epoch.epoch < 3 or not job.scratch_folder.exists())
+    listening = set()
+
+    def look(epoch):
+        for process in rank_pids(pool):
+            listening.update(each.laddr.ip for each in process.net_connections() if each.status == psutil.CONN_LISTEN)
+        return epoch.epoch < 3 or not job.scratch_folder.exists()
+
+    result = pool.run(job, look)
     assert result.pruned
     assert len(result.epochs) == 3
+    assert listening == {"127.0.0.1"}, "nobody outside this machine reaches the ranks"
     assert not job.scratch_folder.exists()
 
 
