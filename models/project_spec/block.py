@@ -17,6 +17,8 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 Reference = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+OwnFunction = Annotated[Reference, WithJsonSchema({"type": "string", "minLength": 1, "pattern": ":"})]
+"""A reference that is no built-in's name; whoever has such a key says so with an example."""
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 MAX_OUTPUTS = 200
 """Most targets, quantiles or horizons of a model: each is a column of every answer and of the prediction log."""

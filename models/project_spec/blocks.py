@@ -17,7 +17,17 @@ from pydantic import (
     model_validator,
 )
 
-from models.project_spec.block import MAX_OUTPUTS, Batch, Expectation, Fraction, Names, Nodes, Reference, SpecBlock
+from models.project_spec.block import (
+    MAX_OUTPUTS,
+    Batch,
+    Expectation,
+    Fraction,
+    Names,
+    Nodes,
+    OwnFunction,
+    Reference,
+    SpecBlock,
+)
 from models.project_spec.goal import Goal
 from models.project_spec.judge import Judge as Judge
 from models.project_spec.judge import TimeUnit as TimeUnit
@@ -71,12 +81,12 @@ class Features(SpecBlock):
         default_factory=dict, description="Override the guessed kind of a column. datetime: also seconds since 1970."
     )
     make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")
-    fit: Reference | None = Field(
+    fit: OwnFunction | None = Field(
         None,
         description="Your function: the training rows as a DataFrame -> a dict with a pandas Series by category, a "
         "number or an array of each name. The Series become features.",
     )
-    transform: Reference | None = Field(
+    transform: OwnFunction | None = Field(
         None,
         description="Your function (columns, state) -> features: torch tensors by name, of what `fit` returned. It "
         "becomes a part of the served graph.",
@@ -225,7 +235,7 @@ class Train(SpecBlock):
     class_weights: Literal["none", "balanced"] = Field(
         "none", description="balanced: rare classes weigh as much as frequent ones."
     )
-    loss: Reference | None = Field(
+    loss: OwnFunction | None = Field(
         None,
         description="Your own loss: a function (output, target) -> the loss of each example, as torch tensors. "
         "Default: the loss that the goal's best prediction minimises.",

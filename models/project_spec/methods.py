@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from models.project_spec.block import Fraction, NumberText, Reference, SpecBlock
+from models.project_spec.block import Fraction, NumberText, OwnFunction, Reference, SpecBlock
 
 Optimiser = Literal["adamw", "adam", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adafactor", "muon"]
 Schedule = Literal["constant", "linear", "cosine", "restarts", "one_cycle", "step", "exponential", "plateau"]
@@ -28,7 +28,7 @@ class Augment(SpecBlock):
     swap: Share = Field(
         0.0, description="Tables: share of the values that are swapped with those of another row of the batch."
     )
-    function: Reference | None = Field(
+    function: OwnFunction | None = Field(
         None,
         description="Images: your own function of a batch, float32 (batch, channel, height, width) in [0, 1]. It "
         "returns the same shape, and is called after the others.",

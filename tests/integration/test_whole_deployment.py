@@ -36,16 +36,23 @@ FEW = VersionOutcomes(answers=10, failed=2)
 
 
 class Host:
-    """A server's controller on a state root of its own, without workers; `told`: what it asked the registry for."""
+    """A server's controller on a state root of its own, without workers.
+
+    It asks the registry to take a version back: `told` why, of which of its `acts`.
+    """
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.workspace = Workspace(root)
         self.workspace.make()
         self.told: dict[str, str] = {}
+        self.acts: dict[str, str] = {}
         self.lead = ReleaseController(ServerSettings(str(root), ("tiny",)), "tiny")
-        monkeypatch.setattr(self.lead._background, "give_back", self.told.__setitem__)
+        monkeypatch.setattr(self.lead._background, "give_back", self._tell)
         assert self.lead.exchange is not None
         self.exchange = self.lead.exchange
+
+    def _tell(self, version: str, why: str, act: str) -> None:
+        self.told[version], self.acts[version] = why, act
 
     def report(self, **versions: VersionOutcomes) -> None:
         """A worker's report of what it counted so far."""
@@ -71,7 +78,7 @@ def tell(monkeypatch: pytest.MonkeyPatch, *hosts: Host) -> None:
     monkeypatch.setattr(registry_jobs, "aliased", lambda _: seen)
     for host in hosts:
         with contextlib.suppress(GateRefused):  # another host was first
-            registry_jobs.give_back(host.workspace, "tiny", "2", host.told["2"])
+            registry_jobs.give_back(host.workspace, "tiny", "2", host.told["2"], host.acts["2"])
 
 
 @pytest.fixture(scope="module")

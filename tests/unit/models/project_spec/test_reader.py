@@ -260,6 +260,8 @@ BETWEEN_KEYS = (
     "but series is split by time: drop it",
     "counts every row as independent",
     "say `bootstrap`",
+    "features.transform reads what features.fit returns",
+    "features.fit is of tables, but kind is series",
 )
 
 
