@@ -340,7 +340,7 @@ class Train(SpecBlock):
         named = ["label_smoothing"] * bool(self.label_smoothing) + ["class_weights"] * (self.class_weights != "none")
         if self.loss is not None and named:
             raise ValueError(f"{named[0]} is of the built-in losses, but `loss` is your own: do it there, or drop it")
-        if self.loss is not None and ".py:" not in self.loss and ":" not in self.loss:
+        if self.loss is not None and ":" not in self.loss:
             raise ValueError(f"loss names your own function, such as ./loss.py:focal, got {self.loss!r}")
         return self
 
