@@ -57,7 +57,7 @@ def fit_features(code: FeatureCode, rows: FitRows, inputs: InputColumns, as_text
     """
     training = rows.table.filter(pa.array(rows.is_training))
     state = fit_state(code, training, inputs, as_text)
-    reads_target = _reads_target(code, rows, state, inputs, as_text)
+    reads_target = _reads_target(code, training, rows.targets, state, inputs, as_text)
     if reads_target and not fit_state(code, training, inputs, as_text).equals(state):
         raise UserCodeError(
             f"data.features.fit {code.fit}: returns something else each time for the same rows, so nobody can repeat "
@@ -85,10 +85,16 @@ def feature_values(
     return run_graph(graph, list(names), columns) if graph else {name: columns[name] for name in names}
 
 
-def _reads_target(code: FeatureCode, rows: FitRows, state: FittedState, inputs: InputColumns, as_text: AsText) -> bool:
+def _reads_target(
+    code: FeatureCode,
+    training: pa.Table,
+    targets: Sequence[str],
+    state: FittedState,
+    inputs: InputColumns,
+    as_text: AsText,
+) -> bool:
     """Return whether `fit` gives something else, or fails, on the same rows without their target."""
-    training = rows.table.filter(pa.array(rows.is_training))
-    alone = training.drop_columns([name for name in rows.targets if name in training.column_names])
+    alone = training.drop_columns([name for name in targets if name in training.column_names])
     try:
         return not fit_state(code, alone, inputs, as_text).equals(state)
     except UserCodeError:

@@ -68,7 +68,8 @@ def transform_graph(code: FeatureCode, state: FittedState, columns: Columns) -> 
     """
     sample = _sample(columns)
     expected = transform_eagerly(code, state, sample)
-    graph, names = _exported(code, state, sample), list(expected)
+    names = list(expected)
+    graph = _exported(code, state, sample, len(names))
     if not _agree(run_graph(graph, names, sample), expected):
         raise UserCodeError(
             f"data.features.transform {code.transform}: the graph that torch makes of it gives other numbers, or they "
@@ -140,7 +141,7 @@ def _state_tensors(state: FittedState) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(np.array(array)) for name, array in state.arrays.items()}
 
 
-def _exported(code: FeatureCode, state: FittedState, columns: Columns) -> bytes:
+def _exported(code: FeatureCode, state: FittedState, columns: Columns, num_features: int) -> bytes:
     import onnxruntime
     import torch
 
@@ -148,9 +149,6 @@ def _exported(code: FeatureCode, state: FittedState, columns: Columns) -> bytes:
 
     names = list(columns)
     few = [torch.from_numpy(np.resize(values, EXAMPLE_ROWS)) for values in columns.values()]
-    num_features = len(
-        transform_eagerly(code, state, {name: each.numpy() for name, each in zip(names, few, strict=True)})
-    )
     rows = torch.export.Dim("batch")
     with quiet_exporter():
         try:
