@@ -16,6 +16,7 @@ import orjson
 from models.errors import DataError
 from models.inference.input_schema import Columns, InputRows, InputSchema, listed, refusing
 from models.inference.row_values import columns_by_name, csv_columns, number_cells, shown
+from models.serving.json_pieces import parsed_in_pieces
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
 _csv_columns, _columns_by_name = refusing(csv_columns), refusing(columns_by_name)
@@ -39,7 +40,7 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     Raises:
         DataError: The body is none of these; `rows` raises it for values that the model does not accept.
     """
-    document = _parsed(body)
+    document = parsed_in_pieces(body, _parsed)
     if isinstance(document, list):
         return ScoringRequest(lambda schema: schema.from_records(document))
     if not isinstance(document, dict):
@@ -90,7 +91,9 @@ def _parsed(body: bytes) -> Any:
             raise DataError(f"the body is not JSON ({error}): {_BODY_CURE}") from None
     try:
         # Serialised and parsed again: only orjson refuses lone surrogates and too deep nesting.
-        return orjson.loads(orjson.dumps(json.loads(body, parse_constant=_missing, parse_float=_finite)))
+        return orjson.loads(
+            orjson.dumps(json.loads(body, parse_constant=_missing, parse_float=_finite, parse_int=_whole))
+        )
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(f"the body is not JSON ({str(error)[:200]}): {_BODY_CURE}") from None
 
@@ -98,6 +101,12 @@ def _parsed(body: bytes) -> Any:
 def _missing(word: str) -> None:
     if word != "NaN":
         raise ValueError(f"{word} is no number")
+
+
+def _whole(digits: str) -> int | float:
+    """Return a number as orjson does: one that no 64 bits hold is a float."""
+    value = int(digits)
+    return value if -(2**63) <= value < 2**64 else _finite(digits)
 
 
 def _finite(digits: str) -> float:

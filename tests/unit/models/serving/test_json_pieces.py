@@ -1,0 +1,100 @@
+"""Tests of parsing large bodies in pieces: the result never depends on where a body is cut."""
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.errors import DataError
+from models.serving import json_pieces
+from models.serving.json_pieces import parsed_in_pieces
+from models.serving.mlflow_scoring import scoring_of_json
+
+_TEXTS = st.text('[]{},:"\\ a\n', max_size=6)
+_CELLS = st.one_of(st.none(), st.integers(-9, 9), _TEXTS, st.just("},{"), st.just("],["))
+_VALUES = st.recursive(
+    _CELLS,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(_TEXTS, inner, max_size=3)),
+    max_leaves=9,
+)
+_ROWS = st.one_of(
+    st.lists(st.dictionaries(_TEXTS, _CELLS, max_size=3), max_size=8),
+    st.lists(st.lists(_VALUES, max_size=3), max_size=8),
+)
+_DOCUMENTS = st.one_of(
+    _VALUES,
+    _ROWS,
+    st.tuples(_TEXTS, _VALUES, _ROWS, _TEXTS, _VALUES).map(
+        lambda of: {of[0]: of[1], "dataframe_records": of[2], of[3]: of[4]}
+    ),
+)
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise DataError(str(error)) from None
+
+
+def _outcome(parsed: Any) -> Any:
+    try:
+        return parsed()
+    except DataError as error:
+        return str(error)
+
+
+@settings(max_examples=300)
+@given(_DOCUMENTS, st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", ":\n")]), st.data())
+def test_the_result_does_not_depend_on_the_cuts(
+    document: Any, separators: tuple[str, str], data: st.DataObject
+) -> None:
+    body = json.dumps(document, separators=separators).encode()
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(body)))
+        body = body[:at] + data.draw(st.sampled_from([b"", b",", b'"', b"[", b"}", b"\\", b"[{"])) + body[at + 1 :]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_pieces, "PIECE_BYTES", 3)
+        assert _outcome(lambda: parsed_in_pieces(body, _parse)) == _outcome(lambda: _parse(body))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"a": at, "b": None} for at in range(50)],
+        {"ids": ["}, {"] * 50, "dataframe_records": [{"a": at, "b": "é"} for at in range(50)]},
+        {"dataframe_split": {"columns": ["a"], "data": [[0]]}, "instances": [[[at], [2]] for at in range(50)]},
+        {
+            "instances": [[[[at, 1], [2, 3]], [[4, 5], [6, 7]]] for at in range(50)],
+            "ids": [str(at) for at in range(50)],
+        },
+    ],
+    ids=["records", "ids first", "not at the top", "pictures"],
+)
+def test_a_long_list_at_the_top_is_parsed_in_pieces(document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_pieces, "PIECE_BYTES", 100)
+    lengths: list[int] = []
+
+    def parse(body: bytes) -> Any:
+        lengths.append(len(body))
+        return _parse(body)
+
+    body = json.dumps(document).encode()
+    assert parsed_in_pieces(body, parse) == document
+    assert (max(lengths) < len(body)) == ("dataframe_split" not in document)
+
+
+def test_missing_values_may_stand_in_some_pieces_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_pieces, "PIECE_BYTES", 20)
+    body = b'[%b{"a": NaN}]' % (b'{"a": 100000000000000000000}, ' * 9)
+    records: list[Any] = []
+    scoring_of_json(body).rows(_Keeping(records))  # type: ignore[arg-type]
+    assert [record["a"] for record in records] == [1e20] * 9 + [None]
+
+
+class _Keeping:
+    def __init__(self, records: list[Any]) -> None:
+        self.from_records = records.extend
