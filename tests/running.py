@@ -366,11 +366,14 @@ def assert_unlocked(home: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def mounted(place: Path, *arguments: str) -> Iterator[None]:
-    """A mount for the block; skips where mounting is not allowed."""
+    """A mount for the block; skips where mounting is not allowed.
+
+    It ends with this process, also by kill -9: pytest fails if it cannot remove the folders of an older run.
+    """
     done = subprocess.run(["mount", *arguments, str(place)], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"this user may not mount: {done.stderr.strip()}")
-    try:
+    ends_with_us = ["setsid", "sh", "-c", 'read -r _; exec umount -l "$1"', "unmount", str(place)]
+    with subprocess.Popen(ends_with_us, stdin=subprocess.PIPE) as unmount:
         yield
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
+    assert unmount.returncode == 0, f"{place} stayed mounted"
