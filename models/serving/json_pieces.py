@@ -29,17 +29,17 @@ def parsed_in_pieces(body: bytes, parse: Callable[[bytes], Any]) -> Any:
 
     Args:
         body: JSON of any size.
-        parse: Parses one JSON document; raises `DataError` if it is not one.
+        parse: Parses one JSON document; raises `DataError` or `ValueError` if it is not one.
 
     Raises:
-        DataError: `parse` refuses the whole body.
+        DataError, ValueError: What `parse` raises for the whole body.
     """
     found = _LIST.search(body) if len(body) > 2 * PIECE_BYTES else None
     if found is not None:
         try:
             return _joined(body, found, parse)
-        except (DataError, LookupError):
-            pass
+        except (DataError, ValueError, LookupError):
+            pass  # of the whole body `parse` says what is wrong with it
     return parse(body)
 
 

@@ -24,6 +24,7 @@ from models.inference.tensors import (
     tensor_of_bytes,
     tensor_of_json,
 )
+from models.serving.json_pieces import parsed_in_pieces
 
 PLATFORM = "onnx_onnxv1"
 EXTENSIONS = ["binary_tensor_data"]
@@ -91,7 +92,7 @@ def inference_of(body: bytes, json_bytes: int | None = None) -> InferenceRequest
         )
     view = memoryview(body)
     try:
-        document = orjson.loads(view[:json_bytes])
+        document = parsed_in_pieces(body if json_bytes is None else body[:json_bytes], orjson.loads)
     except orjson.JSONDecodeError as error:
         raise DataError(
             f"the body is not JSON ({error}): correct it, or say its length in Inference-Header-Content-Length"

@@ -15,6 +15,7 @@ from models.inference.loaded_model import LoadedModel
 from models.inference.row_values import shown
 from models.serving import http_errors
 from models.serving.feedback import LONGEST_BY, LabelBatch, checked, rows_of_csv
+from models.serving.json_pieces import parsed_in_pieces
 from tasks.serve.answering import model_name, picked
 from tasks.serve.bodies import LARGE_BYTES, content_of, json_response, kind_of, off_loop
 from tasks.serve.prediction_logger import PredictionLogger
@@ -67,7 +68,7 @@ def _read(body: bytes, kind: str) -> tuple[str, Sequence[Any]]:
     if kind == "text/csv":
         return BY, rows_of_csv(body)
     try:
-        document = orjson.loads(body)
+        document = parsed_in_pieces(body, orjson.loads)
     except orjson.JSONDecodeError as error:
         raise DataError(f"the body is no JSON: {error}; CSV comes with `Content-Type: text/csv`") from error
     if isinstance(document, list):

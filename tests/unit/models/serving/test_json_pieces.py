@@ -12,6 +12,7 @@ from models.errors import DataError
 from models.serving import json_pieces
 from models.serving.json_pieces import parsed_in_pieces
 from models.serving.mlflow_scoring import scoring_of_json
+from models.serving.open_inference import inference_of
 
 _TEXTS = st.text('[]{},:"\\ a\n', max_size=6)
 _CELLS = st.one_of(st.none(), st.integers(-9, 9), _TEXTS, st.just("},{"), st.just("],["))
@@ -93,6 +94,23 @@ def test_missing_values_may_stand_in_some_pieces_alone(monkeypatch: pytest.Monke
     records: list[Any] = []
     scoring_of_json(body).rows(_Keeping(records))  # type: ignore[arg-type]
     assert [record["a"] for record in records] == [1e20] * 9 + [None]
+
+
+def test_many_tensors_are_parsed_in_pieces_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_pieces, "PIECE_BYTES", 100)
+    pieces: list[int] = []
+
+    def loads(body: bytes, loads: Any = orjson.loads) -> Any:
+        pieces.append(len(body))
+        return loads(body)
+
+    monkeypatch.setattr(orjson, "loads", loads)
+    inputs = [{"name": f"x{at}", "shape": [2], "datatype": "FP64", "data": [at, 0.5]} for at in range(20)]
+    body = json.dumps({"inputs": inputs, "id": "one"}).encode()
+    request = inference_of(body)
+    assert list(request.tensors) == [f"x{at}" for at in range(20)]
+    assert len(pieces) > 3
+    assert max(pieces) < len(body) / 2
 
 
 class _Keeping:

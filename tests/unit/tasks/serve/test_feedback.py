@@ -13,6 +13,7 @@ import pytest
 from starlette.requests import Request
 
 from models.files import write_json
+from models.serving import json_pieces
 from tasks.release.settings import ServerSettings
 from tasks.serve.feedback import feedback
 from tasks.serve.prediction_logger import PredictionLogger
@@ -30,6 +31,11 @@ def test_many_labels_are_read_and_written_outside_the_event_loop(
     state = WorkerState.of(settings)
     body = orjson.dumps([{"id": f"q-{at}", "label": "yes"} for at in range(num_labels)])
     in_loop: list[bool] = []
+    parsed: list[int] = []
+
+    def loads(content: bytes, loads: Any = orjson.loads) -> Any:
+        parsed.append(len(content))
+        return loads(content)
 
     def note(_: PredictionLogger, pairs: list[tuple[str, str]], by: str) -> None:
         in_loop.append(threading.current_thread() is threading.main_thread())
@@ -44,5 +50,8 @@ def test_many_labels_are_read_and_written_outside_the_event_loop(
         return await feedback(Request(cast("Any", scope), receive))
 
     monkeypatch.setattr(PredictionLogger, "note", note)
+    monkeypatch.setattr(json_pieces, "PIECE_BYTES", 1 << 14)
+    monkeypatch.setattr(orjson, "loads", loads)
     assert orjson.loads(asyncio.run(send()).body) == {"accepted": num_labels, "empty": 0, "model": "tiny"}
     assert in_loop == [not is_large]
+    assert (max(parsed) < len(body)) == is_large
