@@ -71,6 +71,14 @@ def noisy(images: torch.Tensor) -> torch.Tensor:
     return images * random.random() + torch.rand(1) * float(np.random.random())
 
 
+def noisy_columns(columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The same for columns of a table or a series; a category of every fourth row or so is missing."""
+    made = {name: noisy(column) if column.is_floating_point() else column for name, column in columns.items()}
+    if "c" in made:
+        made["c"] = torch.where(torch.rand(len(made["c"])) < 0.25, 0, made["c"])
+    return made
+
+
 def job_maker(place: Path) -> MakeJob:
     """A function that writes a tiny problem below `place` and gives a job for it."""
 

@@ -12,13 +12,27 @@ from pydantic import (
     Field,
     PlainSerializer,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic_core import PydanticKnownError
 
 Reference = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
-OwnFunction = Annotated[Reference, WithJsonSchema({"type": "string", "minLength": 1, "pattern": ":"})]
-"""A reference that is no built-in's name; whoever has such a key says so with an example."""
+
+
+def _is_own_function(value: str, info: ValidationInfo) -> str:
+    if ":" not in value:
+        name = info.field_name
+        raise ValueError(f"{name} names your own function, such as ./own.py:{name}, got {value!r}")
+    return value
+
+
+OwnFunction = Annotated[
+    Reference,
+    AfterValidator(_is_own_function),
+    WithJsonSchema({"type": "string", "minLength": 1, "pattern": ":"}),
+]
+"""A reference to the user's code, which is no built-in's name."""
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 MAX_OUTPUTS = 200
 """Most targets, quantiles or horizons of a model: each is a column of every answer and of the prediction log."""

@@ -308,7 +308,8 @@ class Train(SpecBlock):
     def methods(self) -> list[str]:
         """The names of the set keys that only apply to nets trained by gradient descent."""
         named = ("ema", "start", "recent", "pretrain", "pseudo_labels")
-        return [name for name in named if getattr(self, name) is not None] + ["batch: auto"] * (self.batch == 0)
+        set_names = [name for name in named if getattr(self, name) is not None] + ["batch: auto"] * (self.batch == 0)
+        return set_names + ["augment.function"] * (self.augment.function is not None)
 
     @model_validator(mode="after")
     def _methods_go_together(self) -> Train:
@@ -340,8 +341,6 @@ class Train(SpecBlock):
         named = ["label_smoothing"] * bool(self.label_smoothing) + ["class_weights"] * (self.class_weights != "none")
         if self.loss is not None and named:
             raise ValueError(f"{named[0]} is of the built-in losses, but `loss` is your own: do it there, or drop it")
-        if self.loss is not None and ":" not in self.loss:
-            raise ValueError(f"loss names your own function, such as ./loss.py:focal, got {self.loss!r}")
         return self
 
     @model_validator(mode="after")
@@ -421,6 +420,7 @@ class Spec(SpecBlock):
         from models.project_spec.data_checks import ORDERED
 
         methods = self.train.methods
+        self.train.augment.check_kind(self.data.kind)
         if self.data.window is not None:
             self.data.window.check_plan(self.train.parallel)
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):

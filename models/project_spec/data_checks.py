@@ -93,12 +93,6 @@ def _check_fitted(data: Data) -> None:
         )
     if features.fit is not None and data.kind != "table":
         raise ValueError(f"features.fit is of tables, but kind is {data.kind}: remove it")
-    for name in ("fit", "transform"):
-        reference = getattr(features, name)
-        if reference is not None and ":" not in reference:
-            raise ValueError(
-                f"features.{name} names your own function, such as ./features.py:{name}, got {reference!r}"
-            )
 
 
 def _check_quantiles(data: Data, quantiles: list[float]) -> None:

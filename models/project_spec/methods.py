@@ -13,6 +13,10 @@ Schedule = Literal["constant", "linear", "cosine", "restarts", "one_cycle", "ste
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
+_KINDS_OF = {"noise": ("table", "series"), "swap": ("table",), "function": ("image", "table", "series")}
+"""The kinds of data of the augmentations that are not for images alone."""
+
+
 class Augment(SpecBlock):
     """Augmentation of training examples; their labels stay valid. Zero is off."""
 
@@ -30,16 +34,22 @@ class Augment(SpecBlock):
     )
     function: OwnFunction | None = Field(
         None,
-        description="Images: your own function of a batch, float32 (batch, channel, height, width) in [0, 1]. It "
-        "returns the same shape, and is called after the others.",
+        description="Your own function of a training batch, called after the others; it returns the same shapes. "
+        "Images: float32 (batch, channel, height, width) in [0, 1]. Tables and series: a dict of columns.",
     )
 
-    @field_validator("function")
-    @classmethod
-    def _own_function(cls, value: str | None) -> str | None:
-        if value is not None and ":" not in value:
-            raise ValueError(f"function names your own function, such as ./augment.py:change, got {value!r}")
-        return value
+    def check_kind(self, kind: str) -> None:
+        """Refuse an augmentation that does nothing to this kind of data.
+
+        Raises:
+            ValueError: Names the key, the kinds that it is for, and the cure.
+        """
+        for name, value in self.model_dump().items():
+            kinds = _KINDS_OF.get(name, ("image",))
+            if value and kind not in kinds:
+                raise ValueError(
+                    f"train.augment.{name} is for data of kind {' or '.join(kinds)}, but data.kind is {kind}: remove it"
+                )
 
 
 class Start(SpecBlock):

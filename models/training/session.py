@@ -327,8 +327,8 @@ def _refuse_another_net(path: Path, stored: StoredCheckpoint, weights: Tensors, 
 
 
 def _own_augmentation(job: TrainingJob, preparation: Preparation) -> OwnAugmentation | None:
-    reference, pixels = job.train.augment.function, preparation.pixels
-    return OwnAugmentation.of(reference, job.project, pixels.image) if reference and pixels else None
+    reference = job.train.augment.function
+    return OwnAugmentation.of(reference, job.project, preparation) if reference else None
 
 
 def _warmup(net: nn.Module, loss: Loss, batches: BatchMaker, device: torch.device) -> Warmup:

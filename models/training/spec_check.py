@@ -178,14 +178,10 @@ def _check_sampler(spec: Spec, nets: Sequence[str]) -> None:
 
 
 def _check_own_augmentation(spec: Spec, base: Path) -> None:
-    """The user's function of images takes a batch alone; a session tries it before it trains."""
+    """The user's function takes a batch alone; a session tries it before it trains."""
     reference = spec.train.augment.function
     if reference is None:
         return
-    if spec.data.kind != "image":
-        raise UsageError(
-            f"train.augment.function: {reference} changes images, but data.kind is {spec.data.kind}: remove it"
-        )
     file, _, name = reference.rpartition(":")
     function = _factory_of(base / file, name) if file.endswith(".py") else None
     if function is None or name[:1].isupper():  # made elsewhere, or a class
@@ -195,7 +191,7 @@ def _check_own_augmentation(spec: Spec, base: Path) -> None:
     if num_needed > 1 or (not arguments and function.args.vararg is None):
         raise UsageError(
             f"train.augment.function: {reference} takes {', '.join(one.arg for one in arguments) or 'nothing'}, "
-            "expected one argument, a batch of images: give the others defaults"
+            "expected one argument, a batch: give the others defaults"
         )
 
 

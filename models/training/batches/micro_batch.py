@@ -44,13 +44,14 @@ class BatchMaker:
         if not is_on(train.augment):
             return Batch(examples.gather(positions), target, weight)
         changer = Augmenter.at(train.augment, train.seed, epoch, seat, rank)
-        if examples.kind != "image":
-            return Batch(changer.disturb(examples.gather(positions)), target, weight)
         seed = seed_of("own augment", train.seed, epoch, seat, rank)
+        if examples.kind != "image":
+            inputs = changer.disturb(examples.gather(positions))
+            return Batch(inputs if self.own is None else self.own.change(inputs, seed), target, weight)
 
         def changed(image: torch.Tensor) -> torch.Tensor:
             moved = changer.move(image)
-            return moved if self.own is None else self.own.change(moved, seed)
+            return moved if self.own is None else self.own.change({"image": moved}, seed)["image"]
 
         inputs = examples.gather(positions, changed)
         mixed = changer.mix(len(positions))

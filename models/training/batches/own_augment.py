@@ -1,73 +1,178 @@
-"""Augmentation by the user's own function of a batch of images, seeded by the batch's place in the training."""
+"""Augmentation by the user's own function of a training batch, seeded by the batch's place in the training."""
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from models.data.preparation import Preparation
 from models.errors import UserCodeError
-from models.project_spec.blocks import Image
 from models.project_spec.references import call, resolve
+from models.training.batches.examples import Inputs
+
+
+class InputColumn(NamedTuple):
+    """A column of a batch: its place in a tensor of the net's inputs, along the last axis.
+
+    `width` is None for a column of one value a row or step, which has no axis of its own. `cardinality` is the number
+    of indices of a categorical column, else None.
+    """
+
+    name: str
+    tensor: str
+    start: int
+    width: int | None = None
+    cardinality: int | None = None
 
 
 @dataclass(frozen=True)
 class OwnAugmentation:
-    """The function that `train.augment.function` names."""
+    """The function that `train.augment.function` names.
+
+    It takes images as a tensor (batch, channel, height, width) in [0, 1], and a table or a series as a dict of columns:
+    (batch,) or (batch, step), float32 as the net gets them, int64 indices of categories.
+    """
 
     reference: str
     function: Callable[..., Any]
+    columns: tuple[InputColumn, ...] = ()
 
     @classmethod
-    def of(cls, reference: str, base: Path, image: Image) -> OwnAugmentation:
-        """Return the function after a trial on random images of the data's shape.
+    def of(cls, reference: str, base: Path, preparation: Preparation) -> OwnAugmentation:
+        """Return the function after a trial on random examples of the data's shape.
 
         Raises:
             UsageError: There is no such function.
-            UserCodeError: It raises, returns other shapes or types, or draws what no seed decides.
+            UserCodeError: It raises, returns other names, shapes or types, or draws what no seed decides.
         """
-        own = cls(reference, resolve(reference, base))
-        images = torch.from_numpy(np.random.default_rng(0).random((2, image.channels, image.height, image.width)))
-        images = images.float()
-        first, second = (own.change(images.clone(), 1) for _ in range(2))
-        own.change(images[:1].clone(), 2)  # a last batch may be small
-        if not first.isfinite().all():
-            raise UserCodeError(f"{own._where}: returned numbers that are not finite for images in [0, 1]: correct it")
-        if not torch.equal(first, second):
+        own = cls(reference, resolve(reference, base), columns_of(preparation))
+        inputs = _random_inputs(preparation, own.columns)
+        first, second = (own.change(_copy(inputs), 1) for _ in range(2))
+        own.change({name: tensor[:1].clone() for name, tensor in inputs.items()}, 2)  # a last batch may be small
+        if not all(tensor.isfinite().all() for tensor in first.values()):
+            examples = "images in [0, 1]" if preparation.pixels else "finite numbers"
+            raise UserCodeError(f"{own._where}: returned numbers that are not finite for {examples}: correct it")
+        if not all(torch.equal(first[name], second[name]) for name in first):
             raise UserCodeError(
-                f"{own._where}: returned other images for the same seed, so a resumed run would differ: draw with "
+                f"{own._where}: returned another batch for the same seed, so a resumed run would differ: draw with "
                 "torch, numpy.random or random, without a generator of your own"
             )
         return own
 
-    def change(self, images: torch.Tensor, seed: int) -> torch.Tensor:
-        """Return images (batch, channel, height, width) in [0, 1] as the user's function changes them.
+    def change(self, inputs: Inputs, seed: int) -> Inputs:
+        """Return the inputs of a batch as the user's function changes them; images are in [0, 1].
 
         It draws from the generators of torch, numpy and random: they have this seed inside, and their own state after.
 
         Raises:
-            UserCodeError: The function raises, or returns another shape or type.
+            UserCodeError: The function raises, or returns other names, shapes or types.
         """
-        shape, dtype = images.shape, images.dtype
-        with _seeded(seed, images.device), torch.no_grad():
-            made = call(self.function, self._where, images)
+        if "image" in inputs:
+            images = inputs["image"]
+            return {"image": self._checked("", self._call(images, seed, images.device), images)}
+        columns = {column.name: _part(inputs, column) for column in self.columns}
+        device = next(iter(inputs.values())).device
+        made = self._call({name: tensor.clone() for name, tensor in columns.items()}, seed, device)
+        if not isinstance(made, Mapping) or {*made} != {*columns}:
+            raise UserCodeError(
+                f"{self._where}: returned {_difference(made, columns)}, expected a dict of the columns that it got: "
+                "return each of them, changed or not"
+            )
+        changed = _copy(inputs)
+        for column in self.columns:
+            values = self._checked(f"column {column.name!r} as ", made[column.name], columns[column.name])
+            self._check_indices(column, values)
+            _part(changed, column).copy_(values)
+        return changed
+
+    def _call(self, batch: Any, seed: int, device: torch.device) -> Any:
+        with _seeded(seed, device), torch.no_grad():
+            return call(self.function, self._where, batch)
+
+    def _checked(self, what: str, made: object, original: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a tensor that the user's function made; its own tensor stays the function's."""
+        shape, dtype = original.shape, original.dtype
         if not isinstance(made, torch.Tensor) or made.shape != shape or made.dtype != dtype:
             got = f"{tuple(made.shape)} {made.dtype}" if isinstance(made, torch.Tensor) else type(made).__name__
             raise UserCodeError(
-                f"{self._where}: returned {got} for {tuple(shape)} {dtype}, expected a tensor of the same shape and "
-                "type: return all images, changed"
+                f"{self._where}: returned {what}{got} for {tuple(shape)} {dtype}, expected a tensor of the same shape "
+                "and type: return the whole batch, changed"
             )
-        return made.to(images.device).clone()  # what it is made of stays the function's own
+        return made.to(original.device).clone()
+
+    def _check_indices(self, column: InputColumn, indices: torch.Tensor) -> None:
+        """Refuse an index that is no category: an embedding would fail on it, on a GPU without a cause."""
+        if column.cardinality is None:
+            return
+        low, high = (int(end) for end in indices.aminmax())
+        if low < 0 or high >= column.cardinality:
+            raise UserCodeError(
+                f"{self._where}: returned the index {low if low < 0 else high} in column {column.name!r}, expected 0 "
+                f"(missing) to {column.cardinality - 1}: take indices of other rows, or 0"
+            )
 
     @property
     def _where(self) -> str:
         return f"train.augment.function {self.reference}"
+
+
+def columns_of(preparation: Preparation) -> tuple[InputColumn, ...]:
+    """Return the columns of a batch of a table or a series, in the order of the net's inputs; none for other kinds."""
+    if preparation.kind not in ("table", "series"):
+        return ()
+    tensor = "series" if preparation.kind == "series" else "numeric"
+    widths: list[tuple[str, int | None]] = [(part.name, None) for part in (*preparation.numeric, *preparation.fitted)]
+    widths += [(part.name, part.num_features) for part in preparation.datetimes]
+    widths += [(part.name, part.num_features) for part in preparation.texts]
+    columns, start = [], 0
+    for name, width in widths:
+        columns.append(InputColumn(name, tensor, start, width))
+        start += width or 1
+    for place, part in enumerate(preparation.categorical):
+        columns.append(InputColumn(part.name, "categorical", place, None, part.cardinality))
+    return tuple(columns)
+
+
+def _part(inputs: Inputs, column: InputColumn) -> torch.Tensor:
+    """Return a column as a view of its tensor."""
+    tensor = inputs[column.tensor]
+    if column.width is None:
+        return tensor.select(-1, column.start)
+    return tensor.narrow(-1, column.start, column.width)
+
+
+def _difference(made: object, columns: Mapping[str, torch.Tensor]) -> str:
+    if not isinstance(made, Mapping):
+        return type(made).__name__
+    lacking = next((name for name in columns if name not in made), None)
+    return f"no column {lacking!r}" if lacking else f"another column, {next(n for n in made if n not in columns)!r}"
+
+
+def _copy(inputs: Inputs) -> Inputs:
+    return {name: tensor.clone() for name, tensor in inputs.items()}
+
+
+def _random_inputs(preparation: Preparation, columns: Iterable[InputColumn]) -> Inputs:
+    """Return two random examples of the data's shape: images in [0, 1], standardised numbers, indices."""
+    draw = np.random.default_rng(0)
+    if preparation.pixels is not None:
+        image = preparation.pixels.image
+        return {"image": torch.from_numpy(draw.random((2, image.channels, image.height, image.width))).float()}
+    length = (preparation.window.length,) if preparation.window else ()
+    shape = (2, *length, preparation.num_numeric)
+    numbers = torch.from_numpy(draw.standard_normal(shape, dtype=np.float32))
+    if preparation.window is not None:
+        return {"series": numbers}
+    indices = [draw.integers(0, column.cardinality, 2) for column in columns if column.cardinality]
+    categorical = torch.from_numpy(np.stack(indices, axis=1)) if indices else torch.zeros(2, 0, dtype=torch.int64)
+    return {"numeric": numbers, "categorical": categorical}
 
 
 @contextlib.contextmanager

@@ -32,10 +32,20 @@ REGIMES = {
             }
         },
     ),
-    "gru": ("series", "regression", {"hidden": 8, "layers": 2, "dropout": 0.3}, {}),
+    "gru": (
+        "series",
+        "regression",
+        {"hidden": 8, "layers": 2, "dropout": 0.3},
+        {"augment": {"function": "tests.tiny_jobs:noisy_columns"}},
+    ),
     "accumulated": ("table", "multiclass", {"hidden": 8}, {"accumulate": 2, "optimiser": "sgd"}),
     "muon": ("table", "binary", {"hidden": 8}, {"optimiser": "muon"}),
-    "adafactor": ("table", "binary", {"hidden": 8}, {"optimiser": "adafactor", "augment": {"noise": 0.1, "swap": 0.1}}),
+    "adafactor": (
+        "table",
+        "binary",
+        {"hidden": 8},
+        {"optimiser": "adafactor", "augment": {"noise": 0.1, "swap": 0.1, "function": "tests.tiny_jobs:noisy_columns"}},
+    ),
     "plateau": (
         "table",
         "binary",

@@ -58,7 +58,7 @@ def series(**window: Any) -> dict[str, Any]:
     ("blocks", "message"),
     [
         ({"model": {"net": "mpl"}}, "model.net: .*'mpl'.*mlp"),
-        ({"train": {"augment": {"function": "./net.py:two"}}}, "two changes images, but data.kind is table: remove it"),
+        ({"train": {"augment": {"function": "./net.py:two"}}}, "two takes images, labels, expected one argument"),
         (
             {"train": {"augment": {"function": "./net.py:two"}}, "data": PICTURES},
             "train.augment.function: ./net.py:two takes images, labels, expected one argument",
