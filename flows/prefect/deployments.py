@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from models.project_spec.schedule import Schedule, parse
 from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.prefect.events import TAG
+from tasks.prefect.flow_runs import leave_pool
 from tasks.prefect.pods import job_template
 from tasks.prefect.worker import MOST_RUNS, POOL, pool_environment, pool_of
 from tasks.ranks.places import find_pool_place
@@ -161,7 +163,7 @@ def import_flows() -> None:
 def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], None]) -> list[DeploymentPlan]:
     """Apply these projects' deployments to Prefect's server; schedules that a person switched off there stay off.
 
-    The pool's deployments whose project is gone are removed.
+    The pool's deployments whose project is gone are removed. A pool of another type is replaced, which is noted.
 
     Args:
         workspace: The workspace, whose work pool is created if needed.
@@ -180,7 +182,7 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
     wanted = [one for project, spec in specs for one in planned(project, spec)]
     try:
         with get_client(sync_client=True) as client:
-            _make_pool(client, workspace, pool)
+            _make_pool(client, workspace, pool, note)
             for queue in sorted({one.queue for one in wanted} - {OTHERS}):
                 _make_queue(client, queue, pool)
             before = _existing(client, pool)
@@ -209,7 +211,7 @@ def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tup
             yield project, spec
 
 
-def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> None:
+def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str, note: Callable[[str], None]) -> None:
     """Create or update the work pool; its environment leads flow runs to the workspace."""
     from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
     from prefect.exceptions import ObjectAlreadyExists
@@ -218,7 +220,7 @@ def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> No
     description = f"Loops of {workspace.root}"
     changed: dict[str, Any] = {"description": description, "base_job_template": template}
     limited = {**changed, "concurrency_limit": MOST_RUNS}
-    work_pool = _pool_of_type(client, pool, kind)
+    work_pool = _pool_of_type(client, pool, kind, note)
     if work_pool is None:
         with contextlib.suppress(ObjectAlreadyExists):  # a starting worker creates it too, without a limit
             client.create_work_pool(WorkPoolCreate(name=pool, type=kind, **limited))
@@ -227,7 +229,7 @@ def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> No
     client.update_work_pool(pool, WorkPoolUpdate(**(limited if work_pool.concurrency_limit is None else changed)))
 
 
-def _pool_of_type(client: SyncPrefectClient, pool: str, kind: str) -> WorkPool | None:
+def _pool_of_type(client: SyncPrefectClient, pool: str, kind: str, note: Callable[[str], None]) -> WorkPool | None:
     """Return the work pool; one of another type is removed, because Prefect cannot change the type of a pool."""
     from prefect.exceptions import ObjectNotFound
 
@@ -237,7 +239,12 @@ def _pool_of_type(client: SyncPrefectClient, pool: str, kind: str) -> WorkPool |
         return None
     if work_pool.type == kind:
         return work_pool
+    left = leave_pool(os.environ["PREFECT_API_URL"], pool)
     client.delete_work_pool(pool)
+    note(
+        f"work pool {pool}: its type is {kind} now and was {work_pool.type}: restart each of its workers "
+        f"(`loopline down`, `loopline up`){f'; {left}' if left else ''}"
+    )
     return None
 
 
@@ -286,8 +293,6 @@ def _automate(
     client: SyncPrefectClient, pool: str, specs: list[Spec], deployments: dict[tuple[str, str], UUID]
 ) -> None:
     """Apply the automations of these projects and of the pool; remove those of projects that are gone."""
-    import os
-
     from tasks.prefect import automations
     from tasks.prefect.notifications import make_blocks
 

@@ -18,6 +18,7 @@ from http import HTTPStatus
 from typing import Any
 
 from models.errors import StoreError
+from tasks.host.server_access import API
 
 FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # in the environment of every process of a run that a worker started
 WORKER_LABEL = "prefect.worker.name"  # set by the worker that submits a run
@@ -80,6 +81,21 @@ def take_up(api: str, pool: str, online: Collection[str] = (), in_pods: Collecti
     return [_settle(api, run) for run in lost if run["id"] not in in_pods]
 
 
+def is_cancelled() -> bool:
+    """Return whether a person has cancelled the flow run of this process; false if the server does not say it.
+
+    A run that gets SIGTERM goes on later, unless it is cancelled.
+    """
+    run, api = os.environ.get(FLOW_RUN), os.environ.get(API)
+    if not run or not api:
+        return False
+    try:
+        state: str = ask(api, f"flow_runs/{run}", None, "GET")["state_type"]
+    except StoreError:
+        return False
+    return state in ("CANCELLING", "CANCELLED")
+
+
 def _runs_of(api: str, pool: str, flow_runs: dict[str, Any]) -> list[dict[str, Any]]:
     return all_runs(api, {"work_pools": {"name": {"any_": [pool]}}, "flow_runs": flow_runs})
 
@@ -109,10 +125,33 @@ def pass_over(api: str, pool: str) -> list[str]:
         },
     }
     missed = [run for run in all_runs(api, query) if is_missed(run)]
-    state = {"type": "CANCELLED", "name": "Missed", "message": "the platform was down when it was due"}
-    for run in missed:
+    why = "the platform was down when it was due"
+    _cancel(api, missed, "Missed", why)
+    return [f"{run['name']}: was due {run['expected_start_time']}, {why}" for run in missed]
+
+
+def leave_pool(api: str, pool: str) -> str:
+    """Cancel the runs that wait in a pool that is about to be removed; return what becomes of its runs, or "".
+
+    Prefect would leave them Scheduled for ever. Runs that its scheduler made are left out: it makes them anew.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    runs = _runs_of(api, pool, {"state": {"type": {"any_": ["SCHEDULED", "PAUSED", *OPEN]}}})
+    waiting = [run for run in runs if run["state_type"] in ("SCHEDULED", "PAUSED") and not run["auto_scheduled"]]
+    _cancel(api, waiting, "Cancelled", "its work pool was removed: start it again")
+    named = {
+        "cancelled, to be started again": waiting,
+        "running, goes on but is not taken up if it is killed": [run for run in runs if run["state_type"] in OPEN],
+    }
+    return "; ".join(f"{', '.join(run['name'] for run in runs)}: {what}" for what, runs in named.items() if runs)
+
+
+def _cancel(api: str, runs: list[dict[str, Any]], name: str, why: str) -> None:
+    for run in runs:
+        state = {"type": "CANCELLED", "name": name, "message": why}
         ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
-    return [f"{run['name']}: was due {run['expected_start_time']}, {state['message']}" for run in missed]
 
 
 def begin_again(api: str, pool: str, now: float) -> list[str]:

@@ -160,7 +160,7 @@ def train_at(
     """Train `job` to its end on an engine; the result of a finished job is read from its folder.
 
     A job that is queued or runs already is not submitted again, and one that ended early goes on from its last
-    checkpoint. If this process is killed the job goes on; Ctrl-C cancels it.
+    checkpoint. If this process is killed the job goes on; Ctrl-C cancels it, and so does whoever cancels the flow run.
 
     Args:
         launcher: The engine.
@@ -168,7 +168,7 @@ def train_at(
         on_epoch: Called once per epoch; false stops the job after a later epoch.
         say: Receives sentences for the user.
         is_stopped: Whether to wait no longer; for callers whose threads get no Ctrl-C.
-        is_cancelled: Whether the job is then cancelled; else it goes on.
+        is_cancelled: Whether the job is cancelled then, or at a signal such as SIGTERM; else it goes on.
 
     Raises:
         UsageError: The engine refuses the job.
@@ -179,13 +179,19 @@ def train_at(
     key, say = key_of({"folder": str(job.folder)})[:16], say or _say_nothing
     try:
         return _follow(launcher, key, job, _new_epochs(job.folder, on_epoch, is_stopped), say)
-    except KeyboardInterrupt:
-        _cancel(launcher, key, say)
-        raise
     except StoppedWaitingError:
         if is_cancelled():
             _cancel(launcher, key, say)
         raise
+    except BaseException as error:
+        if is_ended_by_person(error, is_cancelled):
+            _cancel(launcher, key, say)
+        raise
+
+
+def is_ended_by_person(error: BaseException, is_cancelled: Callable[[], bool]) -> bool:
+    """Return whether an error means that a person ends the training: Ctrl-C, or a signal if `is_cancelled` is true."""
+    return isinstance(error, KeyboardInterrupt) or (not isinstance(error, Exception) and is_cancelled())
 
 
 def _follow(

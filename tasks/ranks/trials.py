@@ -11,7 +11,7 @@ from collections.abc import Callable
 from models.errors import TrainingError
 from models.metrics.metrics import metric_name
 from models.training.job import EpochReport, TrainingJob, TrainingResult
-from tasks.ranks.launcher import JobLostError, Launcher, train_at
+from tasks.ranks.launcher import JobLostError, Launcher, is_ended_by_person, train_at
 
 OnEpoch = Callable[[EpochReport], bool]
 
@@ -22,13 +22,17 @@ class PlacedTrials:
     Args:
         place: The engine.
         say: Receives sentences for the user.
+        is_cancelled: Whether a person has cancelled the loop; asked when a signal ends it.
     """
 
-    def __init__(self, place: Launcher, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, place: Launcher, say: Callable[[str], None], is_cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
         self._place = place
         self._say = say
+        self._is_cancelled = is_cancelled
         self._stopped = threading.Event()
-        self._is_cancelled = False
+        self._is_ended_by_person = False
 
     def run(self, job: TrainingJob, on_epoch: OnEpoch) -> TrainingResult:
         """Train a trial to its end, on `train.ranks` ranks of one node.
@@ -60,16 +64,18 @@ class PlacedTrials:
         lost = 0
         while True:
             try:
-                return train_at(self._place, job, on_epoch, self._say, self._stopped.is_set, lambda: self._is_cancelled)
+                return train_at(
+                    self._place, job, on_epoch, self._say, self._stopped.is_set, lambda: self._is_ended_by_person
+                )
             except JobLostError as error:
                 lost += 1
                 if lost > job.train.max_restarts:
                     raise TrainingError(str(error)) from error
                 self._say(f"{job.folder.name}: its job was lost: submitted again, from its last checkpoint")
 
-    def stop(self, *, is_cancelled: bool) -> None:
-        """End all calls of `run` soon. The jobs go on, or are cancelled too."""
-        self._is_cancelled = is_cancelled
+    def stop(self, error: BaseException) -> None:
+        """End all calls of `run` soon because of an error. The jobs go on, unless a person means them too."""
+        self._is_ended_by_person = is_ended_by_person(error, self._is_cancelled)
         self._stopped.set()
 
 

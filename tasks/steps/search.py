@@ -45,6 +45,7 @@ from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import TrainingStart, begin
+from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.places import find_search_place
 from tasks.ranks.trials import PlacedTrials
 from tasks.state.outbox import LOOP_RUN
@@ -135,8 +136,7 @@ class _Search:
         self._loop = loop
         self._inputs = inputs
         self._folder = folder
-        self._spec = loop.spec.search
-        self._start, self._space = start, space
+        self._spec, self._start, self._space = loop.spec.search, start, space
         self._lock = threading.Lock()
         self._slots = list(range(self._spec.workers))
         self._taken: set[Path] = set()
@@ -148,7 +148,7 @@ class _Search:
             check_space(family.dimensions, net)
         self._num_inputs = made.num_numeric + len(made.categorical)
         self._place = place = find_search_place(loop.workspace, self._spec)
-        self._placed = place and PlacedTrials(place, loop.report.note)
+        self._placed = place and PlacedTrials(place, loop.report.note, is_cancelled)
         self._study = self._open_study()
         self._first_round = FirstRound(families=list(self._space.families), out={})
 
@@ -182,8 +182,8 @@ class _Search:
         except BaseException as error:
             for future in running:
                 future.cancel()
-            if self._placed:  # Ctrl-C means the trials; a kill leaves them to the next run
-                self._placed.stop(is_cancelled=isinstance(error, KeyboardInterrupt))
+            if self._placed:
+                self._placed.stop(error)
             raise
 
     def _judge_first_round(self) -> FirstRound:

@@ -15,6 +15,7 @@ from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
+from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.launcher import train_at
 from tasks.ranks.places import find_place
 from tasks.state.machine_speeds import add_speeds
@@ -57,7 +58,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
             if place is None:
                 result = loop.rank_pool.run(task, on_epoch)
             else:
-                result = train_at(place, task, on_epoch, loop.report.note)
+                result = train_at(place, task, on_epoch, loop.report.note, is_cancelled=is_cancelled)
         add_speeds(loop.workspace, result.speeds)
         summary = {**result.model_dump(mode="json"), "params": params}
         chosen = result.environment.get("chosen", {})

@@ -11,7 +11,10 @@ import urllib.request
 
 import pytest
 
+from tasks.host.leases import is_leased
 from tasks.host.store_addresses import PREFECT_API, STATE_URL
+from tasks.host.workspace import Workspace
+from tasks.loop.history import lease_of
 from tasks.prefect.flow_runs import ask
 from tests.cluster_loops import (
     LOOP_S,
@@ -90,6 +93,11 @@ class Deployed:
         parameters = {"project": "penguins", "overrides": [*OVERRIDES, *overrides]}
         self.run = ask(api, f"deployments/{deployment['id']}/create_flow_run", {"parameters": parameters})["id"]
 
+    def cancel(self):
+        """Do what Prefect's page and `prefect flow-run cancel` do."""
+        state = {"type": "CANCELLING", "name": "Cancelling"}
+        ask(self.environment[PREFECT_API], f"flow_runs/{self.run}/set_state", {"state": state})
+
     def state(self):
         run = ask(self.environment[PREFECT_API], f"flow_runs/{self.run}", None, "GET")
         return run["state_type"], run["run_count"]
@@ -152,6 +160,23 @@ def test_the_pod_of_a_loop_is_deleted_and_the_next_one_attaches_to_its_training(
         assert deployed.end() == ("COMPLETED", 2)
     assert not trained(deployed.home)["resumed_from"], "the ranks in their own pods never stopped"
     assert_one_version_as_if_whole(deployed.home, whole)
+
+
+def test_a_cancelled_run_ends_with_its_pod_and_its_training(deployed, monkeypatch):
+    monkeypatch.setenv(STATE_URL, deployed.environment[STATE_URL])
+    state = Workspace(deployed.home).state
+    lease = lease_of(state / "projects" / "penguins")
+    with deployed.module("tasks.prefect.worker"):
+        deployed.begin("train.on=cluster", "train.nodes=2")
+        wait_for_checkpoint(deployed.home)
+        assert is_leased(state, lease)
+        deployed.cancel()
+        assert deployed.end() == ("CANCELLED", 1)
+    eventually(lambda: not deployed.pods())
+    assert not deployed.cluster.items("jobs", "--selector=app.kubernetes.io/managed-by=loopline"), (
+        "the training goes on"
+    )
+    assert not is_leased(state, lease)
 
 
 def test_the_pod_of_a_loop_is_killed_with_its_ranks(deployed, whole):

@@ -18,7 +18,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-from prefect.states import Crashed
+from prefect.states import Crashed, Running
 from prefect.utilities.processutils import command_from_string
 
 from flows.prefect import deployments
@@ -184,6 +184,29 @@ def test_a_python_below_a_folder_with_a_space_runs_flows(
     template = client.read_work_pool(pool_of(project.workspace)).base_job_template
     command = template["variables"]["properties"]["command"]["default"]
     assert command_from_string(command) == ["/opt/my work/.venv/bin/python", "-m", "prefect.engine"]
+
+
+def test_a_pool_of_another_type_is_replaced_and_what_waits_in_it_is_cancelled(
+    client: SyncPrefectClient, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, said = pool_of(project.workspace), []
+    deployment = client.read_deployment_by_name(f"train/{project.folder.name}")
+    waiting, running = (client.create_flow_run_from_deployment(deployment.id) for _ in range(2))
+    client.set_flow_run_state(running.id, Running(), force=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(deployments, "_template", lambda _: ("kubernetes", {}))
+        deploy(project.workspace, project.workspace.projects(), note=said.append)
+    assert client.read_work_pool(pool).type == "kubernetes"
+    (said,) = [
+        line for line in said if line.startswith(f"work pool {pool}: its type is kubernetes now and was process: ")
+    ]
+    assert f"{waiting.name}: cancelled, to be started again" in said
+    assert f"{running.name}: running, goes on" in said
+    assert [client.read_flow_run(run.id).state_name for run in (waiting, running)] == ["Cancelled", "Running"]
+    redeploy(project)
+    assert client.read_work_pool(pool).type == "process"
+    again = client.create_flow_run_from_deployment(deployment.id)
+    assert again.work_pool_name == pool
 
 
 def test_what_a_person_switched_off_stays_off_and_what_is_gone_goes(

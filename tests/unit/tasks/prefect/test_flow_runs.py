@@ -125,3 +125,23 @@ def test_a_run_whose_pod_is_gone_is_run_again(
     monkeypatch.setattr(flow_runs, "ask", answer)
     take_up("", "pool", {"living"}, {"r1"} if has_pod else set())
     assert told == ([] if has_pod or becomes is None else [becomes])
+
+
+@pytest.mark.parametrize(
+    ("state", "cancelled"), [("CANCELLING", True), ("CANCELLED", True), ("RUNNING", False), ("", False)]
+)
+def test_a_person_has_cancelled_the_run_of_this_process(
+    state: str, cancelled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(api: str, path: str, body: object, method: str) -> dict[str, str]:
+        assert (api, path, body, method) == ("http://there/api", "flow_runs/r1", None, "GET")
+        if not state:
+            raise StoreError("does not answer")
+        return {"state_type": state}
+
+    monkeypatch.setattr(flow_runs, "ask", answer)
+    monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
+    monkeypatch.delenv(flow_runs.FLOW_RUN, raising=False)
+    assert not flow_runs.is_cancelled(), "no worker began it"
+    monkeypatch.setenv(flow_runs.FLOW_RUN, "r1")
+    assert flow_runs.is_cancelled() is cancelled

@@ -205,3 +205,17 @@ def test_false_stops_the_job_and_ctrl_c_cancels_it(make_job):
         train_at(engine, other, interrupt)
     assert len(engine.cancelled) == 1
     assert threading.active_count() >= 1
+
+
+@pytest.mark.parametrize(
+    ("error", "is_cancelled", "num_cancelled"),
+    [(SystemExit, True, 1), (SystemExit, False, 0), (UsageError, True, 0)],
+)
+def test_a_signal_cancels_the_job_only_if_the_flow_run_is_cancelled(make_job, error, is_cancelled, num_cancelled):
+    def end():
+        raise error
+
+    engine = Engine(end)
+    with pytest.raises(error):
+        train_at(engine, make_job(), is_cancelled=lambda: is_cancelled)
+    assert len(engine.cancelled) == num_cancelled

@@ -55,24 +55,29 @@ def test_a_lost_job_is_submitted_again_so_often(make_job):
     assert sum("was lost: submitted again" in line for line in said) == 2
 
 
-@pytest.mark.parametrize("is_cancelled", [True, False])
-def test_whoever_waits_is_stopped_and_the_job_is_cancelled_only_by_ctrl_c(make_job, is_cancelled):
+@pytest.mark.parametrize(
+    ("error", "is_cancelled", "num_cancelled"),
+    [(KeyboardInterrupt(), False, 1), (SystemExit(), False, 0), (SystemExit(), True, 1), (TrainingError(), True, 0)],
+)
+def test_whoever_waits_is_stopped_and_the_job_is_cancelled_only_by_a_person(
+    make_job, error, is_cancelled, num_cancelled
+):
     job = make_job(arguments={"hidden": 8})
     job.folder.mkdir()
     append_progress(job.folder, EpochReport(epoch=1, epochs=3, values={}))
     engine = Engine(lambda: None)
     engine.state = lambda key: "running"
-    trials, errors = PlacedTrials(engine, print), []
+    trials, errors = PlacedTrials(engine, print, lambda: is_cancelled), []
 
     def wait():
         try:
             trials.run(job, lambda epoch: True)
-        except StoppedWaitingError as error:
-            errors.append(error)
+        except StoppedWaitingError as stopped:
+            errors.append(stopped)
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    trials.stop(is_cancelled=is_cancelled)
+    trials.stop(error)
     waiting.join(30)
     assert len(errors) == 1
-    assert len(engine.cancelled) == is_cancelled
+    assert len(engine.cancelled) == num_cancelled
