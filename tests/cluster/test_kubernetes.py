@@ -16,6 +16,7 @@ from tests.cluster_loops import (
 )
 from tests.kubernetes_cluster import NODES
 from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
+from tests.running import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -71,6 +72,27 @@ class TestKubernetes(LauncherContract):
     @pytest.mark.parametrize("index", [0, 1])
     def test_an_evicted_pod_is_made_again_and_goes_on_from_the_checkpoint(self, stage, job, expected, index):
         result = stage.train(job(), once(4, lambda: stage.evict(index)))
+        assert result.weights_sha256 == expected
+        assert result.resumed_from
+
+    def test_a_job_that_kueue_takes_back_is_queued_and_goes_on_from_the_checkpoint(self, stage, job, expected):
+        """Kueue is not here, and its part is done by hand: it preempts and admits a job by `suspend`."""
+        seen = []
+
+        def suspend(name, is_suspended):
+            stage.cluster.kubectl("patch", "job", name, f'--patch={{"spec": {{"suspend": {is_suspended}}}}}')
+
+        def preempt():
+            (of_queue,) = stage.cluster.items("jobs", "--selector=kueue.x-k8s.io/queue-name=team-a")
+            name = of_queue["metadata"]["name"]
+            suspend(name, "true")
+            eventually(lambda: not stage.cluster.items("pods"))
+            seen.append(stage.place.state(name.removeprefix("loopline-")))
+            suspend(name, "false")
+
+        stage.place = stage.place.model_copy(update={"queue": "team-a"})
+        result = stage.train(job(), once(4, preempt))
+        assert seen == ["queued"]
         assert result.weights_sha256 == expected
         assert result.resumed_from
 
