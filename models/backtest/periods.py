@@ -151,6 +151,11 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
         table, moments = table.take(pa.array(order)), moments[order]
     elif data.split.by == "position":
         moments, has_calendar = np.arange(table.num_rows, dtype=np.float64), False
+    elif data.task == "ranking":
+        raise UsageError(
+            "backtest: a ranking is split by group, and its rows have no order in time: a new loop judges the champion "
+            "on new groups"
+        )
     else:
         raise UsageError(
             f"backtest: the rows have no order in time (data.split.by is {data.split.by}): name their time column, "

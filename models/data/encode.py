@@ -38,9 +38,9 @@ def encode(folder: Path, split: str) -> Tensors:
     `end` int64 (examples,), the last input row of each example. Text: `tokens` (character,), indices of the alphabet in
     the smallest type that holds them, and `start` int64 (examples,), the first token of each example. All kinds except
     text: `target`, int64 classes, float32 standardised or 0/1 labels; numbers also `value`, the raw target in float64,
-    which the metrics use; of several outputs both (examples, output). Series, and tables and images split by time or
-    group: `key` int64, the time or its rank, or the group. Of series it is the time of the last horizon, `first_key`
-    that of the first.
+    which the metrics use; of several outputs both (examples, output); of a ranking `value` also has the group. Series,
+    and tables and images split by time or group: `key` int64, the time or its rank, or the group. Of series it is the
+    time of the last horizon, `first_key` that of the first.
 
     Raises:
         DataError: The folder is incomplete.
@@ -209,5 +209,5 @@ def _targets(rows: pa.Table, preparation: Preparation) -> Tensors:
     values = true_values(rows, target)
     if target.classes:
         return {"target": values}
-    encoded = target.encode(values).astype(np.float32)
+    encoded = target.encode(values if target.group is None else values[:, 0]).astype(np.float32)
     return {"target": encoded} if preparation.task == "multilabel" else {"target": encoded, "value": values}

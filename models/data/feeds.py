@@ -88,7 +88,9 @@ def targets(prepared: Path, split: str) -> np.ndarray:
     if preparation.characters is not None:
         points, starts = _text(prepared, split)
         return windows_of(points, starts, preparation.characters.length)[:, 1:]
-    return true_values(rows_of(prepared, split, preparation.target.columns), preparation.target)
+    target = preparation.target
+    columns = [*target.columns, *([KEY_COLUMN] if target.group else [])]
+    return true_values(rows_of(prepared, split, columns), target)
 
 
 class SeriesTargets(NamedTuple):

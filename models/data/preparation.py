@@ -117,6 +117,7 @@ class TargetEncoding(FrozenModel):
 
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
     Regression: the net learns `(value - shift) / scale`, or `(log(value + log_offset) - shift) / scale`.
+    Ranking: the net learns a score of the value as it is; `group` is set.
     Several outputs of a row: `outputs` in the order of the net's outputs; everything that names, scales or counts them
     reads this table. Targets and predictions are then arrays (row, output). Horizons may be on the log scale too.
     """
@@ -129,6 +130,7 @@ class TargetEncoding(FrozenModel):
     log_offset: float | None = Field(None, description="Set on the log scale; 0 unless the training rows hold zeros.")
     deviation: float | None = Field(None, description="Standard deviation of the values, if not `scale`.")
     outputs: list[OutputColumn] = Field(default_factory=list)
+    group: str | None = Field(None, description="Of a ranking: the column whose value the rows of a group share.")
 
     @property
     def columns(self) -> list[str]:

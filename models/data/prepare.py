@@ -30,6 +30,7 @@ from models.data.preparation import (
     TargetEncoding,
     TextColumn,
 )
+from models.data.ranking import check_grades, check_groups
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
@@ -390,4 +391,8 @@ def _target(
     if task == "multilabel":
         for name in data.targets:
             check_label(table.column(name), name)
+    if task == "ranking" and rows.key is not None:
+        grades = as_float64(table.column(target.name), target.name)
+        check_grades(grades, target.name)
+        check_groups(np.stack([grades, rows.key], axis=1), rows.codes, str(data.split.column))
     return task, target

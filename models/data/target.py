@@ -11,6 +11,7 @@ from models.data.outputs import fit_outputs, infer_task_of_several, output_value
 from models.data.preparation import TargetEncoding
 from models.errors import DataError
 from models.project_spec.blocks import Data, Task
+from models.project_spec.reserved_columns import KEY_COLUMN
 
 MAX_INTEGER_CLASSES = 20
 MAX_CLASSES = 1000
@@ -39,7 +40,7 @@ def infer_task(targets: pa.Table, data: Data) -> Task:
     if not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
         raise DataError(f"data.target {name!r}: got type {kind}, expected numbers, text or booleans: convert it")
     task = "quantile" if data.quantiles else data.task
-    if task in ("regression", "quantile") and not is_number(kind):
+    if task in ("regression", "quantile", "ranking") and not is_number(kind):
         raise DataError(f"data.task: {task}, but the target {name!r} is {kind}, expected numbers")
     if task is not None:
         return task
@@ -73,6 +74,8 @@ def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) 
     if task in ("multilabel", "quantile") or len(data.targets) > 1:
         return fit_outputs(targets, data, task)
     name, column = data.target_name, targets.column(data.targets[0])
+    if task == "ranking":
+        return TargetEncoding(name=name, group=data.split.column)
     if task == "regression":
         target = _fit_number(column, name, is_log)
         horizons = data.window.horizons if data.window else []
@@ -167,7 +170,7 @@ def true_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
     """Return the true values of prepared rows in the form for metrics.
 
     int64 class indices (rows,), float64 in the target's own unit (rows,), or of several outputs (rows, output); labels
-    are 0 or 1.
+    are 0 or 1. Of a ranking the grade and the number of the group, float64 (rows, 2).
 
     Raises:
         DataError: A class does not occur in the training rows.
@@ -178,7 +181,7 @@ def true_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
     if target.classes:
         return class_indices(column, target)
     values: np.ndarray = column.to_numpy()
-    return values
+    return values if target.group is None else np.stack([values, rows.column(KEY_COLUMN).to_numpy()], axis=1)
 
 
 def _is_continuous(column: pa.ChunkedArray) -> bool:

@@ -22,7 +22,7 @@ def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
             helper.make_tensor_value_info(LABELS, types.BOOL, ["batch", num_outputs]),
             helper.make_tensor_value_info(PROBABILITIES, types.FLOAT, ["batch", num_outputs]),
         ]
-    if preparation.task in ("regression", "quantile"):
+    if preparation.task in ("regression", "quantile", "ranking"):
         shape = ["batch", num_outputs] if num_outputs else ["batch"]
         return [helper.make_tensor_value_info(PREDICTION, types.FLOAT, shape)]
     if preparation.task == "language":
@@ -53,7 +53,7 @@ def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
     builder = GraphBuilder("head/")
     if preparation.target.outputs:
         _several(builder, preparation, raw)
-    elif preparation.task == "regression":
+    elif preparation.task in ("regression", "ranking"):
         _regression(builder, preparation, raw)
     elif preparation.task == "language":
         _language(builder, raw)

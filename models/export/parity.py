@@ -60,7 +60,7 @@ def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) 
     """Return the distance between each row's two predictions (rows,)."""
     apart: np.ndarray = np.abs(got - expected)
     target = preparation.target
-    if preparation.task in ("regression", "quantile"):
+    if preparation.task in ("regression", "quantile", "ranking"):
         is_one_unit = not target.outputs or target.log_offset is not None
         scale = target.spread if is_one_unit else target.shift_and_scale()[1]
         apart = apart / np.maximum(np.abs(expected), scale)
@@ -68,7 +68,7 @@ def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) 
 
 
 def _label_flips(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> int:
-    if preparation.task in ("regression", "quantile", "language"):
+    if preparation.task in ("regression", "quantile", "ranking", "language"):
         return 0
     if preparation.task == "multilabel":
         return int(((got > 0.5) != (expected > 0.5)).any(axis=1).sum())

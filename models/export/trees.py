@@ -24,7 +24,7 @@ ZERO = float(np.float32(1e-35))
 """LightGBM treats smaller numbers as zero before it decides. Source: its kZeroThreshold."""
 CUSTOM = "custom"
 """Trees of an objective that is no part of LightGBM: their sums are the standardised values."""
-IDENTITY = (CUSTOM, "regression", "regression_l1", "huber", "fair", "quantile", "mape")
+IDENTITY = (CUSTOM, "regression", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank")
 
 
 def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:

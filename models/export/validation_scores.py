@@ -23,8 +23,8 @@ BLOCKS = 20
 def validation_scores(jobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the metric of each job's model, also without each of `BLOCKS` blocks of examples, and of a constant.
 
-    Blocks are consecutive, so that examples of the same time are left out together. Arguments and result are plain data
-    for a child process.
+    Blocks are consecutive, so that examples of the same time are left out together; of a ranking they are of groups.
+    Arguments and result are plain data for a child process.
 
     Args:
         jobs: Finished jobs on the same data, by family, as JSON.
@@ -39,7 +39,10 @@ def validation_scores(jobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     train, validation = open_examples(any_job.model_copy(update={"fold": None, "sample": 1.0}), preparation)
     target = validation.values()
     at = np.arange(num_validation_examples(any_job))
-    blocks = np.array_split(at, min(BLOCKS, len(at)))
+    groups = metric.units(target)
+    units = at if groups is None else groups
+    left_out = np.array_split(np.unique(units), min(BLOCKS, len(np.unique(units))))
+    blocks = [np.flatnonzero(np.isin(units, block)) for block in left_out]
     scores = {}
     for name, job in finished.items():
         predicted = validation_predictions(job, preparation, at)

@@ -53,7 +53,7 @@ def loss_of(metric: Metric, target: Array, before: Array, after: Array, seed: in
     if are_same(before, after):
         return 0.0, 0.0
     pair = [metric.evaluator(target, each) for each in (before, after)]
-    values = resample(pair, len(target), RESAMPLES, seed)
+    values = resample(pair, len(target), RESAMPLES, seed, metric.units(target))
     lost = metric.sign * (values[:, 0] - values[:, 1])
     lost = lost[~np.isnan(lost)]
     return loss, max(loss, float(np.quantile(lost, CONFIDENCE))) if len(lost) else loss
@@ -68,7 +68,7 @@ def allowed_loss(metric: Metric, target: Array, before: Array, limit: float | No
     """
     if limit is not None or len(target) < FEWEST_ROWS:
         return limit or 0.0
-    values = resample([metric.evaluator(target, before)], len(target), RESAMPLES, seed)
+    values = resample([metric.evaluator(target, before)], len(target), RESAMPLES, seed, metric.units(target))
     error = float(np.std(values, ddof=1))
     return error / 2 if np.isfinite(error) else 0.0
 

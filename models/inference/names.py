@@ -21,7 +21,12 @@ UNCHANGED_FILE = "model.fp32.onnx"
 """The unchanged export; it lies beside `model.onnx` if that is a smaller variant."""
 
 
-_SCORED: dict[Task, str] = {"regression": PREDICTION, "quantile": PREDICTION, "language": BITS_PER_CHAR}
+_SCORED: dict[Task, str] = {
+    "regression": PREDICTION,
+    "quantile": PREDICTION,
+    "ranking": PREDICTION,
+    "language": BITS_PER_CHAR,
+}
 
 
 def output_names(preparation: Preparation) -> list[str]:
@@ -31,7 +36,7 @@ def output_names(preparation: Preparation) -> list[str]:
     """
     if preparation.task == "language":
         return [LOG_PROBABILITIES, BITS]
-    if preparation.task in ("regression", "quantile"):
+    if preparation.task in ("regression", "quantile", "ranking"):
         return [PREDICTION]
     return [LABELS if preparation.task == "multilabel" else LABEL, PROBABILITIES]
 

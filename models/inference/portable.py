@@ -46,7 +46,7 @@ def column_names(task: str, names: Iterable[str]) -> list[str]:
 
     `label` or `labels`, then `probability_<name>` of each; or `prediction_<name>` of each. Of one number none.
     """
-    if task in ("regression", "quantile"):
+    if task in ("regression", "quantile", "ranking"):
         return [f"{PREDICTION}_{name}" for name in names]
     return [LABELS if task == "multilabel" else LABEL, *(f"{PROBABILITY}_{name}" for name in names)]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Feed = Mapping[str, np.ndarray]
 
 WARM_UP_RUNS = 20
-_SCORED = {"regression": "prediction", "quantile": "prediction", "language": "bits"}
+_SCORED = {"regression": "prediction", "quantile": "prediction", "ranking": "prediction", "language": "bits"}
 
 
 def session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
@@ -49,8 +49,8 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
 
     Returns:
         float64; binary: (rows,) probability of the positive class; multiclass: (rows, num_classes);
-        regression: (rows,) in the target's own unit; several outputs: (rows, outputs); text: (windows, length) bits of
-        each character.
+        regression: (rows,) in the target's own unit; ranking: (rows,) scores; several outputs: (rows, outputs);
+        text: (windows, length) bits of each character.
     """
     running = session(path, threads)
     task = preparation.task

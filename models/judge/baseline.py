@@ -35,7 +35,7 @@ def trivial_baseline(
     Of several outputs: that of each, or the quantiles of the training targets.
 
     Args:
-        task: Decides the form of the predictions.
+        task: Decides the form of the predictions. Of a ranking all scores are equal.
         train_target: Class indices, or numbers in the target's own unit (example,); of several outputs (example,
             output).
         num_examples: Number of test examples.
@@ -52,6 +52,8 @@ def trivial_baseline(
     if task == "quantile":
         levels = [np.quantile(train_target[:, at], output.quantile or 0.5) for at, output in enumerate(outputs)]
         return Baseline("quantiles of the training targets", np.tile(levels, (num_examples, 1)))
+    if task == "ranking":
+        return Baseline("a random order", np.zeros(num_examples))
     if task == "multilabel":
         return Baseline("share of each label", np.tile(train_target.mean(axis=0), (num_examples, 1)))
     if task == "regression":

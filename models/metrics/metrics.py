@@ -1,8 +1,8 @@
 """The table of metrics, the lookup by name or reference, and the function that checks arrays and computes a value.
 
-The formulas are in `classification.py`, `regression.py`, `outputs.py` and `language.py`. Targets are class indices
-(int64) or floats in the target's own unit; predictions are as in `models/metrics/classification.py`; text as in
-`language.py`; several outputs as in `outputs.py`.
+The formulas are in `classification.py`, `regression.py`, `outputs.py`, `language.py` and `ranking.py`. Targets are
+class indices (int64) or floats in the target's own unit; predictions are as in `classification.py`; text as in
+`language.py`; several outputs as in `outputs.py`; grades with their groups as in `ranking.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import DataError, UsageError, UserCodeError, did_you_mean
-from models.metrics import classification, language, outputs, regression
+from models.metrics import classification, language, outputs, ranking, regression
 from models.metrics.evaluator import Evaluator
 from models.metrics.outputs import Output, Prepare
 from models.project_spec import references
@@ -35,11 +35,13 @@ DEFAULTS: dict[Task, str] = {
     "regression": "mae",
     "quantile": "pinball",
     "language": "bits_per_char",
+    "ranking": "ndcg",
 }
 _CLASSES: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
 _ONE_CLASS: tuple[Task, ...] = ("binary", "multiclass")
 _NUMBERS: tuple[Task, ...] = ("regression",)
 _QUANTILES: tuple[Task, ...] = ("quantile",)
+_RANKS: tuple[Task, ...] = ("ranking",)
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,15 @@ class Metric:
     def sign(self) -> int:
         """1 when more is better, -1 when less is."""
         return 1 if self.direction == "maximize" else -1
+
+    @property
+    def is_of_groups(self) -> bool:
+        """Whether a value needs whole groups of examples, as that of a ranking."""
+        return self.tasks == _RANKS
+
+    def units(self, target: Array) -> Array | None:
+        """Return the clusters (example,) that no resample may divide: the groups of a ranking; None for others."""
+        return ranking.groups_of(target) if self.is_of_groups else None
 
     def at(self, threshold: float) -> Metric:
         """Return the metric of decisions at another threshold for class 1 than 0.5; itself if it makes none."""
@@ -130,6 +141,9 @@ METRICS: dict[str, Metric] = {
         Metric("pinball", "minimize", _QUANTILES, outputs.needs_outputs, join=outputs.pinball),
         Metric("coverage_gap", "minimize", _QUANTILES, outputs.needs_outputs, join=outputs.coverage_gap),
         Metric("bits_per_char", "minimize", ("language",), language.bits_per_char),
+        Metric("ndcg", "maximize", _RANKS, ranking.ndcg),
+        Metric("map", "maximize", _RANKS, ranking.average_precision),
+        Metric("mrr", "maximize", _RANKS, ranking.reciprocal_rank),
     )
 }
 _TAKEN = {*METRICS, "loss"}
@@ -199,9 +213,10 @@ def resolve_metric(
         return Metric(name, "minimize", ("binary",), prepare, decides=True)
     if references.is_own_code(name):
         return _own_metric(name, task, base, direction)
-    if name not in METRICS:
+    short, places = ranking.cutoff_of(name) or (name, None)
+    if short not in METRICS:
         raise UsageError(_unknown_metric(name, task))
-    metric = METRICS[name]
+    metric = METRICS[short]
     if task not in metric.tasks:
         fitting = ", ".join(each.name for each in metrics_for(task))
         raise UsageError(
@@ -209,6 +224,8 @@ def resolve_metric(
         )
     if direction not in (None, metric.direction):
         raise UsageError(f"goal.direction: got {direction!r}, but {name} is to {metric.direction}: leave it out")
+    if places is not None:
+        metric = replace(metric, name=name, prepare=ranking.of_first_places(short, places))
     return metric.of(outputs)
 
 
@@ -240,6 +257,8 @@ def measure(metric: Metric, target: Array, prediction: Array, weight: Array | No
 
 def _undefined(metric: Metric, target: Array) -> DataError:
     what, num_zeros = f"{metric.name} is undefined on {len(target)} examples", int((np.asarray(target) == 0).sum())
+    if metric.is_of_groups:
+        return DataError(f"{what}: no group has two different grades, so every order is right; give more groups")
     if metric.name == "mape" and num_zeros:
         return DataError(
             f"{what} of which {num_zeros} have the target 0, by which it divides: expected none; take goal.metric mae"
@@ -281,15 +300,21 @@ def _own_metric(reference: str, task: Task, base: Path, direction: Direction | N
         raise UsageError(f"goal.direction: needed for your own metric {reference}: maximize or minimize")
 
     def prepare(target: Array, prediction: Array) -> Evaluator:
-        return partial(_own_value, function, reference, target, prediction)
+        return partial(_own_value, function, reference, task == "ranking", target, prediction)
 
     return Metric(metric_name(reference), direction, (task,), prepare, own=True)
 
 
-def _own_value(function: Callable[..., Any], reference: str, target: Array, prediction: Array, weight: Array) -> float:
+def _own_value(
+    function: Callable[..., Any], reference: str, is_of_groups: bool, target: Array, prediction: Array, weight: Array
+) -> float:
     """Return a user's unweighted metric of weighted examples: whole-number weights repeat them."""
-    index = np.repeat(np.arange(len(target)), weight.astype(np.int64))
-    result = references.call(function, reference, target[index], prediction[index])
+    if is_of_groups:
+        index, targets = ranking.drawn(target, weight)
+    else:
+        index = np.repeat(np.arange(len(target)), weight.astype(np.int64))
+        targets = target[index]
+    result = references.call(function, reference, targets, prediction[index])
     if isinstance(result, (bool, str)) or not np.isscalar(result) or not math.isfinite(_number(result)):
         raise UserCodeError(f"{reference} gave back {result!r}, expected one finite number")
     return _number(result)

@@ -35,6 +35,8 @@ def realised(
 ) -> Estimate | None:
     """Return the metric of labelled predictions with its bootstrap interval; None with too few labels or if undefined.
 
+    None of a ranking too: the log of predictions does not say which rows were one group.
+
     Args:
         metric: The project's.
         target: Class indices or numbers (example,).
@@ -44,7 +46,7 @@ def realised(
 
     Cost: 400 times the metric.
     """
-    if len(target) < monitor.min_labels:
+    if len(target) < monitor.min_labels or metric.is_of_groups:
         return None
     estimate = resample_models(metric, target, {"now": prediction}, RESAMPLES, seed).estimate("now", monitor.confidence)
     return estimate if estimate.value is not None else None

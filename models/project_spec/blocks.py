@@ -40,7 +40,7 @@ from models.project_spec.window import Window
 _NCCL_NAME, _NCCL_VALUE = r"^NCCL_[A-Z0-9_]+$", r"^[^\x00]*$"
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
-Task = Literal["binary", "multiclass", "multilabel", "regression", "quantile", "language"]
+Task = Literal["binary", "multiclass", "multilabel", "regression", "quantile", "language", "ranking"]
 Kind = Literal["table", "image", "series", "text"]
 Precision = Literal["auto", "fp32", "fp32-exact", "bf16", "fp16"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
@@ -137,7 +137,9 @@ class Data(SpecBlock):
         "needs none.",
     )
     kind: Kind = "table"
-    task: Task | None = Field(None, description="Default: guessed from the target.")
+    task: Task | None = Field(
+        None, description="Default: guessed from the target. ranking: the rows of a group, by the target's grades."
+    )
     quantiles: list[Fraction] | None = Field(
         None,
         min_length=2,

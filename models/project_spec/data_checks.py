@@ -24,6 +24,8 @@ def check_data(data: Data) -> None:
     _check_fitted(data)
     if data.quantiles is not None:
         _check_quantiles(data, data.quantiles)
+    if data.task == "ranking":
+        _check_ranking(data)
 
 
 def _check_kind(data: Data) -> None:
@@ -104,3 +106,28 @@ def _check_quantiles(data: Data, quantiles: list[float]) -> None:
         raise ValueError(f"quantiles are of a regression, got task {data.task}: remove `quantiles` or `task`")
     if any(low >= high for low, high in itertools.pairwise(quantiles)):
         raise ValueError(f"quantiles: got {quantiles}, expected ascending ones, such as [0.1, 0.5, 0.9]")
+
+
+def _check_ranking(data: Data) -> None:
+    """Check that the rows have groups, which are never divided and never an input."""
+    if data.kind != "table":
+        raise ValueError(f"task ranking is for tables, got kind {data.kind}: say `kind: table`, or remove `task`")
+    group = data.split.column
+    if data.split.by != "group":
+        raise ValueError(
+            f"task ranking orders the rows of a group, got a split by {data.split.by}: say `split: {{by: group, "
+            "column: query}` with the column that names a row's group"
+        )
+    if group in data.targets:
+        raise ValueError(f"task ranking: {group!r} is both the target and the group: name another `split.column`")
+    if group in (*(data.features.columns or ()), *data.features.kinds):
+        raise ValueError(
+            f"features: {group!r} names the groups of the ranking (split.column), which new groups do not share: take "
+            "it out"
+        )
+    if data.weight is not None:
+        raise ValueError(f"weight: a ranking counts every group alike, got {data.weight}: remove it")
+    if data.target_scale == "log":
+        raise ValueError("target_scale: log is for numbers, but the target of a ranking is a grade: remove it")
+    if data.unlabelled:
+        raise ValueError("unlabelled: a row without a grade has no place in its group's order: remove it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -21,7 +22,8 @@ class Goal(SpecBlock):
 
     metric: Reference | None = Field(
         None,
-        description="A short name or a reference; default roc_auc, accuracy, mae, pinball or bits_per_char by task.",
+        description="A short name or a reference; default roc_auc, accuracy, mae, pinball, bits_per_char or ndcg by "
+        "task. Of a ranking also with a cutoff: `ndcg@10`.",
     )
     quantile: float | None = Field(
         None, gt=0, lt=1, description="Of metric pinball: 0.9 predicts a value that 90 % of the true ones stay under."
@@ -38,10 +40,13 @@ class Goal(SpecBlock):
 
     @property
     def reference(self) -> str | None:
-        """The metric with its quantile or costs, as `resolve_metric` reads it."""
+        """The metric with its quantile or costs, as `resolve_metric` reads it; `ndcg@10` is `ndcg_at_10`."""
         if self.costs is not None:
             return f"cost_{self.costs.false_positive:g}_{self.costs.false_negative:g}"
-        return self.metric if self.quantile is None else f"{self.metric}_{self.quantile:g}"
+        if self.quantile is not None:
+            return f"{self.metric}_{self.quantile:g}"
+        # MLflow takes no @ in the name of a metric.
+        return None if self.metric is None else re.sub(r"^(\w+)@(\d+)$", r"\1_at_\2", self.metric)
 
     @model_validator(mode="after")
     def _metric_has_its_parameters(self) -> Goal:

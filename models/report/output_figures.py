@@ -1,20 +1,22 @@
-"""Figures of models with several outputs of a row; each function returns the bytes of one SVG.
+"""Figures of models with several outputs of a row, and of rankings; each function returns the bytes of one SVG.
 
 Targets and predictions are (example, output); the first outputs are drawn, at most `MOST_OUTPUTS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from models.metrics import ranking
 from models.metrics.metrics import METRICS, Array
 from models.report.figures import curve_rates, padded
 from models.report.style import MUTED, PALETTE, draw, look, shorten
 
 MOST_OUTPUTS = 9
+MOST_PLACES = 20
 _BINS = 12
 
 
@@ -76,3 +78,24 @@ def labels(target: Array, prediction: Array, names: Sequence[str]) -> bytes:
             axes.legend(title="average precision", loc="best", fontsize=8)
 
     return draw(paint, height_in=3.6)
+
+
+def places(target: Array, models: Mapping[str, Array]) -> bytes:
+    """Draw the NDCG of the first k places for each k up to the largest group's rows, at most `MOST_PLACES`.
+
+    Args:
+        target: Grades and groups (example, 2).
+        models: Scores (example,) of each model, by its name.
+    """
+    once = np.ones(len(target))
+    cutoffs = np.arange(1, min(MOST_PLACES, int(np.bincount(ranking.groups_of(target)).max())) + 1)
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for place, (name, scores) in enumerate(models.items()):
+            values = [ranking.ndcg(target, scores, int(k))(once) for k in cutoffs]
+            axes.plot(cutoffs, values, label=name, **look(name, place))
+        axes.set(xlabel="first places of each group (k)", ylabel="NDCG@k", ylim=(None, 1.02))
+        axes.legend(loc="lower right")
+
+    return draw(paint, height_in=2.8)

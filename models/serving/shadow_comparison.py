@@ -89,7 +89,7 @@ def _agreement(answered: Array, shadow: Array, *, several: bool) -> float:
 
 
 def _judged(metric: Metric, answered: Array, shadow: Array, label: Array, numbers: bool) -> dict[str, object]:
-    if len(label) < LEAST_LABELS:
+    if len(label) < LEAST_LABELS or metric.is_of_groups:  # the log does not say which rows are one group
         return {}
     from models.judge.comparison import Threshold, resample_models
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
 from models.metrics.metrics import quantile_of
+from models.training.group_order import MOST_ROWS
 from models.training.optimisation.losses import loss_name
 
 Parameters = dict[str, Any]
@@ -90,8 +91,12 @@ class Boosters:
         return np.concatenate([np.asarray(part, np.float64).reshape(len(inputs), -1) for part in parts], axis=1)
 
     def train_loss(self) -> float:
-        """Return the mean training loss of the boosters."""
-        return float(np.mean([booster.eval_train()[0][2] for booster in self._boosters]))
+        """Return the mean training loss of the boosters; of a ranking 1 - NDCG."""
+        losses = [
+            1 - value if more_is_better else value
+            for _, _, value, more_is_better in (booster.eval_train()[0] for booster in self._boosters)
+        ]
+        return float(np.mean(losses))
 
     def to_text(self, rounds: int | None = None) -> str:
         """Return the text of the boosters, of their first `rounds` rounds or of all; alike for any threads."""
@@ -112,6 +117,8 @@ def objectives(preparation: Preparation, metric: str) -> list[Parameters]:
         metric: Short name of the goal's metric.
     """
     outputs = preparation.target.outputs
+    if preparation.task == "ranking":
+        return [{"objective": "lambdarank", "metric": "ndcg", "eval_at": [MOST_ROWS]}]
     if preparation.task == "multiclass":
         return [{"objective": "multiclass", "metric": "multi_logloss", "num_class": preparation.num_outputs}]
     if preparation.task == "quantile":

@@ -22,6 +22,7 @@ from models.data.window_reference import WindowExamples, ridge
 from models.errors import TrainingError, UsageError
 from models.files import storing
 from models.metrics.metrics import metric_of
+from models.metrics.ranking import groups_of
 from models.nets.build import build_net, check_arguments
 from models.nets.linear import Linear, LinearWindow, build
 from models.nets.sizes import Sizes
@@ -36,6 +37,7 @@ from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.model_choice import ValidationScore, as_array, is_better, record, score
+from models.training.optimisation.listwise import listwise_loss
 from models.training.optimisation.losses import Loss, make_loss, predictions
 
 CPU = torch.device("cpu")
@@ -67,20 +69,23 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     net = build_net(job.model, Sizes.of(preparation), job.project)
     settings = job.train.model_copy(update={"label_smoothing": 0.0})
     loss = make_loss(preparation, settings, metric.name, train.targets(), job.project)
+    is_listwise = preparation.task == "ranking" and job.train.loss is None
+    losses = [_of_groups(each) if is_listwise else loss for each in (train, validation)]
+    most = len(validation) if is_listwise else LARGEST_PASS
 
     def scored() -> tuple[ValidationScore, float]:
-        output, val_loss = _evaluate(net, validation, loss)
+        output, val_loss = _evaluate(net, validation, losses[1], most)
         examples = (validation.values(), predictions(output, preparation), as_array(validation.weights()))
         return call(score, metric.name, metric, preparation.task, *examples), val_loss
 
     if isinstance(net, LinearWindow):
         _fit_windows(net, train, preparation, l2, job.direction, lambda: scored()[0].goal)
-        train_loss = _evaluate(net, train, loss)[1]
+        train_loss = _evaluate(net, train, losses[0])[1]
     else:
-        train_loss = _minimise(cast("Linear", net), train, loss, l2[0], iterations)
+        train_loss = _minimise(cast("Linear", net), train, losses[0], l2[0], iterations)
     latest, val_loss = scored()
-    losses = {"train_loss": train_loss, "val_loss": val_loss, **latest.values(metric.name)}
-    progress = _progress(time.perf_counter() - start, len(train), losses)
+    values = {"train_loss": train_loss, "val_loss": val_loss, **latest.values(metric.name)}
+    progress = _progress(time.perf_counter() - start, len(train), values)
     record(progress, latest, job.direction, 1)
     pruned = not report(EpochReport(epoch=1, epochs=1, values=progress.history[0]))
     with storing(job.folder):
@@ -193,11 +198,16 @@ def _window_fits(
             yield {"weight": weight, "is_scaled": torch.tensor(is_scaled)}
 
 
+def _of_groups(examples: ExampleSet) -> Loss:
+    """Return the loss of all examples of a ranking, which needs whole groups."""
+    return listwise_loss(torch.from_numpy(groups_of(examples.values())))
+
+
 @torch.no_grad()
-def _evaluate(net: nn.Module, examples: ExampleSet, loss: Loss) -> tuple[torch.Tensor, float]:
-    """Return the outputs (examples, num_outputs) and the mean loss."""
+def _evaluate(net: nn.Module, examples: ExampleSet, loss: Loss, most: int = LARGEST_PASS) -> tuple[torch.Tensor, float]:
+    """Return the outputs (examples, num_outputs) and the mean loss, from passes of `most` examples."""
     outputs, total = [], 0.0
-    for positions in torch.split(torch.arange(len(examples)), LARGEST_PASS):
+    for positions in torch.split(torch.arange(len(examples)), most):
         outputs.append(net(**examples.gather(positions)))
         total += float(loss(outputs[-1], examples.gather_target(positions)))
     return torch.cat(outputs), total / len(examples)

@@ -159,10 +159,16 @@ def _check_metric(spec: Spec, base: Path) -> None:
     if name is None or is_own_code(name):
         return
     from models.metrics.metrics import METRICS, costs_of, quantile_of, resolve_metric
+    from models.metrics.ranking import cutoff_of
 
+    short = (cutoff_of(name) or (name,))[0]
     task = "quantile" if spec.data.quantiles else spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
     if task is not None:
         resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
+    elif short in METRICS and METRICS[short].is_of_groups:
+        raise UsageError(
+            f"goal.metric: got {spec.goal.metric}, which is for rankings, but data.task is not set: say `task: ranking`"
+        )
     elif name not in METRICS and quantile_of(name) is None and costs_of(name) is None:
         cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
         raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")

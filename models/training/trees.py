@@ -24,7 +24,7 @@ from models.distributed.order import seed_of, share
 from models.distributed.world import World
 from models.errors import TrainingError, UsageError
 from models.files import write_text
-from models.metrics.metrics import Metric, metric_of
+from models.metrics.metrics import METRICS, Metric, metric_of
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
 from models.training.boosters import Boosters, Gradients, Parameters, num_leaves, objectives
@@ -33,6 +33,7 @@ from models.training.checkpoints.finished import identity, write_result
 from models.training.checkpoints.state import Progress
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
+from models.training.group_order import group_order
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_over
 from models.training.model_choice import ValidationScore, as_array, record, score
@@ -100,6 +101,12 @@ class _Boosting:
     values: NDArray[Any]
     loss: Loss
     weights: torch.Tensor | None
+
+    def validation_loss(self, output: NDArray[np.float64]) -> float:
+        """Return the mean loss of the validation rows; of a ranking 1 - NDCG, as LightGBM measures it in training."""
+        if self.preparation.task == "ranking":
+            return 1 - METRICS["ndcg"].value(self.values, output[:, 0])
+        return float(self.loss(torch.from_numpy(output), self.targets, self.weights)) / self.total_weight
 
     @property
     def gradients(self) -> Gradients | None:
@@ -194,7 +201,10 @@ def _open(job: TrainingJob) -> _Boosting:
         )
     metric = metric_of(job, preparation, job.project)
     train, validation = open_examples(job, preparation)
-    targets = train.targets()
+    targets, order = train.targets(), None
+    if preparation.target.group is not None:
+        order = group_order(train.values(), preparation.target.group)
+        targets = targets[order.positions]
     numeric, categorical = preparation.num_numeric, len(preparation.categorical)
     boosting = _Boosting(
         job=job,
@@ -209,12 +219,13 @@ def _open(job: TrainingJob) -> _Boosting:
         weights=validation.weights(),
         loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets, job.project),
     )
-    inputs = tree_inputs(train, preparation)
+    inputs = tree_inputs(train, preparation, order and order.positions)
     for label, weight in _labels(boosting, targets, train.weights(), inputs):
         train_set = lightgbm.Dataset(
             inputs.features,
             label,
             weight=weight,
+            group=order and order.sizes,
             reference=boosting.train_sets[0] if boosting.train_sets else None,
             categorical_feature=list(range(numeric, numeric + categorical)),
             params=boosting.parameters(0)[0],
@@ -285,8 +296,7 @@ def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -
             raw += _raw(boosting, booster, low, high)
             latest = _look(boosting, progress, boosting.inputs.output(raw), high)
         progress.step, progress.epoch = stop, progress.epoch + 1
-        output = torch.from_numpy(boosting.inputs.output(raw))
-        loss = boosting.loss(output, boosting.targets, boosting.weights) / boosting.total_weight
+        loss = boosting.validation_loss(boosting.inputs.output(raw))
         assert booster is not None
         train_loss = booster.train_loss()
         seconds = max(time.perf_counter() - start, 1e-9)
@@ -294,7 +304,7 @@ def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -
         progress.history.append(
             {
                 "train_loss": train_loss,
-                "val_loss": float(loss),
+                "val_loss": loss,
                 **latest.values(boosting.metric.name),
                 "lr": float(boosting.arguments["learning_rate"]),
                 "samples_per_s": (stop - first) * boosting.num_train / seconds,

@@ -284,6 +284,11 @@ class _MonitoringRun:
                 self.notes.append(f"version {version} is not in the registry: its predictions are counted, not judged")
             elif facts.reference is None:
                 self.notes.append(f"version {version} has no monitoring reference: it is monitored by its labels only")
+            if facts.preparation is not None and facts.preparation.task == "ranking":
+                self.notes.append(
+                    f"version {version} ranks, and the log does not say which rows were one group: it is monitored by "
+                    "drift alone, and labels show no decay; a new loop judges the champion on new groups"
+                )
         return self._facts[version]
 
     def _judged_by(self) -> str:
@@ -343,7 +348,7 @@ def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
         tally=window.tally,
         whole=window.is_whole,
         num_labels=round(int(there.sum()) / share) if share else 0,
-        target=target if {"regression", "quantile"} & set(metric.tasks) else target.astype(np.int64),
+        target=target if {"regression", "quantile", "ranking"} & set(metric.tasks) else target.astype(np.int64),
         prediction=examples.prediction[there],
         scores=examples.prediction,
     )

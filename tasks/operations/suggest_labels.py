@@ -60,6 +60,11 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
             f"{spec.name}: rows to label are suggested by one class or number a row, and this model has several: label "
             "rows of your choice with `loopline label`"
         )
+    if spec.data.task == "ranking":
+        raise UsageError(
+            f"{spec.name}: rows to label are suggested one by one, and this model ranks the rows of a group: label "
+            "whole groups of your choice, at the source"
+        )
     from models.data.preparation import Preparation
 
     cached = cached_version(project.workspace, spec.name)

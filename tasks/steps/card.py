@@ -32,6 +32,7 @@ CAPTIONS: dict[str, tuple[Chapter, str, str]] = {
     "calibration": ("performance", "Calibration", "Whether a predicted share comes true that often."),
     "context": ("performance", "Context", "What a character costs by how much of its window was read before it."),
     "residuals": ("performance", "Residuals", "Predictions against the truth, and what is left over."),
+    "places": ("performance", "First places", "NDCG of the first places of each group."),
     "targets": ("performance", "Targets", "Predictions of each target against the truth."),
     "quantiles": ("performance", "Quantiles", "How many true values lie below each quantile, and within all."),
     "labels": ("performance", "Labels", "The trade between catching each label and false alarms."),

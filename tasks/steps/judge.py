@@ -241,7 +241,7 @@ def _test_rows(inputs: Inputs, preparation: Preparation, **options: Any) -> Iter
 def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: Evidence) -> None:
     """Draw the verdict's figures, for MLflow and for the card."""
     from models.data.preparation import Preparation
-    from models.report import figures
+    from models.report import figures, output_figures
 
     target = Preparation.load(prepared).target
     models = {name: values for name, values in evidence.models.items() if name != "baseline"}
@@ -255,11 +255,13 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
         pictures["confusion"] = figures.confusion_matrix(evidence.target, evidence.decided, classes)
         pictures["roc-pr"] = figures.roc_and_pr(evidence.target, models, classes)
         pictures["calibration"] = figures.calibration(evidence.target, models)
+    elif evidence.task == "ranking":
+        pictures["places"] = output_figures.places(evidence.target, models)
     elif evidence.task == "language":
         pictures["context"] = figures.bits_by_position(models, verdict.references)
     else:
         pictures["residuals"] = figures.residuals(evidence.target, evidence.challenger, target.name)
-    if evidence.task != "language" and not target.outputs:
+    if evidence.task not in ("language", "ranking") and not target.outputs:
         pictures["scores"] = figures.scores(evidence.target, evidence.challenger, classes, target.name)
     for name, content in pictures.items():
         path = folder / "figures" / f"{name}.svg"

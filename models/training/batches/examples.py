@@ -16,6 +16,7 @@ from models.data.preparation import Preparation
 from models.data.tensor_file import places
 from models.distributed.order import SampleOrder, seed_of
 from models.errors import DataError, TrainingError
+from models.metrics.ranking import groups_of
 from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Kind
 from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, recent_of
@@ -195,7 +196,7 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
         validation = _opened(job, preparation, "validation")
     else:
         train, validation = _fold(job, preparation)
-    train = _with_more(_sampled(train, job), job)
+    train = _with_more(_sampled(train, job, preparation.task == "ranking"), job)
     for side, examples in (("train", train), ("validation", validation)):
         if not len(examples):
             raise DataError(f"{job.tensors.get(side, side)}: no examples to {side} on: change data.split")
@@ -340,10 +341,14 @@ def open_unlabelled(job: TrainingJob, preparation: Preparation) -> ExampleSet:
     return _examples(preparation, {**tensors, "target": target}, None)
 
 
-def _sampled(train: ExampleSet, job: TrainingJob) -> ExampleSet:
+def _sampled(train: ExampleSet, job: TrainingJob, has_groups: bool) -> ExampleSet:
+    """Return the job's share of the examples, or of the groups of a ranking."""
     if job.sample >= 1:
         return train
     generator = torch.Generator().manual_seed(seed_of("sample", job.train.seed))
-    some = torch.randperm(len(train), generator=generator)[: max(1, round(job.sample * len(train)))].sort().values
+    units = torch.from_numpy(groups_of(train.values())) if has_groups else torch.arange(len(train))
+    num = int(units.max()) + 1
+    chosen = torch.randperm(num, generator=generator)[: max(1, round(job.sample * num))]
+    some = torch.nonzero(torch.isin(units, chosen)).flatten()
     keep = some if train.keep is None else train.keep[some]
     return replace(train, keep=keep)

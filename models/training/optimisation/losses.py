@@ -53,6 +53,8 @@ def summed(losses: ExampleLoss) -> Loss:
 def loss_name(preparation: Preparation, metric: str) -> str:
     """Return the loss for the task; for a regression the one that the goal's best prediction minimises.
 
+    A ranking is fitted row by row, to the squared error of the grades: batches hold no whole groups.
+
     Source: Gneiting (2011), JASA 106: a model should be trained by a loss that is consistent with its evaluation.
     """
     if preparation.task in ("binary", "multilabel"):

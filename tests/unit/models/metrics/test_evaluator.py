@@ -39,6 +39,8 @@ def test_a_weight_counts_an_example_as_often_in_every_metric(task, seed, num, di
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
 def test_no_example_at_all_is_undefined(metric):
     empty, target = np.zeros((0, 3)) if metric.tasks == ("language",) else np.zeros(0), np.zeros(0, dtype=int)
+    if metric.is_of_groups:
+        target = np.zeros((0, 2))
     if metric.tasks in (("multilabel",), ("quantile",)):
         outputs = [OutputColumn(name="q0.5", column="y", quantile=0.5)]
         empty, target, metric = np.zeros((0, 1)), np.zeros((0, 1)), metric.of(outputs)

@@ -37,6 +37,8 @@ def test_no_weight_at_all_is_undefined_without_a_warning(metric):
         warnings.simplefilter("error")
         prediction = np.ones((2, 3)) if metric.tasks == ("language",) else np.array([0.2, 0.8])
         target = np.array([0, 1])
+        if metric.is_of_groups:
+            target = np.array([[0, 0], [1, 0]])
         if metric.tasks in (("multilabel",), ("quantile",)):
             target, prediction, metric = target[:, None], prediction[:, None], metric.of(ONE_OUTPUT)
         assert math.isnan(metric.value(target, prediction, np.zeros(2)))

@@ -24,6 +24,28 @@ def test_keys_that_contradict_each_other_are_refused_with_the_cure(words, messag
         Data.model_validate({"source": "x.csv", "target": ["a", "b"], **words})
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"split": {"by": "random"}}, "got a split by random: say `split: {by: group, column: query}`"),
+        ({"split": {"by": "group", "column": "grade"}}, "'grade' is both the target and the group"),
+        ({"features": {"columns": ["x", "query"]}}, "features: 'query' names the groups of the ranking"),
+        ({"features": {"kinds": {"query": "categorical"}}}, "features: 'query' names the groups of the ranking"),
+        ({"kind": "image", "image": {"height": 2, "width": 2}}, "task ranking is for tables, got kind image"),
+        ({"target": ["grade", "b"]}, "several targets are a regression or a multilabel task, got task ranking"),
+        ({"quantiles": [0.1, 0.9]}, "quantiles are of a regression, got task ranking"),
+        ({"weight": "w"}, "a ranking counts every group alike, got w"),
+        ({"target_scale": "log"}, "the target of a ranking is a grade"),
+        ({"unlabelled": True}, "a row without a grade has no place"),
+    ],
+)
+def test_a_ranking_has_groups_and_one_grade_a_row(words, message):
+    ranking = {"source": "x.csv", "target": "grade", "task": "ranking", "split": {"by": "group", "column": "query"}}
+    assert Data.model_validate(ranking).task == "ranking"
+    with pytest.raises(ValidationError, match=message):
+        Data.model_validate({**ranking, **words})
+
+
 def test_what_is_known_beforehand_is_neither_target_nor_key():
     series = {"source": "x.csv", "target": "y", "kind": "series", "split": {"by": "time", "column": "t"}}
     for known in (["y"], ["t"], ["shop"], ["x", "x"]):
