@@ -30,11 +30,10 @@ from models.data.preparation import (
     TargetEncoding,
     TextColumn,
 )
-from models.data.ranking import check_grades, check_groups
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
-from models.data.target import class_indices, fit_target, infer_task, is_on_log_scale
+from models.data.target import check_grades, check_groups, class_indices, fit_target, infer_task, is_on_log_scale
 from models.data.text import prepare_text
 from models.data.unlabelled import feature_inputs, write_unlabelled
 from models.data.weights import row_weights

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from models.data.columns import as_float64, as_text, dtype_of, is_number, is_text
 from models.data.outputs import fit_outputs, infer_task_of_several, output_values, with_outputs
-from models.data.preparation import TargetEncoding
+from models.data.preparation import SPLITS, TargetEncoding
 from models.errors import DataError
 from models.project_spec.blocks import Data, Task
 from models.project_spec.reserved_columns import KEY_COLUMN
@@ -20,6 +20,8 @@ MOST_SKEWNESS, LEAST_ROWS = 1.0, 30
 
 A rule of thumb: where the logarithm pays was not measured.
 """
+LARGEST_GRADE = 30
+"""Of a ranking. Source: LightGBM has gains for grades up to 30 (`label_gain`)."""
 _OF_QUANTILES = (None, "mae", "mape", "pinball")
 
 
@@ -182,6 +184,47 @@ def true_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
         return class_indices(column, target)
     values: np.ndarray = column.to_numpy()
     return values if target.group is None else np.stack([values, rows.column(KEY_COLUMN).to_numpy()], axis=1)
+
+
+def check_grades(grades: np.ndarray, name: str) -> None:
+    """Refuse a target that holds other values than grades.
+
+    Args:
+        grades: The target, float64 (row,).
+        name: Its column.
+
+    Raises:
+        DataError: A value is no whole number from 0 to `LARGEST_GRADE`; names the first.
+    """
+    strange = np.flatnonzero((grades != np.round(grades)) | (grades < 0) | (grades > LARGEST_GRADE))
+    if len(strange):
+        raise DataError(
+            f"data.target {name!r}: got {grades[strange[0]]:g} among its values, expected grades: whole numbers from 0 "
+            f"(not relevant) to {LARGEST_GRADE}; cut the values into grades in the source, or say `data.task: "
+            "regression`"
+        )
+
+
+def check_groups(target: np.ndarray, codes: np.ndarray, column: str) -> None:
+    """Refuse splits without any group that has an order to learn or to find.
+
+    Args:
+        target: Grades and groups (row, 2).
+        codes: The split of each row.
+        column: The column that names the groups.
+
+    Raises:
+        DataError: No group of a split has two different grades.
+    """
+    for code, split in enumerate(SPLITS):
+        rows = target[codes == code]
+        num_groups = len(np.unique(rows[:, 1]))
+        if len(np.unique(rows, axis=0)) == num_groups:
+            raise DataError(
+                f"data.split.column {column!r}: none of the {num_groups:,} groups of the {split} rows "
+                f"({len(rows):,}) has two different grades, so there is no order: name the column that rows to be "
+                "compared share, or give more groups"
+            )
 
 
 def _is_continuous(column: pa.ChunkedArray) -> bool:

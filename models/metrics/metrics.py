@@ -258,7 +258,9 @@ def measure(metric: Metric, target: Array, prediction: Array, weight: Array | No
 def _undefined(metric: Metric, target: Array) -> DataError:
     what, num_zeros = f"{metric.name} is undefined on {len(target)} examples", int((np.asarray(target) == 0).sum())
     if metric.is_of_groups:
-        return DataError(f"{what}: no group has two different grades, so every order is right; give more groups")
+        return DataError(
+            f"{what}, of which no group has two different grades, so every order is right: give more groups"
+        )
     if metric.name == "mape" and num_zeros:
         return DataError(
             f"{what} of which {num_zeros} have the target 0, by which it divides: expected none; take goal.metric mae"
@@ -330,5 +332,7 @@ def _number(result: Any) -> float:
 def _unknown_metric(name: str, task: Task) -> str:
     fitting = [metric.name for metric in metrics_for(task)]
     fitting += ["pinball"] * (task == "regression")
-    cure = did_you_mean(name, fitting, "for your own function write ./file.py:name")
-    return f"goal.metric: got {name!r}, expected one of {', '.join(fitting)}; {cure}"
+    stem, _, places = name.partition("_at_")
+    cure = did_you_mean(stem, fitting, "for your own function write ./file.py:name")
+    shown = f"{stem}@{places}" if places else name
+    return f"goal.metric: got {shown!r}, expected one of {', '.join(fitting)}; {cure}"

@@ -68,8 +68,8 @@ def average_precision(target: Array, prediction: Array, k: int | None = None) ->
     """
     order, places = _ordered(target, prediction), k or len(target)
     relevant = (order.grade > 0).astype(np.float64)
-    found = np.cumsum(relevant) - (np.cumsum(relevant) - relevant)[np.arange(len(target)) - order.place]
-    share = np.where(order.place < places, relevant * found / (order.place + 1), 0.0)
+    num_hits = np.cumsum(relevant) - (np.cumsum(relevant) - relevant)[np.arange(len(target)) - order.place]
+    share = np.where(order.place < places, relevant * num_hits / (order.place + 1), 0.0)
     num_relevant = np.minimum(np.bincount(order.group, relevant), places)
     return _mean_of_groups(order, np.bincount(order.group, share) / np.maximum(num_relevant, 1))
 

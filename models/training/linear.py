@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -67,11 +67,8 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     train, validation = open_examples(job, preparation)
     metric = metric_of(job, preparation, job.project)
     net = build_net(job.model, Sizes.of(preparation), job.project)
-    settings = job.train.model_copy(update={"label_smoothing": 0.0})
-    loss = make_loss(preparation, settings, metric.name, train.targets(), job.project)
-    is_listwise = preparation.task == "ranking" and job.train.loss is None
-    losses = [_of_groups(each) if is_listwise else loss for each in (train, validation)]
-    most = len(validation) if is_listwise else LARGEST_PASS
+    losses = _losses(job, preparation, metric.name, (train, validation))
+    most = len(validation) if preparation.task == "ranking" else LARGEST_PASS
 
     def scored() -> tuple[ValidationScore, float]:
         output, val_loss = _evaluate(net, validation, losses[1], most)
@@ -198,9 +195,12 @@ def _window_fits(
             yield {"weight": weight, "is_scaled": torch.tensor(is_scaled)}
 
 
-def _of_groups(examples: ExampleSet) -> Loss:
-    """Return the loss of all examples of a ranking, which needs whole groups."""
-    return listwise_loss(torch.from_numpy(groups_of(examples.values())))
+def _losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> list[Loss]:
+    """Return the loss of the training and of the validation examples; that of a ranking takes all of them at once."""
+    if preparation.task == "ranking" and job.train.loss is None:
+        return [listwise_loss(torch.from_numpy(groups_of(each.values()))) for each in sides]
+    settings = job.train.model_copy(update={"label_smoothing": 0.0})
+    return [make_loss(preparation, settings, metric, sides[0].targets(), job.project)] * len(sides)
 
 
 @torch.no_grad()

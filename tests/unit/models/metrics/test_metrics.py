@@ -73,6 +73,9 @@ def test_the_usual_metric_of_each_task(tmp_path):
     ("reference", "task", "direction", "message"),
     [
         ("roc_acu", "binary", None, "did you mean 'roc_auc'"),
+        ("ncdg_at_10", "ranking", None, "got 'ncdg@10', expected one of ndcg, map, mrr; did you mean 'ndcg'"),
+        ("ndcg_at_0", "ranking", None, "got 'ndcg@0', expected"),
+        ("ndcg", "regression", None, "got 'ndcg', which is for ranking"),
         ("mae", "binary", None, "got 'mae', which is for regression"),
         ("mae", "regression", "maximize", "mae is to minimize"),
         ("./own.py:gain", "binary", None, "needed for your own metric"),

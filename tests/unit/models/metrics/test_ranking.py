@@ -77,7 +77,7 @@ def test_an_own_metric_sees_a_group_that_was_drawn_twice_as_two(tmp_path):
 def test_groups_without_an_order_do_not_count_and_alone_they_are_no_ranking():
     target = np.array([[1, 0], [1, 0], [0, 1], [2, 1]], dtype=np.float64)
     assert METRICS["ndcg"].value(target, np.array([0.0, 1.0, 0.0, 1.0])) == 1.0
-    with pytest.raises(DataError, match="ndcg is undefined on 2 examples: no group has two different grades"):
+    with pytest.raises(DataError, match="ndcg is undefined on 2 examples, of which no group has two different grades"):
         measure(METRICS["ndcg"], target[:2], np.zeros(2))
 
 
