@@ -13,7 +13,7 @@ from models.data.clean import unanswered
 from models.data.columns import as_text, is_text
 from models.data.fit import MIN_ROWS_OF_IDENTITY
 from models.data.header import no_such_column
-from models.data.target import infer_task
+from models.data.target import LARGEST_GRADE, infer_task
 from models.errors import UsageError
 from models.ngrams.columns import holds_texts
 from models.project_spec.blocks import Data
@@ -22,7 +22,9 @@ from models.scaffold.series import SeriesShape, recognise
 from models.sources.read import read_source
 from models.validation.expectations import TARGET_PRESENT
 
-_TARGET_NAMES = ("target", "label", "class", "y", "outcome", "churn", "price")
+_TARGET_NAMES = ("target", "label", "class", "y", "outcome", "churn", "relevance", "price")
+_GRADE_NAMES, _GROUP_NAMES = ("relevance", "relevance_label", "grade"), ("query", "query_id", "qid", "search_id")
+"""Names that together say that a table holds a ranking: grades of the results of queries."""
 _MAX_SLICE = 10
 _FEWEST_TIMES = 10
 _LOOKS_LIKE = {
@@ -55,12 +57,14 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     for column in targets if task != "regression" else ():
         if _num_values(known.column(column)) < 2:
             raise UsageError(f"--target: every row has the same {column!r}: name a column that differs")
-    texts = [name for name in table.column_names if name not in targets and _is_prose(table.column(name))]
+    group = _group_of(known, targets)
+    task = "ranking" if group else task
+    texts = [name for name in table.column_names if name not in (*targets, group) and _is_prose(table.column(name))]
     is_one_number = task == "regression" and len(targets) == 1
     is_labelled = known.num_rows >= TARGET_PRESENT * table.num_rows
     shape = recognise(table, target) if is_one_number and is_labelled else None
-    drop = dict(_not_features(table, [*targets, *texts]))
-    inputs = [column for column in table.column_names if column not in drop and column not in targets]
+    drop = dict(_not_features(table, [*targets, *texts, *([group] if group else [])]))
+    inputs = [column for column in table.column_names if column not in (*drop, *targets, group)]
     lines = [
         f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
         *_doubt_lines(table),
@@ -70,8 +74,8 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         f"  source: {yaml_text(data.source)}",
         f"  target: {yaml_value(targets) if len(targets) > 1 else yaml_text(target)}",
         *([] if shape else [f"  task: {task}  # {_why(known.select(targets), task)}"]),
-        *([] if shape else _unlabelled_lines(table.num_rows - known.num_rows, table.num_rows)),
-        *(_series_lines(shape) if shape else _split_lines(table, task)),
+        *([] if shape or group else _unlabelled_lines(table.num_rows - known.num_rows, table.num_rows)),
+        *(_series_lines(shape) if shape else _split_lines(table, task, group)),
         *_feature_lines(drop, [] if shape else texts),
         *expectation_lines(table, inputs, targets[0]),
         "",
@@ -151,10 +155,24 @@ def _is_id(name: str, column: pa.ChunkedArray, num_values: int) -> bool:
     return is_text(column.type) or (pa.types.is_integer(column.type) and named)
 
 
+def _group_of(table: pa.Table, targets: Sequence[str]) -> str | None:
+    """Return the column of the queries if the names of target and column, and the grades, say it is a ranking."""
+    lowered = {name.lower(): name for name in table.column_names}
+    group = next((lowered[name] for name in _GROUP_NAMES if name in lowered), None)
+    if group is None or len(targets) > 1 or targets[0].lower() not in _GRADE_NAMES or group in targets:
+        return None
+    grades, groups = table.column(targets[0]), table.column(group)
+    is_graded = pa.types.is_integer(grades.type) and 0 <= pc.min(grades).as_py() <= pc.max(grades).as_py()
+    is_graded = is_graded and pc.max(grades).as_py() <= LARGEST_GRADE
+    return str(group) if is_graded and not groups.null_count and 2 * _num_values(groups) <= len(groups) else None
+
+
 def _why(targets: pa.Table, task: str) -> str:
     if targets.num_columns > 1:
         return "each holds 0 and 1" if task == "multilabel" else "each is a number"
     num_values = _num_values(targets.column(0))
+    if task == "ranking":
+        return f"{num_values} grades; the rows of a group are put in order"
     return f"{num_values} different values" if task == "regression" else f"{num_values} classes"
 
 
@@ -164,7 +182,10 @@ def _unlabelled_lines(num_unanswered: int, num_rows: int) -> Iterator[str]:
         yield "  unlabelled: true"
 
 
-def _split_lines(table: pa.Table, task: str) -> Iterator[str]:
+def _split_lines(table: pa.Table, task: str, group: str | None) -> Iterator[str]:
+    if group:
+        yield f"  split: {{by: group, column: {yaml_text(group)}}}"
+        return
     times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
     times = [name for name in times if not table.column(name).null_count]
     times = [name for name in times if _num_values(table.column(name)) >= _FEWEST_TIMES]

@@ -52,3 +52,8 @@ def test_naive_forecast_carries_the_last_known_value_over_gaps():
 def test_naive_forecast_takes_no_value_of_another_series():
     series, steps = np.array([1.0, 2.0, 3.0, np.nan, np.nan, 6.0]), np.array([0, 1, 2, 0, 1, 2])
     assert naive_forecast(series, steps, np.array([2, 4, 5]), lag=1, middle=9.0).prediction.tolist() == [2.0, 9.0, 9.0]
+
+
+def test_a_ranking_has_a_random_order():
+    baseline = trivial_baseline("ranking", np.array([[0, 0], [2, 0]]), 3)
+    assert baseline == ("a random order", pytest.approx([0.0, 0.0, 0.0]))

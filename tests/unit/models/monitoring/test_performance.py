@@ -135,3 +135,8 @@ def test_the_interval_of_resamples_is_that_of_delong() -> None:
     by_resamples = realised(AUC, target, ndtr(random.normal(size=1000) + target), Monitor())
     by_formula = measured(random, float(ndtr(np.sqrt(0.5))), 1000, 0.2)[0]
     assert by_resamples.high - by_resamples.low == pytest.approx(by_formula.high - by_formula.low, rel=0.2)
+
+
+def test_a_ranking_has_no_realised_metric_since_the_log_has_no_groups() -> None:
+    target, prediction = labelled(3000)
+    assert realised(METRICS["ndcg"], target, prediction, Monitor()) is None

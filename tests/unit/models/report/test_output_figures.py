@@ -30,3 +30,10 @@ def test_labels_that_never_occur_are_left_out():
     target = np.stack([TRUE[:, 0] > 0, np.zeros(300)], axis=1).astype(float)
     assert b"<svg" in output_figures.labels(target, rng.random((300, 2)), ["rain", "snow"])
     assert b"<svg" in output_figures.labels(np.zeros((5, 1)), np.zeros((5, 1)), ["none"])
+
+
+def test_the_first_places_of_a_ranking_are_drawn_for_each_model():
+    target = np.stack([rng.integers(0, 3, 300), np.repeat(np.arange(30), 10)], axis=1)
+    drawn = output_figures.places(target, {"challenger": TRUE[:, 0], "champion": TRUE[:, 1]}).decode()
+    assert drawn.count("<svg") == 1
+    assert "NDCG@k" in drawn

@@ -94,6 +94,22 @@ def test_a_table_with_dates_is_split_by_time(tmp_path):
     assert (spec.data.split.by, spec.data.split.column, spec.data.target) == ("time", "day", "y")
 
 
+def test_grades_of_queries_are_a_ranking(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {"qid": np.repeat(np.arange(40), 5), "bm25": rng.normal(size=200), "relevance": rng.integers(0, 4, 200)}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    spec = Spec.model_validate(YAML(typ="safe").load(guess_spec(tmp_path / "rows.parquet", "r")))
+    assert (spec.data.task, spec.data.split.by, spec.data.split.column) == ("ranking", "group", "qid")
+    assert prepare_table(pa.table(columns), spec, tmp_path)[1].columns == ["bm25"]
+    for other in (
+        {"qid": np.arange(200)},
+        {"relevance": rng.integers(0, 40, 200)},
+        {"relevance": rng.normal(size=200)},
+    ):
+        pq.write_table(pa.table(columns | other), tmp_path / "rows.parquet")
+        assert "ranking" not in guess_spec(tmp_path / "rows.parquet", "r")
+
+
 def test_text_that_looks_like_something_else_is_told(tmp_path):
     path = tmp_path / "a.csv"
     rows = "".join(f'{day:02d}.01.2025 10:00,"{day},500.00",word {day},x\n' for day in range(1, 20))

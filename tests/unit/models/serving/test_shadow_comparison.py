@@ -70,3 +70,9 @@ def test_texts_are_their_own_labels_and_cost_what_they_cost():
     assert found.difference is not None
     assert found.difference.high is not None
     assert found.difference.value == pytest.approx(-0.5)
+
+
+def test_scores_of_a_ranking_have_a_distance_and_no_metric_for_the_log_has_no_groups():
+    scores = np.arange(40.0)
+    found = compare("2", METRICS["ndcg"], scores, scores + 1, np.ones(40))
+    assert (found.distance, found.agreement, found.num_labelled, found.answered) == (1.0, None, 40, None)
