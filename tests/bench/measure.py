@@ -59,7 +59,7 @@ def measure(command: Sequence[str], env: Mapping[str, str], cwd: Path, memory: b
         CommandError: It ended with another code than 0.
     """
     adopt_orphans()
-    servers_before = _living_cpu_s()
+    servers_before = living_cpu_s()
     with tempfile.TemporaryFile("w+") as output:
         start = time.perf_counter()
         process = subprocess.Popen(command, env=env, cwd=cwd, stdout=output, stderr=subprocess.STDOUT)
@@ -77,7 +77,7 @@ def measure(command: Sequence[str], env: Mapping[str, str], cwd: Path, memory: b
         raise CommandError(f"{' '.join(command)} ended with {process.returncode}:\n{text[-4000:]}")
     assert usage is not None
     cpu_s = usage.ru_utime + usage.ru_stime + _reap_s()
-    servers_cpu_s = max(0.0, _living_cpu_s() - servers_before)
+    servers_cpu_s = max(0.0, living_cpu_s() - servers_before)
     return Measured(wall_s, cpu_s + servers_cpu_s, servers_cpu_s, peak, text)
 
 
@@ -117,7 +117,8 @@ def _reap_s() -> float:
     return total
 
 
-def _living_cpu_s() -> float:
+def living_cpu_s() -> float:
+    """Return the CPU-seconds of all processes that this one started, or adopted, and that still live."""
     total = 0.0
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,9 +26,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tests.bench.measure import living_cpu_s
 from tests.bench.quality_data import CASES, Case, read
 from tests.bench.quality_peers import PEERS, Peer, Sides, autogluon
-from tests.bench.quality_table import OURS, PAGE, Score, append, page, scores
+from tests.bench.quality_table import OURS, PAGE, ROOT, Score, append, page, scores
 
 SPEC = """\
 name: {name}
@@ -69,7 +71,9 @@ def measure(case: Case, seed: int, place: Path, sources: Path, missing: Mapping[
     ours = _ours(case, frame, place, seed, is_whole=OURS in missing)
     if ours is not None:
         append(ours)
-    sides = _sides(case, frame, place)
+    known = (case.short, seed, OURS)
+    limit_s = next((score.cpu_s for score in scores() if (score.case, score.seed, score.contestant) == known), 0.0)
+    sides = _sides(case, frame, place, limit_s)
     for name, fit in missing.items():
         if fit is None:
             continue
@@ -104,23 +108,27 @@ def _ours(case: Case, frame: pd.DataFrame, place: Path, seed: int, is_whole: boo
     workspace = Workspace(place)
     workspace.make()
     project = Project(workspace, folder)
-    before = _cpu_s()
+    before, search_s = _cpu_s(), 0.0
     try:
         loop = Loop(project, project.spec(), "t-1", "bench", SilentReporter())
         try:
             for step in (ingest, prepare, search, fit) if is_whole else (ingest, prepare):
+                begun = _cpu_s()
                 step(loop)
+                search_s += _cpu_s() - begun if step is search else 0.0
         finally:
             loop.rank_pool.close()
         if not is_whole:
             return None
         cpu_s = _cpu_s() - before
+        value: float | None
         value, missed = _on_tests(case, loop)
         params = loop.done["search"].result.get("params", {})
         family = params.get("model.net") or net_name("auto", loop.spec.data.kind)
-        return Score(case.short, seed, OURS, case.metric, value, cpu_s, str(family), missed)
+        about: dict[str, Any] = {"family": str(family), "missed": missed, "search_s": search_s}
     except LooplineError as error:
-        return Score(case.short, seed, OURS, case.metric, None, _cpu_s() - before, error=_text(error))
+        value, cpu_s, about = None, _cpu_s() - before, {"error": _text(error)}
+    return Score(case.short, seed, OURS, case.metric, value, cpu_s, commit=_commit(), **about)
 
 
 def _spec(case: Case, seed: int) -> str:
@@ -162,7 +170,7 @@ def _on_tests(case: Case, loop: Any) -> tuple[float, int]:
     return _value(case, names, pd.DataFrame(shares, columns=classes)), len(missed_classes(true, decided))
 
 
-def _sides(case: Case, frame: pd.DataFrame, place: Path) -> Sides:
+def _sides(case: Case, frame: pd.DataFrame, place: Path, limit_s: float) -> Sides:
     """Return the rows of Loopline's split; of a series, the windows before the steps that each side predicts."""
     names = ("train", "validation", "test")
     path = next(place.glob("projects/t/data/prepared/rows.parquet"), None) or next(place.rglob("rows.parquet"))
@@ -173,12 +181,12 @@ def _sides(case: Case, frame: pd.DataFrame, place: Path) -> Sides:
         windows = np.lib.stride_tricks.sliding_window_view(target.to_numpy(), case.window)
         at = {name: each[each >= case.window] for name, each in at.items()}
         return Sides({name: windows[each - case.window] for name, each in at.items()},
-                     {name: target.loc[each] for name, each in at.items()})  # fmt: skip
+                     {name: target.loc[each] for name, each in at.items()}, limit_s)  # fmt: skip
     inputs: dict[str, Any] = {name: frame.loc[each].drop(columns=[case.target]) for name, each in at.items()}
     if case.kind == "image":
         inputs = {name: np.stack([np.frombuffer(one, np.uint8) for one in each["image"]]).astype(float)
                   for name, each in inputs.items()}  # fmt: skip
-    return Sides(inputs, {name: target.loc[each] for name, each in at.items()})
+    return Sides(inputs, {name: target.loc[each] for name, each in at.items()}, limit_s)
 
 
 def _value(case: Case, target: pd.Series, predicted: Any) -> float:
@@ -201,9 +209,20 @@ def _text(error: Exception) -> str:
 
 
 def _cpu_s() -> float:
-    """Return the CPU-seconds of this process and of its ended children."""
+    """Return the CPU-seconds of this process and of all that it started, which may live on."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return times.user + times.system + times.children_user + times.children_system + living_cpu_s()
+
+
+def _commit() -> str:
+    """Return the last commit that changed Loopline; `+` if there are changes beside it."""
+    measured = ("--", "models", "tasks", "flows")
+    log, diff = ("log", "-1", "--format=%h"), ("status", "--porcelain", "--untracked-files=no")
+    name, changes = (
+        subprocess.run(["git", *command, *measured], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        for command in (log, diff)
+    )
+    return name.strip() + ("+" if changes else "")
 
 
 if __name__ == "__main__":

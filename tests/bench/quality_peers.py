@@ -21,10 +21,14 @@ from tests.bench.quality_data import Case
 
 
 class Sides(NamedTuple):
-    """Inputs and targets of the three sides of a split; the inputs of a series are its windows."""
+    """Inputs and targets of the three sides of a split; the inputs of a series are its windows.
+
+    `limit_s` is what Loopline took on this split, in CPU-seconds, for a peer that takes a limit.
+    """
 
     inputs: Mapping[str, Any]
     targets: Mapping[str, pd.Series]
+    limit_s: float
 
     @property
     def is_number(self) -> bool:
@@ -119,7 +123,7 @@ def seasonal(case: Case, sides: Sides) -> Any:
 
 
 def autogluon(python: str, case: Case, sides: Sides) -> Any:
-    """AutoGluon with its defaults, in a process of its own environment, for tables and texts."""
+    """AutoGluon's `medium_quality` with Loopline's CPU-seconds, in its own environment, for tables and texts."""
     if case.kind not in ("table", "text"):
         return None
     script = Path(__file__).with_name("quality_autogluon.py")
@@ -129,7 +133,8 @@ def autogluon(python: str, case: Case, sides: Sides) -> Any:
         inputs.assign(**{case.target: goal}).to_parquet(folder / "both.parquet")
         sides.inputs["test"].to_parquet(folder / "test.parquet")
         # -P: the folder of the script has modules named like those of the standard library.
-        subprocess.run([python, "-P", script, folder, case.target, case.metric], check=True, capture_output=True)
+        command = [python, "-P", script, folder, case.target, case.metric, str(sides.limit_s)]
+        subprocess.run(command, check=True, capture_output=True)
         predicted = pd.read_parquet(folder / "predicted.parquet")
     return predicted["value"].to_numpy() if sides.is_number else predicted
 

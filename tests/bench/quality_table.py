@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,11 +29,25 @@ better; `mae`: less is better. The best of a line is bold. Splits of a series di
 difference of a hundredth says little.
 
 """
+_BEST = """\
+The gain is how much better Loopline's goal is than that of the best single peer on the same splits, the mean and its
+standard error over the splits; a minus is a loss. Loopline is as good as the peer if it loses no more than that error.
+The splits of a data set share rows, so the true error is larger. The best of several peers is known only afterwards,
+which favours the peer. A data set with one split has no error and is not judged.
+
+"""
+_COSTS = """\
+Search is the part of Loopline's that the step search took, the start of the process that trains included. The ratio is
+Loopline's over those of HGB and LightGBM together, which are one fit each in a process that has imported them. Of
+tables its median is {median:.0f}, its least {least:.1f}; the aim is 3.
+
+"""
 _PEERS = """\
 LightGBM: learning rate .05, early stopping on the validation rows. HGB: scikit-learn's histogram gradient boosting.
 Linear: logistic or ridge regression, on TF-IDF for texts, on the window for series. Last value, seasonal naive: for
-series, one step ahead. AutoGluon: `autogluon.tabular[lightgbm]` with its defaults, at most two minutes. A dash: not for
-this kind of data, or not measured. `python -m tests.bench.quality --help` says how to measure again.
+series, one step ahead. AutoGluon: its preset `medium_quality` (LightGBM, CatBoost, XGBoost, forests, neural nets), one
+CPU, and as many CPU-seconds for the fit as Loopline took on that split; its imports are not counted in the limit. A
+dash: not for this kind of data, or not measured. `python -m tests.bench.quality --help` says how to measure again.
 """
 
 
@@ -46,6 +61,8 @@ class Score:
         family: The net that Loopline's search chose.
         missed: Classes of the test rows that are never predicted.
         error: Why there is no value, if it failed.
+        search_s: The part of `cpu_s` that the step search took.
+        commit: The last commit that changed what was measured, for Loopline's own scores.
     """
 
     case: str
@@ -57,6 +74,8 @@ class Score:
     family: str = ""
     missed: int = 0
     error: str = ""
+    search_s: float = 0.0
+    commit: str = ""
 
 
 def scores(path: Path = RESULTS) -> list[Score]:
@@ -67,7 +86,7 @@ def scores(path: Path = RESULTS) -> list[Score]:
 
 def append(score: Score, path: Path = RESULTS) -> None:
     """Keep one score."""
-    rounded = {**asdict(score), "cpu_s": round(score.cpu_s, 2)}
+    rounded = {**asdict(score), "cpu_s": round(score.cpu_s, 2), "search_s": round(score.search_s, 2)}
     if score.value is not None:
         rounded["value"] = round(score.value, 6)
     with path.open("a") as file:
@@ -81,11 +100,41 @@ def page(found: Sequence[Score]) -> str:
     names = list(dict.fromkeys(score.contestant for score in found))
     summary = _summary(found, cases, [name for name in names if name != OURS])
     goals = _table(["data", "goal", "splits", *names, "chosen", "never"], _goal_lines(found, cases, names))
-    costs = _table(["data", *names], _cost_lines(found, cases, names))
+    costs = _table(["data", *names, "search", "ratio"], _cost_lines(found, cases, names))
     failures = sorted({f"* {score.case}: {score.contestant}: {score.error}" for score in found if score.error})
-    parts = [_HEAD + summary, "## The goal\n\n" + goals, "## CPU-seconds, all processes, the mean\n\n" + costs]
+    parts = [_HEAD + summary + _commits(found), "## Beside the best peer\n\n" + _beside_the_best(found, cases)]
+    parts += ["## The goal\n\n" + goals, "## CPU-seconds, all processes, the mean\n\n" + _cost_head(found) + costs]
     parts += ["## Failures\n\n" + "\n".join(failures) + "\n"] if failures else []
     return "\n".join([*parts, "## What this is evidence for\n\n" + _PEERS + "\n" + _seen(cases)])
+
+
+class Gain(NamedTuple):
+    """What Loopline gains over a peer on the splits that both have: the mean, and its standard error.
+
+    More is better, whatever the goal.
+    """
+
+    peer: str
+    num_splits: int
+    mean: float
+    error: float
+
+    @property
+    def is_as_good(self) -> bool:
+        """Whether Loopline is no worse by more than the standard error."""
+        return self.mean >= -self.error
+
+
+def gain_over_best(found: Sequence[Score], case: str) -> Gain | None:
+    """Return the gain over the peer that does best beside Loopline; None if no peer has two splits in common."""
+    peers = dict.fromkeys(score.contestant for score in found if score.case == case and score.contestant != OURS)
+    known = [(peer, _gains(found, case, peer)) for peer in peers]
+    gains = [
+        Gain(peer, len(each), float(np.mean(each)), float(np.std(each, ddof=1) / len(each) ** 0.5))
+        for peer, each in known
+        if len(each) > 1
+    ]
+    return min(gains, key=lambda gain: gain.mean, default=None)
 
 
 def best(values: dict[str, float], metric: str) -> float:
@@ -98,18 +147,53 @@ def _summary(found: Sequence[Score], cases: Sequence[str], peers: Sequence[str])
     for peer in peers:
         wins = losses = ties = 0
         for case in cases:
-            ours, theirs = (_by_seed(found, case, name) for name in (OURS, peer))
-            both = sorted(ours.keys() & theirs.keys())
-            if not both:
+            gains = _gains(found, case, peer)
+            if not gains:
                 continue
-            sign = 1 if _metric(found, case) in _HIGHER else -1
-            gains = [sign * (ours[seed] - theirs[seed]) for seed in both]
             mean = float(np.mean(gains))
             wins, losses, ties = wins + (mean > 0), losses + (mean < 0), ties + (mean == 0)
         lines.append([peer, str(wins), str(losses), str(ties)])
     return "Data sets on which Loopline's mean is better, worse, equal:\n\n" + _table(
         ["against", "better", "worse", "equal"], lines
     )
+
+
+def _gains(found: Sequence[Score], case: str, peer: str) -> list[float]:
+    """Return how much better Loopline is than a peer, on each split that both have."""
+    ours, theirs = (_by_seed(found, case, name) for name in (OURS, peer))
+    sign = 1 if _metric(found, case) in _HIGHER else -1
+    return [sign * (ours[seed] - theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+
+
+def _beside_the_best(found: Sequence[Score], cases: Sequence[str]) -> str:
+    gains = {case: gain_over_best(found, case) for case in cases}
+    judged = [gain for gain in gains.values() if gain]
+    share = f"**{sum(gain.is_as_good for gain in judged)} of {len(judged)}**"
+    count = f"Loopline is as good as the best single peer on {share} data sets; the aim is 18 of 20.\n\n"
+    lines = [
+        [
+            case,
+            str(gain.num_splits),
+            gain.peer,
+            f"{gain.mean:.2g} ± {gain.error:.2g}",
+            "yes" if gain.is_as_good else "**no**",
+        ]
+        for case, gain in gains.items()
+        if gain
+    ]
+    return count + _BEST + _table(["data", "splits", "best peer", "gain", "as good"], lines)
+
+
+def _commits(found: Sequence[Score]) -> str:
+    """Return which commit of Loopline was measured, and on which data sets, if there are several."""
+    cases: dict[str, dict[str, None]] = {}
+    for score in found:
+        if score.contestant == OURS:
+            cases.setdefault(score.commit, {})[score.case] = None
+    named = {commit: f"of commit {commit}" if commit else "from before commits were kept" for commit in cases}
+    if len(cases) == 1:
+        return f"\nAll of Loopline's scores are {next(iter(named.values()))}.\n"
+    return "\n" + "\n".join(f"Loopline's scores {named[each]}: {', '.join(cases[each])}." for each in cases) + "\n"
 
 
 def _goal_lines(found: Sequence[Score], cases: Sequence[str], names: Sequence[str]) -> Iterable[list[str]]:
@@ -128,15 +212,39 @@ def _goal_lines(found: Sequence[Score], cases: Sequence[str], names: Sequence[st
 
 def _cost_lines(found: Sequence[Score], cases: Sequence[str], names: Sequence[str]) -> Iterable[list[str]]:
     for case in cases:
-        cells = []
-        for name in names:
-            spent = [
-                score.cpu_s
-                for score in found
-                if (score.case, score.contestant) == (case, name) and score.value is not None
-            ]
-            cells.append(f"{np.mean(spent):.1f}" if spent else "-")
-        yield [case, *cells]
+        spent = {name: _cpu_s(found, case, name) for name in (*names, OURS)}
+        searched = [
+            score.search_s for score in found if score.case == case and score.contestant == OURS and score.search_s
+        ]
+        ratio = _ratio(found, case)
+        yield [
+            case,
+            *(f"{spent[name]:.1f}" if spent[name] is not None else "-" for name in names),
+            f"{np.mean(searched):.1f}" if searched else "-",
+            f"{ratio:.0f}" if ratio else "-",
+        ]
+
+
+def _cost_head(found: Sequence[Score]) -> str:
+    tables = [case.short for case in CASES if case.kind == "table"]
+    ratios = [ratio for case in tables if (ratio := _ratio(found, case))]
+    if not ratios:
+        return ""
+    return _COSTS.format(median=np.median(ratios), least=min(ratios))
+
+
+def _ratio(found: Sequence[Score], case: str) -> float | None:
+    """Return Loopline's CPU-seconds over those of HGB and LightGBM together; None if one of them is not known."""
+    ours, *fits = (_cpu_s(found, case, name) for name in (OURS, "HGB", "LightGBM"))
+    known = [each for each in fits if each is not None]
+    return ours / sum(known) if ours is not None and len(known) == len(fits) and sum(known) else None
+
+
+def _cpu_s(found: Sequence[Score], case: str, name: str) -> float | None:
+    spent = [
+        score.cpu_s for score in found if (score.case, score.contestant) == (case, name) and score.value is not None
+    ]
+    return float(np.mean(spent)) if spent else None
 
 
 def _cell(values: Sequence[float], is_best: bool) -> str:

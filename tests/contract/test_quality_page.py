@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.bench.quality_data import CASES
-from tests.bench.quality_table import OURS, PAGE, Score, append, page, scores
+from tests.bench.quality_table import OURS, PAGE, Gain, Score, append, gain_over_best, page, scores
 
 
 def test_the_page_is_made_from_the_kept_scores() -> None:
@@ -35,3 +37,34 @@ def test_losses_failures_and_classes_that_are_never_predicted_are_shown(tmp_path
     assert "| ames | mae | 1 | **14** | 15 | linear |  |" in text
     assert "| HMDA | roc_auc | 1 | - | **0.8** |  | 0 |" in text
     assert "* HMDA: Loopline: refused" in text
+
+
+def test_the_best_peer_is_judged_by_the_standard_error_over_splits() -> None:
+    ours = [0.80, 0.84, 0.82, 0.82]
+    made = [Score("mlc_churn", seed, OURS, "roc_auc", value, 9.0) for seed, value in enumerate(ours)]
+    made += [Score("mlc_churn", seed, "linear", "roc_auc", 0.7, 0.1) for seed in range(4)]
+    within = [Score("mlc_churn", seed, "HGB", "roc_auc", 0.825, 0.5) for seed in range(4)]
+    gain = gain_over_best(made + within, "mlc_churn")
+    assert gain is not None
+    assert gain.is_as_good
+    assert (gain.peer, gain.num_splits) == ("HGB", 4)
+    assert gain.mean == pytest.approx(-0.005)
+    assert gain.error == pytest.approx(0.0163 / 2, abs=1e-4)
+    beyond = [Score("mlc_churn", seed, "LightGBM", "roc_auc", 0.83, 0.5) for seed in range(4)]
+    assert "on **0 of 1** data sets" in page(made + within + beyond)
+    assert "| mlc_churn | 4 | LightGBM | -0.01 ± 0.0082 | **no** |" in page(made + within + beyond)
+
+
+def test_less_is_better_of_an_error_and_one_split_is_not_judged() -> None:
+    made = [Score("ames", seed, OURS, "mae", 14.0, 12.0, search_s=8.0, commit="a1") for seed in range(2)]
+    made += [Score("ames", seed, "HGB", "mae", 15.0, 2.0) for seed in range(2)]
+    made += [Score("ames", seed, "LightGBM", "mae", 16.0, 1.0) for seed in range(2)]
+    assert gain_over_best(made, "ames") == Gain("HGB", 2, 1.0, 0.0)
+    assert gain_over_best([score for score in made if score.seed == 0], "ames") is None
+    assert "| ames | 12.0 | 2.0 | 1.0 | 8.0 | 4 |" in page(made)
+
+
+def test_scores_of_several_commits_are_told_apart() -> None:
+    made = [Score("ames", 0, OURS, "mae", 14.0, 12.0, commit="a1"), Score("HMDA", 0, OURS, "roc_auc", 0.8, 9.0)]
+    assert "scores of commit a1: ames.\n" in page(made)
+    assert "scores from before commits were kept: HMDA.\n" in page(made)
