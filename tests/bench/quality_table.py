@@ -168,6 +168,8 @@ def _gains(found: Sequence[Score], case: str, peer: str) -> list[float]:
 def _beside_the_best(found: Sequence[Score], cases: Sequence[str]) -> str:
     gains = {case: gain_over_best(found, case) for case in cases}
     judged = [gain for gain in gains.values() if gain]
+    if not judged:
+        return "No data set has two splits yet.\n"
     share = f"**{sum(gain.is_as_good for gain in judged)} of {len(judged)}**"
     count = f"Loopline is as good as the best single peer on {share} data sets; the aim is 18 of 20.\n\n"
     lines = [
