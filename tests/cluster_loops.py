@@ -106,7 +106,7 @@ def run_whole(home: Path, place: dict[str, Any] | None, *overrides: str) -> None
     """Run their loop to its end."""
     loop = run_penguins(home, place, *overrides)
     try:
-        assert loop.wait(300) == 0
+        assert loop.wait(LOOP_S) == 0
     finally:
         loop.kill()
         loop.wait()
