@@ -374,6 +374,9 @@ def mounted(place: Path, *arguments: str) -> Iterator[None]:
     if done.returncode:
         pytest.skip(f"this user may not mount: {done.stderr.strip()}")
     ends_with_us = ["setsid", "sh", "-c", 'read -r _; exec umount -l "$1"', "unmount", str(place)]
-    with subprocess.Popen(ends_with_us, stdin=subprocess.PIPE) as unmount:
+    unmount = subprocess.Popen(ends_with_us, stdin=subprocess.PIPE)
+    try:
         yield
-    assert unmount.returncode == 0, f"{place} stayed mounted"
+    finally:
+        unmount.communicate()
+        assert unmount.returncode == 0, f"{place} stayed mounted"

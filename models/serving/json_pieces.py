@@ -34,17 +34,17 @@ def parsed_in_pieces(body: bytes, parse: Callable[[bytes], Any]) -> Any:
     Raises:
         DataError, ValueError: What `parse` raises for the whole body.
     """
-    found = _LIST.search(body) if len(body) > 2 * PIECE_BYTES else None
-    if found is not None:
+    opening = _LIST.search(body) if len(body) > 2 * PIECE_BYTES else None
+    if opening is not None:
         try:
-            return _joined(body, found, parse)
+            return _joined(body, opening, parse)
         except (DataError, ValueError, LookupError):
             pass  # of the whole body `parse` says what is wrong with it
     return parse(body)
 
 
-def _joined(body: bytes, found: re.Match[bytes], parse: Callable[[bytes], Any]) -> Any:
-    first, between, items = found.start() + 1, _between(found[1]), list[Any]()
+def _joined(body: bytes, opening: re.Match[bytes], parse: Callable[[bytes], Any]) -> Any:
+    first, between, items = opening.start() + 1, _between(opening[1]), list[Any]()
     begin = first
     while len(body) - begin > 2 * PIECE_BYTES and (cut := between.search(body, begin + PIECE_BYTES)):
         items += parse(b"[" + body[begin : cut.start(1)] + b"]")
@@ -59,8 +59,8 @@ def _joined(body: bytes, found: re.Match[bytes], parse: Callable[[bytes], Any]) 
     return document
 
 
-def _between(opening: bytes) -> re.Pattern[bytes]:
-    depth = opening.count(b"[")
+def _between(brackets: bytes) -> re.Pattern[bytes]:
+    depth = brackets.count(b"[")
     if not depth:
         return _BETWEEN_OBJECTS
     return re.compile(rb"\s*".join([rb"\]"] * depth + [b"(,)"] + [rb"\["] * depth))
