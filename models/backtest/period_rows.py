@@ -17,7 +17,7 @@ from models.data.hashing import missing
 from models.data.header import no_such_column
 from models.data.preparation import SPLITS, Preparation
 from models.data.prepare import prepare_table, write_rows
-from models.data.series import NO_SPLIT, first_target, series_rows
+from models.data.series import NO_SPLIT, first_target, series_rows, with_horizons
 from models.errors import DataError
 from models.files import replacing_folder
 from models.project_spec.blocks import Data, Spec
@@ -64,12 +64,14 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
     known = table.slice(0, rows.stop)
     if data.features.make:
         known = made_features(known, data.features.make, base)
+    steps = _steps(known, preparation)
+    known = _with_targets(known, steps, data, preparation)
     _check_columns(known, preparation)
     context = first_target(preparation.window) if preparation.window else 0
     first = max(0, rows.first - context)
     part = known.slice(first)
     codes = np.where(np.arange(first, rows.stop) >= rows.first, _TEST, NO_SPLIT).astype(np.int8)
-    steps = _steps(known, preparation)[first:]
+    steps = steps[first:]
     usable = _usable(part, preparation, steps)
     codes[~usable] = NO_SPLIT
     left_out = int((~usable[rows.first - first :]).sum())
@@ -111,6 +113,13 @@ def _steps(known: pa.Table, preparation: Preparation) -> np.ndarray:
         return np.zeros(known.num_rows, dtype=np.int64)
     window = preparation.window.model_copy(update={"frequency": preparation.series.frequency})
     return series_rows(known, window, preparation.series.time).steps
+
+
+def _with_targets(known: pa.Table, steps: np.ndarray, data: Data, preparation: Preparation) -> pa.Table:
+    """Return the rows with the true values of several horizons; a row is the example whose last horizon it is."""
+    if preparation.window is None or data.targets[0] not in known.column_names:
+        return known
+    return with_horizons(known, steps, preparation.window, data.targets[0])
 
 
 def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.ndarray:

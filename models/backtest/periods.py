@@ -114,11 +114,6 @@ def _check_window(window: Window) -> None:
             raise UsageError(
                 f"backtest: replays one series as it is, but the spec has data.window.{key}: drop it for this"
             )
-    if len(window.horizons) > 1:
-        raise UsageError(
-            f"backtest: replays one horizon, but the spec has data.window.horizon: {window.horizon}: name one for "
-            f"this, such as `-s data.window.horizon={window.last_horizon}`"
-        )
 
 
 def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float = 0.0) -> TimeOrderedRows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from models.metrics import classification, mcnemar
 from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
 from models.metrics.evaluator import Evaluator
 from models.metrics.metrics import Array, Metric
+from models.metrics.outputs import Output
 
 POWER = 0.87
 """Power of the default margin; an equal challenger passes in at least 80 % of loops, also with few resamples."""
@@ -117,6 +118,44 @@ def resample_models(
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
     num_units = len(target) if clusters is None else effective_units(clusters)
     return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)}, num_units)
+
+
+def horizon_estimates(
+    metric: Metric,
+    outputs: Sequence[Output],
+    target: Array,
+    prediction: Array,
+    confidence: float,
+    resamples: int,
+    seed: int = 0,
+    clusters: Array | None = None,
+) -> dict[str, Estimate]:
+    """Return the metric at each horizon by itself, with its interval, by output; empty for other outputs.
+
+    The resamples are those of `resample_models`.
+
+    Args:
+        metric: That of all outputs.
+        outputs: The outputs of an example.
+        target: True values (example, output).
+        prediction: Predictions (example, output).
+        confidence: Of the intervals.
+        resamples: Number of resamples.
+        seed: The same seed gives the same intervals.
+        clusters: Cluster numbers (example,) from 0 on.
+
+    Cost: `resamples` x outputs x examples.
+    """
+    prepare = metric.of_each
+    if prepare is None or not all(output.horizon for output in outputs):
+        return {}
+    evaluators = [prepare(target[:, at], prediction[:, at]) for at in range(len(outputs))]
+    drawn, once = resample(evaluators, len(target), resamples, seed, clusters), np.ones(len(target))
+    estimates = {}
+    for at, output in enumerate(outputs):
+        low, high = percentile_interval(drawn[:, at], confidence) or (None, None)
+        estimates[output.name] = Estimate(value=evaluators[at](once), low=low, high=high)
+    return estimates
 
 
 def _weighted(evaluate: Evaluator, weights: Array) -> Evaluator:

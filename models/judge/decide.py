@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from models.errors import DataError, UsageError
 from models.judge.comparison import (
     ResampledMetrics,
     Threshold,
+    horizon_estimates,
     mcnemar_difference,
     mcnemar_resolvable_loss,
     resample_models,
@@ -18,7 +20,7 @@ from models.judge.comparison import (
 from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
 from models.judge.slices import judge_slices
-from models.judge.verdict import Difference, Gate, OutputFigures, Verdict
+from models.judge.verdict import Difference, Estimate, Gate, OutputFigures, Verdict
 from models.metrics.metrics import Metric, measure, metrics_for
 from models.metrics.outputs import output_figures
 from models.project_spec import blocks as spec
@@ -115,7 +117,19 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         over_baseline=result.difference("baseline", beaten, rules.confidence) if has_baseline else None,
         slices=judge_slices(evidence, rules, metric, seed),
         metrics=_every_metric(evidence, metric, result),
-        outputs=_outputs(evidence),
+        outputs=_outputs(
+            evidence,
+            horizon_estimates(
+                metric,
+                evidence.outputs,
+                evidence.target,
+                evidence.challenger,
+                rules.confidence,
+                rules.resamples,
+                seed,
+                clusters,
+            ),
+        ),
         challenger_cost=evidence.challenger_cost,
         champion_cost=evidence.champion_cost,
         parity=evidence.parity,
@@ -159,8 +173,8 @@ def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) 
     return values
 
 
-def _outputs(evidence: Evidence) -> list[OutputFigures]:
-    """Return the figures of each output, of the challenger and the champion."""
+def _outputs(evidence: Evidence, goal: Mapping[str, Estimate]) -> list[OutputFigures]:
+    """Return the figures of each output, of the challenger and the champion; `goal` is by horizon."""
     named = {each.name: each.prepare for each in metrics_for(evidence.task) if each.name in _OUTPUT_METRICS}
     figures = {
         name: output_figures(named, evidence.outputs, evidence.target, evidence.models[name])
@@ -171,6 +185,7 @@ def _outputs(evidence: Evidence) -> list[OutputFigures]:
         OutputFigures(
             name=output.name,
             quantile=output.quantile,
+            goal=goal.get(output.name),
             challenger=figures["challenger"][output.name],
             champion=figures["champion"][output.name] if "champion" in figures else {},
         )

@@ -65,6 +65,7 @@ class OutputFigures(FrozenModel):
 
     name: str
     quantile: float | None = None
+    goal: Estimate | None = Field(None, description="The goal's metric of the challenger at this horizon alone.")
     challenger: dict[str, Number]
     champion: dict[str, Number] = Field(default_factory=dict)
 

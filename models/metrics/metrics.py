@@ -60,6 +60,8 @@ class Metric:
     decides: bool = False
     """It looks at the predicted class only, so it depends on the decision threshold."""
     join: Callable[[Prepare, Sequence[Output]], Prepare] | None = None
+    of_each: Prepare | None = None
+    """The same of one output by itself, where `prepare` takes several."""
 
     @property
     def sign(self) -> int:
@@ -89,7 +91,7 @@ class Metric:
         """Return the metric of a model with these outputs; itself if there are none."""
         if not outputs or self.join is None:
             return self
-        return replace(self, prepare=self.join(self.prepare, outputs), join=None)
+        return replace(self, prepare=self.join(self.prepare, outputs), join=None, of_each=self.prepare)
 
     def value(self, target: Array, prediction: Array, weight: Array | None = None) -> float:
         """Return the metric's value; NaN where it is undefined (one class only, constant target).
@@ -203,14 +205,15 @@ def resolve_metric(
     name = reference or DEFAULTS[task]
     quantile = quantile_of(name)
     if quantile is not None and task in _NUMBERS:
-        return Metric(name, "minimize", _NUMBERS, partial(regression.pinball, quantile=quantile))
+        prepare = partial(regression.pinball, quantile=quantile)
+        return Metric(name, "minimize", _NUMBERS, prepare, join=METRICS["mae"].join).of(outputs)
     costs = costs_of(name)
     if costs is not None:
         if task != "binary":
             raise UsageError(f"goal.costs is for two classes, but the task is {task}: take metric log_loss or accuracy")
         false_positive, false_negative = costs
-        prepare = partial(classification.cost, false_positive=false_positive, false_negative=false_negative)
-        return Metric(name, "minimize", ("binary",), prepare, decides=True)
+        cost = partial(classification.cost, false_positive=false_positive, false_negative=false_negative)
+        return Metric(name, "minimize", ("binary",), cost, decides=True)
     if references.is_own_code(name):
         return _own_metric(name, task, base, direction)
     short, places = ranking.cutoff_of(name) or (name, None)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from models.errors import first_of
 from models.judge.verdict import Estimate
-from models.monitoring.report import MonitoringReport, State, WindowReport
+from models.monitoring.report import HorizonReport, MonitoringReport, State, WindowReport
 from models.project_spec.monitor_and_retrain import Monitor
 from models.triggers.signal import Kind, Signal
 
@@ -89,6 +89,7 @@ def _numbers(findings: MonitoringReport, window: WindowReport) -> dict[str, obje
         "metric": findings.metric,
         "verdict": findings.verdict.model_dump() if findings.verdict else None,
         "realised": window.realised.model_dump() if window.realised else None,
+        "decayed_horizons": [each.name for each in window.decayed_horizons],
         "estimated": window.estimated,
         "breaches": [breach.model_dump() for breach in window.breaches],
         "predictions": [{"name": each.name, "psi": each.psi, "p_holm": each.p_holm} for each in window.predictions],
@@ -97,6 +98,8 @@ def _numbers(findings: MonitoringReport, window: WindowReport) -> dict[str, obje
 
 def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
     """Return the realised metric of the newest windows, and their version's metric at promotion, in one line."""
+    if window.decayed_horizons and not window.decayed:
+        return first_of((_of_horizon(each, findings) for each in window.decayed_horizons), 3)
     now, then = window.pooled or window.realised, findings.verdict
     assert now is not None
     promised = f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
@@ -104,6 +107,12 @@ def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
         f"over the last {window.num_pooled} windows" if window.num_pooled > 1 else f"on {window.num_measured:,} labels"
     )
     return f"{findings.metric} {now.value:.4g} ({_interval(now)}) {over}{promised}"
+
+
+def _of_horizon(horizon: HorizonReport, findings: MonitoringReport) -> str:
+    now, then = horizon.pooled or horizon.realised, findings.horizons.get(horizon.name)
+    promised = f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
+    return f"{findings.metric} of {horizon.name} {now.value:.4g} ({_interval(now)}){promised}"
 
 
 def words_of_drift(window: WindowReport) -> str:
@@ -129,7 +138,12 @@ _CHECKS = (
         lambda window, _: first_of((breach.reason for breach in window.breaches), 3),
     ),
     _Check(
-        "decay", "red", lambda window: window.realised is not None, lambda window: window.decayed, words_of_decay, True
+        "decay",
+        "red",
+        lambda window: window.realised is not None,
+        lambda window: window.decayed or bool(window.decayed_horizons),
+        words_of_decay,
+        True,
     ),
     _Check(
         "drift",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import first_of
+from models.judge.comparison import horizon_estimates
 from models.judge.verdict import Estimate
 from models.metrics.metrics import Metric
 from models.metrics.outputs import Output
@@ -20,9 +21,9 @@ from models.monitoring.contract import breaches
 from models.monitoring.correlation import changes
 from models.monitoring.coverage import coverage_of
 from models.monitoring.drift import comparable, feature_drift, score_drift
-from models.monitoring.performance import POOLED, pooled, realised
+from models.monitoring.performance import HORIZON_TESTS, POOLED, RESAMPLES, pooled, realised
 from models.monitoring.reference import Reference
-from models.monitoring.report import Correlation, MonitoringReport, State, WindowReport
+from models.monitoring.report import Correlation, HorizonReport, MonitoringReport, State, WindowReport
 from models.monitoring.tally import Bounds, PredictionCounts
 from models.project_spec.monitor_and_retrain import Monitor
 
@@ -41,6 +42,7 @@ class AssessmentRules:
         bounds: Allowed ranges of numeric columns.
         promoted_confidence: The confidence of the interval of `promoted`.
         outputs: The outputs of a row, if there are several.
+        promoted_horizons: `promoted` at each of several horizons, by output.
     """
 
     version: str
@@ -51,6 +53,7 @@ class AssessmentRules:
     bounds: Bounds | None = None
     promoted_confidence: float = 0.95
     outputs: Sequence[Output] = ()
+    promoted_horizons: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
         breaches=breaches(predicted.tally, reference.columns, monitor, watched.bounds or {}) if reference else [],
         realised=measured,
         num_measured=len(predicted.target) if measured else 0,
+        horizons=_horizons(predicted, watched) if measured else [],
         coverage=coverage,
         miscovered=coverage is not None
         and reference is not None
@@ -132,8 +136,48 @@ def with_decay(window: WindowReport, watched: AssessmentRules, past: Sequence[Wi
             "decayed": pool is not None and pool.decayed,
         }
     )
+    window = window.model_copy(update={"horizons": _with_decay_of_each(window, watched, past)})
     state, reason = state_of(window)
     return window.model_copy(update={"state": state, "reason": reason})
+
+
+def _horizons(predicted: WindowPredictions, watched: AssessmentRules) -> list[HorizonReport]:
+    """Return the metric at each of several horizons, without the test of decay."""
+    estimates = horizon_estimates(
+        watched.metric,
+        watched.outputs,
+        predicted.target,
+        predicted.prediction,
+        watched.monitor.confidence,
+        RESAMPLES,
+    )
+    return [HorizonReport(name=name, realised=each) for name, each in estimates.items() if each.value is not None]
+
+
+def _with_decay_of_each(
+    window: WindowReport, watched: AssessmentRules, past: Sequence[WindowReport]
+) -> list[HorizonReport]:
+    """Return the horizons of a window with their tests of decay: one may decay while the mean of all does not."""
+    reports = []
+    for each in window.horizons:
+        before = [
+            (old.realised, report.num_measured)
+            for report in past
+            if report.whole
+            for old in report.horizons
+            if old.name == each.name
+        ]
+        pool = pooled(
+            watched.metric,
+            [*before[1 - POOLED :], (each.realised, window.num_measured)],
+            watched.promoted_horizons.get(each.name),
+            watched.monitor,
+            watched.promoted_confidence,
+            HORIZON_TESTS * len(window.horizons),
+        )
+        update = {"pooled": pool.estimate if pool else None, "decayed": pool is not None and pool.decayed}
+        reports.append(each.model_copy(update=update))
+    return reports
 
 
 def state_of(window: WindowReport) -> tuple[State, str]:
@@ -142,6 +186,9 @@ def state_of(window: WindowReport) -> tuple[State, str]:
         return "red", "; ".join(breach.reason for breach in window.breaches[:3])
     if window.decayed:
         return "red", "the realised metric is worse than at promotion"
+    if window.decayed_horizons:
+        names = first_of((each.name for each in window.decayed_horizons), 3, ", ")
+        return "red", f"the realised metric of {names} is worse than at promotion"
     if window.miscovered and window.coverage is not None:
         share, intended = window.coverage.share, window.coverage.intended
         return "amber", f"{share:.0%} of the true values lie in the predicted interval, which is of {intended:.0%}"
@@ -188,6 +235,7 @@ def sum_up(
         metric=watched.metric.name if watched else None,
         direction=watched.metric.direction if watched else None,
         verdict=watched.promoted if watched else None,
+        horizons=dict(watched.promoted_horizons) if watched else {},
         windows=list(windows),
         **counts,
     )

@@ -67,6 +67,15 @@ class Correlation(FrozenModel):
     changed: bool
 
 
+class HorizonReport(FrozenModel):
+    """The goal's metric at one of several horizons, on labelled predictions, with its own test of decay."""
+
+    name: str = Field(description="`h7` for 7 steps ahead.")
+    realised: Estimate
+    pooled: Estimate | None = None
+    decayed: bool = False
+
+
 class WindowReport(FrozenModel):
     """A fixed number of successive predictions of one version, with the result of each check."""
 
@@ -85,6 +94,7 @@ class WindowReport(FrozenModel):
     )
     num_pooled: int = Field(0, description="Windows in `pooled`, this one included.")
     decayed: bool = Field(False, description="`pooled` is worse than at promotion, by more than the margin.")
+    horizons: list[HorizonReport] = Field(default_factory=list, description="Of a series with several horizons.")
     coverage: Coverage | None = Field(None, description="Of quantiles: the coverage of their interval.")
     miscovered: bool = Field(False, description="`coverage` differs from that on the test rows.")
     estimated: Number = Field(None, description="The metric expected without labels (CBPE); never a gate.")
@@ -93,6 +103,11 @@ class WindowReport(FrozenModel):
     correlations: list[Correlation] = Field(default_factory=list, description="Changed ones first.")
     state: State
     reason: str
+
+    @property
+    def decayed_horizons(self) -> list[HorizonReport]:
+        """The horizons whose metric is worse than at promotion."""
+        return [each for each in self.horizons if each.decayed]
 
     @property
     def drifted(self) -> bool:
@@ -113,6 +128,7 @@ class MonitoringReport(FrozenModel):
     metric: str | None = None
     direction: Literal["maximize", "minimize"] | None = None
     verdict: Estimate | None = Field(None, description="The champion's metric at its promotion, on test rows.")
+    horizons: dict[str, Estimate] = Field(default_factory=dict, description="The same at each of several horizons.")
     windows: list[WindowReport] = Field(
         default_factory=list, description="A few of other versions, then the champion's; each oldest first."
     )

@@ -15,6 +15,7 @@ from models.report.pages import render, show
 from models.triggers.signal import clock
 
 MOST_WINDOWS = 30
+MOST_HORIZONS = 14
 ADVICE = {
     "broken_data": "Look at what feeds the model now: a contract that breaks is a fault upstream far more often than "
     "news. Retraining on broken data would teach the fault.",
@@ -57,6 +58,7 @@ def _facts(findings: MonitoringReport, windows: Sequence[WindowReport]) -> dict[
         "labels without prediction": findings.num_unknown_labels or None,
         f"{findings.metric or 'metric'} at promotion": _estimate(promoted),
         f"{findings.metric or 'metric'} realised, last window with labels": _estimate(realised),
+        "by horizon, last window with labels": _by_horizon(findings, last) if last else None,
         "windows": f"{len(windows)} whole ones of the champion",
     }
 
@@ -80,6 +82,17 @@ def _pictures(findings: MonitoringReport, windows: Sequence[WindowReport]) -> li
         caption = "Shown, never acted upon: real data drift all the time, and it hardly says that a model got worse."
         figures.append(Figure("Drift of the features", caption, feature_map(windows)))
     return figures
+
+
+def _by_horizon(findings: MonitoringReport, window: WindowReport) -> str | None:
+    """Return the metric at each horizon, and at promotion; None for other models."""
+    parts = []
+    for each in window.horizons[:MOST_HORIZONS]:
+        then = findings.horizons.get(each.name)
+        promoted = f" (promoted with {then.value:.4g})" if then and then.value is not None else ""
+        parts.append(f"{each.name} {each.realised.value:.4g}{promoted}{', decays' if each.decayed else ''}")
+    more = len(window.horizons) - len(parts)
+    return "; ".join([*parts, f"{more} more"] if more else parts) or None
 
 
 def _light(drift: Drift) -> tuple[str, str]:

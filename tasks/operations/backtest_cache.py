@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -102,6 +102,22 @@ class ReplayProgress:
         self._report.progress("backtest", self._count, self._total, f"{self.policy} {what}{eta}")
 
 
+class Promise(NamedTuple):
+    """The metric of a model's verdict, and that of each of several horizons."""
+
+    metric: Estimate
+    horizons: dict[str, Estimate]
+
+    def as_inputs(self) -> dict[str, Any]:
+        """Return it as an input of what is computed from it."""
+        own = self.metric.model_dump()
+        return (
+            {**own, "horizons": {name: each.model_dump() for name, each in self.horizons.items()}}
+            if self.horizons
+            else own
+        )
+
+
 class BacktestCache:
     """The backend of a replay, with caching; see `models.backtest.replay.ReplayBackend`.
 
@@ -131,7 +147,7 @@ class BacktestCache:
         self._entries = {kind: KeyedCache(project.state(spec.name) / FOLDER / kind) for kind in self._parts}
         self._loaded: dict[str, Preparation] = {}
         self._watches: dict[str, AssessmentRules] = {}
-        self._promised: dict[str, Estimate] = {}
+        self._promised: dict[str, Promise] = {}
         self._periods: list[RowRange] = []
         self.trained, self.reused = 0, 0
         self.notes: list[str] = []
@@ -165,7 +181,8 @@ class BacktestCache:
     def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
         """Return the verdict by the spec's rules on the challenger's held-out rows."""
         verdict = self.verdict(challenger, champion)
-        self._promised[challenger] = verdict.challenger
+        horizons = {each.name: each.goal for each in verdict.outputs if each.goal is not None}
+        self._promised[challenger] = Promise(verdict.challenger, horizons)
         return VerdictOutcome(verdict.promoted, verdict.reasons)
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
@@ -182,7 +199,7 @@ class BacktestCache:
                 "model": model,
                 "rows": self._past.digest(RowRange(int(row[0]), int(row[-1]) + 1)),
                 "labelled": int((row < labelled).sum()),
-                "promised": self._promised[model].model_dump(),
+                "promised": self._promised[model].as_inputs(),
                 "before": key,  # which covers the earlier windows
             }
             key = self._key("windows", inputs)
@@ -213,7 +230,9 @@ class BacktestCache:
                 monitor=spec.monitor,
                 metric=metric_of(spec.goal, self.preparation(model), self._project.folder),
                 reference=reference,
-                promoted=self._promised[model],
+                promoted=self._promised[model].metric,
+                promoted_horizons=self._promised[model].horizons,
+                outputs=self.preparation(model).outputs,
                 promoted_confidence=spec.judge.confidence,
                 bounds=bounds_of(reference.columns, spec.data, spec.monitor.seasonal),
             )

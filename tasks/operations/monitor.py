@@ -271,7 +271,15 @@ class _MonitoringRun:
         confidence = facts.verdict.rules.confidence if facts.verdict else 0.95
         bounds = self._bounds(facts)
         return AssessmentRules(
-            version, self._spec.monitor, metric, facts.reference, promoted, bounds, confidence, preparation.outputs
+            version=version,
+            monitor=self._spec.monitor,
+            metric=metric,
+            reference=facts.reference,
+            promoted=promoted,
+            bounds=bounds,
+            promoted_confidence=confidence,
+            outputs=preparation.outputs,
+            promoted_horizons=horizons_promised(facts.verdict, metric.name) if facts.verdict else {},
         )
 
     def _facts_of(self, version: str) -> VersionFacts:
@@ -318,6 +326,13 @@ def promised(verdict: Verdict, metric: str) -> Estimate | None:
     return None if value is None else Estimate(value=value)
 
 
+def horizons_promised(verdict: Verdict, metric: str) -> dict[str, Estimate]:
+    """Return the test metric at each of several horizons; nothing if the goal has changed since."""
+    if verdict.metric != metric:
+        return {}
+    return {output.name: output.goal for output in verdict.outputs if output.goal is not None}
+
+
 def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
     """Return the metrics of a window for MLflow; each name begins with `monitor_`."""
     name = "".join(character if character.isalnum() else "_" for character in metric)
@@ -332,6 +347,7 @@ def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
         "monitor_breaches": len(window.breaches),
         "monitor_drifted_features": sum(drift.level != "none" for drift in window.features),
         **{f"monitor_psi_{drift.name}": drift.psi for drift in window.predictions},
+        **{f"monitor_{name}_{each.name}": each.realised.value for each in window.horizons},
     }
     return {key: float(value) for key, value in metrics.items() if value is not None}
 

@@ -85,6 +85,17 @@ def test_a_series_has_its_windows_reach_back_before_the_period(tmp_path: Path):
     assert targets(tmp_path / "period", "test").tolist() == table["y"].to_pylist()[150:180]
 
 
+def test_each_horizon_of_a_series_has_its_true_value(tmp_path: Path):
+    """The first examples of a period predict steps of the period before too."""
+    values = np.sin(np.arange(200) / 9.0)
+    spec = spec_of(kind="series", window={"length": 5, "horizon": [1, 4]})
+    table = pa.table({"t": np.arange(200), "y": values})
+    preparation = prepare_known(table, RowRange(0, 150), spec, tmp_path, tmp_path / "p")
+    assert write_period(table, RowRange(150, 180), spec.data, tmp_path, preparation, tmp_path / "period") == 0
+    assert next(feeds(tmp_path / "period", "test", preparation))["series"][0, -1] == values[146]
+    assert np.array_equal(targets(tmp_path / "period", "test"), np.stack([values[147:177], values[150:180]], axis=1))
+
+
 def test_features_made_by_the_users_code_see_no_later_row(tmp_path: Path):
     (tmp_path / "own.py").write_text("def make(frame):\n    return frame.assign(most=frame.x)\n")
     spec = spec_of(features={"make": "./own.py:make"})

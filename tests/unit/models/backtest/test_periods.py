@@ -214,7 +214,6 @@ def test_a_digest_tells_values_order_and_types_and_nothing_that_came_later():
     [
         ({"known_future": ["x"]}, r"the spec has data.window.known_future: drop it for this"),
         ({"series_key": "x"}, r"the spec has data.window.series_key: drop it for this"),
-        ({"horizon": [1, 7]}, r"replays one horizon, .*such as `-s data.window.horizon=7`"),
     ],
 )
 def test_windows_that_cannot_be_replayed_are_refused(window: dict[str, object], message: str):

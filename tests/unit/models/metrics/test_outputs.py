@@ -76,3 +76,11 @@ def test_horizons_are_of_one_target_so_that_their_mean_is_in_its_unit():
     horizons = [OutputColumn(name=f"h{ahead}", column=f"h{ahead}", scale=5.0, horizon=ahead) for ahead in (1, 2)]
     metric = METRICS["mae"].of(horizons)
     assert metric.value(np.zeros((3, 2)), np.full((3, 2), [1.0, 3.0])) == 2.0
+
+
+def test_the_pinball_loss_of_one_quantile_is_the_mean_over_the_horizons(tmp_path):
+    own = [OutputColumn(name=f"h{ahead}", column=f"h{ahead}", scale=9.0, horizon=ahead) for ahead in (1, 7)]
+    target, prediction = RNG.normal(size=(2, 200, 2))
+    metric = resolve_metric("pinball_0.9", "regression", tmp_path, outputs=own)
+    expected = [sk.mean_pinball_loss(target[:, at], prediction[:, at], alpha=0.9) for at in range(2)]
+    assert metric.value(target, prediction) == pytest.approx(np.mean(expected))

@@ -1,13 +1,15 @@
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from models.data.preparation import OutputColumn
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
 from models.monitoring.assess import ALL_WELL, AssessmentRules, WindowPredictions, assess, state_of, sum_up
 from models.monitoring.report import Correlation
-from models.monitoring.tally import tally
+from models.monitoring.tally import PredictionCounts, tally
 from models.project_spec.monitor_and_retrain import Monitor
 from tests.unit.models.monitoring.conftest import breach, chance, decayed, drift, logged, reference, rows, truth, window
 
@@ -77,3 +79,34 @@ def test_all_of_it_is_summed_up() -> None:
     assert (found.champion, found.metric, found.state, found.num_predictions) == ("1", "roc_auc", "green", 1000)
     assert sum_up("flights", 5.0, [], None).reason == "there is no champion to monitor"
     assert np.isclose(found.at, 5.0)
+
+
+HORIZONS = [OutputColumn(name=f"h{ahead}", column=f"h{ahead}", horizon=ahead) for ahead in (1, 7, 14)]
+
+
+def of_horizons(errors: tuple[float, ...]) -> WindowPredictions:
+    """A window whose errors have these sizes; no column is counted."""
+    noise = np.random.default_rng(0).normal(size=(1000, 3)) * errors
+    counts = PredictionCounts(num_rows=1000)
+    return WindowPredictions(0, 0.0, 10.0, counts, True, 1000, noise, np.zeros_like(noise), np.zeros(0))
+
+
+def test_a_horizon_that_decays_alone_is_named() -> None:
+    """The mean of the horizons gains at one what it loses at another."""
+    usual = 0.8  # the mean absolute value of a normal number
+    watched = AssessmentRules(
+        "1",
+        Monitor(),
+        METRICS["mae"].of(HORIZONS),
+        promoted=Estimate(value=usual, low=usual - 0.02, high=usual + 0.02),
+        outputs=HORIZONS,
+        promoted_horizons={each.name: Estimate(value=usual, low=0.78, high=0.82) for each in HORIZONS},
+    )
+    same = assess(of_horizons((1.0, 1.0, 1.0)), watched)
+    assert (same.state, [each.name for each in same.horizons]) == ("green", ["h1", "h7", "h14"])
+    apart = assess(of_horizons((1.0, 1.3, 0.7)), watched)
+    assert (apart.decayed, [each.name for each in apart.decayed_horizons]) == (False, ["h7"])
+    assert state_of(apart) == ("red", "the realised metric of h7 is worse than at promotion")
+    report = sum_up("sales", 5.0, [apart], watched)
+    assert report.state == "red"
+    assert re.fullmatch(r"mae of h7 1\.\d+ \(.* to .*\), promoted with 0.8 \(0.78 to 0.82\)", report.reason)

@@ -4,7 +4,7 @@ from scipy.special import ndtr, ndtri
 
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
-from models.monitoring.performance import POOLED, pooled, realised
+from models.monitoring.performance import HORIZON_TESTS, POOLED, pooled, realised
 from models.project_spec.monitor_and_retrain import Monitor
 
 AUC, MAE = METRICS["roc_auc"], METRICS["mae"]
@@ -108,6 +108,28 @@ def test_a_version_that_does_not_change_alarms_within_fifty_windows_in_at_most_1
 def early_labels(measurement: tuple[Estimate, int], random: np.random.Generator, share: float) -> list:
     """The same window at earlier looks, when it had 100 and 250 labels, and when it has all."""
     return [measured(random, 0.75, num, share) for num in (100, 250)] + [measurement]
+
+
+@pytest.mark.parametrize("repeats", [40, pytest.param(600, marks=pytest.mark.soak)])
+def test_horizons_that_do_not_change_alarm_within_fifty_windows_in_at_most_5_of_100_cases(repeats) -> None:
+    random, found, num = np.random.default_rng(5), 0, 7
+
+    def estimates(error: float) -> list[Estimate]:
+        drawn = 1 + error * random.normal(size=num)
+        return [Estimate(value=each, low=each - 1.96 * error, high=each + 1.96 * error) for each in drawn]
+
+    for _ in range(repeats):
+        promoted, windows = estimates(0.0134), [estimates(0.03) for _ in range(50)]
+        for at in range(num):
+            measured = [(each[at], 1000) for each in windows]
+            tests = (
+                pooled(MAE, measured[:end][-POOLED:], promoted[at], Monitor(), 0.95, HORIZON_TESTS * num)
+                for end in range(1, 51)
+            )
+            if any(test.decayed for test in tests):
+                found += 1
+                break
+    assert found / repeats <= 0.05
 
 
 def test_windows_whose_labels_come_late_alarm_no_more_often() -> None:
