@@ -67,6 +67,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
         baseline=baseline.prediction,
         weights=weights_of(prepared, "test"),
         baseline_name=baseline.name,
+        outputs=preparation.outputs,
         slices=slice_values(prepared, "test", spec.judge.slices),
         challenger_id=challenger.name,
         champion_id=champion.name if champion else None,

@@ -34,16 +34,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, random = tmp_path_factory.mktemp("model"), np.random.default_rng(0)
     x = random.normal(size=600)
     table = pa.table({"t": np.arange(600), "x": x, "y": np.where(x + random.normal(size=600) > 0, "yes", "no")})
-    prepare_known(table, RowRange(0, 600), spec(), folder, folder / PREPARED)
+    return model_of(table, spec(), folder, "roc_auc", "maximize")
+
+
+def model_of(table: pa.Table, own: Spec, folder: Path, metric: str, direction: str) -> Path:
+    prepare_known(table, RowRange(0, table.num_rows), own, folder, folder / PREPARED)
     job = TrainingJob(
         folder=folder / "job",
         prepared=folder / PREPARED,
         tensors=write_tensors(folder / PREPARED, folder),
         project=folder,
-        model=spec().model,
-        train=spec().train,
-        metric="roc_auc",
-        direction="maximize",
+        model=own.model,
+        train=own.train,
+        metric=metric,
+        direction=direction,
     )
     run_job(job)
     export(job.model_dump(mode="json"), str(folder), {})
@@ -78,6 +82,17 @@ def test_a_champion_that_answers_another_question_is_not_compared(trained: Path,
     renamed = told.model_copy(update={"target": told.target.model_copy(update={"classes": ["a", "b"]})})
     (other / PREPARATION_FILE).write_text(renamed.model_dump_json())
     assert contest(trained, other, spec(), trained).champion is None
+
+
+def test_several_horizons_are_judged_together_and_each_by_itself(tmp_path: Path):
+    data = {**DATA, "kind": "series", "window": {"length": 5, "horizon": [1, 3]}}
+    own = Spec.model_validate({"name": "t", "data": data, "model": {"net": "linear"}})
+    table = pa.table({"t": np.arange(300), "y": np.sin(np.arange(300) / 5) + np.random.default_rng(0).normal(size=300)})
+    verdict = contest(model_of(table, own, tmp_path, "mae", "minimize"), None, own, tmp_path)
+    values = [output.goal.value for output in verdict.outputs if output.goal]
+    assert np.mean(values) == pytest.approx(verdict.challenger.value)
+    assert [output.name for output in verdict.outputs] == ["h1", "h3"]
+    assert all(output.goal and output.goal.low < output.goal.value < output.goal.high for output in verdict.outputs)
 
 
 TABLE = Preparation(kind="table", task="binary", target=TargetEncoding(name="y", classes=["no", "yes"]))
