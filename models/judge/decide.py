@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,8 @@ from models.judge.comparison import (
 from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
 from models.judge.slices import judge_slices
-from models.judge.verdict import Difference, Estimate, Gate, OutputFigures, Verdict
-from models.metrics.metrics import Metric, measure, metrics_for
+from models.judge.verdict import Difference, Gate, OutputFigures, Verdict
+from models.metrics.metrics import Array, Metric, measure, metrics_for
 from models.metrics.outputs import output_figures
 from models.project_spec import blocks as spec
 
@@ -117,19 +116,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         over_baseline=result.difference("baseline", beaten, rules.confidence) if has_baseline else None,
         slices=judge_slices(evidence, rules, metric, seed),
         metrics=_every_metric(evidence, metric, result),
-        outputs=_outputs(
-            evidence,
-            horizon_estimates(
-                metric,
-                evidence.outputs,
-                evidence.target,
-                evidence.challenger,
-                rules.confidence,
-                rules.resamples,
-                seed,
-                clusters,
-            ),
-        ),
+        outputs=_outputs(evidence, rules, metric, seed, clusters),
         challenger_cost=evidence.challenger_cost,
         champion_cost=evidence.champion_cost,
         parity=evidence.parity,
@@ -173,8 +160,20 @@ def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) 
     return values
 
 
-def _outputs(evidence: Evidence, goal: Mapping[str, Estimate]) -> list[OutputFigures]:
-    """Return the figures of each output, of the challenger and the champion; `goal` is by horizon."""
+def _outputs(
+    evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int, clusters: Array | None
+) -> list[OutputFigures]:
+    """Return the figures of each output, of the challenger and the champion, and of each horizon the goal's metric."""
+    goal = horizon_estimates(
+        metric,
+        evidence.outputs,
+        evidence.target,
+        evidence.challenger,
+        rules.confidence,
+        rules.resamples,
+        seed,
+        clusters,
+    )
     named = {each.name: each.prepare for each in metrics_for(evidence.task) if each.name in _OUTPUT_METRICS}
     figures = {
         name: output_figures(named, evidence.outputs, evidence.target, evidence.models[name])
