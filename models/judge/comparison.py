@@ -15,6 +15,7 @@ from models.metrics.bootstrap import few_units_factor, p_value, percentile_inter
 from models.metrics.evaluator import Evaluator
 from models.metrics.metrics import Array, Metric
 from models.metrics.outputs import Output
+from models.metrics.ranking import has_order
 
 POWER = 0.87
 """Power of the default margin; an equal challenger passes in at least 80 % of loops, also with few resamples."""
@@ -116,7 +117,7 @@ def resample_models(
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
-    num_units = len(target) if clusters is None else effective_units(clusters)
+    num_units = len(target) if clusters is None else effective_units(unit_sizes(metric, target, clusters))
     return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)}, num_units)
 
 
@@ -162,7 +163,17 @@ def _weighted(evaluate: Evaluator, weights: Array) -> Evaluator:
     return lambda drawn: evaluate(drawn * weights)
 
 
-def effective_units(clusters: Array) -> float:
+def unit_sizes(metric: Metric, target: Array, clusters: Array) -> Array:
+    """Return how much each cluster weighs in the metric (cluster,): its number of examples.
+
+    In a metric of a ranking every group weighs the same, and one without an order nothing: it is left out.
+    """
+    if metric.is_of_groups and not metric.own:
+        return np.ones(len(np.unique(clusters[has_order(target)])))
+    return np.bincount(clusters)
+
+
+def effective_units(sizes: Array) -> float:
     """Return how many clusters of equal size are as informative, if a cluster's examples share an effect.
 
     At least `LEAST_CLUSTERS`, or all if there are fewer: one cluster that holds nearly everything must not make the
@@ -170,8 +181,9 @@ def effective_units(clusters: Array) -> float:
 
     Source: Kish (1965), Survey Sampling, 8.2: the effective number (sum n)^2 / (sum n^2).
     """
-    sizes = np.bincount(clusters).astype(np.float64)
-    return max(float(min(LEAST_CLUSTERS, len(sizes))), float(sizes.sum() ** 2 / (sizes**2).sum()))
+    sizes = sizes.astype(np.float64)
+    kish = float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
+    return max(float(min(LEAST_CLUSTERS, len(sizes))), kish)
 
 
 def mcnemar_resolvable_loss(target: Array, challenger: Array, champion: Array, confidence: float) -> float:

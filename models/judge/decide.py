@@ -15,6 +15,7 @@ from models.judge.comparison import (
     mcnemar_difference,
     mcnemar_resolvable_loss,
     resample_models,
+    unit_sizes,
 )
 from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
@@ -103,7 +104,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         rules=rules,
         seed=seed,
         num_samples=len(evidence.target),
-        num_clusters=None if clusters is None else int(clusters.max()) + 1,
+        num_clusters=None if clusters is None else len(unit_sizes(metric, evidence.target, clusters)),
         challenger_id=evidence.challenger_id,
         champion_id=evidence.champion_id,
         challenger=result.estimate("challenger", rules.confidence),

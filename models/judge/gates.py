@@ -22,7 +22,8 @@ def sample_gate(verdict: Verdict) -> Gate:
     if num < least:
         return _gate("sample", False, f"too few test examples: {num}, judge.min_samples asks for {least}")
     if verdict.num_clusters is not None and verdict.num_clusters < LEAST_CLUSTERS:
-        clusters = f"{verdict.num_clusters} clusters, at least {LEAST_CLUSTERS} are needed"
+        kind = "groups with different grades" if verdict.task == "ranking" else "clusters"
+        clusters = f"{verdict.num_clusters} {kind}, at least {LEAST_CLUSTERS} are needed"
         cure = f"; judge.unit is {verdict.rules.unit}: name a shorter one (none if the times are no dates)"
         cure = cure if verdict.rules.unit else "; take a larger test split"
         return _gate("sample", False, f"too few independent test examples: they fall into {clusters}{cure}")

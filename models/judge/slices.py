@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from models.judge.comparison import ResampledMetrics, Threshold, resample_models
+from models.judge.comparison import ResampledMetrics, Threshold, resample_models, unit_sizes
 from models.judge.evidence import Evidence, as_text
 from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Slice
@@ -54,7 +54,8 @@ def _judge_slice(
 ) -> Slice:
     models = {name: each[chosen] for name, each in evidence.models_for(metric).items() if name != "baseline"}
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters[chosen], return_inverse=True)[1]
-    too_few = _too_few(len(chosen), clusters)
+    num_units = None if clusters is None else len(unit_sizes(metric, evidence.target[chosen], clusters))
+    too_few = _too_few(len(chosen), num_units)
     resamples = 0 if too_few else rules.resamples
     weights = None if evidence.weights is None else evidence.weights[chosen]
     result = resample_models(metric, evidence.target[chosen], models, resamples, seed, clusters, weights)
@@ -75,11 +76,11 @@ def _judge_slice(
     )
 
 
-def _too_few(num_examples: int, clusters: Array | None) -> str:
+def _too_few(num_examples: int, num_clusters: int | None) -> str:
     if num_examples < LEAST_EXAMPLES:
         return f"fewer than {LEAST_EXAMPLES} examples: not tested"
-    if clusters is not None and clusters.max() + 1 < LEAST_CLUSTERS:
-        return f"its examples fall into {clusters.max() + 1} clusters, fewer than {LEAST_CLUSTERS}: not tested"
+    if num_clusters is not None and num_clusters < LEAST_CLUSTERS:
+        return f"its examples fall into {num_clusters} clusters, fewer than {LEAST_CLUSTERS}: not tested"
     return ""
 
 

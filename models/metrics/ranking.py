@@ -45,6 +45,15 @@ def groups_of(target: Array) -> Array:
     return np.unique(target[:, 1], return_inverse=True)[1].reshape(-1)
 
 
+def has_order(target: Array) -> Array:
+    """Return whether an example's group holds different grades, bool (example,); a metric counts only such groups."""
+    group, grade = groups_of(target), target[:, 0]
+    first = np.empty(int(group.max(initial=-1)) + 1)
+    first[group] = grade
+    differs: Array = (np.bincount(group, grade != first[group]) > 0)[group]
+    return differs
+
+
 def ndcg(target: Array, prediction: Array, k: int | None = None) -> Evaluator:
     """Discounted cumulative gain over that of the best order; the gain is 2^grade - 1, ties share their places' mean.
 

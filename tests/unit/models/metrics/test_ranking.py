@@ -6,8 +6,11 @@ from sklearn.metrics import average_precision_score, ndcg_score
 
 from models.errors import DataError
 from models.judge.comparison import Threshold, resample_models
+from models.judge.decide import judge
+from models.judge.evidence import Evidence
 from models.metrics import ranking
 from models.metrics.metrics import METRICS, measure, metrics_for, resolve_metric
+from models.project_spec.blocks import Judge
 from models.project_spec.goal import Goal
 
 
@@ -113,3 +116,38 @@ def test_groups_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(num_groups
         result = resample_models(METRICS["ndcg"], target, models, 200, repeat, group)
         better += result.difference("champion", Threshold(0.0, strict=True), 0.95).reached
     assert better / repeats <= 0.04
+
+
+def few_of_many(num_counted: int, rng: np.random.Generator) -> np.ndarray:
+    """Grades with their groups (example, 2): groups of eight rows, and 300 of one row, which have no order."""
+    group = np.r_[np.repeat(np.arange(num_counted), 8), num_counted + np.arange(300)]
+    grade = np.r_[np.tile([0, 0, 0, 1, 1, 1, 2, 3], num_counted), rng.integers(0, 4, 300)]
+    return np.stack([grade, group], axis=1).astype(np.float64)
+
+
+def test_only_groups_with_an_order_are_units_of_the_verdict():
+    rng, better = np.random.default_rng(0), 0
+    for repeat in range(100):
+        target = few_of_many(6, rng)
+        scores = {name: rng.normal(size=len(target)) for name in ("challenger", "champion")}
+        result = resample_models(METRICS["ndcg"], target, scores, 100, repeat, METRICS["ndcg"].units(target))
+        better += result.difference("champion", Threshold(0.0, strict=True), 0.95).reached
+    assert result.num_units == 6
+    assert better <= 4
+
+
+def test_each_group_is_one_unit_however_long():
+    group = np.repeat(np.arange(20), [1000, *[10] * 19])
+    target = np.stack([np.arange(len(group)) % 2, group], axis=1).astype(np.float64)
+    assert resample_models(METRICS["ndcg"], target, {"challenger": target[:, 0]}, 1, 0, group).num_units == 20
+
+
+def test_too_few_groups_with_an_order_give_no_verdict():
+    target = few_of_many(4, np.random.default_rng(0))
+    column = np.where(target[:, 1] < 4, "ordered", "alone")
+    models = {"challenger": target[:, 0], "champion": -target[:, 0], "baseline": np.zeros(len(target))}
+    evidence = Evidence("ranking", target, **models, clusters=METRICS["ndcg"].units(target), slices={"kind": column})
+    verdict = judge(evidence, Judge(resamples=100), METRICS["ndcg"])
+    assert not verdict.promoted
+    assert "they fall into 4 groups with different grades, at least 5 are needed" in verdict.reasons[1]
+    assert all("not tested" in each.note and each.p_holm is None for each in verdict.slices)
