@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
-from models.metrics.metrics import quantile_of
-from models.training.group_order import MOST_ROWS
+from models.metrics.metrics import METRICS, Array, quantile_of
 from models.training.optimisation.losses import loss_name
 
 Parameters = dict[str, Any]
@@ -90,13 +89,20 @@ class Boosters:
         ]
         return np.concatenate([np.asarray(part, np.float64).reshape(len(inputs), -1) for part in parts], axis=1)
 
-    def train_loss(self) -> float:
-        """Return the mean training loss of the boosters; of a ranking 1 - NDCG."""
-        losses = [
-            1 - value if more_is_better else value
-            for _, _, value, more_is_better in (booster.eval_train()[0] for booster in self._boosters)
-        ]
-        return float(np.mean(losses))
+    def train_loss(self, ranks: Array | None = None) -> float:
+        """Return the mean training loss of the boosters; of a ranking 1 - NDCG, as that of the validation rows.
+
+        Args:
+            ranks: Of a ranking: grade and group of each training row (row, 2).
+        """
+        if ranks is None:
+            return float(np.mean([booster.eval_train()[0][2] for booster in self._boosters]))
+
+        def loss(scores: Array, train_set: Any) -> tuple[str, float, bool]:
+            del train_set  # LightGBM counts a group without relevant rows as 1, and breaks ties
+            return "loss", 1 - METRICS["ndcg"].value(ranks, scores), False
+
+        return float(self._boosters[0].eval_train(loss)[0][2])
 
     def to_text(self, rounds: int | None = None) -> str:
         """Return the text of the boosters, of their first `rounds` rounds or of all; alike for any threads."""
@@ -118,7 +124,7 @@ def objectives(preparation: Preparation, metric: str) -> list[Parameters]:
     """
     outputs = preparation.target.outputs
     if preparation.task == "ranking":
-        return [{"objective": "lambdarank", "metric": "ndcg", "eval_at": [MOST_ROWS]}]
+        return [{"objective": "lambdarank", "metric": "none"}]
     if preparation.task == "multiclass":
         return [{"objective": "multiclass", "metric": "multi_logloss", "num_class": preparation.num_outputs}]
     if preparation.task == "quantile":

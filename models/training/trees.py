@@ -101,9 +101,11 @@ class _Boosting:
     values: NDArray[Any]
     loss: Loss
     weights: torch.Tensor | None
+    train_ranks: NDArray[Any] | None = None
+    """Of a ranking: grade and group of the training rows, group by group (row, 2)."""
 
     def validation_loss(self, output: NDArray[np.float64]) -> float:
-        """Return the mean loss of the validation rows; of a ranking 1 - NDCG, as LightGBM measures it in training."""
+        """Return the mean loss of the validation rows; of a ranking 1 - NDCG."""
         if self.preparation.task == "ranking":
             return 1 - METRICS["ndcg"].value(self.values, output[:, 0])
         return float(self.loss(torch.from_numpy(output), self.targets, self.weights)) / self.total_weight
@@ -218,6 +220,7 @@ def _open(job: TrainingJob) -> _Boosting:
         values=validation.values(),
         weights=validation.weights(),
         loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets, job.project),
+        train_ranks=None if order is None else train.values()[order.positions],
     )
     inputs = tree_inputs(train, preparation, order and order.positions)
     for label, weight in _labels(boosting, targets, train.weights(), inputs):
@@ -298,7 +301,7 @@ def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -
         progress.step, progress.epoch = stop, progress.epoch + 1
         loss = boosting.validation_loss(boosting.inputs.output(raw))
         assert booster is not None
-        train_loss = booster.train_loss()
+        train_loss = booster.train_loss(boosting.train_ranks)
         seconds = max(time.perf_counter() - start, 1e-9)
         progress.seconds += seconds
         progress.history.append(

@@ -37,6 +37,7 @@ def table(num: int = 80, size: int = 8) -> pa.Table:
     level, x = rng.normal(0, 10, num), rng.normal(size=(size, num))
     signal = x + rng.normal(0, 0.3, x.shape)
     grade = (signal > np.quantile(signal, 0.5, axis=0)) * 1 + (signal > np.quantile(signal, 0.8, axis=0)) * 2
+    grade[:, ::4] = 0  # no order in every fourth group
     query = np.broadcast_to(np.arange(num), x.shape)
     columns = {"query": query, "x": x + level, "level": np.broadcast_to(level, x.shape), "grade": grade}
     return pa.table({name: values.ravel() for name, values in columns.items()})
@@ -88,6 +89,8 @@ def test_trees_are_those_of_lambdarank_with_the_groups_sizes(make_ranking):
     assert result.value == pytest.approx(METRICS["ndcg"].value(validation.values(), ours.predict(validated)))
     assert result.value > 0.7
     assert result.epochs[-1]["train_loss"] < result.epochs[0]["train_loss"] < 1
+    trained = METRICS["ndcg"].value(values, peer.predict(inputs))
+    assert result.epochs[-1]["train_loss"] == pytest.approx(1 - trained)
 
 
 def test_killed_and_run_again_gives_the_same_trees(make_ranking):
