@@ -16,7 +16,7 @@ from models.data.preparation import Preparation
 from models.data.tensor_file import places
 from models.distributed.order import SampleOrder, seed_of
 from models.errors import DataError, TrainingError
-from models.metrics.ranking import groups_of
+from models.metrics.ranking import groups_of, has_order
 from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Kind
 from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, recent_of
@@ -269,7 +269,8 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     groups = key if job.fold_by == "groups" else None
     target = joined[_target_name(preparation)]
     _check_fold(index, k, target, key if rolls else None, rolls)
-    fold = fold_of(target, k + rolls, job.train.seed, rolls or is_text, groups, times=key)
+    ordered = _ordered(joined[VALUE], k) if preparation.task == "ranking" else None
+    fold = fold_of(target, k + rolls, job.train.seed, rolls or is_text, groups, times=key, ordered=ordered)
     is_validation = fold == index + rolls
     is_train = fold < index + rolls if rolls else ~is_validation
     train, validation = torch.nonzero(is_train).flatten(), torch.nonzero(is_validation).flatten()
@@ -281,6 +282,22 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
         train = _without_shared_targets(train, joined[KEY], joined[FIRST_KEY][validation].min())
     recent = recent_of(joined, train, job)
     return _examples(preparation, joined, recent), _examples(preparation, joined, validation)
+
+
+def _ordered(value: torch.Tensor, k: int) -> torch.Tensor:
+    """Return whether an example's group has an order, bool (example,).
+
+    Raises:
+        TrainingError: There are fewer of these groups than folds.
+    """
+    ordered = has_order(value.numpy())
+    num = len(np.unique(value.numpy()[ordered, 1]))
+    if num < k:
+        raise TrainingError(
+            f"search.folds: got {k}, but {num} groups hold different grades, expected one in each fold: "
+            f"take search.folds: {max(1, num)} or fewer"
+        )
+    return torch.from_numpy(ordered)
 
 
 def _without_shared_targets(train: torch.Tensor, times: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
@@ -342,13 +359,19 @@ def open_unlabelled(job: TrainingJob, preparation: Preparation) -> ExampleSet:
 
 
 def _sampled(train: ExampleSet, job: TrainingJob, has_groups: bool) -> ExampleSet:
-    """Return the job's share of the examples, or of the groups of a ranking."""
+    """Return the job's share of the examples; of a ranking that of the groups with an order, and of those without."""
     if job.sample >= 1:
         return train
     generator = torch.Generator().manual_seed(seed_of("sample", job.train.seed))
-    units = torch.from_numpy(groups_of(train.values())) if has_groups else torch.arange(len(train))
-    num = int(units.max()) + 1
-    chosen = torch.randperm(num, generator=generator)[: max(1, round(job.sample * num))]
-    some = torch.nonzero(torch.isin(units, chosen)).flatten()
+    units, strata = torch.arange(len(train)), [torch.arange(len(train))]
+    if has_groups:
+        values = train.values()
+        ordered = torch.from_numpy(has_order(values))
+        units = torch.from_numpy(groups_of(values))
+        strata = [part for part in (units[ordered].unique(), units[~ordered].unique()) if len(part)]
+    chosen = [
+        part[torch.randperm(len(part), generator=generator)[: max(1, round(job.sample * len(part)))]] for part in strata
+    ]
+    some = torch.nonzero(torch.isin(units, torch.cat(chosen))).flatten()
     keep = some if train.keep is None else train.keep[some]
     return replace(train, keep=keep)

@@ -28,6 +28,7 @@ def fold_of(
     blocks: bool = False,
     groups: torch.Tensor | None = None,
     times: torch.Tensor | None = None,
+    ordered: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the fold of each example, int64 (n,).
 
@@ -40,10 +41,11 @@ def fold_of(
         groups: The group of each example; no group is divided, and the folds are as equal as that allows.
         times: The time of each example, for blocks, at least k different ones: no block begins within a time. Default:
             the rows are in the order of time.
+        ordered: Of a ranking: whether an example's group has an order, bool (n,); each fold gets its share of those.
     """
     count = len(target)
     if groups is not None:
-        return _fold_of_groups(groups, k, seed)
+        return _fold_of_groups(groups, k, seed, ordered)
     if blocks:
         return torch.arange(count) * k // count if times is None else _blocks_of_times(times, k)
     if target.ndim > 1:  # several outputs: a row with more labels, or larger values
@@ -72,11 +74,14 @@ def _blocks_of_times(times: torch.Tensor, k: int) -> torch.Tensor:
     return block[moment]
 
 
-def _fold_of_groups(groups: torch.Tensor, k: int, seed: int) -> torch.Tensor:
-    """Put each group, the largest first, into the fold that has the fewest examples so far."""
+def _fold_of_groups(groups: torch.Tensor, k: int, seed: int, ordered: torch.Tensor | None) -> torch.Tensor:
+    """Put each group, those with an order and the largest first, into the fold that has the fewest examples so far."""
     _, member, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
     shuffled = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed_of("fold", seed)))
     dealt = shuffled[torch.argsort(sizes[shuffled], descending=True, stable=True)]
+    if ordered is not None:
+        is_first = torch.zeros(len(sizes), dtype=torch.int8).index_fill(0, member[ordered], 1)
+        dealt = dealt[torch.argsort(is_first[dealt], descending=True, stable=True)]
     filled, fold_of_group = [0] * k, torch.empty(len(sizes), dtype=torch.int64)
     for group in dealt.tolist():
         emptiest = filled.index(min(filled))
@@ -86,15 +91,30 @@ def _fold_of_groups(groups: torch.Tensor, k: int, seed: int) -> torch.Tensor:
 
 
 def recent_of(tensors: Tensors, keep: torch.Tensor | None, job: TrainingJob) -> torch.Tensor | None:
-    """Select the newest examples in `keep` and some older ones, by time for a split by time, else by row order."""
+    """Select the newest examples in `keep` and some older ones, by time for a split by time, else by row order.
+
+    Of a split by group they are whole groups, each as new as its newest example.
+    """
     recent = job.train.recent
     if recent is None or job.stage == "pretrain":
         return keep
     among = torch.arange(len(tensors["target"])) if keep is None else keep
+    units = torch.arange(len(among))
     if job.fold_by == "blocks" and KEY in tensors:
         among = among[torch.argsort(tensors[KEY][among], stable=True)]
-    num_new = max(1, round(recent.share * len(among)))
-    older, newest = among[:-num_new], among[-num_new:]
+    elif job.fold_by == "groups" and KEY in tensors:
+        units = _by_newest(tensors[KEY][among])
+    num = int(units.max()) + 1
+    num_new = max(1, round(recent.share * num))
+    older = torch.arange(num - num_new)
     generator = torch.Generator().manual_seed(seed_of("replay", job.train.seed))
     replayed = older[torch.randperm(len(older), generator=generator)[: round(recent.replay * len(older))]]
-    return torch.cat([replayed, newest]).sort().values
+    return among[(units >= num - num_new) | torch.isin(units, replayed)].sort().values
+
+
+def _by_newest(groups: torch.Tensor) -> torch.Tensor:
+    """Return the number of each example's group (n,), from 0 on in the order of the groups' last examples."""
+    _, member = torch.unique(groups, return_inverse=True)
+    last = torch.zeros(int(member.max()) + 1, dtype=torch.int64)
+    last = last.scatter_reduce(0, member, torch.arange(len(member)), "amax")
+    return torch.argsort(torch.argsort(last))[member]

@@ -14,11 +14,11 @@ from models.data import feeds
 from models.data.encode import write_tensors
 from models.data.preparation import Preparation
 from models.data.prepare import prepare
-from models.errors import DataError
+from models.errors import DataError, TrainingError
 from models.export.export import export
 from models.export.validation_scores import BLOCKS, validation_scores
 from models.metrics.metrics import METRICS
-from models.metrics.ranking import groups_of
+from models.metrics.ranking import groups_of, has_order
 from models.project_spec.blocks import Model, Spec, Train
 from models.training.batches.examples import open_examples
 from models.training.boosters import booster_texts
@@ -128,12 +128,19 @@ def test_the_exported_graph_gives_the_same_scores(make_ranking, tmp_path):
     assert found["constant"] < found["scores"]["trees"]["value"]
 
 
-def test_a_sample_holds_whole_groups(make_ranking):
+def test_a_sample_holds_whole_groups_with_and_without_an_order(make_ranking):
     job = make_ranking("trees", sample=0.5)
     preparation = Preparation.load(job.prepared)
     some, every = (open_examples(each, preparation)[0].values() for each in (job, make_ranking("trees")))
     assert (np.bincount(groups_of(some)) == 8).all()
-    assert len(some) == pytest.approx(len(every) / 2, abs=8)
+    assert has_order(some).sum() == pytest.approx(has_order(every).sum() / 2, abs=8)
+    assert len(some) == pytest.approx(len(every) / 2, abs=16)
+
+
+def test_more_folds_than_groups_with_an_order_are_refused(make_ranking):
+    job = make_ranking("trees").model_copy(update={"fold": (0, 70), "fold_by": "groups"})
+    with pytest.raises(TrainingError, match=r"search\.folds: got 70, but \d+ groups hold different grades"):
+        open_examples(job, Preparation.load(job.prepared))
 
 
 def test_a_group_that_lightgbm_does_not_take_is_refused():

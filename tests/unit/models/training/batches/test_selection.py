@@ -30,6 +30,14 @@ def test_no_group_is_divided_and_the_folds_are_about_equal(sizes, k):
 
 
 @given(sizes=st.lists(st.integers(1, 9), min_size=5, max_size=30), k=st.integers(2, 5))
+def test_every_fold_gets_groups_with_an_order(sizes, k):
+    groups = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    ordered = groups < k  # as few as can be
+    fold = fold_of(torch.zeros(len(groups)), k, seed=0, groups=groups, ordered=ordered)
+    assert torch.equal(fold[ordered].unique(), torch.arange(k))
+
+
+@given(sizes=st.lists(st.integers(1, 9), min_size=5, max_size=30), k=st.integers(2, 5))
 def test_no_time_lies_on_both_sides_of_a_block(sizes, k):
     times = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     order = torch.randperm(len(times), generator=torch.Generator().manual_seed(1))
@@ -66,6 +74,15 @@ def test_newest_by_their_time_where_the_split_goes_by_time(make_job):
     job = make_job(recent=Recent(share=0.2, replay=0.0), job={"fold_by": "blocks"})
     assert recent_of(tensors, None, job).tolist() == [0, 1]
     assert recent_of(tensors, torch.arange(2, 10), job).tolist() == [2, 3]
+
+
+def test_the_newest_groups_are_kept_whole(make_job):
+    groups = torch.tensor([5, 3, 9, 3, 5, 7, 9, 1, 7, 1])  # the last rows of 3, 5, 9, 7 and 1, in this order
+    tensors = {"target": torch.zeros(10), KEY: groups}
+    job = make_job(recent=Recent(share=0.4, replay=0.0), job={"fold_by": "groups"})
+    assert recent_of(tensors, None, job).tolist() == [5, 7, 8, 9]
+    job = make_job(recent=Recent(share=0.4, replay=0.34), job={"fold_by": "groups"})
+    assert torch.bincount(groups[recent_of(tensors, None, job)]).unique().tolist() == [0, 2]
 
 
 def test_pretraining_sees_all_rows(make_job):
