@@ -366,9 +366,9 @@ def _sampled(train: ExampleSet, job: TrainingJob, has_groups: bool) -> ExampleSe
     units, strata = torch.arange(len(train)), [torch.arange(len(train))]
     if has_groups:
         values = train.values()
-        ordered = torch.from_numpy(has_order(values))
-        units = torch.from_numpy(groups_of(values))
-        strata = [part for part in (units[ordered].unique(), units[~ordered].unique()) if len(part)]
+        ordered, groups = has_order(values), groups_of(values)
+        parts = [np.unique(groups[ordered]), np.unique(groups[~ordered])]
+        units, strata = torch.from_numpy(groups), [torch.from_numpy(part) for part in parts if len(part)]
     chosen = [
         part[torch.randperm(len(part), generator=generator)[: max(1, round(job.sample * len(part)))]] for part in strata
     ]
