@@ -47,7 +47,8 @@ def _joined(body: bytes, opening: re.Match[bytes], parse: Callable[[bytes], Any]
     first, between, items = opening.start() + 1, _between(opening[1]), list[Any]()
     begin = first
     while len(body) - begin > 2 * PIECE_BYTES and (cut := between.search(body, begin + PIECE_BYTES)):
-        items += parse(b"[" + body[begin : cut.start(1)] + b"]")
+        (piece,) = parse(b"[[" + body[begin : cut.start(1)] + b"]]")  # as deep as in an object: depth has a limit
+        items += piece
         begin = cut.end(1)
     # The quotes of the mark are quotes of the document only where the list is no part of a text.
     document = parse(b'%b"%b",%b' % (body[:first], _MARK.encode(), body[begin:]))

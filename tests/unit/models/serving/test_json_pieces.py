@@ -88,6 +88,17 @@ def test_a_long_list_at_the_top_is_parsed_in_pieces(document: Any, monkeypatch: 
     assert (max(lengths) < len(body)) == ("dataframe_split" not in document)
 
 
+def test_an_item_that_is_too_deep_for_the_whole_is_too_deep_for_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_pieces, "PIECE_BYTES", 50)
+    depth = next(num for num in range(1000, 1100) if isinstance(_outcome(lambda num=num: _parse(_deep(num))), str))
+    body = _deep(depth)
+    assert _outcome(lambda: parsed_in_pieces(body, _parse)) == _outcome(lambda: _parse(body))
+
+
+def _deep(depth: int) -> bytes:
+    return b'{"inputs":[{"x":%b},%b]}' % (b"[" * depth + b"]" * depth, b",".join([b'{"x":1}'] * 30))
+
+
 def test_missing_values_may_stand_in_some_pieces_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_pieces, "PIECE_BYTES", 20)
     body = b'[%b{"a": NaN}]' % (b'{"a": 100000000000000000000}, ' * 9)
