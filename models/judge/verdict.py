@@ -149,6 +149,11 @@ class Verdict(FrozenModel):
         return margin or 0.0
 
     @property
+    def num_dependent(self) -> int | None:
+        """Number of the test examples if they depend on each other (series, times, groups); None if they do not."""
+        return None if self.num_clusters is None else self.num_samples
+
+    @property
     def promoted(self) -> bool:
         """True when every gate was passed."""
         return self.decision == "promote"

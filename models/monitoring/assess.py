@@ -43,6 +43,7 @@ class AssessmentRules:
         promoted_confidence: The confidence of the interval of `promoted`.
         outputs: The outputs of a row, if there are several.
         promoted_horizons: `promoted` at each of several horizons, by output.
+        num_dependent: Number of the test examples behind `promoted` if they depend on each other, else None.
     """
 
     version: str
@@ -54,6 +55,7 @@ class AssessmentRules:
     promoted_confidence: float = 0.95
     outputs: Sequence[Output] = ()
     promoted_horizons: Mapping[str, Estimate] = field(default_factory=dict)
+    num_dependent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,14 @@ def with_decay(window: WindowReport, watched: AssessmentRules, past: Sequence[Wi
     if window.realised is not None:
         before = ((each.realised, each.num_measured) for each in reversed(past) if each.realised and each.whole)
         measured = [(window.realised, window.num_measured), *itertools.islice(before, POOLED - 1)][::-1]
-        pool = pooled(watched.metric, measured, watched.promoted, watched.monitor, watched.promoted_confidence)
+        pool = pooled(
+            watched.metric,
+            measured,
+            watched.promoted,
+            watched.monitor,
+            watched.promoted_confidence,
+            num_dependent=watched.num_dependent,
+        )
     window = window.model_copy(
         update={
             "pooled": pool.estimate if pool else None,
@@ -174,6 +183,7 @@ def _with_decay_of_each(
             watched.monitor,
             watched.promoted_confidence,
             HORIZON_TESTS * len(window.horizons),
+            watched.num_dependent,
         )
         update = {"pooled": pool.estimate if pool else None, "decayed": pool is not None and pool.decayed}
         reports.append(each.model_copy(update=update))

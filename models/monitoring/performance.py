@@ -70,6 +70,7 @@ def pooled(
     monitor: Monitor,
     promoted_confidence: float = 0.95,
     num_tests: int = 1,
+    num_dependent: int | None = None,
 ) -> PooledMetric | None:
     """Test whether the newest windows together are worse than the promotion by more than `monitor.margin`.
 
@@ -86,6 +87,8 @@ def pooled(
         monitor: The margin, and the confidence of the windows' intervals.
         promoted_confidence: The confidence of the interval at promotion.
         num_tests: Number of such tests of a window: the critical values are corrected for them (Bonferroni).
+        num_dependent: Number of the test examples if they depend on each other: then predictions do so too, and the
+            standard error of a window is at least that at promotion, scaled to the window's number of labels.
 
     Returns:
         The pool of windows that is furthest from the promotion; None without enough labels, verdict, or intervals.
@@ -97,12 +100,13 @@ def pooled(
         return None
     newest = [each for each in windows if _error(each[0], monitor.confidence) is not None][-POOLED:]
     least = _error(promoted, promoted_confidence) or 0.0
+    error_of_one = least * math.sqrt(num_dependent or 0)
     best: tuple[float, PooledMetric] | None = None
     fewest = min(FEWEST_LABELS, monitor.window // 2)
     for num in range(1, len(newest) + 1):
         if num < POOLED and sum(count for _, count in newest[-num:]) < fewest:
             continue
-        value, error = _mean(newest[-num:], monitor.confidence)
+        value, error = _mean(newest[-num:], monitor.confidence, error_of_one)
         lost = metric.sign * (promoted.value - value) - monitor.margin
         total = math.hypot(error, least)
         distance = lost / total if total > 0 else math.copysign(math.inf, lost) if lost else 0.0
@@ -121,10 +125,14 @@ def _corrected(critical: float, num_tests: int) -> float:
     return critical if num_tests == 1 else float(-ndtri(ndtr(-critical) / num_tests))
 
 
-def _mean(windows: Sequence[tuple[Estimate, int]], confidence: float) -> tuple[float, float]:
+def _mean(windows: Sequence[tuple[Estimate, int]], confidence: float, error_of_one: float) -> tuple[float, float]:
+    """Return the metric over all windows and its standard error; that of one label is at least `error_of_one`."""
     total = sum(count for _, count in windows)
-    values = [(each.value or 0.0, _error(each, confidence) or 0.0, count / total) for each, count in windows]
-    return sum(value * share for value, _, share in values), math.hypot(*(error * share for _, error, share in values))
+    errors = [
+        max(_error(each, confidence) or 0.0, error_of_one / math.sqrt(max(1, count))) * count / total
+        for each, count in windows
+    ]
+    return sum((each.value or 0.0) * (count / total) for each, count in windows), math.hypot(*errors)
 
 
 def _error(estimate: Estimate, confidence: float) -> float | None:

@@ -103,14 +103,15 @@ class ReplayProgress:
 
 
 class Promise(NamedTuple):
-    """The metric of a model's verdict, and that of each of several horizons."""
+    """The metric of a model's verdict, that of each of several horizons, and how many dependent examples gave them."""
 
     metric: Estimate
     horizons: dict[str, Estimate]
+    num_dependent: int | None
 
     def as_inputs(self) -> dict[str, Any]:
         """Return it as an input of what is computed from it."""
-        own = self.metric.model_dump()
+        own = self.metric.model_dump() | {"num_dependent": self.num_dependent}
         return (
             {**own, "horizons": {name: each.model_dump() for name, each in self.horizons.items()}}
             if self.horizons
@@ -182,7 +183,7 @@ class BacktestCache:
         """Return the verdict by the spec's rules on the challenger's held-out rows."""
         verdict = self.verdict(challenger, champion)
         horizons = {each.name: each.goal for each in verdict.outputs if each.goal is not None}
-        self._promised[challenger] = Promise(verdict.challenger, horizons)
+        self._promised[challenger] = Promise(verdict.challenger, horizons, verdict.num_dependent)
         return VerdictOutcome(verdict.promoted, verdict.reasons)
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
@@ -232,6 +233,7 @@ class BacktestCache:
                 reference=reference,
                 promoted=self._promised[model].metric,
                 promoted_horizons=self._promised[model].horizons,
+                num_dependent=self._promised[model].num_dependent,
                 outputs=self.preparation(model).outputs,
                 promoted_confidence=spec.judge.confidence,
                 bounds=bounds_of(reference.columns, spec.data, spec.monitor.seasonal),

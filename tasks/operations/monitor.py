@@ -280,6 +280,7 @@ class _MonitoringRun:
             promoted_confidence=confidence,
             outputs=preparation.outputs,
             promoted_horizons=horizons_promised(facts.verdict, metric.name) if facts.verdict else {},
+            num_dependent=facts.verdict.num_dependent if facts.verdict else None,
         )
 
     def _facts_of(self, version: str) -> VersionFacts:

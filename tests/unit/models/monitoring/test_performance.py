@@ -132,6 +132,26 @@ def test_horizons_that_do_not_change_alarm_within_fifty_windows_in_at_most_5_of_
     assert found / repeats <= 0.05
 
 
+@pytest.mark.parametrize("repeats", [40, pytest.param(600, marks=pytest.mark.soak)])
+def test_errors_that_depend_on_their_neighbours_alarm_rarely(repeats) -> None:
+    """A random walk, forecast seven steps ahead by its last value: as if independent, half of the versions alarm."""
+    random, found, num, ahead = np.random.default_rng(8), 0, 5000, 7
+
+    def estimate(errors: np.ndarray, block: int) -> tuple[Estimate, int]:
+        means = errors[: len(errors) // block * block].reshape(-1, block).mean(axis=1)
+        value, reach = errors.mean(), 1.96 * means.std(ddof=1) / np.sqrt(len(means))
+        return Estimate(value=value, low=value - reach, high=value + reach), len(errors)
+
+    for _ in range(repeats):
+        walk = np.cumsum(random.normal(size=num + 50_000 + ahead))
+        errors = np.abs(walk[ahead:] - walk[:-ahead])
+        promoted = estimate(errors[:num], 17)[0]  # the judge resamples blocks
+        windows = [estimate(part, 1) for part in errors[num:].reshape(50, 1000)]
+        tests = (pooled(MAE, windows[:end][-POOLED:], promoted, Monitor(), num_dependent=num) for end in range(1, 51))
+        found += any(test.decayed for test in tests)
+    assert found / repeats <= 0.25
+
+
 def test_windows_whose_labels_come_late_alarm_no_more_often() -> None:
     random, repeats, found = np.random.default_rng(3), 60, 0
     for _ in range(repeats):
