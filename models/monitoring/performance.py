@@ -87,8 +87,7 @@ def pooled(
         monitor: The margin, and the confidence of the windows' intervals.
         promoted_confidence: The confidence of the interval at promotion.
         num_tests: Number of such tests of a window: the critical values are corrected for them (Bonferroni).
-        num_dependent: Number of the test examples if they depend on each other: then predictions do so too, and the
-            standard error of a window is at least that at promotion, scaled to the window's number of labels.
+        num_dependent: Number of test examples that depend on each other: scales the least standard error of a window.
 
     Returns:
         The pool of windows that is furthest from the promotion; None without enough labels, verdict, or intervals.
@@ -108,14 +107,17 @@ def pooled(
             continue
         value, error = _mean(newest[-num:], monitor.confidence, error_of_one)
         lost = metric.sign * (promoted.value - value) - monitor.margin
-        total = math.hypot(error, least)
-        distance = lost / total if total > 0 else math.copysign(math.inf, lost) if lost else 0.0
+        distance = _distance(lost, math.hypot(error, least))
         beyond = distance - _corrected(CRITICAL if num == POOLED else CRITICAL_FEW, num_tests)
         if best is None or beyond > best[0]:
             reach = error * _quantile(monitor.confidence)
-            estimate = Estimate(value=value, low=value - reach, high=value + reach)
-            best = beyond, PooledMetric(estimate, num, beyond > 0)
+            best = beyond, PooledMetric(Estimate(value=value, low=value - reach, high=value + reach), num, beyond > 0)
     return best[1] if best else None
+
+
+def _distance(lost: float, error: float) -> float:
+    """Return a loss in standard errors; infinite without error."""
+    return lost / error if error > 0 else math.copysign(math.inf, lost) if lost else 0.0
 
 
 def _corrected(critical: float, num_tests: int) -> float:
@@ -126,7 +128,11 @@ def _corrected(critical: float, num_tests: int) -> float:
 
 
 def _mean(windows: Sequence[tuple[Estimate, int]], confidence: float, error_of_one: float) -> tuple[float, float]:
-    """Return the metric over all windows and its standard error; that of one label is at least `error_of_one`."""
+    """Return the metric over all windows and its standard error.
+
+    That of one label is at least `error_of_one`: predictions depend on each other where test examples do, which the
+    windows' own intervals leave out.
+    """
     total = sum(count for _, count in windows)
     errors = [
         max(_error(each, confidence) or 0.0, error_of_one / math.sqrt(max(1, count))) * count / total
