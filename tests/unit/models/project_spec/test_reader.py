@@ -160,7 +160,7 @@ def test_anchors_and_dates_are_plain_values(write: Write) -> None:
     ("override", "got"),
     [
         ("train.epochs=3", lambda spec: spec.train.epochs == 3),
-        ("train.augment.brightness=0.5", lambda spec: spec.train.augment.brightness == 0.5),
+        ("train.augment.noise=0.5", lambda spec: spec.train.augment.noise == 0.5),
         ("goal.good_enough=", lambda spec: spec.goal.good_enough is None),
         ("goal.metric=null", lambda spec: spec.goal.metric is None),
         ("judge.slices=[a, b]", lambda spec: spec.judge.slices == ["a", "b"]),
@@ -262,6 +262,11 @@ BETWEEN_KEYS = (
     "say `bootstrap`",
     "features.transform reads what features.fit returns",
     "features.fit is of tables, but kind is series",
+    "augment.flip is for data of kind image, but data.kind is table: remove",
+    "augment.swap is for data of kind table, but .* series",
+    "augment.mixup_alpha is for data of kind image",
+    "augment.function is for data of kind image or table or series, but data.kind is text: remove it",
+    "train.augment.function is for nets trained by gradient descent, but model.net is trees",
 )
 
 
