@@ -10,7 +10,7 @@ from models.data.columns import as_float64, as_text, dtype_of, is_number, is_tex
 from models.data.outputs import fit_outputs, infer_task_of_several, output_values, with_outputs
 from models.data.preparation import SPLITS, TargetEncoding
 from models.errors import DataError
-from models.project_spec.blocks import Data, Task
+from models.project_spec.blocks import NUMBER_TASKS, Data, Task
 from models.project_spec.reserved_columns import KEY_COLUMN
 
 MAX_INTEGER_CLASSES = 20
@@ -42,7 +42,7 @@ def infer_task(targets: pa.Table, data: Data) -> Task:
     if not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
         raise DataError(f"data.target {name!r}: got type {kind}, expected numbers, text or booleans: convert it")
     task = "quantile" if data.quantiles else data.task
-    if task in ("regression", "quantile", "ranking") and not is_number(kind):
+    if task in NUMBER_TASKS and not is_number(kind):
         raise DataError(f"data.task: {task}, but the target {name!r} is {kind}, expected numbers")
     if task is not None:
         return task

@@ -11,6 +11,7 @@ from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LOG_PROBABILITIES
 from models.inference.portable import LABEL, LABELS, PREDICTION, PROBABILITIES
+from models.project_spec.blocks import NUMBER_TASKS
 
 
 def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
@@ -22,7 +23,7 @@ def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
             helper.make_tensor_value_info(LABELS, types.BOOL, ["batch", num_outputs]),
             helper.make_tensor_value_info(PROBABILITIES, types.FLOAT, ["batch", num_outputs]),
         ]
-    if preparation.task in ("regression", "quantile", "ranking"):
+    if preparation.task in NUMBER_TASKS:
         shape = ["batch", num_outputs] if num_outputs else ["batch"]
         return [helper.make_tensor_value_info(PREDICTION, types.FLOAT, shape)]
     if preparation.task == "language":

@@ -11,6 +11,7 @@ from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.inference.predict import Feed, predict
 from models.judge.verdict import Parity
+from models.project_spec.blocks import NUMBER_TASKS
 
 TOLERANCE = 1e-4
 """Absolute for a probability, in bits for text, for a regression relative to the larger of value and target's spread.
@@ -60,7 +61,7 @@ def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) 
     """Return the distance between each row's two predictions (rows,)."""
     apart: np.ndarray = np.abs(got - expected)
     target = preparation.target
-    if preparation.task in ("regression", "quantile", "ranking"):
+    if preparation.task in NUMBER_TASKS:
         is_one_unit = not target.outputs or target.log_offset is not None
         scale = target.spread if is_one_unit else target.shift_and_scale()[1]
         apart = apart / np.maximum(np.abs(expected), scale)
@@ -68,7 +69,7 @@ def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) 
 
 
 def _label_flips(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> int:
-    if preparation.task in ("regression", "quantile", "ranking", "language"):
+    if preparation.task in (*NUMBER_TASKS, "language"):
         return 0
     if preparation.task == "multilabel":
         return int(((got > 0.5) != (expected > 0.5)).any(axis=1).sum())

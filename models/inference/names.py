@@ -9,7 +9,7 @@ import numpy as np
 from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.inference.portable import BITS_PER_CHAR, LABEL, LABELS, PREDICTION, PROBABILITIES, column_names
-from models.project_spec.blocks import Task
+from models.project_spec.blocks import NUMBER_TASKS, Task
 
 LOG_PROBABILITIES, BITS = "log_probabilities", "bits"
 
@@ -21,22 +21,14 @@ UNCHANGED_FILE = "model.fp32.onnx"
 """The unchanged export; it lies beside `model.onnx` if that is a smaller variant."""
 
 
-_SCORED: dict[Task, str] = {
-    "regression": PREDICTION,
-    "quantile": PREDICTION,
-    "ranking": PREDICTION,
-    "language": BITS_PER_CHAR,
-}
-
-
 def output_names(preparation: Preparation) -> list[str]:
-    """Return the outputs of the graph.
+    """Return the outputs of the graph; the last one is what metrics take.
 
     `prediction`; `label` or (of several) `labels`, and `probabilities`; for text `log_probabilities` and `bits`.
     """
     if preparation.task == "language":
         return [LOG_PROBABILITIES, BITS]
-    if preparation.task in ("regression", "quantile", "ranking"):
+    if preparation.task in NUMBER_TASKS:
         return [PREDICTION]
     return [LABELS if preparation.task == "multilabel" else LABEL, PROBABILITIES]
 
@@ -54,7 +46,7 @@ def scores_of(outputs: Mapping[str, np.ndarray], task: Task) -> np.ndarray:
     They are predictions, probabilities (for two classes that of the positive class), or the bits per character of
     texts.
     """
-    scored = _SCORED.get(task, PROBABILITIES)
+    scored = BITS_PER_CHAR if task == "language" else PREDICTION if task in NUMBER_TASKS else PROBABILITIES
     values = outputs[scored][:, 1] if task == "binary" else outputs[scored]
     return np.ascontiguousarray(values, np.float64)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import StoreError, TrainingError
+from models.inference.names import output_names
 from models.inference.portable import open_session
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Feed = Mapping[str, np.ndarray]
 
 WARM_UP_RUNS = 20
-_SCORED = {"regression": "prediction", "quantile": "prediction", "ranking": "prediction", "language": "bits"}
 
 
 def session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
@@ -54,7 +54,7 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
     """
     running = session(path, threads)
     task = preparation.task
-    name = _SCORED.get(task, "probabilities")
+    name = output_names(preparation)[-1]
     parts = [_run(running, name, feed) for feed in feeds]
     if not parts:
         if preparation.characters is not None:

@@ -149,6 +149,11 @@ class Verdict(FrozenModel):
         return margin or 0.0
 
     @property
+    def horizons(self) -> dict[str, Estimate]:
+        """The goal's metric of the challenger at each of several horizons, by output."""
+        return {output.name: output.goal for output in self.outputs if output.goal is not None}
+
+    @property
     def num_dependent(self) -> int | None:
         """Number of the test examples if they depend on each other (series, times, groups); None if they do not."""
         return None if self.num_clusters is None else self.num_samples

@@ -47,10 +47,8 @@ def groups_of(target: Array) -> Array:
 
 def has_order(target: Array) -> Array:
     """Return whether an example's group holds different grades, bool (example,); a metric counts only such groups."""
-    group, grade = groups_of(target), target[:, 0]
-    first = np.empty(int(group.max(initial=-1)) + 1)
-    first[group] = grade
-    differs: Array = (np.bincount(group, grade != first[group]) > 0)[group]
+    group = groups_of(target)
+    differs: Array = _differs(group, target[:, 0])[group]
     return differs
 
 
@@ -125,9 +123,14 @@ def _ordered(target: Array, prediction: Array) -> _Order:
     place = np.arange(len(group)) - np.maximum.accumulate(np.where(is_first, np.arange(len(group)), 0))
     tie = np.cumsum(is_first | (np.diff(score, prepend=np.nan) != 0)) - 1
     grade = target[examples, 0].astype(np.float64)
-    first = grade[np.arange(len(group)) - place]
-    differs = (np.bincount(group, grade != first) > 0).astype(np.float64)
-    return _Order(examples, group, place, tie, grade, differs)
+    return _Order(examples, group, place, tie, grade, _differs(group, grade).astype(np.float64))
+
+
+def _differs(group: Array, grade: Array) -> Array:
+    """Return whether a group holds different grades, bool (group,)."""
+    one = np.empty(int(group.max(initial=-1)) + 1)
+    one[group] = grade
+    return np.bincount(group, grade != one[group]) > 0
 
 
 def _mean_of_groups(order: _Order, values: Array) -> Evaluator:

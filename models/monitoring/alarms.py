@@ -102,17 +102,19 @@ def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
         return first_of((_of_horizon(each, findings) for each in window.decayed_horizons), 3)
     now, then = window.pooled or window.realised, findings.verdict
     assert now is not None
-    promised = f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
     over = (
         f"over the last {window.num_pooled} windows" if window.num_pooled > 1 else f"on {window.num_measured:,} labels"
     )
-    return f"{findings.metric} {now.value:.4g} ({_interval(now)}) {over}{promised}"
+    return f"{findings.metric} {now.value:.4g} ({_interval(now)}) {over}{_promoted(then)}"
 
 
 def _of_horizon(horizon: HorizonReport, findings: MonitoringReport) -> str:
     now, then = horizon.pooled or horizon.realised, findings.horizons.get(horizon.name)
-    promised = f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
-    return f"{findings.metric} of {horizon.name} {now.value:.4g} ({_interval(now)}){promised}"
+    return f"{findings.metric} of {horizon.name} {now.value:.4g} ({_interval(now)}){_promoted(then)}"
+
+
+def _promoted(then: Estimate | None) -> str:
+    return f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
 
 
 def words_of_drift(window: WindowReport) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from models.monitoring.contract import breaches
 from models.monitoring.correlation import changes
 from models.monitoring.coverage import coverage_of
 from models.monitoring.drift import comparable, feature_drift, score_drift
-from models.monitoring.performance import HORIZON_TESTS, POOLED, RESAMPLES, pooled, realised
+from models.monitoring.performance import HORIZON_TESTS, POOLED, RESAMPLES, PooledMetric, pooled, realised
 from models.monitoring.reference import Reference
 from models.monitoring.report import Correlation, HorizonReport, MonitoringReport, State, WindowReport
 from models.monitoring.tally import Bounds, PredictionCounts
@@ -129,23 +129,15 @@ def with_decay(window: WindowReport, watched: AssessmentRules, past: Sequence[Wi
     pool = None
     if window.realised is not None:
         before = ((each.realised, each.num_measured) for each in reversed(past) if each.realised and each.whole)
-        measured = [(window.realised, window.num_measured), *itertools.islice(before, POOLED - 1)][::-1]
-        pool = pooled(
-            watched.metric,
-            measured,
-            watched.promoted,
-            watched.monitor,
-            watched.promoted_confidence,
-            num_dependent=watched.num_dependent,
-        )
+        pool = _pooled(watched, (window.realised, window.num_measured), before, watched.promoted)
     window = window.model_copy(
         update={
             "pooled": pool.estimate if pool else None,
             "num_pooled": pool.num_windows if pool else 0,
             "decayed": pool is not None and pool.decayed,
+            "horizons": _with_decay_of_each(window, watched, past),
         }
     )
-    window = window.model_copy(update={"horizons": _with_decay_of_each(window, watched, past)})
     state, reason = state_of(window)
     return window.model_copy(update={"state": state, "reason": reason})
 
@@ -169,25 +161,31 @@ def _with_decay_of_each(
     """Return the horizons of a window with their tests of decay: one may decay while the mean of all does not."""
     reports = []
     for each in window.horizons:
-        before = [
+        before = (
             (old.realised, report.num_measured)
-            for report in past
+            for report in reversed(past)
             if report.whole
             for old in report.horizons
             if old.name == each.name
-        ]
-        pool = pooled(
-            watched.metric,
-            [*before[1 - POOLED :], (each.realised, window.num_measured)],
-            watched.promoted_horizons.get(each.name),
-            watched.monitor,
-            watched.promoted_confidence,
-            HORIZON_TESTS * len(window.horizons),
-            watched.num_dependent,
         )
+        now, promoted = (each.realised, window.num_measured), watched.promoted_horizons.get(each.name)
+        pool = _pooled(watched, now, before, promoted, HORIZON_TESTS * len(window.horizons))
         update = {"pooled": pool.estimate if pool else None, "decayed": pool is not None and pool.decayed}
         reports.append(each.model_copy(update=update))
     return reports
+
+
+def _pooled(
+    watched: AssessmentRules,
+    now: tuple[Estimate, int],
+    before: Iterable[tuple[Estimate, int]],
+    promoted: Estimate | None,
+    num_tests: int = 1,
+) -> PooledMetric | None:
+    """Test the newest window and those before it, newest first, of which only as many are read as are pooled."""
+    measured = [now, *itertools.islice(before, POOLED - 1)][::-1]
+    rules, confidence = watched.monitor, watched.promoted_confidence
+    return pooled(watched.metric, measured, promoted, rules, confidence, num_tests, watched.num_dependent)
 
 
 def state_of(window: WindowReport) -> tuple[State, str]:

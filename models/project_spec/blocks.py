@@ -41,6 +41,8 @@ _NCCL_NAME, _NCCL_VALUE = r"^NCCL_[A-Z0-9_]+$", r"^[^\x00]*$"
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
 Task = Literal["binary", "multiclass", "multilabel", "regression", "quantile", "language", "ranking"]
+NUMBER_TASKS: tuple[Task, ...] = ("regression", "quantile", "ranking")
+"""The tasks whose target and prediction are numbers."""
 Kind = Literal["table", "image", "series", "text"]
 Precision = Literal["auto", "fp32", "fp32-exact", "bf16", "fp16"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]

@@ -112,11 +112,8 @@ class Promise(NamedTuple):
     def as_inputs(self) -> dict[str, Any]:
         """Return it as an input of what is computed from it."""
         own = self.metric.model_dump() | {"num_dependent": self.num_dependent}
-        return (
-            {**own, "horizons": {name: each.model_dump() for name, each in self.horizons.items()}}
-            if self.horizons
-            else own
-        )
+        horizons = {name: each.model_dump() for name, each in self.horizons.items()}
+        return {**own, "horizons": horizons} if horizons else own
 
 
 class BacktestCache:
@@ -182,8 +179,7 @@ class BacktestCache:
     def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
         """Return the verdict by the spec's rules on the challenger's held-out rows."""
         verdict = self.verdict(challenger, champion)
-        horizons = {each.name: each.goal for each in verdict.outputs if each.goal is not None}
-        self._promised[challenger] = Promise(verdict.challenger, horizons, verdict.num_dependent)
+        self._promised[challenger] = Promise(verdict.challenger, verdict.horizons, verdict.num_dependent)
         return VerdictOutcome(verdict.promoted, verdict.reasons)
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:

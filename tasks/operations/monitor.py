@@ -28,7 +28,7 @@ from models.monitoring.report import MonitoringReport, WindowReport
 from models.monitoring.tally import Bounds
 from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from models.pipeline.keys import canonical, key_of
-from models.project_spec.blocks import Spec
+from models.project_spec.blocks import NUMBER_TASKS, Spec
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import delivery, registry_reader
 from tasks.mlflow.model_cache import VERDICT_FILE, numbered_copy
@@ -329,9 +329,7 @@ def promised(verdict: Verdict, metric: str) -> Estimate | None:
 
 def horizons_promised(verdict: Verdict, metric: str) -> dict[str, Estimate]:
     """Return the test metric at each of several horizons; nothing if the goal has changed since."""
-    if verdict.metric != metric:
-        return {}
-    return {output.name: output.goal for output in verdict.outputs if output.goal is not None}
+    return verdict.horizons if verdict.metric == metric else {}
 
 
 def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
@@ -365,7 +363,7 @@ def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
         tally=window.tally,
         whole=window.is_whole,
         num_labels=round(int(there.sum()) / share) if share else 0,
-        target=target if {"regression", "quantile", "ranking"} & set(metric.tasks) else target.astype(np.int64),
+        target=target if set(NUMBER_TASKS) & set(metric.tasks) else target.astype(np.int64),
         prediction=examples.prediction[there],
         scores=examples.prediction,
     )
