@@ -26,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import types
 import warnings
 from collections.abc import Sequence
@@ -238,7 +239,11 @@ class _Parent:
         parent, pid = os.getpid(), os.fork()
         if pid == 0:
             self._close()
-            _become(parent, request, descriptors)
+            try:
+                _become(parent, request, descriptors)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)  # the interpreter's own end waits for threads that no fork has
             return True
         *files, exit_code = descriptors
         self._children[pid] = caller, exit_code
@@ -275,8 +280,8 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
         os.dup2(descriptor, number)
     for descriptor in descriptors:
         os.close(descriptor)
+    os.environ.clear()  # while the variables stand where they are shown: else the C library keeps pieces of ours
     show((sys.executable, program, *arguments), environ)
-    os.environ.clear()
     os.environ.update(environ)
     time.tzset()
     os.chdir(cwd)
