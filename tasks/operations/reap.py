@@ -3,7 +3,8 @@
 A loop is dead when nobody holds the project's lock and the process that ran it is gone, ran on another host,
 or ran under an earlier name of this host. The reaper then ends the loop's open MLflow runs as KILLED, its running
 Optuna trials as failed, and its Prefect runs and their tasks as Crashed. It also ends processes that the loop started,
-removes half-written files, and delivers log entries that wait for the tracking store.
+removes half-written files, and delivers log entries that wait for the tracking store. The training of a dead loop goes
+on in its place, unless a person has cancelled the loop's flow run.
 """
 
 from __future__ import annotations
@@ -19,24 +20,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from models.errors import StoreError
+from models.errors import LooplineError, StoreError
 from models.files import read_json
-from models.project_spec.blocks import Spec
+from models.project_spec.blocks import Spec, Train
+from models.training.job import JOB_FILE, RESULT_FILE
 from tasks.host import database, processes
 from tasks.host.leases import is_leased, leased
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LOOP_LOCK, OVER, is_running, last_loop, lease_of, save_loop
+from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loop, lease_of, save_loop
 from tasks.loop.loop import intent_of
 from tasks.loop.outcome import conclude_killed
 from tasks.loop.runners import STALE_S, dead_runners, remove_runners
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.prefect.crashed_runs import crash_runs
-from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks
+from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks, is_run_cancelled
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
+from tasks.ranks.launcher import cancel_left
+from tasks.ranks.places import find_place
 from tasks.state.delta_commits import COMMITS
 from tasks.state.outbox import Outbox, undelivered
 from tasks.state.segments import KINDS, segments_folder
@@ -91,6 +95,8 @@ def _project(workspace: Workspace, state: Path) -> Iterator[str]:
             save_loop(state, replace(loop_state, state="killed"), lease)
         conclude_killed(workspace, state, loop_state)
         yield f"{loop_state.loop_id}: was killed; marked as killed (`loopline run` continues it)"
+    if loop_state and loop_state.state not in OVER:
+        yield from _cancelled_training(workspace, state, loop_state)
     yield from _flow_runs(state)
     yield from _deliver(workspace, state)
 
@@ -102,6 +108,23 @@ def _deliver(workspace: Workspace, state: Path) -> Iterator[str]:
             yield f"{loop_id}: delivered what waited for the tracking store"
         except StoreError as error:
             yield f"{loop_id}: still waits: {error}"
+
+
+def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> Iterator[str]:
+    """Cancel the training of a loop whose flow run was cancelled when it had no process, such as between two pods."""
+    api = PrefectServer(workspace).api()
+    if not loop.flow_run or api is None or not is_run_cancelled(api, loop.flow_run):
+        return
+    for path in sorted((state / "work" / "train").glob(f"*/{JOB_FILE}")):
+        place_name = read_json(path).get("train", {}).get("on")
+        if not place_name or (path.parent / RESULT_FILE).exists():
+            continue
+        try:
+            place = find_place(workspace, Train(on=place_name))
+            if place and cancel_left(place, path.parent):
+                yield f"{loop.loop_id}: its flow run was cancelled; cancelled its training on {place_name} too"
+        except LooplineError as error:
+            yield f"{loop.loop_id}: its flow run was cancelled, but perhaps not its training: {error}"
 
 
 def _studies(workspace: Workspace, state: Path) -> Iterator[str]:

@@ -89,6 +89,11 @@ def is_cancelled() -> bool:
     run, api = os.environ.get(FLOW_RUN), os.environ.get(API)
     if not run or not api:
         return False
+    return is_run_cancelled(api, run)
+
+
+def is_run_cancelled(api: str, run: str) -> bool:
+    """Return whether the flow run of an id is cancelled, or about to be; false if the server does not say it."""
     try:
         state: str = ask(api, f"flow_runs/{run}", None, "GET")["state_type"]
     except StoreError:

@@ -87,6 +87,11 @@ def name_of(key: str) -> str:
     return f"loopline-{key}"
 
 
+def key_of_folder(folder: Path) -> str:
+    """Return the key of the job that trains in a folder."""
+    return key_of({"folder": str(folder)})[:16]
+
+
 def seconds_of(limit: str) -> int:
     """Return the seconds of a `TimeLimit`.
 
@@ -176,7 +181,7 @@ def train_at(
         StoppedWaitingError: `is_stopped` was true.
         LooplineError: The error that a rank raised, with its own traceback as a note.
     """
-    key, say = key_of({"folder": str(job.folder)})[:16], say or _say_nothing
+    key, say = key_of_folder(job.folder), say or _say_nothing
     try:
         return _follow(launcher, key, job, _new_epochs(job.folder, on_epoch, is_stopped), say)
     except StoppedWaitingError:
@@ -187,6 +192,20 @@ def train_at(
         if is_ended_by_person(error, is_cancelled):
             _cancel(launcher, key, say)
         raise
+
+
+def cancel_left(launcher: Launcher, folder: Path) -> bool:
+    """Cancel the job of a folder for which nobody waits any more; return whether there was one.
+
+    Raises:
+        UsageError: The engine refuses.
+        SchedulerAwayError: The engine cannot be reached.
+    """
+    key = key_of_folder(folder)
+    is_there = launcher.state(key) not in ("ending", "ended")
+    if is_there:
+        launcher.cancel(key)
+    return is_there
 
 
 def is_ended_by_person(error: BaseException, is_cancelled: Callable[[], bool]) -> bool:

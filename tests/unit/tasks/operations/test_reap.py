@@ -13,11 +13,14 @@ import psutil
 import pytest
 
 from models.project_spec.reader import read_spec
+from models.training.job import JOB_FILE, RESULT_FILE
 from tasks.host import processes
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, last_loop, save_loop
 from tasks.loop.loop import OWNER, open_stage
 from tasks.operations.reap import is_owed, reap
+from tasks.prefect import flow_runs
+from tasks.ranks.launcher import key_of_folder, name_of
 from tests.conftest import MakeProject
 
 
@@ -188,3 +191,56 @@ def test_a_damaged_note_holds_up_nothing(workspace: Workspace, state: Path, cont
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
     assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]
+
+
+@pytest.mark.parametrize(
+    ("run", "cancelled", "line"),
+    [
+        ("CANCELLED", ["left"], "tiny-1: its flow run was cancelled; cancelled its training on gpu too"),
+        ("SCHEDULED", [], ""),  # another process goes on with it
+    ],
+)
+def test_the_training_of_a_cancelled_run_is_cancelled(
+    run: str, cancelled: list[str], line: str, workspace: Workspace, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def answer(api: str, path: str, body: object, method: str = "POST") -> object:
+        asked.append(path)
+        return {"state_type": run} if path == "flow_runs/r1" else []
+
+    monkeypatch.setattr(flow_runs, "ask", answer)
+    monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
+    programs = workspace.root / "bin"
+    programs.mkdir()
+    for name, says in (("sbatch", ""), ("squeue", "RUNNING"), ("scancel", "")):
+        (programs / name).write_text(f'#!/bin/sh\necho "$@" >> {programs}/{name}.calls\necho {says}\n')
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    (workspace.root / "places.yaml").write_text("gpu: {engine: slurm}\n")
+    for name, on in (("left", "gpu"), ("ended", "gpu"), ("local", "here")):
+        folder = state / "work" / "train" / name
+        folder.mkdir(parents=True)
+        (folder / JOB_FILE).write_text(json.dumps({"train": {"on": on}}))
+    (state / "work" / "train" / "ended" / RESULT_FILE).write_text("{}")
+    save_loop(state, replace(the_loop(state), flow_run="r1"))
+    lines = reap(workspace)
+    calls = programs / "scancel.calls"
+    folders = [state / "work" / "train" / name for name in cancelled]
+    expected = [f"--name={name_of(key_of_folder(folder))}" for folder in folders]
+    assert (calls.read_text().split() if calls.exists() else []) == expected
+    assert [text for text in lines if "flow run" in text] == [line][: len(cancelled)]
+    assert "flow_runs/r1" in asked
+
+
+def test_a_cancelled_runs_place_that_is_gone_holds_up_nothing(
+    workspace: Workspace, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_runs, "ask", lambda *_: {"state_type": "CANCELLED"} if _[-1] == "GET" else [])
+    monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
+    folder = state / "work" / "train" / "left"
+    folder.mkdir(parents=True)
+    (folder / JOB_FILE).write_text(json.dumps({"train": {"on": "gone"}}))
+    save_loop(state, replace(the_loop(state), flow_run="r1"))
+    assert any("perhaps not its training: train.on: got 'gone'" in line for line in reap(workspace))
+    assert the_loop(state).state == "killed"
