@@ -7,6 +7,7 @@ import pytest
 from models.errors import TrainingError, UsageError
 from tasks.ranks.kubernetes import LOG, Kubernetes
 from tests.cluster_loops import (
+    LOOP_S,
     OnCluster,
     assert_one_version_as_if_whole,
     once,
@@ -158,7 +159,7 @@ def test_a_whole_loop_whose_pods_are_evicted_ends_with_the_weights_of_one_that_w
     try:
         wait_for_checkpoint(home, lambda: loop.poll() is None)
         stage.evict(1)
-        assert loop.wait(300) == 0
+        assert loop.wait(LOOP_S) == 0
     finally:
         loop.kill()
         loop.wait()

@@ -123,7 +123,7 @@ def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_th
         wait_for_checkpoint(home, lambda: loop.poll() is None)
         (job,) = cluster.run("squeue", "-h", "-o", "%i").split()
         cluster.requeue(job)
-        assert loop.wait(300) == 0
+        assert loop.wait(LOOP_S) == 0
     finally:
         loop.kill()
         loop.wait()
