@@ -28,6 +28,8 @@ from models.sources.read import read_table
 
 Feed = dict[str, np.ndarray]
 
+BATCH_ROWS = 8_192
+"""Rows in a feed: enough that a call's own cost does not count, few enough that its tables stay small."""
 TEXT_BATCH = 64
 """Most text windows in a feed: for each character the graph returns the probabilities of the whole alphabet."""
 
@@ -36,7 +38,7 @@ def feeds(
     prepared: Path,
     split: str,
     preparation: Preparation | None = None,
-    batch: int = 65536,
+    batch: int = BATCH_ROWS,
     raw: Path | None = None,
 ) -> Iterator[Feed]:
     """Yield the rows of a split, batch by batch, as inputs of an exported graph.
@@ -70,8 +72,17 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
         split: `train`, `validation` or `test`.
         preparation: The graph's preparation.
         positions: Positions of the examples, int64 (example,), ascending.
+
+    Raises:
+        DataError: The split has no example at the last position, or as for `feeds`.
     """
-    return _examples(prepared, split, preparation)[1](positions)
+    count, feed = _examples(prepared, split, preparation)
+    if len(positions) and positions[-1] >= count:
+        raise DataError(
+            f"{prepared}: {count} {split} examples, but tensors of more than {positions[-1]}: remove the tensors and "
+            "run again"
+        )
+    return feed(positions)
 
 
 def spread_positions(count: int, most: int) -> np.ndarray:

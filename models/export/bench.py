@@ -15,13 +15,12 @@ import onnx
 from models.data.feeds import TEXT_BATCH, feed_at, spread_positions, targets
 from models.data.preparation import Preparation
 from models.errors import DataError, LooplineError, TrainingError
-from models.export.export import MODEL_FILE
 from models.export.layers import FLOAT, Layers
 from models.export.prune import pruned
 from models.export.smaller_types import LEAST_WEIGHTS, dynamic_int8, halved, static_int8
 from models.export.variants import VariantMeasurement, allowed_loss, are_same, choose, loss_of, refusal
 from models.files import write_bytes
-from models.inference.names import FP32, UNCHANGED_FILE
+from models.inference.names import FP32, MODEL_FILE, UNCHANGED_FILE
 from models.inference.predict import Feed, predict, session
 from models.metrics.metrics import Array, Metric, measure
 from models.project_spec.serve import Serve

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from models.data.feeds import feeds, spread_positions
+from models.data.feeds import feed_at, spread_positions
 from models.data.preparation import Preparation
 from models.data.text import text_of
-from models.errors import TrainingError
 from models.export.class_head import choose_class_head, with_class_head
 from models.export.graph import assemble
 from models.export.parity import parity
 from models.export.signature import input_example, served_text, signature, text_example
 from models.export.trained import core_of, net_of, num_validation_examples, validation_predictions
 from models.files import storing, write_bytes
-from models.inference.predict import Feed
+from models.inference.names import MODEL_FILE
 from models.training.job import TrainingJob
 
-MODEL_FILE = "model.onnx"
 PARITY_EXAMPLES = 2000
 PARITY_WINDOWS = 100
 PROMPT = 64
@@ -84,23 +79,8 @@ def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, 
     count = num_validation_examples(job)
     most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
     positions = spread_positions(count, most)
-    rows = list(_rows_at(job, preparation, positions))
+    rows = [feed_at(job.prepared, "validation", preparation, positions)]
     expected = with_class_head(validation_predictions(job, preparation, positions), preparation)
     result = parity(path, rows, expected, preparation)
     example = text_example(rows[0]["text"]) if preparation.characters else input_example(rows[0])
     return {**result.model_dump(), "parity": result.max_difference, "input_example": example}
-
-
-def _rows_at(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> Iterator[Feed]:
-    """Yield the raw validation rows at ascending positions."""
-    start = 0
-    for feed in feeds(job.prepared, "validation", preparation):
-        stop = start + len(next(iter(feed.values())))
-        here = positions[(positions >= start) & (positions < stop)] - start
-        if len(here):
-            yield {name: values[here] for name, values in feed.items()}
-        start = stop
-    if start <= positions[-1]:
-        raise TrainingError(
-            f"{job.prepared}: {start} validation rows, but tensors of more: remove the tensors and run again"
-        )

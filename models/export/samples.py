@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from models.data.preparation import TextInput
 from models.data.text import indices_of
 from models.frozen_model import FrozenModel
@@ -33,6 +31,8 @@ def write_samples(
 
     Cost: one forward pass of a window for each character.
     """
+    import torch
+
     source = torch.Generator().manual_seed(seed)
     first = torch.from_numpy(indices_of(code_points(prompt), characters)).long()
     tokens = first.repeat(len(TEMPERATURES), 1)

@@ -13,12 +13,14 @@ from models.project_spec.blocks import NUMBER_TASKS, Task
 
 LOG_PROBABILITIES, BITS = "log_probabilities", "bits"
 
+MODEL_FILE = "model.onnx"
+"""The served graph."""
 BACKGROUND_FILE = "background.json"
 """The training rows that explanations compare a row with; see `models.inference.explain`."""
 FP32 = "fp32"
 """Name of the variant that is the unchanged export."""
 UNCHANGED_FILE = "model.fp32.onnx"
-"""The unchanged export; it lies beside `model.onnx` if that is a smaller variant."""
+"""The unchanged export; it lies beside `MODEL_FILE` if that is a smaller variant."""
 
 
 def output_names(preparation: Preparation) -> list[str]:

@@ -27,6 +27,7 @@ from models.backtest.periods import Period, RowRange, TimeOrderedRows
 from models.backtest.replay import TrainingOutcome, VerdictOutcome
 from models.errors import DataError, TrainingError
 from models.files import read_json, replacing_folder, sha256, storing, write_json
+from models.inference.names import MODEL_FILE
 from models.pipeline.keys import Parts, key_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 FOLDER = "backtest"
 TRAINED_FILE = "trained.json"
-MODEL_FILE = "model.onnx"
 PREPARED = "prepared"
 # The code that decides each kind of entry, without the code that only runs it, and the parts of the spec that it reads.
 _MADE_BY = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from models.files import sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.pipeline.records import StepRecord
+from tasks.host import memory
 from tasks.loop.jobs import tensors
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.state.outbox import LOOP_RUN
@@ -30,6 +31,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
+        memory.release()  # of the steps before: the exporter's own memory beside it would be the loop's peak
         prepared, trained = inputs["prepare"], inputs["train"]
         places = {
             **json.loads((trained.folder / "job.json").read_text()),

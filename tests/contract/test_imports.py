@@ -1,5 +1,6 @@
 """Imports run one way, and what is heavy is imported only where it is used."""
 
+import ast
 import json
 import os
 import subprocess
@@ -68,6 +69,15 @@ def test_a_flow_module_imports_prefect_and_little_else(root: Path) -> None:
     assert (
         loaded & {"torch", "mlflow", "great_expectations", "pandas", "dvc", "optuna", "sklearn", "matplotlib"} == set()
     )
+
+
+def test_a_loop_imports_no_torch(root: Path) -> None:
+    """Only its ranks and other children do: the steps' own imports, also those inside their functions, need none."""
+    steps = [ast.parse(path.read_text()) for path in (root / "tasks" / "steps").glob("*.py")]
+    taken = {node.module for step in steps for node in ast.walk(step) if isinstance(node, ast.ImportFrom)}
+    ours = sorted(name for name in taken if name and name.split(".")[0] in ("models", "tasks"))
+    assert len(ours) > 50
+    assert "torch" not in loaded_after("\n".join(f"import {name}" for name in ours), root)
 
 
 @pytest.mark.parametrize("module", ["models.training.rank", "models.training.agent", "models.distributed.forkserver"])

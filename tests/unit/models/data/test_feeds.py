@@ -96,6 +96,13 @@ def test_some_windows_are_those_of_the_whole(run_prepare, series_spec, series):
     same_at(*run_prepare(series, series_spec()))
 
 
+def test_an_example_that_a_split_lacks_is_an_error(run_prepare, make_spec, rows):
+    folder, made = run_prepare(rows, make_spec())
+    beyond = np.array([0, made.rows["test"]])
+    with pytest.raises(DataError, match=f"{made.rows['test']} test examples, but tensors of more"):
+        feed_at(folder, "test", made, beyond)
+
+
 def same_at(folder, made):
     at = np.array([0, 3, 11])
     some, whole = feed_at(folder, "test", made, at), joined(feeds(folder, "test"))

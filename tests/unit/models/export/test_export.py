@@ -11,8 +11,9 @@ import pytest
 from models.data.feeds import feeds
 from models.data.preparation import Preparation
 from models.errors import StoreError
-from models.export.export import MODEL_FILE, export
+from models.export.export import export
 from models.export.signature import feed_of
+from models.inference.names import MODEL_FILE
 from models.inference.portable import _load_pyfunc
 from models.inference.predict import predict
 from models.training.job import TrainingJob
