@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 _TEXT = frozenset((str,))
+MANY_ROWS = 1 << 13
+"""More rows are read in pieces, so that other threads run between them: all values at once hold the GIL for 50 ms."""
 TIME: Schema = {
     "type": ["string", "number", "null"],
     "pattern": r"^([0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?Z?)?)?$",
@@ -70,7 +72,7 @@ class TableSchema(InputSchema):
         """Return rows from objects `[{"a": 1}, ...]`."""
         check_records(records)
         try:
-            columns = list(zip(*[self._values(record) for record in records], strict=True))
+            columns = self._columns(records)
         except KeyError:
             check_complete(records, self.columns)
             raise
@@ -129,6 +131,12 @@ class TableSchema(InputSchema):
         properties = {**kinds, **texts, **dict.fromkeys(self._sentences, SENTENCE)}
         return {"type": "object", "properties": properties, "required": list(properties)}
 
+    def _columns(self, records: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return the values of each of `self.columns`."""
+        starts = range(0, len(records), MANY_ROWS)
+        pieces = [zip(*map(self._values, records[at : at + MANY_ROWS]), strict=True) for at in starts]
+        return list(pieces[0]) if len(pieces) == 1 else [list(chain(*parts)) for parts in zip(*pieces, strict=True)]
+
     def _doubles(self, columns: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
         """Return all numbers in one array (column, row), so that one call checks them."""
         numbers = np.empty((len(self.numbers), num_rows))
@@ -149,14 +157,8 @@ class TableSchema(InputSchema):
         count = len(self.numbers)
         if self._times:
             columns = [*self._with_seconds(columns[:count]), *columns[count:]]
-        values = list(chain.from_iterable(columns[:count]))
-        are_numbers = row_values.NUMBERS.issuperset(map(type, values))
-        numbers = np.array(values if are_numbers else [], np.float64)
         try:
-            if not are_numbers or not row_values.are_in_range(numbers):
-                for name, column in zip(self.numbers, columns, strict=False):
-                    row_values.numbers(column, name)  # names the value that is refused
-            numbers = numbers.reshape(count, len(columns[0]))
+            numbers = self._numbers(columns[:count], len(columns[0]))
             feed = dict(zip(self.numbers, numbers, strict=True))
             for name, column in zip(self._sentences, columns[count + len(self._texts) :], strict=True):
                 feed[name] = row_values.texts(column, name)
@@ -166,6 +168,17 @@ class TableSchema(InputSchema):
         except RowError as error:
             raise DataError(str(error)) from error
         return InputRows(feed, extra, numbers)
+
+    def _numbers(self, columns: Sequence[Sequence[Any]], num_rows: int) -> np.ndarray:
+        """Return numbers (column, row); one call converts all together unless they are many. Raises `RowError`."""
+        if num_rows <= MANY_ROWS:
+            values = list(chain.from_iterable(columns))
+            if row_values.NUMBERS.issuperset(map(type, values)):
+                numbers = np.array(values, np.float64)
+                if row_values.are_in_range(numbers):
+                    return numbers.reshape(len(columns), num_rows)
+        named = zip(columns, self.numbers, strict=True)
+        return np.array([row_values.numbers(*each) for each in named]).reshape(len(columns), num_rows)
 
     @refusing
     def _with_seconds(self, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

@@ -1,19 +1,25 @@
-"""Parsing of large JSON bodies a piece at a time, so that other threads run between the pieces.
+"""Large JSON read, written and freed a piece at a time, so that other threads run between the pieces.
 
-`orjson.loads` holds the GIL to its end: 124 ms for 15.7 MB of records, in which a health check is not answered.
+`orjson.loads` holds the GIL to its end: 124 ms for 15.7 MB of records, in which a health check is not answered. Writing
+11 MB holds it for 40 ms, freeing 85,000 objects for 30 ms.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
+import orjson
 
 from models.errors import DataError
 
 PIECE_BYTES = 1 << 18
 """About the bytes that are parsed at once: 2 ms."""
+PIECE_ITEMS = 1 << 13
+"""Items of a list that are written or freed at once: 1 to 3 ms."""
 _LIST = re.compile(rb"\[\s*((?:\[\s*){1,4}|\{)")
 """The first list of lists or of objects. Deeper lists are rare, and are parsed at once."""
 _BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{")
@@ -41,6 +47,31 @@ def parsed_in_pieces(body: bytes, parse: Callable[[bytes], Any]) -> Any:
         except (DataError, ValueError, LookupError):
             pass  # of the whole body `parse` says what is wrong with it
     return parse(body)
+
+
+def written_in_pieces(document: Mapping[str, Any]) -> bytes:
+    """Return `orjson.dumps(document)`, with numpy's arrays as lists; long lists are written a piece at a time.
+
+    Args:
+        document: Lists or arrays by name, or objects of such.
+    """
+    return b"{%b}" % b",".join(orjson.dumps(name) + b":" + _written(value) for name, value in document.items())
+
+
+def free_in_pieces(items: list[Any]) -> None:
+    """Empty a list that nobody needs any more."""
+    while items:
+        del items[-PIECE_ITEMS:]
+
+
+def _written(value: Any) -> bytes:
+    if isinstance(value, dict):
+        return written_in_pieces(value)
+    if not isinstance(value, list | tuple | np.ndarray) or len(value) <= PIECE_ITEMS:
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    starts = range(0, len(value), PIECE_ITEMS)
+    pieces = (orjson.dumps(value[at : at + PIECE_ITEMS], option=orjson.OPT_SERIALIZE_NUMPY) for at in starts)
+    return b"[%b]" % b",".join(piece[1:-1] for piece in pieces)
 
 
 def _joined(body: bytes, opening: re.Match[bytes], parse: Callable[[bytes], Any]) -> Any:

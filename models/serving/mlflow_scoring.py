@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -28,10 +28,17 @@ _BODY_CURE = "correct it, or send CSV with `Content-Type: text/csv`"
 
 @dataclass(slots=True)
 class ScoringRequest:
-    """Rows to score. `rows` converts them for the version that predicts; `ids`: the caller's ids of the rows."""
+    """Rows to score.
+
+    Attributes:
+        rows: Converts them for the version that predicts.
+        ids: The caller's ids of the rows.
+        parsed: What the body held, row by row; it may be emptied once `rows` was called.
+    """
 
     rows: Callable[[InputSchema], InputRows]
     ids: list[str] | None = None
+    parsed: list[Any] = field(default_factory=list)
 
 
 def scoring_of_json(body: bytes) -> ScoringRequest:
@@ -42,7 +49,7 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     """
     document = parsed_in_pieces(body, _parsed)
     if isinstance(document, list):
-        return ScoringRequest(lambda schema: schema.from_records(document))
+        return ScoringRequest(lambda schema: schema.from_records(document), parsed=document)
     if not isinstance(document, dict):
         raise DataError(f"got {shown(document)}, expected an object with one of {', '.join(FORMATS)}, or records")
     formats = [name for name in FORMATS if name in document]
@@ -54,7 +61,9 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     if not isinstance(document.get("params"), dict | None):
         raise DataError(f"`params`: got {shown(document['params'])}, expected an object")
     value = document[formats[0]]
-    return ScoringRequest(_READ[formats[0]](value), checked_ids(document.get("ids")))
+    parsed = value.get("data") if isinstance(value, dict) else value
+    ids = checked_ids(document.get("ids"))
+    return ScoringRequest(_READ[formats[0]](value), ids, parsed if isinstance(parsed, list) else [])
 
 
 def scoring_of_csv(body: bytes) -> ScoringRequest:

@@ -20,6 +20,7 @@ from models.data.preparation import Preparation
 from models.inference.input_schema import InputRows
 from models.inference.loaded_model import Prediction
 from models.inference.names import scores_of
+from models.serving.json_pieces import PIECE_ITEMS, written_in_pieces
 from models.serving.releases import place_of
 
 BYTES = "bytes"
@@ -81,6 +82,8 @@ class PredictionRecorder:
             record["pictures"] = pictures
         if whole:
             record["sent"] = self._inputs(rows)
+        if len(ids) > PIECE_ITEMS:
+            return written_in_pieces(record)
         return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
 
     def _numbers_of(self, rows: InputRows) -> np.ndarray:

@@ -14,6 +14,7 @@ from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel
 from models.serving import http_errors
 from models.serving.http_errors import RequestError
+from models.serving.json_pieces import PIECE_ITEMS, free_in_pieces, written_in_pieces
 from models.serving.mlflow_scoring import ScoringRequest, scoring_of_csv, scoring_of_json
 from tasks.serve import explaining
 from tasks.serve.answering import PredictRequest, PredictResponse, answer, checked_key
@@ -50,7 +51,7 @@ async def score(call: HttpRequest) -> HttpResponse:
     question = PredictRequest(rows, call.params.get("name"), key=request_id(call), ids=scoring.ids, is_large=is_large)
     response = await answer(call.state, question)
     explanations = await explaining.explanations(call.state, response) if explains else None
-    return await off_loop(is_large, _rendered, call, response, explanations)
+    return await off_loop(is_large, _rendered, call, scoring, response, explanations)
 
 
 def _scoring(kind: str, body: bytes) -> ScoringRequest:
@@ -62,13 +63,18 @@ def _scoring(kind: str, body: bytes) -> ScoringRequest:
         raise http_errors.unreadable(str(error)) from error
 
 
-def _rendered(call: HttpRequest, response: PredictResponse, explanations: Any) -> HttpResponse:
+def _rendered(call: HttpRequest, scoring: ScoringRequest, response: PredictResponse, explanations: Any) -> HttpResponse:
+    free_in_pieces(scoring.parsed)
     served = response.served
     predictions = served.records(response.answer)
     document = {"predictions": predictions, "ids": response.ids, "model": served.project, "version": served.version}
     if explanations is not None:
         document["explanations"] = explanations
-    return answered(call.headers, orjson.dumps(document), {VERSION: served.version})
+    if len(response.ids) <= PIECE_ITEMS:
+        return answered(call.headers, orjson.dumps(document), {VERSION: served.version})
+    body = written_in_pieces(document)
+    free_in_pieces(predictions)
+    return answered(call.headers, body, {VERSION: served.version})
 
 
 def request_id(call: HttpRequest) -> str:

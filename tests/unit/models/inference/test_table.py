@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
 from models.errors import DataError
+from models.inference import table
 from models.inference.input_schema import InputRows
 from models.inference.table import TableSchema
 from tests.served_models import preparation_of
@@ -37,6 +38,20 @@ def same(one: InputRows, other: InputRows) -> None:
 def test_records_and_columns_mean_the_same(records: list[dict[str, object]]) -> None:
     columns = {name: [record[name] for record in records] for name in ("x", "c")}
     same(SCHEMA.from_records(records), SCHEMA.from_columns(columns))
+
+
+@pytest.mark.parametrize("count", [5, 6, 13])
+def test_many_rows_are_read_in_pieces_as_in_one(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [{"x": None if at == 3 else at / 7, "c": f"c{at}", "note": at} for at in range(count)]
+    whole = SCHEMA.from_records(records)
+    monkeypatch.setattr(table, "MANY_ROWS", 5)
+    pieces = SCHEMA.from_records(records)
+    same(pieces, whole)
+    np.testing.assert_array_equal(pieces.numbers, whole.numbers)
+    assert pieces.extra == whole.extra == {"note": list(range(count))}
+    records[-1]["x"] = "far"
+    with pytest.raises(DataError, match=f"row {count - 1}, column 'x': got 'far', expected a number"):
+        SCHEMA.from_records(records)
 
 
 def test_missing_values_are_nan_and_empty() -> None:

@@ -1,19 +1,25 @@
-"""Tests of parsing large bodies in pieces: the result never depends on where a body is cut."""
+"""Tests of reading, writing and freeing large JSON in pieces: the result never depends on where it is cut."""
 
 import json
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.data.preparation import NumericInput, Preparation, TargetEncoding
 from models.errors import DataError
+from models.inference.table import TableSchema
 from models.serving import json_pieces
-from models.serving.json_pieces import parsed_in_pieces
+from models.serving.json_pieces import free_in_pieces, parsed_in_pieces, written_in_pieces
 from models.serving.mlflow_scoring import scoring_of_json
 from models.serving.open_inference import inference_of
 
+ONE_NUMBER = Preparation(
+    kind="table", task="regression", target=TargetEncoding(name="y"), numeric=[NumericInput(name="a", fill=0.0)]
+)
 _TEXTS = st.text('[]{},:"\\ a\n', max_size=6)
 _CELLS = st.one_of(st.none(), st.integers(-9, 9), _TEXTS, st.just("},{"), st.just("],["))
 _VALUES = st.recursive(
@@ -127,3 +133,37 @@ def test_many_tensors_are_parsed_in_pieces_too(monkeypatch: pytest.MonkeyPatch) 
 class _Keeping:
     def __init__(self, records: list[Any]) -> None:
         self.from_records = records.extend
+
+
+@pytest.mark.parametrize("most", [1, 3, 9])
+def test_what_is_written_in_pieces_is_what_is_written_at_once(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = {
+        "ids": tuple("abcdefg"),
+        "empty": [],
+        'a "name"': {"in": [{"x": [1, 2]}] * 7, "none": None},
+        "names": orjson.Fragment(b'["x"]'),
+        "numbers": np.array([0.1, np.nan, 1e300, 4, 5, 6, 7]),
+        "table": np.arange(14).reshape(7, 2),
+    }
+    expected = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    monkeypatch.setattr(json_pieces, "PIECE_ITEMS", most)
+    assert written_in_pieces(document) == expected
+
+
+def test_a_list_is_freed_to_its_last_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_pieces, "PIECE_ITEMS", 3)
+    items = list(range(10))
+    free_in_pieces(items)
+    assert items == []
+
+
+@pytest.mark.parametrize(
+    "rows", [{"dataframe_records": [{"a": 1}]}, {"dataframe_split": {"columns": ["a"], "data": [[1]]}}]
+)
+def test_the_rows_of_a_request_can_be_freed_once_they_are_read(rows: Any) -> None:
+    scoring = scoring_of_json(orjson.dumps(rows))
+    assert len(scoring.parsed) == 1
+    read = TableSchema(ONE_NUMBER)
+    before = scoring.rows(read)
+    free_in_pieces(scoring.parsed)
+    assert before.feed["a"].tolist() == [1.0]

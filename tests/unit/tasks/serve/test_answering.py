@@ -11,6 +11,7 @@ import pytest
 
 from models.files import write_json
 from models.inference.loaded_model import LoadedModel, Prediction
+from models.serving import json_pieces, records
 from models.serving.framing import unframed
 from models.serving.http_errors import RequestError
 from tasks.release.loaded_versions import LoadedVersions
@@ -88,6 +89,24 @@ def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
     document = orjson.loads(said.body)
     assert (len(document["predictions"]), len(document["ids"])) == (num_rows, num_rows)
     assert in_loop == dict.fromkeys(("_scoring", "from_records", "enter", "records", "answered"), not is_large)
+
+
+def test_many_rows_are_answered_and_logged_piece_by_piece_as_at_once(
+    state: WorkerState, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"x": at / 7, "c": "uv"[at % 2], "y": "no", "why": {"deep": at}} for at in range(11)]
+    body = orjson.dumps({"dataframe_records": rows, "ids": [f"row {at}" for at in range(11)]})
+
+    def scored() -> Any:
+        return orjson.loads(asyncio.run(scoring.score(HttpRequest(state, {}, body, {"name": "tiny"}))).body)
+
+    at_once = scored()
+    for module in (json_pieces, records, scoring):
+        monkeypatch.setattr(module, "PIECE_ITEMS", 3)
+    assert scored() == at_once
+    (segment,) = segments_folder(settings.state("tiny")).iterdir()
+    first, second = (orjson.loads(payload) for _, payload in unframed(segment.read_bytes()))
+    assert second | {"at": first["at"]} == first
 
 
 def test_the_event_loop_goes_on_while_a_large_body_is_read(state: WorkerState, monkeypatch: pytest.MonkeyPatch) -> None:
