@@ -135,7 +135,7 @@ def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_th
 def submit_loop(cluster, home, *options):
     """Submit a whole loop as a job of one node, as `docs/how-to/slurm.md` says; gives its number."""
     make_penguins(home)
-    script = f"#!/bin/bash\nexport LOOPLINE_HOME={home}\n{shlex.join(penguins_command('train.ranks=2'))}\n"
+    script = f"#!/bin/bash\nexport LOOPLINE_HOME={home}\nexec {shlex.join(penguins_command('train.ranks=2'))}\n"
     (home / "loop.sbatch").write_text(script)
     log = f"--output={home}/loop.log"
     return cluster.run("sbatch", "--parsable", "--requeue", "--open-mode=append", log, *options, f"{home}/loop.sbatch")
