@@ -133,12 +133,14 @@ class KubernetesCluster:
         self.processes[name].kill()
         self.processes[name].wait()
 
-    def start(self, name: str, *words: str) -> None:
-        """Start a program of the control plane."""
+    def start(self, name: str, *words: str, key: str = "") -> None:
+        """Start a program of the control plane, or another one that is known by `key` then."""
         binary = shutil.which(name, path=f"{os.environ.get(BINARIES, '')}:{_PATH}")
         assert binary, name
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen([binary, *words], stdout=log, stderr=log, start_new_session=True)
+        with (self.folder / f"{key or name}.log").open("ab") as log:
+            self.processes[key or name] = subprocess.Popen(
+                [binary, *words], stdout=log, stderr=log, start_new_session=True
+            )
 
     def start_node(self, name: str) -> None:
         """Start a node: containerd and a kubelet in namespaces of their own."""

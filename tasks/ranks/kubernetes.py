@@ -61,9 +61,10 @@ class Kubernetes(SpecBlock):
         """Let Kubernetes judge the place without making anything; it may be away.
 
         Raises:
-            UsageError: There is no such namespace, or this user may not make jobs.
+            UsageError: There is no such namespace or queue, or this user may not make jobs.
         """
         with contextlib.suppress(SchedulerAwayError):
+            self._check_queue()
             self._create(self.service(), "--dry-run=server")
             self._create(self.job("check", Path("/"), Shape((1, 1), 1, 1, 0)), "--dry-run=server")
 
@@ -187,6 +188,15 @@ class Kubernetes(SpecBlock):
             "containers": [container],
             "volumes": [{"name": volume, **source} for volume, source in volumes.values()],
         }
+
+    def _check_queue(self) -> None:
+        """Refuse a queue that is not there, in which a job would wait for ever; who may not see queues is believed."""
+        try:
+            if self.queue:
+                self._kubectl("get", "localqueues.kueue.x-k8s.io", self.queue)
+        except UsageError as error:
+            if "Forbidden" not in str(error):
+                raise
 
     def _create(self, manifest: dict[str, Any], *options: str) -> None:
         """Create an object unless there is one of its name."""

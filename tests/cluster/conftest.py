@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.ranks.rank_pool import RankPool
-from tests import kubernetes_cluster, slurm_cluster
+from tests import kubernetes_cluster, kueue, slurm_cluster
 from tests.cluster_loops import run_whole
 from tests.empty_image import IMAGE
 
@@ -47,6 +47,15 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kubernetes_
         for key, value in running.environment.items():
             patch.setenv(key, value)
         yield running
+
+
+@pytest.fixture(scope="module")
+def queued(kubernetes: kubernetes_cluster.KubernetesCluster) -> kubernetes_cluster.KubernetesCluster:
+    """The same cluster with Kueue, which stays."""
+    if reason := kueue.why_not():
+        pytest.skip(f"no Kueue here: {reason}")
+    kueue.start_kueue(kubernetes)
+    return kubernetes
 
 
 @pytest.fixture(scope="module")

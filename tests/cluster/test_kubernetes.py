@@ -1,11 +1,13 @@
 """Training in two pods, on two nodes of a real Kubernetes."""
 
+import contextlib
 import time
 
 import pytest
 
 from models.errors import TrainingError, UsageError
 from tasks.ranks.kubernetes import LOG, Kubernetes
+from tasks.ranks.launcher import Shape
 from tests.cluster_loops import (
     LOOP_S,
     OnCluster,
@@ -15,7 +17,9 @@ from tests.cluster_loops import (
     trained,
     wait_for_checkpoint,
 )
+from tests.empty_image import IMAGE
 from tests.kubernetes_cluster import NODES
+from tests.kueue import CPUS, QUEUE, URGENT
 from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
 from tests.running import eventually
 
@@ -45,15 +49,22 @@ class OnKubernetes(OnCluster):
         self.cluster.kubectl("create", f"--raw={address}", "--filename=-", text=text)
 
 
+@contextlib.contextmanager
+def staged(cluster, place, folder):
+    """Two pods; then there are none, and what they said is shown."""
+    stage = OnKubernetes(cluster, place)
+    yield stage
+    for log in folder.rglob(LOG):
+        print(log.read_text()[-5000:])
+    print(cluster.kubectl("get", "pods,jobs", "--output=wide"))
+    cluster.kubectl("delete", "jobs", "--all", "--cascade=foreground", "--timeout=50s")
+
+
 class TestKubernetes(LauncherContract):
     @pytest.fixture
     def stage(self, kubernetes, place, tmp_path):
-        stage = OnKubernetes(kubernetes, place)
-        yield stage
-        for log in tmp_path.rglob(LOG):
-            print(log.read_text()[-5000:])
-        print(kubernetes.kubectl("get", "pods,jobs", "--output=wide"))
-        kubernetes.kubectl("delete", "jobs", "--all", "--cascade=foreground", "--timeout=50s")
+        with staged(kubernetes, place, tmp_path) as stage:
+            yield stage
 
     def test_the_pods_are_on_two_nodes_and_a_second_submit_attaches(self, stage, job, expected):
         seen = []
@@ -61,8 +72,6 @@ class TestKubernetes(LauncherContract):
         def submit_again():
             stage.place.submit(stage.jobs()[0][0].removeprefix("loopline-"), job().folder, shape)
             seen.append((stage.jobs(), sorted(stage.pod(index)[1] for index in (0, 1))))
-
-        from tasks.ranks.launcher import Shape
 
         shape = Shape((2, 2), 1, 1, 3)
         assert stage.train(job(), once(2, submit_again)).weights_sha256 == expected
@@ -77,7 +86,7 @@ class TestKubernetes(LauncherContract):
         assert result.resumed_from
 
     def test_a_job_that_kueue_takes_back_is_queued_and_goes_on_from_the_checkpoint(self, stage, job, expected):
-        """Kueue is not here, and its part is done by hand: it preempts and admits a job by `suspend`."""
+        """Without Kueue: its part is done by hand, for it preempts and admits a job by `suspend`."""
         seen = []
 
         def suspend(name, is_suspended):
@@ -183,3 +192,64 @@ def test_the_trials_of_a_search_are_jobs(kubernetes, place, tmp_path):
         loop.kill()
         loop.wait()
     assert len(seen) == 3
+
+
+class TestKueue:
+    """Jobs in a queue of Kueue; last in this file, for Kueue stays on the cluster."""
+
+    expected, job = LauncherContract.expected, LauncherContract.job
+
+    @pytest.fixture
+    def stage(self, queued, place, tmp_path):
+        with staged(queued, {**place, "queue": QUEUE}, tmp_path) as stage:
+            yield stage
+
+    def urgent(self, stage):
+        """Fill the queue for some seconds with a job that goes before all others."""
+        container = {
+            "name": "urgent", "image": IMAGE, "command": ["sleep", "5"], "resources": {"requests": {"cpu": str(CPUS)}}
+        }  # fmt: skip
+        pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        labels = {"kueue.x-k8s.io/queue-name": QUEUE, "kueue.x-k8s.io/priority-class": URGENT}
+        metadata = {"name": "urgent", "labels": labels}
+        stage.cluster.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": pod}})
+
+    def conditions(self, stage, name):
+        """Kueue's conditions of a job: each one's status and reason."""
+        shown = [
+            each["status"].get("conditions", ())
+            for each in stage.cluster.items("workloads")
+            if each["metadata"]["ownerReferences"][0]["name"] == name
+        ]
+        return {each["type"]: (each["status"], each["reason"]) for each in (shown or [()])[0]}
+
+    def test_a_job_is_admitted_preempted_and_admitted_again(self, stage, job, expected):
+        seen = []
+
+        def preempt():
+            ((name, _),) = stage.jobs()
+            seen.append(self.conditions(stage, name)["Admitted"][0])
+            self.urgent(stage)
+            eventually(lambda: self.conditions(stage, name).get("Preempted", ("False", ""))[0] == "True")
+            eventually(lambda: stage.place.state(name.removeprefix("loopline-")) == "queued")
+            seen.append(self.conditions(stage, name)["Evicted"])
+            eventually(lambda: self.conditions(stage, "urgent").get("Finished", ("False", ""))[0] == "True")
+
+        result = stage.train(job(), once(4, preempt))
+        assert seen == ["True", ("True", "Preempted")]
+        assert result.weights_sha256 == expected
+        assert result.resumed_from
+
+    def test_all_pods_of_a_job_start_or_none(self, stage, job):
+        folder = job().folder
+        folder.mkdir(parents=True)
+        stage.place.submit("large", folder, Shape((CPUS + 1, CPUS + 1), 1, 1, 3))
+        eventually(lambda: self.conditions(stage, "loopline-large").get("QuotaReserved", ("", ""))[0] == "False")
+        assert stage.place.state("large") == "queued"
+        assert stage.cluster.items("pods") == []
+
+    def test_a_queue_that_is_not_there_is_refused(self, stage):
+        stage.place.check()
+        stage.place = stage.place.model_copy(update={"queue": "nowhere"})
+        with pytest.raises(UsageError, match=r"localqueues.* nowhere.*not found"):
+            stage.place.check()

@@ -1,5 +1,6 @@
 """The manifests are what Kubernetes takes, and kubectl's answers are understood. tests/cluster runs them."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -225,3 +226,22 @@ def test_a_job_is_deleted_with_its_pods(place, kubectl):
     assert "delete job loopline-0123 --ignore-not-found --wait=false --cascade=foreground" in (
         (folder / "calls").read_text()
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "is_refused"),
+    [
+        ('Error from server (NotFound): localqueues.kueue.x-k8s.io "team-a" not found', True),
+        ('error: the server doesn\'t have a resource type "localqueues"', True),
+        ("Error from server (Forbidden): localqueues.kueue.x-k8s.io is forbidden", False),
+    ],
+)
+def test_a_queue_that_is_not_there_is_refused(place, kubectl, error, is_refused):
+    folder = kubectl()
+    (folder / "kubectl").write_text(
+        f"#!/bin/sh\ncase $1 in get) [ $3 = team-a ] && echo '{error.replace(chr(39), chr(34))}' >&2; exit 1;; esac\n"
+    )
+    queued = place.model_copy(update={"queue": "team-a"})
+    with pytest.raises(UsageError, match="localqueues") if is_refused else contextlib.nullcontext():
+        queued.check()
+    place.model_copy(update={"queue": None}).check()
