@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 from models.errors import UsageError
 from models.files import write_text
 from models.project_spec.block import SpecBlock, number_as_text
+from tasks.host import processes
 from tasks.ranks.launcher import SchedulerAwayError, Shape, State, TimeLimit, name_of, run_program
 from tasks.ranks.torchrun import torchrun
 
@@ -34,8 +35,9 @@ _OURS = (
 )  # fmt: skip
 """Options of sbatch by which Loopline could no longer find its job, or would be waiting for ever."""
 # squeue takes SQUEUE_USERS as an option, and would not show the job. SLURM_MEM_PER_NODE and others describe the
-# allocation that Loopline runs in; they would go on to the job, where srun rejects them.
-_FOREIGN = re.compile(r"(SQUEUE|SCANCEL|SLURM(?!_(CONF|CLUSTERS|JWT)))_|SBATCH_(ARRAY_INX|CLUSTERS|WAIT)$")
+# allocation that Loopline runs in; they would go on to the job, where srun rejects them. By PREFECT__FLOW_RUN_ID a job
+# on a machine with a worker would count as the flow run's own process.
+_FOREIGN = re.compile(r"(SQUEUE|SCANCEL|SLURM(?!_(CONF|CLUSTERS|JWT))|PREFECT_)_|SBATCH_(ARRAY_INX|CLUSTERS|WAIT)$")
 _AWAY = (
     "Unable to contact", "timed out", "Connection refused", "Zero Bytes", "Transport endpoint", "communication",
     "standby mode", "temporarily un", "authentication", "Munge",
@@ -161,5 +163,6 @@ class Slurm(SpecBlock):
 
 def _run(*command: str, text: str = "") -> str:
     """Run a program of Slurm; see `run_program`."""
-    clean = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
+    # Unmarked: the job outlives the loop that submits it, and the reaper ends what a dead loop's mark is on.
+    clean = {key: value for key, value in processes.unmarked(os.environ).items() if not _FOREIGN.match(key)}
     return run_program("Slurm", command, _AWAY, timeout_s=_COMMAND_S, text=text, environment=clean)

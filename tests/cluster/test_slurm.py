@@ -1,15 +1,20 @@
 """Training on two nodes of a real Slurm."""
 
 import json
+import os
 import re
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import psutil
 import pytest
 
 from models.errors import TrainingError, UsageError
+from tasks.host.workspace import Workspace
+from tasks.prefect.flow_runs import ask
+from tasks.prefect.prefect_server import PrefectServer
 from tasks.ranks.launcher import name_of
 from tasks.ranks.slurm import LOG, Slurm
 from tests.cluster_loops import (
@@ -24,6 +29,7 @@ from tests.cluster_loops import (
     wait_for_checkpoint,
 )
 from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
+from tests.running import Loopline, eventually, flow_runs
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -130,6 +136,25 @@ def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_th
     assert trained(home)["resumed_from"], "it was killed before its first checkpoint, or began anew"
     assert_one_version_as_if_whole(home, whole)
     assert len(trained(home)["epochs"]) > EPOCHS
+
+
+def test_the_training_of_a_run_that_is_cancelled_when_it_has_no_process_is_cancelled(cluster, tmp_path):
+    loop = run_penguins(tmp_path, PLACE, "train.on=cluster", "train.nodes=2")
+    try:
+        wait_for_checkpoint(tmp_path, lambda: loop.poll() is None)
+    finally:
+        loop.kill()
+        loop.wait()
+    (job,) = cluster.run("squeue", "-h", "-o", "%i").split()
+    api = PrefectServer(Workspace(tmp_path)).api()
+    with mock.patch.dict(os.environ):
+        ((run, _),) = flow_runs(api, "penguins-", tmp_path).items()
+        ask(api, f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLED"}, "force": True})
+    assert cluster.job(job)[0] == "RUNNING", "whoever kills a loop does not end its training"
+    said = Loopline(tmp_path)("reap").ok().out
+    assert "its flow run was cancelled; cancelled its training on cluster too" in said
+    assert "its loop is gone; ended" not in said, "the reaper killed the ranks of a job"
+    eventually(lambda: not cluster.run("squeue", "-h"))
 
 
 def submit_loop(cluster, home, *options):

@@ -5,6 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from models.errors import UsageError
+from tasks.host import processes
+from tasks.prefect.flow_runs import FLOW_RUN
 from tasks.ranks.launcher import SchedulerAwayError, Shape
 from tasks.ranks.slurm import LOG, SCRIPT, Slurm
 
@@ -85,9 +87,13 @@ def test_options_of_the_site_are_taken():
 
 
 def test_variables_of_an_allocation_and_of_squeue_stay_here(fake, tmp_path, monkeypatch):
-    """With SLURM_MEM_PER_CPU of an allocation srun ended at once; with SQUEUE_USERS a running job was not seen."""
+    """With SLURM_MEM_PER_CPU of an allocation srun ended at once; with SQUEUE_USERS a running job was not seen.
+
+    With a loop's mark the reaper of a machine that is also a node killed the ranks of a job whose loop was killed.
+    """
     names = {"SQUEUE_USERS", "SLURM_MEM_PER_CPU", "SLURM_NTASKS", "SBATCH_WAIT", "SBATCH_CLUSTERS"}
-    stay = {"SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_QOS"}
+    names |= {processes.OWNER, FLOW_RUN}
+    stay = {"SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_QOS", "PREFECT_API_URL"}
     for name in names | stay:
         monkeypatch.setenv(name, "1")
     fake("sbatch", "17")
