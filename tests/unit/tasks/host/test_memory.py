@@ -1,8 +1,10 @@
+import gc
 import os
 import resource
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from tasks.host import memory
 
@@ -13,7 +15,8 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_what_a_table_took_goes_back_to_the_kernel() -> None:
+def test_what_a_table_took_goes_back_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "WORTH_MB", 0)
     before = resident()
     table = pa.table({"x": pa.array(os.urandom(MB) * 32 for _ in range(3))})
     assert table.num_rows == 3
@@ -21,3 +24,9 @@ def test_what_a_table_took_goes_back_to_the_kernel() -> None:
     del table
     memory.release()
     assert resident() - before < 50 * MB
+
+
+def test_a_small_process_is_spared_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "WORTH_MB", 1 << 20)
+    monkeypatch.setattr(gc, "collect", lambda: pytest.fail("it collected garbage"))
+    memory.release()
