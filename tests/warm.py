@@ -249,7 +249,8 @@ class _Parent:
         self._children[pid] = caller, exit_code
         for descriptor in files:
             os.close(descriptor)
-        send(caller, pid)
+        with contextlib.suppress(ConnectionError):  # a caller that was killed meanwhile: its end is the next to be read
+            send(caller, pid)
         return False
 
     def _reap(self) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
+from models.distributed.forkserver import send
 from tests import warm
+from tests.warm_call import exit_code_of
 
 SHOWN = "import os, json; print(json.dumps(dict(os.environ)))"
 
@@ -22,3 +25,19 @@ def test_a_program_that_a_forked_command_starts_gets_its_variables_alone(tmp_pat
     got = json.loads((tmp_path / "out").read_text())
     got.pop("LC_CTYPE", None)  # set by Python itself where there is no locale
     assert got == environ
+
+
+def test_a_caller_that_is_killed_before_its_answer_ends_nobody_elses_commands(tmp_path: Path) -> None:
+    server = warm.server()
+    with Path(os.devnull).open("r+b") as nothing:
+        files = (nothing.fileno(),) * 3
+        for _ in range(5):
+            caller = warm.connect(server.address)
+            exit_code, told = os.pipe()
+            request = ("-c", ("import time; time.sleep(60)",), dict(os.environ), str(tmp_path))
+            send(caller, request, (*files, told))
+            caller.close()
+            os.close(told)
+            assert exit_code_of(exit_code) == -signal.SIGKILL, "its command ends with it"
+        process = server.start("-c", ("print(1)",), dict(os.environ), tmp_path, files)
+        assert process.wait(60) == 0
