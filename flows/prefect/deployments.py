@@ -240,11 +240,11 @@ def _pool_of_type(client: SyncPrefectClient, pool: str, kind: str, note: Callabl
     if work_pool.type == kind:
         return work_pool
     left = leave_pool(os.environ["PREFECT_API_URL"], pool)
-    client.delete_work_pool(pool)
-    note(
+    note(  # before the removal, which a busy server may not do in time: the runs are cancelled already
         f"work pool {pool}: its type is {kind} now and was {work_pool.type}: restart each of its workers "
         f"(`loopline down`, `loopline up`){f'; {left}' if left else ''}"
     )
+    client.delete_work_pool(pool)
     return None
 
 

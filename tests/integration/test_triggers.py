@@ -12,7 +12,9 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
+from unittest import mock
 
+import httpx
 import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
@@ -23,6 +25,7 @@ from prefect.utilities.processutils import command_from_string
 
 from flows.prefect import deployments
 from flows.prefect.deployments import deploy
+from models.errors import StoreError
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
@@ -195,12 +198,17 @@ def test_a_pool_of_another_type_is_replaced_and_what_waits_in_it_is_cancelled(
     client.set_flow_run_state(running.id, Running(), force=True)
     with monkeypatch.context() as patch:
         patch.setattr(deployments, "_template", lambda _: ("kubernetes", {}))
+        with patch.context() as busy:
+            busy.setattr(SyncPrefectClient, "delete_work_pool", mock.Mock(side_effect=httpx.ReadTimeout("timed out")))
+            with pytest.raises(StoreError, match="did not take the deployments"):
+                deploy(project.workspace, project.workspace.projects(), note=said.append)
+        (before,), said[:] = [line for line in said if waiting.name in line], []
+        assert "cancelled, to be started again" in before, "what was done is told though the rest failed"
         deploy(project.workspace, project.workspace.projects(), note=said.append)
     assert client.read_work_pool(pool).type == "kubernetes"
     (said,) = [
         line for line in said if line.startswith(f"work pool {pool}: its type is kubernetes now and was process: ")
     ]
-    assert f"{waiting.name}: cancelled, to be started again" in said
     assert f"{running.name}: running, goes on" in said
     assert [client.read_flow_run(run.id).state_name for run in (waiting, running)] == ["Cancelled", "Running"]
     redeploy(project)
