@@ -91,8 +91,7 @@ def pooled(
         monitor: The margin, and the confidence of the windows' intervals.
         promoted_confidence: The confidence of the interval at promotion.
         num_tests: Number of such tests of a window: the critical values are corrected for them (Bonferroni).
-        num_dependent: Number of test examples that depend on each other: scales the least standard error of a window,
-            and the critical values are `DEPENDENT` times as large.
+        num_dependent: Number of test examples that depend on each other: scales the least standard error of a window.
 
     Returns:
         The pool of windows that is furthest from the promotion; None without enough labels, verdict, or intervals.
@@ -104,8 +103,7 @@ def pooled(
         return None
     newest = [each for each in windows if _error(each[0], monitor.confidence) is not None][-POOLED:]
     least = _error(promoted, promoted_confidence) or 0.0
-    error_of_one = least * math.sqrt(num_dependent or 0)
-    wider = DEPENDENT if num_dependent else 1.0
+    error_of_one, wider = least * math.sqrt(num_dependent or 0), DEPENDENT if num_dependent else 1.0
     best: tuple[float, PooledMetric] | None = None
     fewest = min(FEWEST_LABELS, monitor.window // 2)
     for num in range(1, len(newest) + 1):
