@@ -12,7 +12,8 @@ data.source: A CSV of 1,000,000 rows and ten columns is read in 0.9 CPU-s. Its r
   prepared.
 data.target: With several targets, trees train a booster for each; a net has an output more for each.
 data.quantiles: Trees train a booster for each; a net has an output more for each.
-data.split.validation: Rows that train no model. They are predicted once an epoch.
+data.split.validation: Rows that choose the model. They are predicted once an epoch. Only trees and linear models learn
+  from them afterwards.
 data.split.test: Rows that train no model. The time of the verdict grows with them.
 data.features.columns: Fewer columns make preparation, training and requests cheaper, in proportion.
 data.features.drop: Saves what the columns would cost.
@@ -62,6 +63,7 @@ train.optimiser: Memory in sizes of the weights: 1 for sgd, 2 for adamw. A step 
 train.momentum: Memory of the weights once more, if it is above 0.
 train.loss: The time of your function, once a batch.
 train.patience: Saves the epochs after it.
+train.refit: The fit of the chosen model takes 1.8 times the time, and a tenth more memory.
 train.augment: 2.5 CPU-ms for a batch of 256 images of 28 x 28.
 train.augment.function: The time of your function, once a batch, and three times before the training.
 train.ema: Memory of the weights once more, also in checkpoints; 1 % of the time of a step.

@@ -181,7 +181,7 @@ def finished_job(tmp_path_factory: pytest.TempPathFactory) -> FinishedJob:
             tensors=tensors,
             project=folder.parent,
             model=Model(net=net, arguments=arguments),
-            train=Train(),
+            train=Train(refit=False),
             metric=METRICS.get(task, "accuracy"),
             direction="minimize" if task in METRICS else "maximize",
         )

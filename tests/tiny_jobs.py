@@ -105,7 +105,7 @@ def job_maker(place: Path) -> MakeJob:
             del tensors["target"]
             save_file(tensors, prepared / "unlabelled.safetensors")
         metric = METRICS.get(task, "accuracy")
-        settings = {"epochs": 3, "batch": 32, "lr": 0.01, "warmup": 0.0, **train}
+        settings = {"epochs": 3, "batch": 32, "lr": 0.01, "warmup": 0.0, "refit": False, **train}
         return TrainingJob(
             folder=place / folder,
             prepared=prepared,

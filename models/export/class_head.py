@@ -19,12 +19,14 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
     """Return the preparation with its class head, and the facts for the record and the card.
 
     The probabilities are calibrated if that is shown to lower the log loss of held-out validation rows. The threshold
-    is the best for the goal by the calibrated probabilities. Other tasks stay as they are.
+    is the best for the goal by the calibrated probabilities. Of a refitted model both are chosen with the first fit.
+    Other tasks stay as they are.
 
     Cost: a pass over the validation rows, at most `MOST_EXAMPLES`.
     """
     if preparation.task not in ("binary", "multiclass"):
         return preparation, {}
+    job = job.validated  # a refitted model has learnt from these rows
     positions = spread_positions(num_validation_examples(job), MOST_EXAMPLES)
     prediction = validation_predictions(job, preparation, positions)
     whole = job.model_copy(update={"fold": None, "sample": 1.0})

@@ -95,7 +95,7 @@ STEPS = (
         "search",
         after=("prepare",),
         external=("start",),
-        reads=(*_TRAINING, "search", "-search.workers", "-search.on"),
+        reads=(*_TRAINING, "-train.refit", "search", "-search.workers", "-search.on"),
         code=("tasks.steps.search", "models.data.encode", "models.training.rank"),
         libraries=("torch", "optuna", "lightgbm"),
         references=("model.net", "goal.metric", "train.loss", "train.augment.function"),

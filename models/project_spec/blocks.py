@@ -245,6 +245,7 @@ class Train(SpecBlock):
         "Default: the loss that the goal's best prediction minimises.",
     )
     patience: int | None = Field(None, ge=1, description="Epochs without improvement before stopping early.")
+    refit: bool = Field(True, description="Fit chosen trees or linear models again, on validation rows too; no nets.")
     augment: Augment = Field(default_factory=Augment)
     ema: float | None = Field(
         None,

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
 from models.metrics.metrics import METRICS, Array, quantile_of
-from models.training.optimisation.losses import loss_name
+from models.training.optimisation.losses import LARGEST_RATIO, Loss, loss_name
 
 Parameters = dict[str, Any]
 Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
@@ -140,3 +141,25 @@ def objectives(preparation: Preparation, metric: str) -> list[Parameters]:
 def num_leaves(text: str) -> int:
     """Return the number of leaves of all trees of a text of boosters."""
     return sum(int(number) for part in booster_texts(text) for number in _LEAVES.findall(part))
+
+
+def gradients_of_loss(
+    raw: NDArray[Any], train_set: Any, loss: Loss, kind: torch.dtype
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return gradient and second derivative of the user's loss; 1 where it has no positive second derivative."""
+    output = torch.from_numpy(np.asarray(raw, dtype=np.float32)).reshape(-1, 1).requires_grad_()
+    target = torch.from_numpy(np.asarray(train_set.get_label())).to(kind)
+    (first,) = torch.autograd.grad(loss(output, target), output, create_graph=True)
+    second = torch.zeros_like(first)
+    if first.requires_grad:
+        (second,) = torch.autograd.grad(first.sum(), output)
+    second = torch.where(second > 0, second, 1.0)
+    weight = 1.0 if train_set.get_weight() is None else train_set.get_weight()
+    return weight * first.detach()[:, 0].numpy(), weight * second[:, 0].numpy()
+
+
+def gamma_gradients(raw: NDArray[Any], train_set: Any, scale: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return gradient and second derivative of the gamma loss of `losses.py` in the standardised logarithm."""
+    ratio = np.exp(np.minimum((train_set.get_label() - raw) * scale, LARGEST_RATIO))
+    weight = 1.0 if train_set.get_weight() is None else train_set.get_weight()
+    return weight * scale * (1 - ratio), weight * scale**2 * ratio

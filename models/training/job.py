@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
+from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Model, Train
 from models.training.costs.speeds import MeasuredSpeed
 from models.training.costs.summary import Costs
@@ -21,7 +22,8 @@ CHOICES_FILE = "choices.json"
 """What a job left open and the machine chose; see `models/training/choices.py`."""
 CHECKPOINTS, CHECKPOINT_MANIFEST = "checkpoints", "manifest.json"
 """The folder of a job's checkpoints, and the file of each checkpoint with the hashes of the others, written last."""
-
+FIRST_FIT, REFIT = "first-fit", "refit"
+"""The subfolders of a refitted model's job: the fit on the training rows, and that on the validation rows too."""
 
 Stage = Literal["train", "pretrain", "teacher"]
 
@@ -35,6 +37,14 @@ class InitialWeights(FrozenModel):
     weights: Path
     sha256: str
     label: str
+
+
+class RefitSettings(FrozenModel):
+    """The settings that validation chose in the first fit; a refit has no validation and takes them as they are."""
+
+    rounds: int | None = Field(None, description="Of trees.")
+    l2: float | None = Field(None, description="Of a linear model of series, which chooses it itself.")
+    is_scaled: bool | None = Field(None, description="Whether it divides each window by its spread.")
 
 
 class TrainingJob(FrozenModel):
@@ -62,6 +72,7 @@ class TrainingJob(FrozenModel):
     )
     chosen: tuple[str, ...] = Field((), description="Keys of `train` that were auto; see models/training/choices.py.")
     stage: Stage = Field("train", description="What of a method's stages this job is; see models/training/stages.py.")
+    refit: RefitSettings | None = Field(None, description="Set: fit the training and the validation rows, with these.")
     start: InitialWeights | None = None
     pseudo: str = Field("", description="Hash of tensors['pseudo'], labels that a teacher gave.")
     checkpoint_share: float = Field(
@@ -75,6 +86,20 @@ class TrainingJob(FrozenModel):
     def reference(self) -> str:
         """The metric as `resolve_metric` reads it."""
         return self.metric
+
+    @property
+    def is_refitted(self) -> bool:
+        """Whether the chosen model is fitted once more, on training and validation rows."""
+        is_chosen = self.stage == "train" and self.fold is None and self.refit is None
+        return is_chosen and self.train.refit and not is_descent(self.model.net)
+
+    @property
+    def validated(self) -> TrainingJob:
+        """The job of the model that has not seen the validation rows: the first fit, or this job if it has no refit."""
+        if not self.is_refitted:
+            return self
+        train = self.train.model_copy(update={"refit": False})
+        return self.model_copy(update={"folder": self.folder / FIRST_FIT, "train": train})
 
     @property
     def checkpoint_folder(self) -> Path:

@@ -7,10 +7,12 @@ Source: Nocedal and Wright, Numerical Optimization, algorithm 7.5; the penalty i
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -34,7 +36,7 @@ from models.training.checkpoints.state import Progress
 from models.training.checkpoints.weights import save_weights
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
-from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
+from models.training.job import WEIGHTS_FILE, EpochReport, RefitSettings, TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.model_choice import ValidationScore, as_array, is_better, record, score
 from models.training.optimisation.listwise import listwise_loss
@@ -67,6 +69,7 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     train, validation = open_examples(job, preparation)
     metric = metric_of(job, preparation, job.project)
     net = build_net(job.model, Sizes.of(preparation), job.project)
+    chosen: dict[str, Any] = {}
     losses = _losses(job, preparation, metric.name, (train, validation))
     most = len(validation) if preparation.task == "ranking" else LARGEST_PASS
 
@@ -76,7 +79,8 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
         return call(score, metric.name, metric, preparation.task, *examples), val_loss
 
     if isinstance(net, LinearWindow):
-        _fit_windows(net, train, preparation, l2, job.direction, lambda: scored()[0].goal)
+        fits = _window_fits(net, train, preparation, l2, job.refit)
+        chosen = _fit_windows(net, fits, job.direction, lambda: scored()[0].goal)
         train_loss = _evaluate(net, train, losses[0])[1]
     else:
         train_loss = _minimise(cast("Linear", net), train, losses[0], l2[0], iterations)
@@ -85,19 +89,24 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     progress = _progress(time.perf_counter() - start, len(train), values)
     record(progress, latest, job.direction, 1)
     pruned = not report(EpochReport(epoch=1, epochs=1, values=progress.history[0]))
-    with storing(job.folder):
-        job.folder.mkdir(parents=True, exist_ok=True)
     return write_result(
         job,
         progress,
         weights=WEIGHTS_FILE,
-        weights_sha256=save_weights(job.folder / WEIGHTS_FILE, net.state_dict()),
+        weights_sha256=_save(net, job.folder),
         num_parameters=sum(parameter.numel() for parameter in net.parameters()),
         restarts=restarts,
         pruned=pruned,
         costs=of_epochs(progress.history, "cpu"),
-        environment=_environment(len(train), len(validation)),
+        environment={**_environment(len(train), len(validation)), **chosen},
     )
+
+
+def _save(net: nn.Module, folder: Path) -> str:
+    """Write the net's weights into a job's folder; return their hash."""
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return save_weights(folder / WEIGHTS_FILE, net.state_dict())
 
 
 def _environment(num_train: int, num_validation: int) -> dict[str, Any]:
@@ -158,30 +167,40 @@ def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations:
 
 
 def _fit_windows(
-    net: LinearWindow,
-    train: ExampleSet,
-    preparation: Preparation,
-    l2: list[float],
-    direction: str,
-    goal: Callable[[], float],
-) -> None:
-    """Fit with each penalty to windows as they are, and divided by their spread, and keep the best by the goal."""
-    best, value = net.state_dict(), math.nan
-    for state in _window_fits(net, train, preparation, l2):
-        net.load_state_dict(state)
+    net: LinearWindow, fits: Iterator[_WindowFit], direction: str, goal: Callable[[], float]
+) -> dict[str, Any]:
+    """Give the net the weights of the best fit by the goal, and return the settings of that fit."""
+    best, value = next(fits), math.nan
+    for fit in itertools.chain([best], fits):
+        net.load_state_dict(fit.state)
         reached = goal()
         if is_better(reached, value, direction):
-            best, value = state, reached
-    net.load_state_dict(best)
+            best, value = fit, reached
+    net.load_state_dict(best.state)
+    return {"l2": best.l2, "is_scaled": best.is_scaled}
+
+
+class _WindowFit(NamedTuple):
+    """The weights of a linear model of series, with the penalty and the form of the windows that they belong to."""
+
+    weight: torch.Tensor
+    l2: float
+    is_scaled: bool
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"weight": self.weight, "is_scaled": torch.tensor(self.is_scaled)}
 
 
 def _window_fits(
-    net: LinearWindow, train: ExampleSet, preparation: Preparation, l2: list[float]
-) -> Iterator[dict[str, torch.Tensor]]:
+    net: LinearWindow, train: ExampleSet, preparation: Preparation, l2: list[float], refit: RefitSettings | None
+) -> Iterator[_WindowFit]:
+    """Yield the fit with each penalty, to windows as they are and divided by their spread; of a refit only the one."""
     forecast = net.reference.forecast
     part = preparation.numeric[forecast.column]
     target = (train.values().reshape(len(train), -1) - part.shift) / part.scale
-    for is_scaled in (False, True):
+    forms = (False, True) if refit is None else (bool(refit.is_scaled),)
+    for is_scaled in forms:
         gram: NDArray[np.float64] = np.zeros((net.weight.shape[1], net.weight.shape[1]))
         moment: NDArray[np.float64] = np.zeros((net.weight.shape[1], target.shape[1]))
         for positions in torch.split(torch.arange(len(train)), LARGEST_PASS):
@@ -192,7 +211,7 @@ def _window_fits(
             moment += inputs.T @ some.change(is_scaled)
         for penalty in l2:
             weight = torch.from_numpy(ridge(gram, moment, penalty / len(train))).float()
-            yield {"weight": weight, "is_scaled": torch.tensor(is_scaled)}
+            yield _WindowFit(weight, penalty, is_scaled)
 
 
 def _losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> list[Loss]:

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ from models.training.loop import NonFiniteError, Report, explain, train
 from models.training.optimisation.losses import loss_name
 from models.training.optimisation.optimisers import is_fused
 from models.training.session import TrainingSession, open_session
-from models.training.stages import make_ready
+from models.training.stages import make_ready, refit
 
 # For the time until the first step, which may compile. Later the watchdog is faster and names the ranks behind.
 _COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)
@@ -65,6 +66,8 @@ def run_job(
     if done is not None:
         return done
     torch.set_num_threads(job.threads)
+    if job.is_refitted:
+        return refit(job, report, partial(run_job, restarts=restarts))
     if not is_descent(job.model.net):
         return _fit_alone(job, report, restarts)
     with storing(job.folder):

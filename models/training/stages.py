@@ -1,21 +1,33 @@
-"""The stages before a training: finding a batch size, pretraining, and teachers that label rows for the student.
+"""The stages before a training (a batch size, pretraining, teachers that label rows for the student), and the refit.
 
-Pretraining and each teacher are separate jobs in subfolders, with their own checkpoints and results. So a run that was
-killed at any moment, also between two stages, resumes as usual and ends with the same bits.
+Pretraining, each teacher and both fits of a refitted model are separate jobs in subfolders, with their own checkpoints
+and results. So a run that was killed at any moment, also between two stages, resumes as usual and ends with the same
+bits.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 from models.distributed.world import World
-from models.files import write_json
+from models.files import write_bytes, write_json
 from models.project_spec.methods import Augment
 from models.training.auto_batch import find_batch
 from models.training.batches.pseudo import TAKEN, give_labels
-from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
+from models.training.checkpoints.finished import identity
+from models.training.costs.summary import Costs, total
+from models.training.job import (
+    REFIT,
+    RESULT_FILE,
+    WEIGHTS_FILE,
+    EpochReport,
+    RefitSettings,
+    TrainingJob,
+    TrainingResult,
+)
 from models.training.loop import Report
 from models.training.optimisation.fine_tuning import origin_of
 from models.training.optimisation.pretrain import LOSS
@@ -113,6 +125,64 @@ def _with_prefix(report: Report, stage: str) -> Report:
     def hear(epoch: EpochReport) -> bool:
         values = {name(key): value for key, value in epoch.values.items()}
         report(epoch.model_copy(update={"values": values, "stage": stage}))
+        return True
+
+    return hear
+
+
+def refit(job: TrainingJob, report: Report, run: Run) -> TrainingResult:
+    """Fit on the training rows, then on the validation rows too, with the settings that validation chose.
+
+    The weights in the job's folder are the second fit's. All figures of validation are the first fit's, whose folder
+    stays: calibration and decision threshold are learnt from its predictions (`TrainingJob.validated`).
+
+    Args:
+        job: The job.
+        report: Called with the epochs of both fits; its return value counts only in the first.
+        run: Runs the job of one fit, or returns its stored result.
+    """
+    alone = World()
+    first = run(job.validated, report, alone)
+    again = _refit_job(job, first)
+    second = run(again, _without_validation(report), alone)
+    write_bytes(job.folder / second.weights, (again.folder / second.weights).read_bytes())
+    assert again.refit is not None
+    used = again.refit.model_dump(exclude_none=True) | {"examples": second.environment["train_examples"]}
+    result = first.model_copy(
+        update={
+            "weights_sha256": second.weights_sha256,
+            "num_parameters": second.num_parameters,
+            "seconds": first.seconds + second.seconds,
+            "resumed_from": [*first.resumed_from, *second.resumed_from],
+            "costs": _both(first.costs, second.costs),
+            "environment": {**first.environment, "job": identity(job), REFIT: used},
+        }
+    )
+    write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))
+    shutil.rmtree(again.folder, ignore_errors=True)
+    return result
+
+
+def _both(first: Costs | None, second: Costs | None) -> Costs:
+    """Return the costs of both fits, with the rate of the first."""
+    return total([first, second]).model_copy(update={"samples_per_s": first and first.samples_per_s})
+
+
+def _refit_job(job: TrainingJob, first: TrainingResult) -> TrainingJob:
+    """Return the job of the second fit: trees take as many rounds, linear models the penalty that validation chose."""
+    settings = RefitSettings(**{name: first.environment.get(name) for name in RefitSettings.model_fields})
+    chosen = settings.model_dump(include={"rounds", "l2"}, exclude_none=True)
+    arguments = {**job.model.arguments, **chosen}
+    changed = {"folder": job.folder / REFIT, "model": job.model.model_copy(update={"arguments": arguments})}
+    return _with(job, refit=False, patience=None).model_copy(update={**changed, "refit": settings})
+
+
+def _without_validation(report: Report) -> Report:
+    """Return a report function that passes on the training loss of a refit; its rows of validation are no test."""
+
+    def hear(epoch: EpochReport) -> bool:
+        values = {"refit_train_loss": epoch.values["train_loss"]}
+        report(epoch.model_copy(update={"values": values, "stage": REFIT}))
         return True
 
     return hear

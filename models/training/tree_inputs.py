@@ -45,7 +45,8 @@ def tree_inputs(examples: ExampleSet, preparation: Preparation, positions: torch
     """
     at = torch.arange(len(examples)) if positions is None else positions
     if preparation.kind != "series":
-        inputs = examples.gather(at)
+        is_whole = positions is None and examples.keep is None
+        inputs = examples.tensors if is_whole else examples.gather(at)  # the whole without a copy
         features = torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
         return TreeInputs(features, np.zeros((len(at), 1)), np.ones((len(at), 1)))
     windows = WindowFeatures(preparation)

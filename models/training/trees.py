@@ -27,7 +27,15 @@ from models.files import write_text
 from models.metrics.metrics import METRICS, Metric, metric_of
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
-from models.training.boosters import Boosters, Gradients, Parameters, num_leaves, objectives
+from models.training.boosters import (
+    Boosters,
+    Gradients,
+    Parameters,
+    gamma_gradients,
+    gradients_of_loss,
+    num_leaves,
+    objectives,
+)
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
 from models.training.checkpoints.finished import identity, write_result
 from models.training.checkpoints.state import Progress
@@ -38,7 +46,6 @@ from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingRe
 from models.training.loop import Report, is_over
 from models.training.model_choice import ValidationScore, as_array, record, score
 from models.training.optimisation.losses import (
-    LARGEST_RATIO,
     Loss,
     class_weights,
     loss_name,
@@ -111,13 +118,18 @@ class _Boosting:
         return float(self.loss(torch.from_numpy(output), self.targets, self.weights)) / self.total_weight
 
     @property
+    def is_validated(self) -> bool:
+        """Whether the validation rows choose the number of rounds; a refit learns from them."""
+        return self.job.refit is None
+
+    @property
     def gradients(self) -> Gradients | None:
         """The objective itself, where LightGBM has none of that name."""
         if self.job.train.loss is not None:
-            return partial(_gradients_of, loss=self.loss, kind=self.targets.dtype)
+            return partial(gradients_of_loss, loss=self.loss, kind=self.targets.dtype)
         if loss_name(self.preparation, self.metric.name) != "gamma":
             return None
-        return partial(_gamma_gradients, scale=self.preparation.target.scale)
+        return partial(gamma_gradients, scale=self.preparation.target.scale)
 
     @property
     def total_weight(self) -> float:
@@ -285,9 +297,9 @@ def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -
     """Grow the trees of each remaining epoch; `progress` is up to date whenever a booster is yielded."""
     rounds, epochs = boosting.rounds, boosting.epochs
     raw = np.zeros((len(boosting.inputs.features), boosting.preparation.num_outputs))
-    if booster is not None:
+    if booster is not None and boosting.is_validated:
         raw += _raw(boosting, booster, 0, progress.step)
-    fresh = True
+    fresh, measured = True, dict[str, float]()
     while progress.epoch < epochs:
         start, first = time.perf_counter(), progress.step
         _, stop = share(0, rounds, progress.epoch, epochs)
@@ -296,10 +308,14 @@ def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -
                 booster = _round(boosting, booster, at, fresh or at % boosting.segment == 0)
                 fresh = False
             assert booster is not None
-            raw += _raw(boosting, booster, low, high)
-            latest = _look(boosting, progress, boosting.inputs.output(raw), high)
+            if boosting.is_validated:
+                raw += _raw(boosting, booster, low, high)
+                measured = _look(boosting, progress, boosting.inputs.output(raw), high).values(boosting.metric.name)
         progress.step, progress.epoch = stop, progress.epoch + 1
-        loss = boosting.validation_loss(boosting.inputs.output(raw))
+        if boosting.is_validated:
+            measured = {"val_loss": boosting.validation_loss(boosting.inputs.output(raw)), **measured}
+        else:
+            progress.best_epoch, progress.best_round = progress.epoch, progress.step
         assert booster is not None
         train_loss = booster.train_loss(boosting.train_ranks)
         seconds = max(time.perf_counter() - start, 1e-9)
@@ -307,8 +323,7 @@ def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -
         progress.history.append(
             {
                 "train_loss": train_loss,
-                "val_loss": loss,
-                **latest.values(boosting.metric.name),
+                **measured,
                 "lr": float(boosting.arguments["learning_rate"]),
                 "samples_per_s": (stop - first) * boosting.num_train / seconds,
                 "device_s": seconds,
@@ -349,22 +364,9 @@ def _look(boosting: _Boosting, progress: Progress, output: NDArray[np.float64], 
 
 def _is_stale(boosting: _Boosting, progress: Progress) -> bool:
     """Return whether more rounds seem useless: early stopping, where the spec sets no `train.patience`."""
-    return boosting.job.train.patience is None and progress.step - progress.improved_round >= STALE_ROUNDS
-
-
-def _gradients_of(
-    raw: NDArray[Any], train_set: Any, loss: Loss, kind: torch.dtype
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return gradient and second derivative of the user's loss; 1 where it has no positive second derivative."""
-    output = torch.from_numpy(np.asarray(raw, dtype=np.float32)).reshape(-1, 1).requires_grad_()
-    target = torch.from_numpy(np.asarray(train_set.get_label())).to(kind)
-    (first,) = torch.autograd.grad(loss(output, target), output, create_graph=True)
-    second = torch.zeros_like(first)
-    if first.requires_grad:
-        (second,) = torch.autograd.grad(first.sum(), output)
-    second = torch.where(second > 0, second, 1.0)
-    weight = 1.0 if train_set.get_weight() is None else train_set.get_weight()
-    return weight * first.detach()[:, 0].numpy(), weight * second[:, 0].numpy()
+    if not boosting.is_validated or boosting.job.train.patience is not None:
+        return False
+    return progress.step - progress.improved_round >= STALE_ROUNDS
 
 
 def _row_weights(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None) -> NDArray[Any] | None:
@@ -379,13 +381,6 @@ def _row_weights(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor |
     if of_classes is not None:
         weights = of_classes[targets.long()] * (1.0 if own is None else own)
     return None if weights is None else weights.numpy()
-
-
-def _gamma_gradients(raw: NDArray[Any], train_set: Any, scale: float) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return gradient and second derivative of the gamma loss of `losses.py` in the standardised logarithm."""
-    ratio = np.exp(np.minimum((train_set.get_label() - raw) * scale, LARGEST_RATIO))
-    weight = 1.0 if train_set.get_weight() is None else train_set.get_weight()
-    return weight * scale * (1 - ratio), weight * scale**2 * ratio
 
 
 def _raw(boosting: _Boosting, booster: Boosters, low: int, high: int) -> NDArray[np.float64]:

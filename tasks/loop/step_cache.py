@@ -173,8 +173,9 @@ class StepCache:
 
         def before(name: str) -> Input:
             record = done[name]
-            files = {Path(output).name: self.records.path(output) for output in record.outputs}
-            return Input(record, files, self.work(record.step, record.key), step)
+            work, paths = self.work(record.step, record.key), [self.records.path(output) for output in record.outputs]
+            files = {str(path.relative_to(work) if path.is_relative_to(work) else path.name): path for path in paths}
+            return Input(record, files, work, step)
 
         def external(name: str) -> Any:
             if name == "champion":

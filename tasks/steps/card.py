@@ -14,6 +14,7 @@ from models.pipeline.records import StepRecord
 from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results
 from models.training.families import chosen_net
+from models.training.job import REFIT
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import provenance
 from tasks.state import shared_files
@@ -82,6 +83,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             "net": chosen_net(loop.spec, search.get("params", {})),
             "parameters": trained["num_parameters"],
             "epochs": f"{len(trained['epochs'])}, best {trained['best_epoch']}",
+            **_refit(trained["environment"].get(REFIT)),
             "seconds": round(trained["seconds"], 1),
             "ranks": trained["world_size"],
             "threads a rank": trained["threads"],
@@ -91,7 +93,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **_costs(search, trained),
         },
         settings={
-            **loop.spec.train.model_dump(exclude={"augment", "max_restarts"}),
+            **loop.spec.train.model_dump(exclude={"augment", "max_restarts", "refit"}),
             **_short(search.get("params", {})),
         },
         decision=_decision(exported.get("class_head", {})),
@@ -105,6 +107,17 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         limits=_limits(loop, preparation),
         links=_links(loop, inputs),
     )
+
+
+def _refit(used: dict[str, Any] | None) -> dict[str, str]:
+    """Return which rows a refitted model has learnt from, and whose figures those of validation are."""
+    if used is None:
+        return {}
+    rounds = f", {used['rounds']:,} rounds" if "rounds" in used else ""
+    return {
+        "fitted again": f"on {used['examples']:,} training and validation examples{rounds}",
+        "figures of validation": "of the first fit, on the training examples alone",
+    }
 
 
 def _decision(head: dict[str, Any]) -> dict[str, Any]:

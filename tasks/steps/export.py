@@ -33,9 +33,10 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
         memory.release()  # of the steps before: the exporter's own memory beside it would be the loop's peak
         prepared, trained = inputs["prepare"], inputs["train"]
+        job = trained.file("model.json").with_name("job.json")
         places = {
-            **json.loads((trained.folder / "job.json").read_text()),
-            "folder": str(trained.folder),  # another machine may have trained it
+            **json.loads(job.read_text()),
+            "folder": str(job.parent),  # another machine may have trained it
             "prepared": str(prepared.folder),
             "project": str(loop.project.folder),
             "tensors": {name: str(path) for name, path in tensors(loop, prepared).items()},

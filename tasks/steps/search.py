@@ -322,7 +322,7 @@ class _Search:
         model, train = with_params(self._loop.spec.model, self._loop.spec.train, self._space.settings(trial.params))
         model = self._start.arguments(model)
         usual = train.epochs if self._space.is_choice else max(1, train.epochs // 2)
-        train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or usual})
+        train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or usual, "refit": False})
         folds = self._spec.folds
         values: list[float] = []
         results: list[TrainingResult] = []

@@ -9,7 +9,7 @@ from models.files import write_json
 from models.metrics.metrics import metric_name
 from models.nets.catalogue import net_name, unused
 from models.pipeline.records import StepRecord
-from models.training.job import JOB_FILE, EpochReport, TrainingResult
+from models.training.job import JOB_FILE, REFIT, EpochReport, TrainingResult
 from models.training.search_space import with_params
 from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job
@@ -26,7 +26,7 @@ MODEL_FILE = "model.json"
 
 
 def fit(loop: Loop) -> tuple[StepRecord, bool]:
-    """Train the net that will be judged; its best weights are the step's output.
+    """Train the model that will be judged; its best weights are the step's output, of a refit both fits' weights.
 
     Raises:
         TrainingError: The loss is NaN, or ranks died more often than `train.max_restarts`; the last good checkpoint
@@ -65,10 +65,13 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.params(LOOP_RUN, {f"chosen.{key}": why for key, why in chosen.items()})
         size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}
         loop.outbox.metrics(LOOP_RUN, {**size, **_stage_metrics(result)})
+        refit = result.environment.get(REFIT, {})
+        loop.outbox.params(LOOP_RUN, {f"{REFIT}.{key}": value for key, value in refit.items()})
         if task.start is not None:
             loop.outbox.tags(LOOP_RUN, {"loopline.start": f"{task.start.label} {task.start.sha256[:16]}"})
         loop.outbox.artifact(LOOP_RUN, folder / "result.json", "training")
-        return StepResult([folder / result.weights, folder / MODEL_FILE], summary)
+        validated = [task.validated.folder / result.weights] * task.is_refitted
+        return StepResult([folder / result.weights, folder / MODEL_FILE, *validated], summary)
 
     return loop.carry_out("train", act)
 

@@ -186,12 +186,15 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
     """Return the training and the validation examples, selected by `job.fold`, `job.sample` and the methods.
 
     Pretraining uses the inputs of all training rows and of the unlabelled rows. A student also uses the rows that its
-    teacher labelled. `train.recent` leaves out most of the older rows.
+    teacher labelled. `train.recent` leaves out most of the older rows. A refit trains on the validation examples too.
 
     Raises:
         DataError: A tensor file cannot be read, or a split is empty.
     """
-    if job.fold is None:
+    if job.refit is not None:
+        train = _examples(preparation, _joined(job, preparation), None)
+        validation = _opened(job, preparation, "validation")
+    elif job.fold is None:
         train = _opened(job, preparation, "train")
         validation = _opened(job, preparation, "validation")
     else:
@@ -257,12 +260,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     """Return a fold's two sides; in the order of time, a block is judged after training on all before it."""
     assert job.fold is not None
     index, k = job.fold
-    sides = [_mapped(job.tensors[name]) for name in ("train", "validation")]
-    joined = {
-        name: sides[0][name] if name == "series" else torch.cat([side[name] for side in sides]) for name in sides[0]
-    }
-    if preparation.kind == "text":
-        joined["start"][len(sides[0]["start"]) :] += len(sides[0]["tokens"])
+    joined = _joined(job, preparation)
     is_text = preparation.kind == "text"
     rolls = not is_text and (job.fold_by == "blocks" or preparation.kind == "series")
     key = joined.get(KEY)
@@ -282,6 +280,17 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
         train = _without_shared_targets(train, joined[KEY], joined[FIRST_KEY][validation].min())
     recent = recent_of(joined, train, job)
     return _examples(preparation, joined, recent), _examples(preparation, joined, validation)
+
+
+def _joined(job: TrainingJob, preparation: Preparation) -> Inputs:
+    """Return the tensors of the training examples, followed by those of the validation examples. Cost: a copy."""
+    sides = [_mapped(job.tensors[name]) for name in ("train", "validation")]
+    joined = {
+        name: sides[0][name] if name == "series" else torch.cat([side[name] for side in sides]) for name in sides[0]
+    }
+    if preparation.kind == "text":
+        joined["start"][len(sides[0]["start"]) :] += len(sides[0]["tokens"])
+    return joined
 
 
 def _ordered(value: torch.Tensor, k: int) -> torch.Tensor:

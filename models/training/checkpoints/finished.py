@@ -25,7 +25,7 @@ _FREE = (
 
 def identity(job: TrainingJob) -> dict[str, Any]:
     """Return the identity of a job: all its settings except where and on how many ranks it runs."""
-    fields = {"model", "train", "metric", "direction", "sample", "fold", "fold_by", "stage", "pseudo"}
+    fields = {"model", "train", "metric", "direction", "sample", "fold", "fold_by", "stage", "pseudo", "refit"}
     whole = job.model_dump(mode="json", include=fields)
     whole["start"] = job.start.sha256 if job.start else ""
     for key in _FREE:

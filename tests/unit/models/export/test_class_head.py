@@ -34,3 +34,18 @@ def test_numbers_have_no_class_head(make_job: MakeJob):
     job = make_job("table", "regression", "trees", {"rounds": 5}, epochs=1)
     preparation = Preparation.load(job.prepared)
     assert choose_class_head(job, preparation) == (preparation, {})
+
+
+def test_a_refitted_model_has_the_class_head_of_its_first_fit(make_job: MakeJob):
+    """It knows the validation rows, on which it looks surer than it is."""
+    arguments = {"rounds": 40, "lambda_l2": 500.0}
+    heads = []
+    for refit in (True, False):
+        job = make_job("table", "binary", "trees", arguments, epochs=4, count=2000, folder=f"{refit}", refit=refit)
+        job = job.model_copy(update={"metric": "f1"})
+        run_job(job)
+        heads.append(choose_class_head(job, Preparation.load(job.prepared))[0].class_head)
+        heads.append(validation_predictions(job, Preparation.load(job.prepared), np.arange(100)))
+    assert heads[0] == heads[2]
+    assert heads[0].slope != 1
+    assert not np.array_equal(heads[1], heads[3])

@@ -45,7 +45,9 @@ def table(num: int = 80, size: int = 8) -> pa.Table:
 
 @pytest.fixture
 def make_ranking(tmp_path: Path) -> MakeRanking:
-    def make(net: str, folder: str = "job", sample: float = 1.0, **arguments: object) -> TrainingJob:
+    def make(
+        net: str, folder: str = "job", sample: float = 1.0, refit: bool = False, **arguments: object
+    ) -> TrainingJob:
         prepared = tmp_path / "prepared"
         if not prepared.exists():
             pq.write_table(table(), tmp_path / "raw.parquet")
@@ -60,7 +62,7 @@ def make_ranking(tmp_path: Path) -> MakeRanking:
             tensors={side: tmp_path / "tensors" / f"{side}.safetensors" for side in ("train", "validation")},
             project=tmp_path,
             model=Model(net=net, arguments=arguments),
-            train=Train(epochs=8, batch=32, lr=0.01, seed=1),
+            train=Train(epochs=8, batch=32, lr=0.01, seed=1, refit=refit),
             metric="ndcg",
             direction="maximize",
             sample=sample,
@@ -91,6 +93,24 @@ def test_trees_are_those_of_lambdarank_with_the_groups_sizes(make_ranking):
     assert result.epochs[-1]["train_loss"] < result.epochs[0]["train_loss"] < 1
     trained = METRICS["ndcg"].value(values, peer.predict(inputs))
     assert result.epochs[-1]["train_loss"] == pytest.approx(1 - trained)
+
+
+def test_a_refit_learns_from_the_groups_of_both_sides(make_ranking):
+    job = make_ranking("trees", refit=True, **PARAMETERS)
+    result = run_job(job)
+    assert result.value == run_job(make_ranking("trees", "first", **PARAMETERS)).value
+    sides = open_examples(job, Preparation.load(job.prepared))
+    values, inputs = (
+        np.concatenate(parts)
+        for parts in zip(*((side.values(), side.tensors["numeric"]) for side in sides), strict=True)
+    )
+    order, sizes = np.argsort(values[:, 1], kind="stable"), np.unique(values[:, 1], return_counts=True)[1]
+    settings = {**result.environment["parameters"], "min_data_in_leaf": 5}
+    peer = lightgbm.train(settings, lightgbm.Dataset(inputs[order], values[order, 0], group=sizes), 24)
+    ours = lightgbm.Booster(model_str=(job.folder / TREES_FILE).read_text())
+    rounds = ours.current_iteration()
+    assert rounds == result.environment["refit"]["rounds"] > 0
+    np.testing.assert_allclose(ours.predict(inputs), peer.predict(inputs, num_iteration=rounds), atol=1e-9)
 
 
 def test_killed_and_run_again_gives_the_same_trees(make_ranking):

@@ -1,3 +1,5 @@
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from models.data.encode import write_tensors
 from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.project_spec.blocks import Model, Train
+from models.training import linear
 from models.training.batches.examples import open_examples
 from models.training.job import WEIGHTS_FILE, TrainingJob
 from models.training.linear import fit_linear
@@ -62,34 +65,79 @@ def test_wrong_arguments_are_named(make_job, arguments):
         fit_linear(make_job("table", "binary", "linear", arguments), lambda _: True)
 
 
-def test_series_have_the_forecast_of_ridge_regression_on_the_window_less_its_end(
-    run_prepare, series_spec, series, tmp_path
-):
+@pytest.fixture
+def series_job(run_prepare, series_spec, series, tmp_path):
     noise = np.random.default_rng(0).normal(size=120)
     table = series.set_column(1, "y", [noise.cumsum() + np.arange(120)])
-    prepared, preparation = run_prepare(table, series_spec(horizon=[1, 3], reference="last"))
+    prepared, _ = run_prepare(table, series_spec(horizon=[1, 3], reference="last"))
     (tmp_path / "tensors").mkdir()
-    job = TrainingJob(
+    return TrainingJob(
         folder=tmp_path / "job",
         prepared=prepared,
         tensors=write_tensors(prepared, tmp_path / "tensors"),
         project=tmp_path,
         model=Model(net="linear", arguments={"l2": 0.5}),
-        train=Train(),
+        train=Train(refit=False),
         metric="mae",
         direction="minimize",
     )
-    value = run_job(job).value
-    free = job.model_copy(update={"folder": tmp_path / "free", "model": Model(net="linear")})
-    assert run_job(free).value <= value
-    part, sides = preparation.numeric[0], []
-    for examples in open_examples(job, Preparation.load(prepared)):
+
+
+class _Windows(NamedTuple):
+    """Windows relative to their last values, with those, and the standardised targets."""
+
+    inputs: np.ndarray
+    last: np.ndarray
+    target: np.ndarray
+
+
+def _windows(job):
+    preparation, sides = Preparation.load(job.prepared), []
+    part = preparation.numeric[0]
+    for examples in open_examples(job, preparation):
         windows = examples.gather(torch.arange(len(examples)))["series"].double().numpy()
         last = windows[:, -1:, 0]
         inputs = np.hstack([windows[:, :, 0] - last, windows[:, -1, 1:]])
-        sides.append((inputs, last, (examples.values() - part.shift) / part.scale))
-    (inputs, last, target), (unseen, end, truth) = sides
-    alpha = 0.5 / len(inputs) * (inputs**2).sum(axis=0).mean()
-    forecast = end + Ridge(alpha=alpha).fit(inputs, target - last).predict(unseen)
-    assert not load_file(job.folder / WEIGHTS_FILE)["is_scaled"]
-    assert value == pytest.approx(np.abs(forecast - truth).mean() * part.scale, rel=1e-3)
+        sides.append(_Windows(inputs, last, (examples.values() - part.shift) / part.scale))
+    return sides
+
+
+def _ridge(windows, l2):
+    alpha = l2 / len(windows.inputs) * (windows.inputs**2).sum(axis=0).mean()
+    return Ridge(alpha=alpha).fit(windows.inputs, windows.target - windows.last)
+
+
+def test_series_have_the_forecast_of_ridge_regression_on_the_window_less_its_end(series_job):
+    value = run_job(series_job).value
+    free = series_job.model_copy(update={"folder": series_job.project / "free", "model": Model(net="linear")})
+    assert run_job(free).value <= value
+    train, unseen = _windows(series_job)
+    forecast = unseen.last + _ridge(train, 0.5).predict(unseen.inputs)
+    assert not load_file(series_job.folder / WEIGHTS_FILE)["is_scaled"]
+    scale = Preparation.load(series_job.prepared).numeric[0].scale
+    assert value == pytest.approx(np.abs(forecast - unseen.target).mean() * scale, rel=1e-3)
+
+
+def test_a_refit_of_series_keeps_the_penalty_that_validation_chose(series_job, monkeypatch):
+    monkeypatch.setattr(linear, "_PENALTIES", (1e-2, 1000.0))
+    job = series_job.model_copy(update={"model": Model(net="linear"), "train": Train()})
+    result = run_job(job)
+    used = result.environment["refit"]
+    assert used["l2"] == result.environment["l2"]
+    sides = _windows(series_job)
+    both = _Windows(*(np.concatenate(parts) for parts in zip(*sides, strict=True)))
+    assert used["examples"] == len(both.inputs)
+    weights = load_file(job.folder / WEIGHTS_FILE)
+    assert bool(weights["is_scaled"]) == used["is_scaled"] == result.environment["is_scaled"]
+    assert not used["is_scaled"], "choose another seed: the peer fits windows as they are"
+    np.testing.assert_allclose(weights["weight"][:, :-1], _ridge(both, used["l2"]).coef_, atol=1e-4)
+
+
+def test_a_refit_learns_from_both_sides(make_job):
+    job = make_job("table", "binary", "linear", {"l2": 2.0}, refit=True)
+    result = run_job(job)
+    assert result.value == run_job(make_job("table", "binary", "linear", {"l2": 2.0}, folder="first")).value
+    inputs, target = (np.concatenate(p) for p in zip(*(_one_hot(job, s) for s in ("train", "validation")), strict=True))
+    peer = LogisticRegression(C=0.5, tol=1e-8, max_iter=5000).fit(inputs, target)
+    ours = torch.from_numpy(_predicted(job, "train")).sigmoid()
+    np.testing.assert_allclose(ours[:, 0], peer.predict_proba(_one_hot(job, "train")[0])[:, 1], atol=2e-3)

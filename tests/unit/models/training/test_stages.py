@@ -1,14 +1,15 @@
 import json
 
+import lightgbm
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from models.distributed.world import World
 from models.errors import DataError, UsageError
 from models.training import loop, stages
 from models.training.checkpoints.weights import weights_sha256
-from models.training.job import WEIGHTS_FILE
+from models.training.job import TREES_FILE, WEIGHTS_FILE
 from models.training.optimisation.fine_tuning import origin_of
 from models.training.rank import run_job
 from models.training.stages import make_ready
@@ -182,3 +183,55 @@ def test_pseudo_labels_help_where_labels_are_few(make_job, tmp_path):
         job = job.model_copy(update={"tensors": {side: tmp_path / f"{side}.safetensors" for side in sides}})
         value[name] = run_job(job).epochs[-1]["val_accuracy"]
     assert value["student"] > value["teacher"] + 0.03
+
+
+TREES = {"rounds": 60, "learning_rate": 0.3, "min_data_in_leaf": 5}
+
+
+def refitted(make_job, folder="job", **more):
+    return make_job("table", "binary", "trees", TREES, epochs=8, folder=folder, refit=True, **more)
+
+
+def test_a_refit_learns_from_both_sides_and_keeps_the_figures_of_validation(make_job):
+    job, heard = refitted(make_job), []
+    result = run_job(job, lambda epoch: heard.append(epoch) or True)
+    first = run_job(make_job("table", "binary", "trees", TREES, epochs=8, folder="first"))
+    assert (result.value, result.log_loss, result.best_epoch) == (first.value, first.log_loss, first.best_epoch)
+    sides = [load_file(job.tensors[side]) for side in ("train", "validation")]
+    inputs = np.concatenate([np.hstack([side["numeric"], side["categorical"]]) for side in sides])
+    data = lightgbm.Dataset(inputs, np.concatenate([side["target"] for side in sides]), categorical_feature=[3])
+    rounds = result.environment["rounds"]
+    peer = lightgbm.train({**result.environment["parameters"], "num_threads": 1}, data, rounds)
+    ours = lightgbm.Booster(model_str=(job.folder / TREES_FILE).read_text())
+    np.testing.assert_allclose(ours.predict(inputs), peer.predict(inputs), atol=1e-9)
+    assert rounds < 60, "validation chose fewer than the spec allows"
+    assert result.environment["refit"] == {"examples": len(inputs), "rounds": rounds}
+    again = [epoch for epoch in heard if epoch.stage == "refit"]
+    assert [list(epoch.values) for epoch in again] == [["refit_train_loss"]] * len(again) != []
+    assert run_job(job) == result
+
+
+@pytest.mark.parametrize(("stage", "epoch"), [("train", 4), ("refit", 3)])
+def test_killed_in_either_fit_gives_the_same_bits(make_job, stage, epoch):
+    def report(now):
+        if (now.stage, now.epoch) == (stage, epoch):
+            raise Killed
+        return True
+
+    job, sampled = refitted(make_job, "killed"), {"feature_fraction": 0.5}
+    arguments = job.model.model_copy(update={"arguments": TREES | sampled})
+    job, whole = job.model_copy(update={"model": arguments}), refitted(make_job, "whole")
+    with pytest.raises(Killed):
+        run_job(job, report)
+    expected = run_job(whole.model_copy(update={"model": arguments}))
+    result = run_job(job)
+    assert result.weights_sha256 == expected.weights_sha256
+    assert result.resumed_from
+    assert (job.validated.folder / TREES_FILE).read_text() == (whole.validated.folder / TREES_FILE).read_text()
+
+
+def test_a_net_has_no_refit(make_job):
+    job = make_job(arguments={"hidden": 8}, epochs=1, refit=True)
+    plain = make_job(arguments={"hidden": 8}, epochs=1, folder="plain")
+    assert job.validated is job
+    assert run_job(job).weights_sha256 == run_job(plain).weights_sha256

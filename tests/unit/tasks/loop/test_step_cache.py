@@ -74,6 +74,24 @@ def first_owed(project: Project, *overrides: str) -> tuple[str, list[str]]:
     return "", []
 
 
+def test_a_file_in_a_subfolder_of_a_step_is_named_by_its_path(project: Project) -> None:
+    """Both fits of a refitted model leave weights of the same name."""
+    step_cache = step_cache_of(project)
+    work, done = step_cache.work("train", "k"), {}
+    for step, paths in {
+        "prepare": [project.prepared / "rows.parquet"],
+        "train": [work / "trees.txt", work / "first-fit" / "trees.txt"],
+    }.items():
+        outputs = {step_cache.records.name(path): "d" for path in paths}
+        done[step] = StepRecord(
+            step=step, key="k", parts={}, outputs=outputs, digest="d", result={}, loop_id="l", finished=0.0
+        )
+    inputs = step_cache.inputs(BY_NAME["export"], done, {})
+    assert inputs["train"].file("trees.txt") == work / "trees.txt"
+    assert inputs["train"].file("first-fit/trees.txt") == work / "first-fit" / "trees.txt"
+    assert inputs["prepare"].file("rows.parquet") == project.prepared / "rows.parquet"
+
+
 def test_a_new_project_owes_everything(project: Project) -> None:
     assert first_owed(project) == ("ingest", ["never run"])
 
@@ -91,6 +109,7 @@ def test_a_recorded_loop_owes_nothing_and_another_process_agrees(project: Projec
         ("data.split.seed=3", "validate-raw", "data.split.seed: 0 -> 3"),
         ("goal.good_enough=0.5", "judge", "goal.good_enough: null -> 0.5"),
         ("judge.margin=0.1", "judge", "judge.margin: null -> 0.1"),
+        ("train.refit=false", "train", "train.refit: true -> false"),
         ("train.max_restarts=9", "", ""),
         ("search.workers=2", "", ""),
         ("monitor.alpha=0.5", "", ""),
