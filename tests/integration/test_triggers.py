@@ -19,6 +19,7 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.responses import SetStateStatus
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed, Running
 from prefect.utilities.processutils import command_from_string
@@ -305,7 +306,8 @@ def test_a_run_waits_for_a_persons_word_and_keeps_it(client: SyncPrefectClient, 
     send(project.workspace, of_signal(project.folder.name, a_signal()))
     (asked,) = eventually(lambda: [run for run in runs(client, project) if run.state and run.state.is_paused()])
     refusal = {"approve": False, "name": "Ada", "comment": "not on a Friday"}
-    client.resume_flow_run(asked.id, run_input=refusal)
+    # Prefect pauses a run before it saves what the run asks, and refuses answers until then.
+    eventually(lambda: client.resume_flow_run(asked.id, run_input=refusal).status is SetStateStatus.ACCEPT)
     (ended,) = eventually(lambda: [run for run in runs(client, project) if run.state and run.state.is_final()])
     assert ended.state.name == "Waited"
     assert "refused by Ada: not on a Friday" in ended.state.message
