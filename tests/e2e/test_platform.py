@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -22,7 +23,7 @@ from tasks.loop import decisions
 from tasks.mlflow import registry_reader
 from tasks.platform.service_main import marked
 from tasks.platform.services import SERVICES, services_of, supervisor
-from tasks.prefect.flow_runs import ask
+from tasks.prefect.flow_runs import FLOW_RUN, ask
 from tests.running import Loopline, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # months, and platforms killed, take longer than a test may
@@ -105,6 +106,13 @@ def refusal(url: str, **headers: str) -> int:
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
+
+
+def processes_of(run: str) -> list[psutil.Process]:
+    """The processes that carry a flow run out, on which Prefect's worker has put its id."""
+    return [
+        process for process in psutil.process_iter(["environ"]) if (process.info["environ"] or {}).get(FLOW_RUN) == run
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -203,6 +211,10 @@ def test_new_data_begins_a_loop_that_outlives_kills_of_worker_server_and_store(h
     eventually(lambda: home.book("tiny")["loop_id"] != first, "no loop came of the new data")
     loop_id = home.book("tiny")["loop_id"]
     (run,) = home.runs_of("retrain", "RUNNING")
+    halted = processes_of(run["id"])  # so that it does not end before it is killed
+    assert halted
+    for process in halted:
+        process.suspend()
     second = home.begin_run("train")
     refused = home("down")
     assert refused.code == 1
@@ -212,6 +224,9 @@ def test_new_data_begins_a_loop_that_outlives_kills_of_worker_server_and_store(h
     before = home.services()
     for name in ("worker", "prefect", "mlflow"):
         os.kill(before[name].pid, signal.SIGKILL)
+    for process in halted:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
     eventually(lambda: home.services()["worker"].restarts == 1, "the worker's end was not noticed")
     home("up").ok()
     after = home.services()
