@@ -49,12 +49,19 @@ def parsed_in_pieces(body: bytes, parse: Callable[[bytes], Any]) -> Any:
     return parse(body)
 
 
-def written_in_pieces(document: Mapping[str, Any]) -> bytes:
-    """Return `orjson.dumps(document)`, with numpy's arrays as lists; long lists are written a piece at a time.
+def written(document: Mapping[str, Any], num_rows: int) -> bytes:
+    """Return `orjson.dumps(document)`, with numpy's arrays as lists; of many rows a piece at a time.
 
     Args:
         document: Lists or arrays by name, or objects of such.
+        num_rows: Length of the longest lists.
     """
+    if num_rows <= PIECE_ITEMS:
+        return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    return _written_in_pieces(document)
+
+
+def _written_in_pieces(document: Mapping[str, Any]) -> bytes:
     return b"{%b}" % b",".join(orjson.dumps(name) + b":" + _written(value) for name, value in document.items())
 
 
@@ -66,7 +73,7 @@ def free_in_pieces(items: list[Any]) -> None:
 
 def _written(value: Any) -> bytes:
     if isinstance(value, dict):
-        return written_in_pieces(value)
+        return _written_in_pieces(value)
     if not isinstance(value, list | tuple | np.ndarray) or len(value) <= PIECE_ITEMS:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     starts = range(0, len(value), PIECE_ITEMS)

@@ -20,7 +20,7 @@ from models.data.preparation import Preparation
 from models.inference.input_schema import InputRows
 from models.inference.loaded_model import Prediction
 from models.inference.names import scores_of
-from models.serving.json_pieces import PIECE_ITEMS, written_in_pieces
+from models.serving.json_pieces import written
 from models.serving.releases import place_of
 
 BYTES = "bytes"
@@ -82,9 +82,7 @@ class PredictionRecorder:
             record["pictures"] = pictures
         if whole:
             record["sent"] = self._inputs(rows)
-        if len(ids) > PIECE_ITEMS:
-            return written_in_pieces(record)
-        return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
+        return written(record, len(ids))
 
     def _numbers_of(self, rows: InputRows) -> np.ndarray:
         """Return all numbers in one array, because one array costs a fraction of many to write."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,7 +13,7 @@ from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel
 from models.serving import http_errors
 from models.serving.http_errors import RequestError
-from models.serving.json_pieces import PIECE_ITEMS, free_in_pieces, written_in_pieces
+from models.serving.json_pieces import free_in_pieces, written
 from models.serving.mlflow_scoring import ScoringRequest, scoring_of_csv, scoring_of_json
 from tasks.serve import explaining
 from tasks.serve.answering import PredictRequest, PredictResponse, answer, checked_key
@@ -70,9 +69,7 @@ def _rendered(call: HttpRequest, scoring: ScoringRequest, response: PredictRespo
     document = {"predictions": predictions, "ids": response.ids, "model": served.project, "version": served.version}
     if explanations is not None:
         document["explanations"] = explanations
-    if len(response.ids) <= PIECE_ITEMS:
-        return answered(call.headers, orjson.dumps(document), {VERSION: served.version})
-    body = written_in_pieces(document)
+    body = written(document, len(predictions))
     free_in_pieces(predictions)
     return answered(call.headers, body, {VERSION: served.version})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.files import sha256, write_text
-from models.inference.names import FP32, UNCHANGED_FILE
+from models.inference.names import FP32, MODEL_FILE, UNCHANGED_FILE
 from models.pipeline.records import StepRecord
 from tasks.host import memory
 from tasks.loop.jobs import tensors
@@ -55,7 +55,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.metrics(LOOP_RUN, {"parity": made["parity"], "size_bytes": made["size_bytes"]})
         reference = _reference(prepared.folder, folder)
         more = [folder / UNCHANGED_FILE] * (made["served"] != FP32) + _background(prepared.folder, folder)
-        return StepResult([folder / "model.onnx", folder / "preparation.json", reference, *more], made)
+        return StepResult([folder / MODEL_FILE, folder / "preparation.json", reference, *more], made)
 
     return loop.carry_out("export", act)
 
@@ -72,7 +72,7 @@ def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     table = optimise(folder, prepared, metric, spec.serve, spec.train.seed)
     served = next((each.name for each in table if each.served), FP32)
     _log(loop, served, table)
-    path = folder / "model.onnx"
+    path = folder / MODEL_FILE
     summary = {
         "served": served,
         "sha256": sha256(path),
@@ -94,7 +94,7 @@ def _reference(prepared: Path, folder: Path) -> Path:
     from models.data.preparation import Preparation
     from models.monitoring.build import build
 
-    return build(prepared, folder / "model.onnx", Preparation.load(folder)).save(folder)
+    return build(prepared, folder / MODEL_FILE, Preparation.load(folder)).save(folder)
 
 
 def _background(prepared: Path, folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from models.data.preparation import NumericInput, Preparation, TargetEncoding
 from models.errors import DataError
 from models.inference.table import TableSchema
 from models.serving import json_pieces
-from models.serving.json_pieces import free_in_pieces, parsed_in_pieces, written_in_pieces
+from models.serving.json_pieces import free_in_pieces, parsed_in_pieces, written
 from models.serving.mlflow_scoring import scoring_of_json
 from models.serving.open_inference import inference_of
 
@@ -147,7 +147,8 @@ def test_what_is_written_in_pieces_is_what_is_written_at_once(most: int, monkeyp
     }
     expected = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
     monkeypatch.setattr(json_pieces, "PIECE_ITEMS", most)
-    assert written_in_pieces(document) == expected
+    assert written(document, 10) == expected
+    assert written(document, 1) == expected
 
 
 def test_a_list_is_freed_to_its_last_item(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from models.files import write_json
 from models.inference.loaded_model import LoadedModel, Prediction
-from models.serving import json_pieces, records
+from models.serving import json_pieces
 from models.serving.framing import unframed
 from models.serving.http_errors import RequestError
 from tasks.release.loaded_versions import LoadedVersions
@@ -101,8 +101,7 @@ def test_many_rows_are_answered_and_logged_piece_by_piece_as_at_once(
         return orjson.loads(asyncio.run(scoring.score(HttpRequest(state, {}, body, {"name": "tiny"}))).body)
 
     at_once = scored()
-    for module in (json_pieces, records, scoring):
-        monkeypatch.setattr(module, "PIECE_ITEMS", 3)
+    monkeypatch.setattr(json_pieces, "PIECE_ITEMS", 3)
     assert scored() == at_once
     (segment,) = segments_folder(settings.state("tiny")).iterdir()
     first, second = (orjson.loads(payload) for _, payload in unframed(segment.read_bytes()))
