@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import sqlite3
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +18,7 @@ import psutil
 import pytest
 
 from models.pipeline.steps import BY_NAME
-from tasks.host import server_access
+from tasks.host import database, server_access
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.mlflow import registry_reader
@@ -113,6 +114,25 @@ def processes_of(run: str) -> list[psutil.Process]:
     return [
         process for process in psutil.process_iter(["environ"]) if (process.info["environ"] or {}).get(FLOW_RUN) == run
     ]
+
+
+def halt(home: Platform, run: str) -> list[psutil.Process]:
+    """Stop the processes of a flow run at a moment when none of them holds the lock of the state database."""
+
+    def stopped() -> list[psutil.Process]:
+        processes = processes_of(run)
+        for process in processes:
+            process.suspend()
+        with contextlib.closing(sqlite3.connect(home.workspace.state / database.FILE, timeout=0.1)) as connection:
+            try:
+                connection.execute("begin immediate")
+            except sqlite3.OperationalError:
+                for process in processes:
+                    process.resume()
+                return []
+        return processes
+
+    return eventually(stopped, "the run had no process, or never let go of the database")
 
 
 @pytest.fixture(autouse=True)
@@ -211,10 +231,7 @@ def test_new_data_begins_a_loop_that_outlives_kills_of_worker_server_and_store(h
     eventually(lambda: home.book("tiny")["loop_id"] != first, "no loop came of the new data")
     loop_id = home.book("tiny")["loop_id"]
     (run,) = home.runs_of("retrain", "RUNNING")
-    halted = processes_of(run["id"])  # so that it does not end before it is killed
-    assert halted
-    for process in halted:
-        process.suspend()
+    halted = halt(home, run["id"])  # so that it does not end before it is killed
     second = home.begin_run("train")
     refused = home("down")
     assert refused.code == 1
