@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,8 @@ from models.sources.read import read_table
 Tensors = dict[str, np.ndarray]
 
 _BATCH_ROWS = 65_536
+_PIECE_ROWS = 4_096
+"""Rows of the file that are in memory at a time beside those that were asked for."""
 
 
 def encode(folder: Path, split: str) -> Tensors:
@@ -82,19 +84,46 @@ def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
     return paths
 
 
-def rows_of(folder: Path, split: str, columns: list[str] | None = None) -> pa.Table:
-    """Return the prepared rows of one split, in their order.
+def rows_of(
+    folder: Path, split: str, columns: Sequence[str] | None = None, positions: np.ndarray | None = None
+) -> pa.Table:
+    """Return the prepared rows of one split, in their order, read a piece at a time.
+
+    Args:
+        folder: The prepared folder.
+        split: `train`, `validation` or `test`.
+        columns: The columns to return; default: all.
+        positions: The rows to return, by their positions in the split, int64 (rows,), ascending; default: all.
 
     Raises:
-        DataError: The split does not exist, or the file is absent or cut short.
+        DataError: The split does not exist, or the file is absent, cut short, or lacks a column.
     """
     if split not in SPLITS:
         raise DataError(f"got split {split!r}, expected one of {', '.join(SPLITS)}")
     path = folder / ROWS_FILE
     try:
-        return pq.read_table(path, columns=columns, filters=[(SPLIT_COLUMN, "==", SPLITS.index(split))])
-    except (pa.ArrowInvalid, OSError) as error:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            return pa.concat_tables(_pieces_of(file, SPLITS.index(split), columns, positions))
+    except (pa.ArrowInvalid, OSError, KeyError) as error:
         raise DataError(f"{path}: not a whole Parquet file: remove {folder} and run again") from error
+
+
+def _pieces_of(
+    file: pq.ParquetFile, code: int, columns: Sequence[str] | None, positions: np.ndarray | None
+) -> Iterator[pa.Table]:
+    """Yield the rows of a split, a piece of the file at a time, after a table without rows."""
+    wanted = file.schema_arrow.names if columns is None else list(columns)
+    yield file.schema_arrow.empty_table().select(wanted)
+    start = 0
+    for batch in file.iter_batches(_PIECE_ROWS, columns=[*wanted, SPLIT_COLUMN]):
+        rows = pa.Table.from_batches([batch])
+        rows = rows.filter(pc.equal(rows.column(SPLIT_COLUMN), code)).select(wanted)
+        if positions is None:
+            yield rows
+        else:
+            first, last = np.searchsorted(positions, [start, start + len(rows)])
+            yield rows.take(positions[first:last] - start)
+        start += len(rows)
 
 
 def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:

@@ -76,13 +76,20 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
     Raises:
         DataError: The split has no example at the last position, or as for `feeds`.
     """
+    if preparation.window is None and preparation.characters is None:
+        _check_count(prepared, split, Preparation.load(prepared).rows[split], positions)
+        return _feed(_inputs(prepared, split, preparation, positions=positions), preparation)
     count, feed = _examples(prepared, split, preparation)
+    _check_count(prepared, split, count, positions)
+    return feed(positions)
+
+
+def _check_count(prepared: Path, split: str, count: int, positions: np.ndarray) -> None:
     if len(positions) and positions[-1] >= count:
         raise DataError(
             f"{prepared}: {count} {split} examples, but tensors of more than {positions[-1]}: remove the tensors and "
             "run again"
         )
-    return feed(positions)
 
 
 def spread_positions(count: int, most: int) -> np.ndarray:
@@ -174,9 +181,7 @@ def _examples(
         points, starts = _text(prepared, split)
         return len(starts), lambda positions: {"text": windows_of(points, starts[positions], own.length)}
     rows = _inputs(prepared, split, preparation, raw)
-    return rows.num_rows, lambda positions: _feed(
-        rows[positions] if isinstance(positions, slice) else rows.take(positions), preparation
-    )
+    return len(rows), lambda positions: _feed(rows[positions], preparation)
 
 
 def _text(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -192,13 +197,19 @@ def _input_names(preparation: Preparation) -> list[str]:
     return preparation.columns
 
 
-def _inputs(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> pa.Table:
+def _inputs(
+    prepared: Path,
+    split: str,
+    preparation: Preparation,
+    raw: Path | None = None,
+    positions: np.ndarray | None = None,
+) -> pa.Table:
     names, there = _input_names(preparation), pq.read_schema(prepared / ROWS_FILE)
     known = pq.read_schema(raw) if raw is not None else pa.schema([])
     absent = [name for name in names if name not in there.names and name in known.names]
     _check_inputs(pa.schema([*there, *(known.field(name) for name in absent)]), names, preparation)
     if raw is None or not absent:
-        return rows_of(prepared, split, names)
+        return rows_of(prepared, split, names, positions)
     rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
     for name, column in zip(absent, read_table(raw, absent).take(rows.column(ROW_COLUMN)).columns, strict=True):
         rows = rows.append_column(name, as_input(column, name, preparation))

@@ -75,11 +75,10 @@ def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
         UserCodeError: The spec's own feature function failed.
         StoreError: `out` cannot be written.
     """
-    table = read_table(raw)
-    rows, preparation = prepare_table(table, spec, base)
+    rows, preparation = prepare_table(read_table(raw), spec, base)
     with replacing_folder(out) as folder:
         write_rows(rows, preparation, folder)
-        write_unlabelled(table, spec.data, base, preparation, folder)
+        write_unlabelled(raw, spec.data, base, preparation, folder)
     return preparation
 
 
@@ -105,6 +104,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     raw = table
     table, positions = usable_rows(raw, data, _needed(raw, spec, columns))
     dropped = dropped_rows(raw, data, positions)
+    del raw  # its memory beside that of the prepared rows would be the loop's peak
     if data.window is not None:
         return _prepare_series(table, positions, identities, spec, columns)
     codes = assign(table, data.split, data.targets[0], identities[positions])

@@ -25,8 +25,8 @@ UNLABELLED = "unlabelled"
 UNLABELLED_FILE = "unlabelled.parquet"
 
 
-def write_unlabelled(table: pa.Table, data: Data, base: Path, preparation: Preparation, folder: Path) -> None:
-    """Write the raw rows without a target into a prepared folder, if there are any and the spec keeps them.
+def write_unlabelled(raw: Path, data: Data, base: Path, preparation: Preparation, folder: Path) -> None:
+    """Write the rows of a raw table without a target into a prepared folder, if there are any and the spec keeps them.
 
     Rows that would belong to validation or test (a later time, the same group or key) are left out: a model must not
     learn from evaluation rows, not even without their targets.
@@ -37,6 +37,7 @@ def write_unlabelled(table: pa.Table, data: Data, base: Path, preparation: Prepa
     """
     if not data.unlabelled:
         return
+    table = read_table(raw)
     if data.features.make:
         table = made_features(table, data.features.make, base)
     rows = table.filter(pa.array(unanswered(table, data) & _seen_in_training(table, data)))

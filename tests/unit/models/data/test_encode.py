@@ -33,6 +33,26 @@ def test_the_three_splits_hold_every_row_once(run_prepare, make_spec, rows):
     assert sorted(np.concatenate(found).tolist()) == list(range(200))
 
 
+def test_rows_at_positions_are_those_of_the_whole_wherever_a_piece_of_the_file_ends(
+    run_prepare, make_spec, rows, monkeypatch
+):
+    folder, made = run_prepare(rows, make_spec())
+    table = pq.read_table(folder / ROWS_FILE)
+    whole = table.filter(pc.equal(table.column("__split"), 0))
+    at = np.array([0, 1, 40, made.rows["train"] - 1])
+    for piece in (1, 7, 1000):
+        monkeypatch.setattr("models.data.encode._PIECE_ROWS", piece)
+        assert str(rows_of(folder, "train").to_pydict()) == str(whole.to_pydict()), "also with numbers that are missing"
+        assert rows_of(folder, "train", ["__row"], at).equals(whole.select(["__row"]).take(at))
+        assert rows_of(folder, "train", positions=at[:0]).equals(whole.slice(0, 0))
+
+
+def test_a_column_that_the_rows_lack_is_an_error(run_prepare, make_spec, rows):
+    folder, _ = run_prepare(rows, make_spec())
+    with pytest.raises(DataError, match=r"rows\.parquet: not a whole Parquet file: remove"):
+        rows_of(folder, "train", ["nothing"])
+
+
 def test_a_regression_target_is_standardised(run_prepare, make_spec, rows):
     folder, made = run_prepare(rows, make_spec(target="number", features={"drop": ["y"]}))
     tensors = encode(folder, "train")
