@@ -137,6 +137,7 @@ def live_server(
     program: tuple[str, ...] = ("-m", "tasks.serve"),
     ready: bool = True,
     tls: ssl.SSLContext | None = None,
+    cold: bool = False,
     **environ: str,
 ) -> Iterator[LiveServer]:
     """A server over the workspace; at the end it and every process that it started are gone.
@@ -148,13 +149,15 @@ def live_server(
         program: What Python runs.
         ready: Wait until `/ping` says 200; else until the port is open.
         tls: How to ask a server of TLS.
+        cold: Started as a user starts it, not forked from a process that has imported much more: for measurements.
         environ: Further variables of its environment.
     """
     port = ports.any_free([])
     log = workspace.root / f"server-{port}.log"
     command = [*program, str(workspace.root), *projects, "--port", str(port), *arguments]
     with log.open("wb") as printing:
-        process = warm.start_python(command, _environment(workspace, environ), ROOT, printing)
+        start = warm.start_cold if cold else warm.start_python
+        process = start(command, _environment(workspace, environ), ROOT, printing)
     server = LiveServer(process, port, log, tls=tls)
     try:
         server.wait_until(lambda: server.get("/ping").status == 200 or not ready)

@@ -171,6 +171,11 @@ def start_python(arguments: Sequence[str], environ: dict[str, str], cwd: Path, o
         with Path(os.devnull).open("rb") as nothing:
             files = nothing.fileno(), output.fileno(), output.fileno()
             return server().start(MODULE, tuple(arguments[1:]), environ, cwd, files)
+    return start_cold(arguments, environ, cwd, output)
+
+
+def start_cold(arguments: Sequence[str], environ: dict[str, str], cwd: Path, output: BinaryIO) -> Started:
+    """`python ARGUMENTS` under way, what it prints in a file."""
     command = [sys.executable, *arguments]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ, cwd=cwd)
 

@@ -26,6 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 FINITE = {"minimum": -MOST_NUMBER, "maximum": MOST_NUMBER}
 """JSON Schema of the range of accepted numbers."""
+_OBJECT = frozenset((dict,))
 
 
 @dataclass(slots=True)
@@ -136,6 +137,8 @@ def check_records(records: Sequence[Any]) -> None:
         raise DataError(f"got {shown(records)}, expected a list of rows")
     if not records:
         raise DataError("got no rows, expected one or more")
+    if _OBJECT.issuperset(map(type, records)):
+        return
     for at, record in enumerate(records):
         if not isinstance(record, dict):
             raise DataError(f"row {at}: got {shown(record)}, expected an object of columns and values")

@@ -72,12 +72,17 @@ def records_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> list[
     """Return the columns that callers see as rows of plain values; for one row in half the time of `columns_of`."""
     if PROBABILITIES not in outputs:
         if names and PREDICTION in outputs:
-            return [dict(zip(names, row, strict=True)) for row in outputs[PREDICTION].tolist()]
-        rows = zip(*map(np.ndarray.tolist, outputs.values()), strict=True)
-        return [dict(zip(outputs, row, strict=True)) for row in rows]
-    chances = outputs[PROBABILITIES].astype(np.float64).tolist()
+            return _records(names, outputs[PREDICTION].T.tolist())
+        return _records(list(outputs), [values.tolist() for values in outputs.values()])
+    chances = outputs[PROBABILITIES].astype(np.float64).T.tolist()
     labels = _label_lists(outputs[LABELS], names) if LABELS in outputs else outputs[LABEL]
-    return [dict(zip(names, (label, *row), strict=True)) for label, row in zip(labels.tolist(), chances, strict=True)]
+    return _records(names, [labels.tolist(), *chances])
+
+
+def _records(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    if len(names) != len(columns):
+        raise ValueError(f"got {len(columns)} columns for the names {list(names)}")
+    return [dict(zip(names, row)) for row in zip(*columns, strict=True)]  # noqa: B905 - `strict` for each row: +50 %
 
 
 class Predictor:

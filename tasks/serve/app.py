@@ -8,7 +8,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from typing import cast
 
@@ -34,14 +33,10 @@ from tasks.serve.state import WorkerState
 
 LOOK_S = 1.0
 WAITING_LOOKS = 10
-SWITCH_S = 0.0005
-"""Seconds after which the thread that reads large bodies hands over the GIL, which a probe needs several times;
-Python's 5 ms made the longest probe beside 8 callers with the largest bodies about three times as long."""
 
 
 def application() -> ASGIApp:
     """Build a worker's application from the settings in the environment, with the middleware before all routes."""
-    sys.setswitchinterval(SWITCH_S)
     settings = ServerSettings.handed()
     app = make(settings)
     exact = exact_endpoints({**scoring.CALLS, **open_inference.CALLS}, settings.projects)

@@ -18,6 +18,8 @@ from tasks.release.settings import ServerSettings
 from tasks.state.segments import KINDS, SegmentWriter, segments, segments_folder
 
 _log = logging.getLogger("loopline.serve")
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+"""The digit that holds a UUID's variant, by a random digit."""
 
 
 def new_ids(count: int) -> list[str]:
@@ -25,13 +27,12 @@ def new_ids(count: int) -> list[str]:
 
     Source: RFC 9562, section 5.7.
     """
-    drawn, now = os.urandom(10 * count), time.time_ns() // 1_000_000
-    return [_uuid7(now, drawn[10 * at : 10 * at + 10]) for at in range(count)]
-
-
-def _uuid7(milliseconds: int, drawn: bytes) -> str:
-    text = (milliseconds.to_bytes(6) + drawn).hex()
-    return f"{text[:8]}-{text[8:12]}-7{text[13:16]}-{'89ab'[drawn[2] & 3]}{text[17:20]}-{text[20:]}"
+    milliseconds = (time.time_ns() // 1_000_000).to_bytes(6).hex()
+    start, drawn = f"{milliseconds[:8]}-{milliseconds[8:]}-7", os.urandom(10 * count).hex()
+    return [
+        f"{start}{drawn[at : at + 3]}-{_VARIANT[drawn[at + 3]]}{drawn[at + 4 : at + 7]}-{drawn[at + 7 : at + 19]}"
+        for at in range(0, 20 * count, 20)
+    ]
 
 
 class PredictionLogger:

@@ -163,7 +163,7 @@ def serving_figures(place: Path) -> list[Figure]:
         Figure(f"  {many} clients", "requests/s", got.ours[many].per_s, unlimited, got.plain[many].per_s),
         Figure("  the prediction log", "of the rest", log_share, 0.25),
         Figure("serve, start to ready", "s wall", got.ready_s, 2.0, got.their_ready_s),
-        Figure("serve, memory", "MB", got.memory_mb, 100, got.their_memory_mb),
+        _ratio("serve, memory, of MLflow's server", "MB", got.memory_mb, got.their_memory_mb, 0.25),
         Figure(f"{swapped.swaps} swaps under load, failed or mixed", "of answers", swapped.failed + swapped.mixed, 0),
         Figure("  answers meanwhile", "", swapped.answers, unlimited),
         Figure(f"{spread['swaps']} swaps over two workers, failed or late", "of answers",

@@ -63,7 +63,7 @@ class Serving:
     """All figures. `ours`, `plain`, `theirs`: by the number of clients; `theirs` is MLflow's server.
 
     `of_plain`: our CPU for a request by that of the plain server, the median of all rounds, by the number of rows in
-    a request of `MANY` clients.
+    a request of `MANY` clients. `memory_mb` is that after requests of one row.
     """
 
     bare_us: float
@@ -93,22 +93,23 @@ def compared(place: Path) -> Serving:
     workspace = _workspace(place, "1")
     folder = workspace.cache / "models" / "bench" / "1"
     began = time.perf_counter()
-    with live_server(workspace, "bench") as server:
+    with live_server(workspace, "bench", cold=True) as server:
         ready_s = time.perf_counter() - began
         with _plain(folder) as plain, _mlflow(folder, place) as (theirs, their_ready_s):
             processes = {"ours": _of(server), "plain": plain, "theirs": theirs}
-            asked = _ask_in_turns(processes)
+            *asked, of_plain = _ask_in_turns(processes)
             memory = {name: one.memory_mb for name, one in processes.items()}
+            of_plain = {1: of_plain, ROWS: _large(processes)}
         log_us = _log_us(place, folder)
     bare_us = _bare_us(folder)
-    return Serving(bare_us, *asked, log_us, ready_s, their_ready_s, memory["ours"], memory["theirs"])
+    return Serving(bare_us, *asked, of_plain, log_us, ready_s, their_ready_s, memory["ours"], memory["theirs"])
 
 
 def swapped(place: Path) -> Swapped:
     """Promote again and again under load; the weights of the two versions differ, so a mixed answer shows."""
     workspace = _workspace(place, "1", "2")
     crown(workspace, "bench", "1")
-    with live_server(workspace, "bench") as server:
+    with live_server(workspace, "bench", cold=True) as server:
         expected = {number: _prediction(server, workspace, number) for number in ("2", "1")}
         counts = {"mixed": 0}
 
@@ -130,7 +131,7 @@ def swapped(place: Path) -> Swapped:
 def probe_ms(place: Path) -> tuple[float, float]:
     """Milliseconds of the median and the longest probe while `MANY` clients send the largest requests."""
     workspace = _workspace(place, "1")
-    with live_server(workspace, "bench") as server, ProcessPoolExecutor(1, get_context("spawn")) as other:
+    with live_server(workspace, "bench", cold=True) as server, ProcessPoolExecutor(1, get_context("spawn")) as other:
         request, took = _request(server.port, MOST_ROWS), []
         loaded = other.submit(load, server.port, request, seconds=PROBED_S, clients=MANY)
         while not loaded.done():
@@ -146,7 +147,7 @@ def errors_growth_mb(place: Path) -> float:
     """How much memory a server has more after a million requests that it refuses, each in one of several ways."""
     workspace = _workspace(place, "1")
     bodies = [b"{", b'{"dataframe_records": [{"x0": "a"}]}', b'{"dataframe_records": []}', b"[" * 2000, b"NaN"]
-    with live_server(workspace, "bench") as server:
+    with live_server(workspace, "bench", cold=True) as server:
         one = _of(server)
 
         def refused(count: int) -> None:
@@ -194,7 +195,7 @@ def _request(port: int, rows: int = 1) -> bytes:
 
 
 def _ask_in_turns(servers: Mapping[str, _Server]) -> list[Any]:
-    """What each met, by the number of clients; then ours by plain."""
+    """What each met, by the number of clients; then ours by plain of `MANY` clients."""
     rounds: dict[tuple[str, int], list[Asked]] = {}
     for one in servers.values():
         load(one.port, _request(one.port), count=300)
@@ -202,8 +203,8 @@ def _ask_in_turns(servers: Mapping[str, _Server]) -> list[Any]:
         for _ in range(ROUNDS):
             for name, one in servers.items():
                 rounds.setdefault((name, clients), []).append(_asked(one, _request(one.port), clients))
-    of_plain = {1: _of_plain(rounds["ours", MANY], rounds["plain", MANY]), ROWS: _large(servers)}
-    return [{clients: _median(rounds[name, clients]) for clients in (1, MANY)} for name in servers] + [of_plain]
+    asked = [{clients: _median(rounds[name, clients]) for clients in (1, MANY)} for name in servers]
+    return [*asked, _of_plain(rounds["ours", MANY], rounds["plain", MANY])]
 
 
 def _large(servers: Mapping[str, _Server]) -> float:

@@ -31,7 +31,7 @@ def swaps_under_load(root: Path, num_swaps: int = 100, workers: int = 2, callers
     for number in ("3", "2", "1"):
         crown(workspace, "tiny", number)
     moves, took = [], []
-    with live_server(workspace, "tiny", arguments=("--workers", str(workers))) as server:
+    with live_server(workspace, "tiny", arguments=("--workers", str(workers)), cold=True) as server:
         with Callers(server, callers) as asking:
             for swap in range(num_swaps):
                 number = str((swap + 1) % 3 + 1)
