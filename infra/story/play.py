@@ -56,7 +56,9 @@ class Player:
         environment = {**os.environ, "LOOPLINE_HOME": str(self.home)}
         ended = subprocess.run([str(PROGRAM), *arguments], env=environment, capture_output=True, text=True, check=False)
         if ended.returncode:
-            raise SystemExit(f"loopline {' '.join(arguments)} ended with {ended.returncode}:\n{ended.stderr}")
+            raise SystemExit(
+                f"loopline {' '.join(arguments)} ended with {ended.returncode}:\n{ended.stderr}{ended.stdout}"
+            )
         return ended
 
     def status(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tests.running import ROOT, assert_gone, assert_unlocked, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(300)]
 
-ROWS = 900
+ROWS = 3000
 
 
 @pytest.fixture(scope="module")
