@@ -36,14 +36,14 @@ def job_template(workspace: Workspace, place: Kubernetes) -> dict[str, Any]:
     """Return the base job template of the work pool.
 
     Raises:
-        UsageError: Prefect's Kubernetes worker is not installed.
+        UsageError: Prefect's Kubernetes worker is not installed, or `pod_template` does not fit.
     """
     require_worker()
     from prefect_kubernetes.worker import KubernetesWorker
 
     template: dict[str, Any] = KubernetesWorker.get_default_base_job_template()
     pod = place.pod(CONTAINER, ["python", "-m", __name__], 1)
-    environment = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
+    environment = {one["name"]: _value_of(one) for one in pod["containers"][0]["env"]}
     template["job_configuration"]["job_manifest"] = _manifest(place, pod)
     variables = template["variables"]["properties"]
     variables["namespace"]["default"] = namespace_of(place)
@@ -54,6 +54,15 @@ def job_template(workspace: Workspace, place: Kubernetes) -> dict[str, Any]:
     used = str(template["job_configuration"])
     template["variables"]["properties"] = {key: value for key, value in variables.items() if f"{{{{ {key} }}}}" in used}
     return template
+
+
+def _value_of(variable: dict[str, Any]) -> str:
+    if "value" not in variable:
+        raise UsageError(
+            f"places.yaml: pool.pod_template: got {variable} for the flow runs, expected an env with a value: put it "
+            "into the Secret that `secret` names"
+        )
+    return str(variable["value"])
 
 
 def worker_environment(place: Kubernetes) -> dict[str, str]:
@@ -125,7 +134,10 @@ def _manifest(place: Kubernetes, pod: dict[str, Any]) -> dict[str, Any]:
             "completions": 1,
             "ttlSecondsAfterFinished": "{{ finished_job_ttl }}",
             **place.deadline,
-            "template": {"spec": {**pod, "parallelism": 1, "completions": 1, "containers": [container]}},
+            "template": {
+                "metadata": place.pod_metadata({}),
+                "spec": {**pod, "parallelism": 1, "completions": 1, "containers": [container, *pod["containers"][1:]]},
+            },
         },
     }
 

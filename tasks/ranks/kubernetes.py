@@ -35,6 +35,13 @@ _AWAY = (
 )  # fmt: skip
 
 
+class PodTemplate(SpecBlock):
+    """Parts of a PodTemplateSpec of Kubernetes, which the API server judges."""
+
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Such as labels and annotations.")
+    spec: dict[str, Any] = Field(default_factory=dict, description="Such as nodeSelector, tolerations and containers.")
+
+
 class Kubernetes(SpecBlock):
     """A place of the engine `kubernetes`; the pods share the workspace's volume with this machine."""
 
@@ -54,6 +61,11 @@ class Kubernetes(SpecBlock):
         None, ge=0, description="The user id of the pods. Default: of who submits, so that both may write the files."
     )
     secret: Label | None = Field(None, description="A Secret whose keys are environment variables of the pods.")
+    pod_template: PodTemplate = Field(
+        default_factory=PodTemplate,
+        description="What else the pods shall have, in Kubernetes' own words: tolerations, annotations, resources of "
+        "InfiniBand and others. Lists are joined by the names of their items.",
+    )
 
     programs: ClassVar[tuple[str, ...]] = ("kubectl",)
 
@@ -144,7 +156,7 @@ class Kubernetes(SpecBlock):
                 **self.deadline,
                 # A pod that is evicted or preempted is made again and does not count as a failure.
                 "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [disrupted]}]},
-                "template": {"metadata": {"labels": {**_LABELS}}, "spec": self._pod(name, folder, shape)},
+                "template": {"metadata": self.pod_metadata(_LABELS), "spec": self._pod(name, folder, shape)},
             },
         }
 
@@ -157,7 +169,11 @@ class Kubernetes(SpecBlock):
         return {"subdomain": SERVICE, **self.pod("ranks", ["sh", "-c", script], shape.ranks * shape.threads)}
 
     def pod(self, name: str, command: list[str], cpus: int) -> dict[str, Any]:
-        """Return the specification of a pod with the workspace's volume; `cpus` is the default of the place's."""
+        """Return the specification of a pod with the workspace's volume; `cpus` is the default of the place's.
+
+        Raises:
+            UsageError: `pod_template` has another value for what is set here.
+        """
         user = os.getuid() if self.user is None else self.user
         requests = {"cpu": str(self.cpus or cpus)}
         memory = {"memory": self.memory} if self.memory else {}
@@ -181,13 +197,24 @@ class Kubernetes(SpecBlock):
             },
             "volumeMounts": [{"name": volume, "mountPath": path} for path, (volume, _) in volumes.items()],
         }
-        return {
+        spec = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "securityContext": {"runAsNonRoot": user != 0, "runAsUser": user, "fsGroup": user},
             "containers": [container],
             "volumes": [{"name": volume, **source} for volume, source in volumes.values()],
         }
+        joined: dict[str, Any] = _joined(spec, self.pod_template.spec, "pod_template.spec")
+        return joined
+
+    def pod_metadata(self, labels: dict[str, str]) -> dict[str, Any]:
+        """Return the metadata of a pod with these labels.
+
+        Raises:
+            UsageError: `pod_template` has another value for one of them.
+        """
+        joined: dict[str, Any] = _joined({"labels": labels}, self.pod_template.metadata, "pod_template.metadata")
+        return joined
 
     def _check_queue(self) -> None:
         """Refuse a queue that is not there, in which a job would wait for ever; who may not see queues is believed."""
@@ -211,6 +238,22 @@ class Kubernetes(SpecBlock):
         where = [f"--namespace={self.namespace}"] if self.namespace else []
         command = ["kubectl", *words, *where, f"--request-timeout={_COMMAND_S // 2}s"]
         return run_program("Kubernetes", command, _AWAY, timeout_s=_COMMAND_S, text=text)
+
+
+def _joined(own: Any, further: Any, path: str) -> Any:
+    """Return both in one: mappings by their keys, lists of objects by the path or name of each."""
+    if isinstance(own, dict) and isinstance(further, dict):
+        both = own.keys() & further.keys()
+        return {**own, **further, **{key: _joined(own[key], further[key], f"{path}.{key}") for key in sorted(both)}}
+    if isinstance(own, list) and isinstance(further, list) and all(isinstance(one, dict) for one in [*own, *further]):
+        return list(_joined(_by_name(own), _by_name(further), path).values())
+    if own != further:
+        raise UsageError(f"places.yaml: {path}: got {further!r}, but Loopline sets it to {own!r}: leave it out")
+    return own
+
+
+def _by_name(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {str(one.get("mountPath") or one.get("name")): one for one in objects}
 
 
 def _state_of(job: dict[str, Any]) -> State:

@@ -22,9 +22,25 @@ PLACE = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def place():
-    return Kubernetes.model_validate(PLACE)
+TEMPLATE = {
+    "metadata": {"annotations": {"team": "a"}},
+    "spec": {
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "containers": [{"name": pods.CONTAINER, "env": [{"name": "ZONE", "value": "east"}]}],
+    },
+}
+
+
+@pytest.fixture(params=[{}, {"pod_template": TEMPLATE}])
+def place(request):
+    return Kubernetes.model_validate({**PLACE, **request.param})
+
+
+def test_what_the_flow_runs_cannot_have_is_refused(workspace):
+    further = {"name": "ZONE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    template = {"spec": {"containers": [{"name": pods.CONTAINER, "env": [further]}]}}
+    with pytest.raises(UsageError, match="expected an env with a value: put it into the Secret"):
+        job_template(workspace, Kubernetes.model_validate({**PLACE, "pod_template": template}))
 
 
 def test_prefect_makes_a_job_of_the_template_that_kubernetes_takes(place, workspace):
@@ -49,6 +65,10 @@ def test_prefect_makes_a_job_of_the_template_that_kubernetes_takes(place, worksp
     environment = {one["name"]: one["value"] for one in container["env"]}
     assert environment["LOOPLINE_HOME"] == str(workspace.root)
     assert environment["HOME"] == "/tmp"
+    further = place.pod_template.spec
+    assert environment.get("ZONE") == ("east" if further else None)
+    assert pod.get("tolerations") == further.get("tolerations")
+    assert spec["template"]["metadata"].get("annotations") == place.pod_template.metadata.get("annotations")
     assert environment["PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"] == "reschedule"
 
 

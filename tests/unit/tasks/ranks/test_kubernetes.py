@@ -59,6 +59,65 @@ def test_the_manifests_are_what_kubernetes_takes(more, nodes):
     assert job["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") == more.get("queue")
 
 
+INFINIBAND = {
+    "metadata": {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": "cloud.provider.com/topology-rack"}},
+    "spec": {
+        "nodeSelector": {"node.kubernetes.io/instance-type": "h100"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "containers": [
+            {
+                "name": "ranks",
+                "env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}],
+                "resources": {"limits": {"rdma/hca_shared": "1"}},
+                "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+                "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+            }
+        ],
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+    },
+}
+
+
+def test_a_pod_template_is_joined_with_what_loopline_sets():
+    place = Kubernetes.model_validate({**PLACE, "gpus": 8, "pod_template": INFINIBAND})
+    plain = Kubernetes.model_validate({**PLACE, "gpus": 8})
+    shape = Shape((2, 2), 8, 1, 0)
+    job, own = (each.job("0123456789abcdef", Path("/workspace/job"), shape) for each in (place, plain))
+    kubernetes_validate.validate(job, VERSION, strict=True)
+    template, pod = job["spec"]["template"], job["spec"]["template"]["spec"]
+    assert template["metadata"]["annotations"] == INFINIBAND["metadata"]["annotations"]
+    assert place.service()["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    assert pod["tolerations"] == INFINIBAND["spec"]["tolerations"]
+    (container,), (plain_container,) = pod["containers"], own["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == plain_container["command"]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "8", "rdma/hca_shared": "1"}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert [one["name"] for one in container["env"]] == ["HOME", "USER", "NCCL_IB_HCA"]
+    assert [one["mountPath"] for one in container["volumeMounts"]] == ["/workspace", "/tmp", "/dev/shm", "/scratch"]
+    assert [one["name"] for one in pod["volumes"]] == ["workspace", "tmp", "shm", "scratch"]
+
+
+@pytest.mark.parametrize(
+    ("template", "path"),
+    [
+        ({"spec": {"restartPolicy": "Always"}}, "spec.restartPolicy: got 'Always', but Loopline sets it to 'Never'"),
+        (
+            {"spec": {"containers": [{"name": "ranks", "command": ["sh"]}]}},
+            r"spec.containers.ranks.command: got \['sh'",
+        ),
+        (
+            {"metadata": {"labels": {"app.kubernetes.io/managed-by": "me"}}},
+            "metadata.labels.app.kubernetes.io/managed-by",
+        ),
+        ({"spec": {"containers": {"name": "ranks"}}}, "spec.containers: got {'name': 'ranks'}, but Loopline sets it"),
+    ],
+)
+def test_a_pod_template_that_contradicts_is_refused(template, path):
+    place = Kubernetes.model_validate({**PLACE, "pod_template": template})
+    with pytest.raises(UsageError, match=rf"places\.yaml: pod_template\.{path}"):
+        place.job("0123456789abcdef", Path("/workspace/job"), SHAPE)
+
+
 def test_a_manifest_with_an_unknown_key_is_refused(place):
     job = place.job("0123", Path("/workspace/job"), SHAPE)
     job["spec"]["completionmode"] = "Indexed"
