@@ -23,9 +23,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 LEAST_COMPRESSED = 1024
 """Bytes: a smaller body costs more to compress than it saves."""
-LARGE_BYTES = 1 << 18
-"""A larger body is parsed, logged and answered in a thread: 12.9 MB blocked the event loop for 0.6 s. One of this size
-blocks it for 4 ms; the thread would take a sixth more CPU for each."""
+LARGE_BYTES = 1 << 16
+"""A larger body is parsed, logged and answered in a thread: 12.9 MB blocked the event loop for 0.6 s."""
 PIECE_BYTES = 1 << 16
 """Bytes of a compressed body that are decompressed in one step."""
 MOST_MEMBERS = 1024
