@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -12,7 +13,7 @@ from tests.running import Loopline
 pytestmark = pytest.mark.e2e
 
 QUICK = ("-s", "search.trials=0", "-s", "train.epochs=3")
-TREES = ("run", "wood", "-s", "search.trials=0", "--json")
+TREES = ("run", "wood", "-s", "search.trials=1", "--json")
 NOUNS, VERBS = ("captain", "heroine", "baronet", "aunt", "curate"), ("admir", "visit", "answer", "persuad")
 OWN = """\
 import torch
@@ -61,6 +62,13 @@ def test_own_net_features_and_metric_and_trees_at_once_from_a_fresh_workspace(ho
     told, wood = (run.ended().ok().json for run in both)
     assert set(home.runs().values()) == {"FINISHED"}
     assert wood["value"] > 0.9
+    state = home.home / ".loopline" / "projects" / "wood"
+    card = (state / "card.html").read_text()
+    assert re.search(r"fitted again.*?on \d+ training and validation examples, \d+ rounds", card, re.DOTALL)
+    assert "of the first fit, on the training examples alone" in card
+    (trial,) = (state / "work" / "search").glob("*/trials/*")
+    assert [path.name for path in state.glob("work/train/*/first-fit")] == ["first-fit"]
+    assert not (trial / "first-fit").exists(), "a trial is not fitted again"
     assert (home.aliases("wood"), home.versions("own")) == ({"champion": 1}, [1])
     assert told["metric"].endswith("balanced")
     assert told["value"] > 0.7

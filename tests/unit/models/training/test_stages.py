@@ -5,14 +5,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from models.data.preparation import Preparation, WindowReference
 from models.distributed.world import World
 from models.errors import DataError, UsageError
 from models.training import loop, stages
+from models.training.batches.examples import open_examples
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import TREES_FILE, WEIGHTS_FILE
 from models.training.optimisation.fine_tuning import origin_of
 from models.training.rank import run_job
 from models.training.stages import make_ready
+from models.training.tree_inputs import tree_inputs
 from tests.tiny_jobs import job_maker
 
 
@@ -209,6 +212,72 @@ def test_a_refit_learns_from_both_sides_and_keeps_the_figures_of_validation(make
     again = [epoch for epoch in heard if epoch.stage == "refit"]
     assert [list(epoch.values) for epoch in again] == [["refit_train_loss"]] * len(again) != []
     assert run_job(job) == result
+
+
+def test_a_refit_weighs_the_rows_of_both_sides(make_job):
+    """Rows of weight 0, whose labels are turned round, teach nothing, on either side."""
+    job, tensors, sides = refitted(make_job, "weighted"), {}, []
+    for split, path in job.tensors.items():
+        held = load_file(path)
+        is_wrong = np.arange(len(held["target"])) % 3 == 0
+        target = np.where(is_wrong, 1 - held["target"], held["target"])
+        weight = np.where(is_wrong, 0.0, np.linspace(0.5, 2.0, len(target))).astype(np.float32)
+        tensors[split] = path.with_name(f"weighted-{split}.safetensors")
+        save_file({**held, "target": target, "weight": weight}, tensors[split])
+        sides.append((np.hstack([held["numeric"], held["categorical"]]), target, weight))
+    result = run_job(job.model_copy(update={"tensors": tensors}))
+    inputs, target, weight = (np.concatenate(parts) for parts in zip(*sides, strict=True))
+    data = lightgbm.Dataset(inputs, target, weight=weight, categorical_feature=[3])
+    settings = {**result.environment["parameters"], "num_threads": 1}
+    peer = lightgbm.train(settings, data, result.environment["refit"]["rounds"])
+    ours = lightgbm.Booster(model_str=(job.folder / TREES_FILE).read_text()).predict(inputs)
+    np.testing.assert_allclose(ours, peer.predict(inputs), atol=1e-9)
+    truth = np.where(weight == 0, 1 - target, target)
+    assert ((ours > 0.5) == truth).mean() > 0.9
+
+
+def test_a_refit_of_trees_of_series_learns_from_the_windows_of_both_sides(make_job):
+    arguments = {"rounds": 20, "min_data_in_leaf": 5}
+    job = make_job("series", "regression", "trees", arguments, epochs=4, refit=True)
+    reference = WindowReference(kind="seasonal", column=0, back=[2], floor=0.1, is_scaled=True)
+    # What the trees correct: the forecast of the season before, with a unit of its own for each window.
+    Preparation.load(job.prepared).model_copy(update={"reference": reference}).save(job.prepared)
+    joined = load_file(job.tensors["train"])
+    later = load_file(job.tensors["validation"])
+    later["end"] = later["end"] + len(joined["series"])
+    joined = {name: np.concatenate([values, later[name]]) for name, values in joined.items()}
+    shared = {**later, "series": joined["series"]}
+    tensors = {"train": job.tensors["train"], "validation": job.tensors["validation"].with_name("later.safetensors")}
+    save_file({**load_file(tensors["train"]), "series": joined["series"]}, tensors["train"])
+    save_file(shared, tensors["validation"])
+    job = job.model_copy(update={"tensors": tensors})
+    first = run_job(job.validated)
+    result = run_job(job)
+    assert (result.value, result.best_epoch) == (first.value, first.best_epoch)
+    used = result.environment["refit"]
+    assert used == {"examples": 250, "rounds": result.environment["rounds"]}
+    whole = tensors["train"].with_name("joined.safetensors")
+    save_file(joined, whole)
+    peer_job = make_job("series", "regression", "trees", arguments | {"rounds": used["rounds"]}, folder="peer")
+    examples, _ = open_examples(
+        peer_job.model_copy(update={"tensors": {**tensors, "train": whole}}), Preparation.load(job.prepared)
+    )
+    inputs = tree_inputs(examples, Preparation.load(job.prepared))
+    label, slope = inputs.label(joined["target"])[:, 0], inputs.slope[:, 0]
+    assert np.ptp(slope) > 0
+    ours = lightgbm.Booster(model_str=(job.folder / TREES_FILE).read_text()).predict(inputs.features)
+    before = lightgbm.Booster(model_str=(job.validated.folder / TREES_FILE).read_text()).predict(inputs.features)
+    seen = slice(200, None)
+    error, error_before = (np.abs((each - label) * slope)[seen].mean() for each in (ours, before))
+    assert error < 0.9 * error_before, "the refit has learnt from the validation windows"
+
+
+def test_only_the_chosen_model_is_fitted_again(make_job):
+    job = refitted(make_job)
+    assert job.is_refitted
+    assert not job.validated.is_refitted
+    assert not job.model_copy(update={"fold": (0, 3)}).is_refitted
+    assert not job.model_copy(update={"stage": "teacher-1"}).is_refitted
 
 
 @pytest.mark.parametrize(("stage", "epoch"), [("train", 4), ("refit", 3)])
