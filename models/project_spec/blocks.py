@@ -425,7 +425,7 @@ class Spec(SpecBlock):
         from models.project_spec.data_checks import ORDERED
 
         methods = self.train.methods
-        self.train.augment.check_kind(self.data.kind)
+        self.train.augment.check_kind(self.data.kind, self.search.space)
         if self.data.window is not None:
             self.data.window.check_plan(self.train.parallel)
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):

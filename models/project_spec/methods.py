@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from models.project_spec.block import Fraction, NumberText, OwnFunction, Reference, SpecBlock
+from models.project_spec.search import Dimension
 
 Optimiser = Literal["adamw", "adam", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adafactor", "muon"]
 Schedule = Literal["constant", "linear", "cosine", "restarts", "one_cycle", "step", "exponential", "plateau"]
@@ -38,17 +40,38 @@ class Augment(SpecBlock):
         "Images: float32 (batch, channel, height, width) in [0, 1]. Tables and series: a dict of columns.",
     )
 
-    def check_kind(self, kind: str) -> None:
-        """Refuse an augmentation that does nothing to this kind of data.
+    def check_kind(self, kind: str, space: Mapping[str, Dimension] | None) -> None:
+        """Refuse an augmentation, set or searched, that does nothing to this kind of data.
+
+        Args:
+            kind: The kind of data.
+            space: `search.space`; the choices of its `train.augment` are whole blocks.
 
         Raises:
             ValueError: Names the key, the kinds that it is for, and the cure.
         """
+        path = "train.augment"
+        self._refuse_idle(kind, path)
+        if path not in (space or {}):
+            return
+        for choice in (space or {})[path].choices or ["a range"]:
+            try:
+                searched = Augment.model_validate(choice)
+            except ValidationError as error:
+                why = error.errors()[0]
+                key = ".".join(map(str, why["loc"]))
+                raise ValueError(
+                    f"search.space.{path}: got {choice!r}, expected `choices` of blocks, such as {{noise: 0.1}}: "
+                    f"{key}{': ' * bool(key)}{why['msg']}"
+                ) from error
+            searched._refuse_idle(kind, f"search.space.{path}")
+
+    def _refuse_idle(self, kind: str, path: str) -> None:
         for name, value in self.model_dump().items():
             kinds = _KINDS_OF.get(name, ("image",))
             if value and kind not in kinds:
                 raise ValueError(
-                    f"train.augment.{name} is for data of kind {' or '.join(kinds)}, but data.kind is {kind}: remove it"
+                    f"{path}.{name} is for data of kind {' or '.join(kinds)}, but data.kind is {kind}: remove it"
                 )
 
 

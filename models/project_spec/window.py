@@ -63,7 +63,7 @@ class Window(SpecBlock):
         description="Steps ahead. `7`: the 7th step alone. `[1, 7, 14]` or `{first: 1, last: 7}`: each of these steps, "
         "an output each, 200 at most.",
     )
-    stride: int = Field(1, ge=1, description="Steps between the starts of two windows.")
+    stride: int = Field(1, ge=1, le=2**31 - 1, description="Steps between the starts of two windows.")
     frequency: NumberText | None = Field(
         None,
         description="Distance between two steps: `hour`, `30 minutes`, `day`, `weekday`, `week`, `month`, `quarter`, "

@@ -75,6 +75,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"data": {**DATA, "split": {"test": 1.0}}}, "less than 1"),
     ({"data": {**DATA, "image": {"height": 0, "width": 1}}}, "greater than 0"),
     ({"data": {**DATA, "window": {"length": 0}}}, "greater than 0"),
+    ({"data": {**SERIES, "window": {"length": 3, "stride": 10**30}}}, "less than or equal to 2147483647"),
     ({"data": {**DATA, "features": {"max_categories": 1}}}, "greater than or equal to 2"),
     ({"data": {**DATA, "features": {"kinds": {"a": "picture"}}}}, "'numeric', 'categorical'"),
     ({"data": {**DATA, "features": {"transform": "./f.py:f"}}}, "features.transform reads what features.fit returns"),
@@ -93,6 +94,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train": {"augment": {"flip": True}}}, "augment.flip is for data of kind image, but data.kind is table: remove"),
     ({"data": SERIES, "train": {"augment": {"swap": 0.1}}}, "augment.swap is for data of kind table, but .* series"),
     ({"data": SERIES, "train": {"augment": {"mixup_alpha": 0.2}}}, "augment.mixup_alpha is for data of kind image"),
+    (
+        {"search": {"space": {"train.augment": {"choices": [{}, {"flip": True}]}}}},
+        "search.space.train.augment.flip is for data of kind image, but data.kind is table: remove",
+    ),
+    (
+        {"search": {"space": {"train.augment": {"choices": [{"noise": -0.1}]}}}},
+        "search.space.train.augment: got {'noise': -0.1}, expected `choices` of blocks.*: noise: .* or equal to 0",
+    ),
+    (
+        {"search": {"space": {"train.augment": {"low": 0.0, "high": 1.0}}}},
+        "search.space.train.augment: got 'a range', expected `choices` of blocks, such as {noise: 0.1}: Input should",
+    ),
     (
         {"data": {"source": "a.txt", "kind": "text"}, "train": {"augment": {"function": "./a.py:f"}}},
         "augment.function is for data of kind image or table or series, but data.kind is text: remove it",
