@@ -11,7 +11,7 @@ from models.data.feeds import feeds, slice_values, targets
 from models.data.preparation import Preparation
 from models.data.weights import weights_of
 from models.errors import DataError
-from models.inference.names import MODEL_FILE
+from models.inference.portable import MODEL_FILE
 from models.inference.predict import latency_ms, predict
 from models.judge.decide import judge
 from models.judge.evidence import Evidence

@@ -20,7 +20,8 @@ from models.export.prune import pruned
 from models.export.smaller_types import LEAST_WEIGHTS, dynamic_int8, halved, static_int8
 from models.export.variants import VariantMeasurement, allowed_loss, are_same, choose, loss_of, refusal
 from models.files import write_bytes
-from models.inference.names import FP32, MODEL_FILE, UNCHANGED_FILE
+from models.inference.names import FP32, UNCHANGED_FILE
+from models.inference.portable import MODEL_FILE
 from models.inference.predict import Feed, predict, session
 from models.metrics.metrics import Array, Metric, measure
 from models.project_spec.serve import Serve

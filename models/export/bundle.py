@@ -12,11 +12,12 @@ from typing import Any
 from models.data.preparation import Preparation
 from models.inference import portable, row_values
 from models.inference.loaded_model import LoadedModel
+from models.inference.portable import MODEL_FILE
 from models.serving.open_api import prediction_schema
 
-MODEL, SCRIPT, SCHEMA, EXAMPLE, README = "model.onnx", "predict.py", "schema.json", "example.json", "README.md"
+SCRIPT, SCHEMA, EXAMPLE, README = "predict.py", "schema.json", "example.json", "README.md"
 _CODE, _RULES = "loopline_model", "loopline_row_values"
-FILES = (MODEL, SCRIPT, f"{_CODE}.py", f"{_RULES}.py", SCHEMA, EXAMPLE, README)
+FILES = (MODEL_FILE, SCRIPT, f"{_CODE}.py", f"{_RULES}.py", SCHEMA, EXAMPLE, README)
 _SCRIPT = """# Predict the rows of a CSV or JSON file: python predict.py rows.csv
 import json
 import sys
@@ -110,8 +111,8 @@ def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
 
 `{SCRIPT}` reads a CSV or JSON file of rows as the server of the model does, by the rules in `{_RULES}.py`, and prints
 one prediction a line as JSON. What it reads and prints, and the tensors of the graph for other languages, stand in
-`{SCHEMA}`. Preparation of the columns is inside `{MODEL}`: give them in the data's own units, null or an empty cell for
-missing.
+`{SCHEMA}`. Preparation of the columns is inside `{MODEL_FILE}`: give them in the data's own units, null or an empty
+cell for missing.
 
 {lines}
 """

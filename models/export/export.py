@@ -16,7 +16,7 @@ from models.export.parity import parity
 from models.export.signature import input_example, served_text, signature, text_example
 from models.export.trained import core_of, net_of, num_validation_examples, validation_predictions
 from models.files import storing, write_bytes
-from models.inference.names import MODEL_FILE
+from models.inference.portable import MODEL_FILE
 from models.training.job import TrainingJob
 
 PARITY_EXAMPLES = 2000

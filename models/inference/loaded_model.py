@@ -17,7 +17,15 @@ from models.inference.explain import Explainer
 from models.inference.input_schema import InputSchema
 from models.inference.names import answer_columns
 from models.inference.one_column import ImageSchema, TextSchema
-from models.inference.portable import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, columns_of, read_texts, records_of
+from models.inference.portable import (
+    BITS_PER_CHAR,
+    MODEL_FILE,
+    NEXT_CHARACTER,
+    PROBABILITY,
+    columns_of,
+    read_texts,
+    records_of,
+)
 from models.inference.predict import Feed, session
 from models.inference.table import TableSchema
 from models.inference.tensors import TensorSpec, port_of
@@ -72,7 +80,7 @@ class LoadedModel:
             self.preparation = Preparation.load(folder)
         except (OSError, ValueError) as error:
             raise StoreError(f"{folder}: its preparation cannot be read ({error}): fetch the version again") from error
-        self._session = session(folder / "model.onnx", threads)
+        self._session = session(folder / MODEL_FILE, threads)
         self.schema = input_schema(self.preparation)
         self.inputs = self.schema.inputs
         self.graph_inputs = [port_of(value) for value in self._session.get_inputs()]

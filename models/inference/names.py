@@ -13,8 +13,6 @@ from models.project_spec.blocks import NUMBER_TASKS, Task
 
 LOG_PROBABILITIES, BITS = "log_probabilities", "bits"
 
-MODEL_FILE = "model.onnx"
-"""The served graph."""
 BACKGROUND_FILE = "background.json"
 """The training rows that explanations compare a row with; see `models.inference.explain`."""
 FP32 = "fp32"

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 LABEL, LABELS, PROBABILITIES, PREDICTION = "label", "labels", "probabilities", "prediction"
 NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR = "next_character", "probability", "bits_per_char"
+MODEL_FILE = "model.onnx"
+"""The served graph."""
 PREPARATION_KEY = "loopline.preparation"
 """Key of the preparation schema, as JSON, in the metadata of `model.onnx`."""
 
@@ -256,4 +258,4 @@ def _plain(column: Any) -> list[Any]:
 def _load_pyfunc(path: str) -> Predictor:
     """Load the model for MLflow; `path` is the model's file or its folder."""
     model = Path(path)
-    return Predictor(open_session(model / "model.onnx" if model.is_dir() else model))
+    return Predictor(open_session(model / MODEL_FILE if model.is_dir() else model))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.files import write_text
 from models.inference import portable
-from models.inference.portable import LABELS
+from models.inference.portable import LABELS, MODEL_FILE
 from tasks.mlflow import provenance
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
     import onnx
     from mlflow.models import Model
 
-    proto, example = onnx.load(str(files["model.onnx"])), _example(exported)
-    predictor = portable.Predictor(portable.open_session(files["model.onnx"]))
+    proto, example = onnx.load(str(files[MODEL_FILE])), _example(exported)
+    predictor = portable.Predictor(portable.open_session(files[MODEL_FILE]))
     mlflow.onnx.save_model(
         proto,
         str(folder),

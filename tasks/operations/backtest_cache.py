@@ -27,7 +27,7 @@ from models.backtest.periods import Period, RowRange, TimeOrderedRows
 from models.backtest.replay import TrainingOutcome, VerdictOutcome
 from models.errors import DataError, TrainingError
 from models.files import read_json, replacing_folder, sha256, storing, write_json
-from models.inference.names import MODEL_FILE
+from models.inference.portable import MODEL_FILE
 from models.pipeline.keys import Parts, key_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import StoreError, UsageError
-from models.export.bundle import FILES, MODEL, bundle
+from models.export.bundle import FILES, bundle
 from models.files import replacing_folder, sha256, write_text
 from models.inference.loaded_model import LoadedModel
+from models.inference.portable import MODEL_FILE
 from tasks.host.workspace import Workspace
 from tasks.mlflow.model_cache import cached_version
 
@@ -33,16 +34,16 @@ def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champ
     _refuse_other_files(to)
     cached = cached_version(workspace, model, wanted)
     served = LoadedModel(model, cached.number, cached.folder)
-    hashed = sha256(cached.folder / MODEL)
+    hashed = sha256(cached.folder / MODEL_FILE)
     facts = {"model": model, "version": cached.number, "SHA-256 of model.onnx": hashed}
     try:
         with replacing_folder(to) as folder:
-            shutil.copyfile(cached.folder / MODEL, folder / MODEL)
+            shutil.copyfile(cached.folder / MODEL_FILE, folder / MODEL_FILE)
             for name, text in bundle(served, facts).items():
                 write_text(folder / name, text)
     except OSError as error:
         raise StoreError(f"{to}: no folder can be made there ({error.strerror}): name another") from error
-    size = (to / MODEL).stat().st_size
+    size = (to / MODEL_FILE).stat().st_size
     summary = {"folder": str(to), "version": cached.number, "files": list(FILES), "sha256": hashed, "size_bytes": size}
     return {**summary, "note": cached.note}
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.files import sha256, write_text
-from models.inference.names import FP32, MODEL_FILE, UNCHANGED_FILE
+from models.inference.names import FP32, UNCHANGED_FILE
+from models.inference.portable import MODEL_FILE
 from models.pipeline.records import StepRecord
 from tasks.host import memory
 from tasks.loop.jobs import tensors

@@ -112,12 +112,13 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     from models.data import feeds
     from models.data.preparation import Preparation
     from models.data.weights import weights_of
+    from models.inference.portable import MODEL_FILE
     from models.judge.evidence import Evidence
     from models.judge.held_out import baseline_of, with_clusters
 
     prepared, exported = inputs["prepare"].folder, inputs["export"]
     preparation = Preparation.load(prepared)
-    graph = exported.file("model.onnx")
+    graph = exported.file(MODEL_FILE)
     served = Preparation.load(exported.folder)
     against = _champion(loop, inputs, rival, preparation)
     known = against.known
@@ -186,19 +187,20 @@ class _Champion(NamedTuple):
 def _champion(loop: Loop, inputs: Inputs, rival: str, own: Preparation) -> _Champion:
     """Return the champion on our test rows; nothing if there is none or it cannot read the rows."""
     from models.data.preparation import KNOWN_ROWS_FILE, PREPARATION_FILE, Preparation
+    from models.inference.portable import MODEL_FILE
 
     if not rival:
         return _Champion()
     number = rival.partition(":")[0]
-    names = ("model.onnx", PREPARATION_FILE, KNOWN_ROWS_FILE)
+    names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE)
     folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
     theirs = Preparation.load(folder)
     if theirs.task != own.task or not theirs.target.predicts_same(own.target):
         loop.report.note(f"the champion (version {number}) predicts another target: judged by goal and baseline")
         return _Champion()
     try:
-        predictions = _predictions(inputs, folder / "model.onnx", theirs)
-        cost = _cost(inputs, folder / "model.onnx", theirs)
+        predictions = _predictions(inputs, folder / MODEL_FILE, theirs)
+        cost = _cost(inputs, folder / MODEL_FILE, theirs)
     except DataError as error:
         loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
         return _Champion()

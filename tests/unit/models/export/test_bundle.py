@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from models.data.preparation import NumericInput, Preparation
-from models.export.bundle import FILES, MODEL, SCRIPT, bundle, example, schema
+from models.export.bundle import FILES, SCRIPT, bundle, example, schema
 from models.inference.loaded_model import LoadedModel
+from models.inference.portable import MODEL_FILE
 from models.serving.mlflow_scoring import scoring_of_csv
 from tests.served_models import preparation_of, write_served
 
@@ -146,7 +147,7 @@ def served(folder: Path, task: str = "binary") -> LoadedModel:
 def test_every_kind_has_all_files_and_a_schema_that_holds_its_example(tmp_path: Path, task: str) -> None:
     version = served(tmp_path, task)
     texts = bundle(version, {"made by": "a test"})
-    assert {*texts, MODEL} == set(FILES)
+    assert {*texts, MODEL_FILE} == set(FILES)
     told, rows = json.loads(texts["schema.json"]), json.loads(texts["example.json"])
     assert told == json.loads(json.dumps(schema(version)))
     record = told["$defs"]["record"]

@@ -13,8 +13,7 @@ from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.export.export import export
 from models.export.signature import feed_of
-from models.inference.names import MODEL_FILE
-from models.inference.portable import _load_pyfunc
+from models.inference.portable import MODEL_FILE, _load_pyfunc
 from models.inference.predict import predict
 from models.training.job import TrainingJob
 from tests.finished_jobs import METADATA, ExportedJob, FinishedJob
