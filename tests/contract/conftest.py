@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from pathlib import Path
 
@@ -20,6 +21,12 @@ def root() -> Path:
 def modules() -> list[Path]:
     """Every Python file of the three floors, relative to the root."""
     return sorted(path.relative_to(ROOT) for floor in CODE for path in (ROOT / floor).rglob("*.py"))
+
+
+@pytest.fixture(scope="session")
+def trees(modules: list[Path]) -> dict[Path, ast.Module]:
+    """The syntax tree of each of these, parsed once for all tests."""
+    return {path: ast.parse((ROOT / path).read_text()) for path in modules}
 
 
 @pytest.fixture(scope="session")

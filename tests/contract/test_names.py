@@ -13,12 +13,14 @@ FORBIDDEN = {
 """Names of files and classes that say what was done to a thing, or an image, where the field has a term."""
 
 
-def classes(root: Path, path: Path) -> list[str]:
-    return [node.name for node in ast.parse((root / path).read_text()).body if isinstance(node, ast.ClassDef)]
+def classes(tree: ast.Module) -> list[str]:
+    return [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
 
 
-def test_no_file_or_class_has_a_private_word_for_a_name(root: Path, modules: list[Path]) -> None:
-    named = {str(path): {path.stem, *(name.strip("_").lower() for name in classes(root, path))} for path in modules}
+def test_no_file_or_class_has_a_private_word_for_a_name(trees: dict[Path, ast.Module]) -> None:
+    named = {
+        str(path): {path.stem, *(name.strip("_").lower() for name in classes(tree))} for path, tree in trees.items()
+    }
     assert {path: sorted(names & FORBIDDEN) for path, names in named.items() if names & FORBIDDEN} == {}
 
 
@@ -40,28 +42,28 @@ def identifiers(tree: ast.AST) -> set[str]:
     return {name.strip("_").lower() for name in names}
 
 
-def test_a_thing_is_named_by_what_it_is(root: Path, modules: list[Path]) -> None:
+def test_a_thing_is_named_by_what_it_is(trees: dict[Path, ast.Module]) -> None:
     """`message`, `rows`, `fork_server`: not what was done to it, and no image."""
-    named = {str(path): sorted(identifiers(ast.parse((root / path).read_text())) & PRIVATE_WORDS) for path in modules}
+    named = {str(path): sorted(identifiers(tree) & PRIVATE_WORDS) for path, tree in trees.items()}
     assert {path: names for path, names in named.items() if names} == {}
 
 
-def test_no_two_public_classes_share_a_name(root: Path, modules: list[Path]) -> None:
+def test_no_two_public_classes_share_a_name(trees: dict[Path, ast.Module]) -> None:
     places = defaultdict(list)
-    for path in modules:
-        for name in classes(root, path):
+    for path, tree in trees.items():
+        for name in classes(tree):
             if not name.startswith("_"):
                 places[name].append(str(path))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-def test_names_of_ours_in_strings_exist(root: Path, modules: list[Path]) -> None:
+def test_names_of_ours_in_strings_exist(root: Path, trees: dict[Path, ast.Module]) -> None:
     """A module or file of ours that a string names is there: programs are started, and pages point, by such names."""
     dotted = re.compile(r"\b(?:models|tasks|flows)(?:[.:][a-z_]\w*)+")
     paths = re.compile(r"(?<![\w/])(?:models|tasks|flows|infra|docs)(?:/[\w.-]+)+\.(?:py|json|md|yaml)\b")
     missing = []
-    for path in modules:
-        for node in ast.walk(ast.parse((root / path).read_text())):
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 names = [*dotted.findall(node.value)]
                 missing += [f"{path}: {name}" for name in names if not is_there(root, name)]

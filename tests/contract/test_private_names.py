@@ -73,8 +73,7 @@ def is_allowed(name: str) -> bool:
     return any(name.startswith(allowed) for allowed in ALLOWED)
 
 
-def test_no_private_name_of_a_library_is_used(root: Path, modules: list[Path]) -> None:
-    trees = {path: ast.parse((root / path).read_text()) for path in modules}
+def test_no_private_name_of_a_library_is_used(trees: dict[Path, ast.Module]) -> None:
     ours = set().union(*map(defined, trees.values()))
     taken = [
         f"{path}:{line}: {name}"
@@ -85,8 +84,7 @@ def test_no_private_name_of_a_library_is_used(root: Path, modules: list[Path]) -
     assert taken == []
 
 
-def test_every_exception_is_used(root: Path, modules: list[Path]) -> None:
-    trees = {path: ast.parse((root / path).read_text()) for path in modules}
+def test_every_exception_is_used(trees: dict[Path, ast.Module]) -> None:
     ours = set().union(*map(defined, trees.values()))
     used = {name for tree in trees.values() for _, name in private_names(tree, ours)}
     assert [allowed for allowed in ALLOWED if not any(name.startswith(allowed) for name in used)] == []
@@ -101,11 +99,10 @@ def test_every_dependency_has_an_upper_bound(root: Path) -> None:
     assert [line for line in (*wanted, *document["build-system"]["requires"]) if not re.search(r"<\d|==\d", line)] == []
 
 
-def test_no_class_derives_from_a_class_of_the_http_server(root: Path, modules: list[Path]) -> None:
+def test_no_class_derives_from_a_class_of_the_http_server(trees: dict[Path, ast.Module]) -> None:
     """Such a class also takes part in the private names of its base; see `docs/decisions/0021`."""
     found = []
-    for path in modules:
-        tree = ast.parse((root / path).read_text())
+    for path, tree in trees.items():
         theirs = {
             alias.asname or alias.name
             for node in ast.walk(tree)
