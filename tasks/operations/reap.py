@@ -21,8 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from models.errors import LooplineError, StoreError
-from models.files import read_json
-from models.project_spec.blocks import Spec, Train
+from models.files import read_json, storing
+from models.project_spec.blocks import NAME_PATTERN, Spec, Train
 from models.training.job import JOB_FILE, RESULT_FILE
 from tasks.host import database, processes
 from tasks.host.leases import is_leased, leased
@@ -55,12 +55,17 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
     Args:
         workspace: The workspace to clean up.
         only: A project's name; default: all projects.
+
+    Raises:
+        StoreError: A project's folder cannot be made.
     """
     done = [*_orphans(workspace), *_half_cached(workspace), *_task_runs(workspace)]
-    names = {path.name for path in (workspace.state / "projects").glob("*")} | set(workspace.folders())
+    folders = {path.name for path in (workspace.state / "projects").glob("*") if path.is_dir()}
+    names = {name for name in folders if re.fullmatch(NAME_PATTERN, name)} | set(workspace.folders())
     for name in sorted(names & {only} if only else names):
         state = workspace.state / "projects" / name
-        state.mkdir(parents=True, exist_ok=True)  # the loops of another machine have no folder here
+        with storing(state):
+            state.mkdir(parents=True, exist_ok=True)  # the loops of another machine have no folder here
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free and not is_leased(workspace.state, lease_of(state)):  # by a loop of another machine
                 done += _project(workspace, state)
@@ -92,8 +97,8 @@ def _project(workspace: Workspace, state: Path) -> Iterator[str]:
         for run in reversed(outbox.open_runs()):
             outbox.end_run(run, "KILLED")
         with leased(workspace.state, lease_of(state)) as lease:  # whoever still computes for it records nothing more
+            conclude_killed(workspace, state, loop_state)  # first: who is killed in between does it once more
             save_loop(state, replace(loop_state, state="killed"), lease)
-        conclude_killed(workspace, state, loop_state)
         yield f"{loop_state.loop_id}: was killed; marked as killed (`loopline run` continues it)"
     if loop_state and loop_state.state not in OVER:
         yield from _cancelled_training(workspace, state, loop_state)
@@ -116,7 +121,7 @@ def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> 
     if not loop.flow_run or api is None or not is_run_cancelled(api, loop.flow_run):
         return
     for path in sorted((state / "work" / "train").glob(f"*/{JOB_FILE}")):
-        place_name = read_json(path).get("train", {}).get("on")
+        place_name = (read_json(path).get("train") or {}).get("on")
         if not place_name or (path.parent / RESULT_FILE).exists():
             continue
         try:
@@ -165,8 +170,10 @@ def _orphans(workspace: Workspace) -> Iterator[str]:
     import psutil
 
     for process in psutil.process_iter(["pid"]):
-        with contextlib.suppress(psutil.Error, ValueError):
+        with contextlib.suppress(psutil.Error, ValueError, KeyError, TypeError):  # any process may say anything there
             mark = json.loads(process.environ().get(OWNER, "{}"))
+            if not isinstance(mark, dict):
+                continue
             ours = mark.get("workspace") == str(workspace.root) and process.pid != os.getpid()
             if ours and not processes.is_alive(mark):
                 process.send_signal(signal.SIGKILL)

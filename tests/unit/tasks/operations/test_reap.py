@@ -12,15 +12,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from models.errors import StoreError
 from models.project_spec.reader import read_spec
 from models.training.job import JOB_FILE, RESULT_FILE
 from tasks.host import processes
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LoopRecord, last_loop, save_loop
+from tasks.loop.history import LoopRecord, last_loop, read_loops, save_loop
 from tasks.loop.loop import OWNER, open_stage
 from tasks.operations.reap import is_owed, reap
 from tasks.prefect import flow_runs
 from tasks.ranks.launcher import key_of_folder, name_of
+from tests.children import started
 from tests.conftest import MakeProject
 
 
@@ -50,6 +52,42 @@ def test_a_dead_loop_is_marked_once(workspace: Workspace, state: Path) -> None:
     assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]
     assert the_loop(state).state == "killed"
     assert reap(workspace) == []
+
+
+def test_what_is_no_project_is_left_alone(workspace: Workspace, state: Path) -> None:
+    (state.parent / "notes.txt").write_text("mine")
+    (state.parent / "lost+found").mkdir()
+    assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]
+    assert list((state.parent / "lost+found").iterdir()) == []
+
+
+def test_a_file_in_the_place_of_a_projects_folder_is_named(workspace: Workspace, state: Path) -> None:
+    state.rename(state.with_name("moved"))
+    state.write_text("")
+    with pytest.raises(StoreError, match=r"projects/tiny"):
+        reap(workspace)
+
+
+@pytest.mark.parametrize("mark", ["[]", "3", "{", '{"workspace": 1}', '{"workspace": "ROOT", "host": 1}'])
+def test_whatever_another_process_says_of_its_owner_ends_no_pass(workspace: Workspace, state: Path, mark: str) -> None:
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    environ = {**os.environ, OWNER: mark.replace("ROOT", str(workspace.root))}
+    with started(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]
+        assert process.poll() is None
+
+
+def test_the_end_of_a_killed_loop_is_recorded_though_the_reaper_is_killed_too(
+    workspace: Workspace, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("tasks.operations.reap.save_loop", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            reap(workspace)
+    assert the_loop(state).state == "running"
+    assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]
+    assert [(loop.loop_id, loop.outcome) for loop in read_loops(state)] == [("tiny-1", "failed")]
 
 
 def test_a_living_loop_is_left_alone(workspace: Workspace, state: Path, make_project: MakeProject) -> None:
