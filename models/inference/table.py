@@ -173,12 +173,10 @@ class TableSchema(InputSchema):
 
     def _numbers(self, columns: Sequence[Sequence[Any]], num_rows: int) -> np.ndarray:
         """Return numbers (column, row); one call converts all together unless they are many. Raises `RowError`."""
-        if num_rows <= MANY_ROWS:
-            values = list(chain.from_iterable(columns))
-            if row_values.NUMBERS.issuperset(map(type, values)):
-                numbers = np.array(values, np.float64)
-                if row_values.are_in_range(numbers):
-                    return numbers.reshape(len(columns), num_rows)
+        if num_rows <= MANY_ROWS and row_values.NUMBERS.issuperset(map(type, chain.from_iterable(columns))):
+            numbers = np.array(columns, np.float64).reshape(len(columns), num_rows)
+            if row_values.are_in_range(numbers):
+                return numbers
         named = zip(columns, self.numbers, strict=True)
         return np.array([row_values.numbers(*each) for each in named]).reshape(len(columns), num_rows)
 
