@@ -100,12 +100,8 @@ def rows_of(
     """
     if split not in SPLITS:
         raise DataError(f"got split {split!r}, expected one of {', '.join(SPLITS)}")
-    path = folder / ROWS_FILE
-    try:
-        with pq.ParquetFile(path, memory_map=True) as file:
-            return pa.concat_tables(_pieces_of(file, SPLITS.index(split), columns, positions))
-    except (pa.ArrowInvalid, OSError, KeyError) as error:
-        raise DataError(f"{path}: not a whole Parquet file: remove {folder} and run again") from error
+    with _rows_file(folder) as file:
+        return pa.concat_tables(_pieces_of(file, SPLITS.index(split), columns, positions))
 
 
 def _pieces_of(
@@ -191,12 +187,20 @@ def _write_rows(prepared: Path, preparation: Preparation, paths: Mapping[str, Pa
 
 
 def _batches(prepared: Path) -> Iterator[pa.Table]:
+    with _rows_file(prepared) as file:
+        for batch in file.iter_batches(_BATCH_ROWS):
+            yield pa.Table.from_batches([batch])
+
+
+@contextlib.contextmanager
+def _rows_file(prepared: Path) -> Iterator[pq.ParquetFile]:
+    """Open the prepared rows; convert the errors of reading them to a DataError with the cure."""
+    path = prepared / ROWS_FILE
     try:
-        with pq.ParquetFile(prepared / ROWS_FILE) as file:
-            for batch in file.iter_batches(_BATCH_ROWS):
-                yield pa.Table.from_batches([batch])
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{prepared / ROWS_FILE}: not a whole Parquet file: remove {prepared} and run again") from error
+        with pq.ParquetFile(path, memory_map=True) as file:
+            yield file
+    except (pa.ArrowInvalid, OSError, KeyError) as error:
+        raise DataError(f"{path}: not a whole Parquet file: remove {prepared} and run again") from error
 
 
 def _numeric_matrix(rows: pa.Table, parts: list[NumericInput], prefix: str = "") -> np.ndarray:

@@ -52,9 +52,10 @@ class Augment(SpecBlock):
         """
         path = "train.augment"
         self._refuse_idle(kind, path)
-        if path not in (space or {}):
+        dimension = (space or {}).get(path)
+        if dimension is None:
             return
-        for choice in (space or {})[path].choices or ["a range"]:
+        for choice in dimension.choices or ["a range"]:
             try:
                 searched = Augment.model_validate(choice)
             except ValidationError as error:

@@ -97,9 +97,9 @@ def compared(place: Path) -> Serving:
         ready_s = time.perf_counter() - began
         with _plain(folder) as plain, _mlflow(folder, place) as (theirs, their_ready_s):
             processes = {"ours": _of(server), "plain": plain, "theirs": theirs}
-            *asked, of_plain = _ask_in_turns(processes)
+            *asked, of_plain_alone = _ask_in_turns(processes)
             memory = {name: one.memory_mb for name, one in processes.items()}
-            of_plain = {1: of_plain, ROWS: _large(processes)}
+            of_plain = {1: of_plain_alone, ROWS: _large(processes)}
         log_us = _log_us(place, folder)
     bare_us = _bare_us(folder)
     return Serving(bare_us, *asked, of_plain, log_us, ready_s, their_ready_s, memory["ours"], memory["theirs"])
