@@ -1,8 +1,9 @@
 """Learns the n-gram model of a text column from the training rows, and applies it to all rows.
 
 The features of a text are the scores of linear models of the target over its n-grams (TF-IDF and logistic regression,
-or ridge), a few topics (singular vectors), and its length. The scores of training rows come from models that did not
-see the row (cross-fitting), so that the net or the trees behind them learn how far to trust them.
+or ridge), a few topics (singular vectors), and its length, each cut to its range in the training texts. The scores of
+training rows come from models that did not see the row (cross-fitting), so that the net or the trees behind them learn
+how far to trust them.
 
 Source: sublinear TF-IDF with one norm for words and one for pieces: measured, docs/decisions/0031. Stacking: Wolpert,
 "Stacked generalization", 1992.
@@ -53,7 +54,7 @@ def fit_ngrams(texts: Sequence[str], target: np.ndarray, is_class: bool) -> tupl
     terms, num_words = terms_of(learnt, alphabet)
     if not terms:
         return None
-    blank = NgramModel(alphabet, terms, num_words, *(np.zeros(0),) * 4)
+    blank = NgramModel(alphabet, terms, num_words, *(np.zeros(0),) * 6)
     occurring = counts(blank, learnt)
     idf = np.log((1 + len(learnt)) / (1 + np.bincount(occurring.indices, minlength=len(terms)))) + 1
     weighted = weights(occurring, idf, num_words)
@@ -63,16 +64,20 @@ def fit_ngrams(texts: Sequence[str], target: np.ndarray, is_class: bool) -> tupl
     known = np.hstack([out_of_fold, weighted @ topics])
     lengths = np.log1p([len(text) for text in learnt])
     shift, scale = known.mean(axis=0), _spread(known)
+    length = np.array([lengths.mean(), _spread(lengths)])
+    standardised = np.column_stack([(known - shift) / scale, (lengths - length[0]) / length[1]])
     model = replace(
         blank,
         idf=idf,
         projection=(projection / scale).astype(np.float32),
         bias=(np.concatenate([scoring[1], np.zeros(topics.shape[1])]) - shift) / scale,
-        length=np.array([lengths.mean(), _spread(lengths)]),
+        length=length,
+        low=standardised.min(axis=0),
+        high=standardised.max(axis=0),
     )
     features = ngram_features(model, texts)
     num_scores = out_of_fold.shape[1]
-    features[at, :num_scores] = ((known - shift) / scale)[:, :num_scores]
+    features[at, :num_scores] = standardised[:, :num_scores]
     return model, features
 
 

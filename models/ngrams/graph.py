@@ -192,4 +192,6 @@ def _features(nodes: _Nodes, model: NgramModel, text: str) -> str:
     length = nodes("Log", nodes("Sub", length, nodes.constant(np.array(1.0))))
     shift, scale = (nodes.constant(np.array(value)) for value in model.length)
     length = nodes("Div", nodes("Sub", length, shift), scale)
-    return nodes("Cast", nodes("Concat", projected, length, axis=0), to=onnx.TensorProto.FLOAT)
+    low, high = nodes.constant(model.low), nodes.constant(model.high)
+    within = nodes("Min", nodes("Max", nodes("Concat", projected, length, axis=0), low), high)
+    return nodes("Cast", within, to=onnx.TensorProto.FLOAT)

@@ -15,7 +15,7 @@ from models.files import whole_file
 from models.ngrams.vocabulary import FIRST_CODE, SPACE
 
 NGRAMS_FILE = "ngrams.safetensors"
-_ARRAYS = ("idf", "projection", "bias", "length")
+_ARRAYS = ("idf", "projection", "bias", "length", "low", "high")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +30,9 @@ class NgramModel:
         projection: Linear map of the normalised weights, float32 (term, features - 1).
         bias: Added to the projection, float64 (features - 1,).
         length: Shift and scale of log(1 + number of characters), the last feature, float64 (2,).
+        low: The least value of each feature in the training texts, float64 (features,); lower ones are cut to it, so
+            that no model extrapolates.
+        high: The greatest value, in the same way.
     """
 
     alphabet: Mapping[str, str]
@@ -39,6 +42,8 @@ class NgramModel:
     projection: np.ndarray
     bias: np.ndarray
     length: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NgramModel):

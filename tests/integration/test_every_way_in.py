@@ -77,6 +77,8 @@ PREPARATION = Preparation(
             projection=np.array([[0.3], [-0.2]], np.float32),
             bias=np.array([0.1]),
             length=np.array([1.0, 2.0]),
+            low=np.array([-0.5, -0.5]),
+            high=np.array([0.3, 1.0]),
         )
     },
     datetimes=[DatetimeInput(name="when", cycles=["day"], trend=True, low=0, high=2e9, shift=1e9, scale=1e9)],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.ngrams.fit import fit_ngrams, ngram_features
-from tests.unit.models.ngrams.conftest import LABELS, TEXTS
+from tests.unit.models.ngrams.conftest import LABELS, TEXTS, WORDS
 
 
 def test_scores_of_training_texts_come_from_models_that_did_not_see_them():
@@ -32,3 +32,22 @@ def test_three_classes_have_a_score_each_and_a_class_of_one_row_does_not_stop_it
     assert features.shape == (80, model.num_features)
     assert np.isfinite(features).all()
     assert fit_ngrams(["a", "b"], np.array([0, 1]), is_class=True) is None
+
+
+def test_a_text_unlike_all_training_texts_is_judged_by_its_words():
+    """A linear model must not extrapolate: the length of one word lies eight deviations below the training texts'."""
+    from sklearn.linear_model import LogisticRegression
+
+    random = np.random.default_rng(0)
+    labels = np.arange(400) % 2
+    texts = [
+        " ".join(["parcel driver" if label else "invoice refund", *random.choice(WORDS, 24 + label + row % 3)])
+        for row, label in enumerate(labels)
+    ]
+    labels = np.where(random.random(400) < 0.1, 1 - labels, labels)
+    model, features = fit_ngrams(texts, labels, is_class=True)
+    linear = LogisticRegression(max_iter=2000).fit(features, labels)
+    unlike = ngram_features(model, ["parcel driver", "parcel", "", "invoice refund " * 300])
+    assert linear.predict_proba(unlike)[:2, 1].min() > 0.5
+    assert (unlike >= features.min(axis=0) - 1e-5).all()
+    assert (unlike <= features.max(axis=0) + 1e-5).all()
