@@ -7,8 +7,6 @@ import importlib
 import importlib.util
 import io
 import os
-import shlex
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,24 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
+from flows.prefect.work_pool import OTHERS, attach, make_pool, make_queue
 from models.errors import LooplineError, StoreError
 from models.project_spec.blocks import Spec
 from models.project_spec.schedule import Schedule, parse
-from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.prefect.events import TAG
-from tasks.prefect.flow_runs import leave_pool
-from tasks.prefect.pods import job_template
-from tasks.prefect.worker import MOST_RUNS, POOL, pool_environment, pool_of
-from tasks.ranks.places import find_pool_place
+from tasks.prefect.flow_runs import move_waiting
+from tasks.prefect.worker import POOL, pool_of
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import WorkPool
     from prefect.client.schemas.responses import DeploymentResponse
 
 SLUG = "spec"
-OTHERS = "default"
 HEAD = """\
 # What `loopline deploy` tells Prefect, for Prefect's own command line, once `loopline up` has made the work pool:
 #   eval "$(loopline env)" && prefect --no-prompt deploy --prefect-file infra/prefect.yaml --all
@@ -163,7 +157,8 @@ def import_flows() -> None:
 def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], None]) -> list[DeploymentPlan]:
     """Apply these projects' deployments to Prefect's server; schedules that a person switched off there stay off.
 
-    The pool's deployments whose project is gone are removed. A pool of another type is replaced, which is noted.
+    The pool's deployments whose project is gone are removed. A pool of another type is replaced, and the runs that wait
+    in it are moved, which is noted; a repeat finishes what a failure leaves.
 
     Args:
         workspace: The workspace, whose work pool is created if needed.
@@ -172,26 +167,33 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
 
     Raises:
         StoreError: Prefect's server does not respond, or refused.
+        UsageError: The pool has another type, and workers of that type are online.
     """
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.deployments.runner import DeploymentApplyError
     from prefect.exceptions import PrefectHTTPStatusError
 
-    pool, specs = pool_of(workspace), list(_specs(projects, note))
+    api, pool, specs = os.environ["PREFECT_API_URL"], pool_of(workspace), list(_specs(projects, note))
     wanted = [one for project, spec in specs for one in planned(project, spec)]
     try:
         with get_client(sync_client=True) as client:
-            _make_pool(client, workspace, pool, note)
+            before = _existing(client, workspace, pool)
+            is_new = make_pool(client, workspace, pool, note)
             for queue in sorted({one.queue for one in wanted} - {OTHERS}):
-                _make_queue(client, queue, pool)
-            before = _existing(client, pool)
+                make_queue(client, queue, pool)
             made = {(one.flow, one.name): _apply(one, pool, before.get((one.flow, one.name))) for one in wanted}
+            rest = [one for key, one in before.items() if key not in made and (is_new or one.work_pool_name is None)]
+            for deployment in rest:
+                attach(client, deployment, pool)
+            for line in move_waiting(api, sorted(str(one) for one in (*made.values(), *(one.id for one in rest)))):
+                note(line)
             _remove(client, workspace, before, wanted, note)
-            _automate(client, pool, [spec for _, spec in specs], made)
+            _automate(client, workspace, pool, [spec for _, spec in specs], made)
     except (httpx.HTTPError, PrefectHTTPStatusError, DeploymentApplyError) as error:
         raise StoreError(
-            f"Prefect's server did not take the deployments ({error}): look at its log, then `loopline up` again"
+            f"Prefect's server did not take the deployments ({error}): look at its log, then `loopline up` again, "
+            "which finishes what is left"
         ) from error
     return wanted
 
@@ -211,93 +213,35 @@ def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tup
             yield project, spec
 
 
-def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str, note: Callable[[str], None]) -> None:
-    """Create or update the work pool; its environment leads flow runs to the workspace."""
-    from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
-    from prefect.exceptions import ObjectAlreadyExists
+def _existing(client: SyncPrefectClient, workspace: Workspace, pool: str) -> dict[tuple[str, str], DeploymentResponse]:
+    """Return Loopline's deployments in the pool, and this workspace's whose pool was removed, by flow and name."""
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 
-    kind, template = _template(workspace)
-    description = f"Loops of {workspace.root}"
-    changed: dict[str, Any] = {"description": description, "base_job_template": template}
-    limited = {**changed, "concurrency_limit": MOST_RUNS}
-    work_pool = _pool_of_type(client, pool, kind, note)
-    if work_pool is None:
-        with contextlib.suppress(ObjectAlreadyExists):  # a starting worker creates it too, without a limit
-            client.create_work_pool(WorkPoolCreate(name=pool, type=kind, **limited))
-            return
-        work_pool = client.read_work_pool(pool)
-    client.update_work_pool(pool, WorkPoolUpdate(**(limited if work_pool.concurrency_limit is None else changed)))
-
-
-def _pool_of_type(client: SyncPrefectClient, pool: str, kind: str, note: Callable[[str], None]) -> WorkPool | None:
-    """Return the work pool; one of another type is removed, because Prefect cannot change the type of a pool."""
-    from prefect.exceptions import ObjectNotFound
-
-    try:
-        work_pool: WorkPool = client.read_work_pool(pool)
-    except ObjectNotFound:
-        return None
-    if work_pool.type == kind:
-        return work_pool
-    left = leave_pool(os.environ["PREFECT_API_URL"], pool)
-    note(  # before the removal, which a busy server may not do in time: the runs are cancelled already
-        f"work pool {pool}: its type is {kind} now and was {work_pool.type}: restart each of its workers "
-        f"(`loopline down`, `loopline up`){f'; {left}' if left else ''}"
-    )
-    client.delete_work_pool(pool)
-    return None
-
-
-def _template(workspace: Workspace) -> tuple[str, dict[str, Any]]:
-    """Return the work pool's type and base job template."""
-    from prefect.workers.process import ProcessWorker
-
-    if place := find_pool_place(workspace):
-        return "kubernetes", job_template(workspace, place)
-    template = ProcessWorker.get_default_base_job_template()
-    variables = template["variables"]["properties"]
-    variables["env"]["default"] = pool_environment(workspace)
-    if not database.is_shared():  # else each machine's worker takes its own Python
-        variables["command"]["default"] = shlex.join([sys.executable, "-m", "prefect.engine"])
-    return "process", template
-
-
-def _make_queue(client: SyncPrefectClient, name: str, pool: str) -> None:
-    """Create a work queue for a project's loops; it runs one at a time, of whichever flow."""
-    from prefect.exceptions import ObjectAlreadyExists
-
-    try:
-        client.create_work_queue(
-            name, description=f"Loops of {name}: one at a time", concurrency_limit=1, work_pool_name=pool
-        )
-    except ObjectAlreadyExists:
-        work_queue = client.read_work_queue_by_name(name, work_pool_name=pool)
-        if work_queue.concurrency_limit is None:  # Prefect itself created it, for `prefect deploy`
-            client.update_work_queue(work_queue.id, concurrency_limit=1)
-
-
-def _existing(client: SyncPrefectClient, pool: str) -> dict[tuple[str, str], DeploymentResponse]:
-    """Return Loopline's deployments in the pool, by flow and name."""
-    from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
-
-    which = WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
+    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
     deployments: list[DeploymentResponse] = []
-    while page := client.read_deployments(work_pool_filter=which, limit=200, offset=len(deployments)):
+    while page := client.read_deployments(deployment_filter=ours, limit=200, offset=len(deployments)):
         deployments += page
     return {
-        (one.entrypoint.rpartition(".")[2], one.name): one for one in deployments if TAG in one.tags and one.entrypoint
+        (one.entrypoint.rpartition(".")[2], one.name): one
+        for one in deployments
+        if one.entrypoint and (one.work_pool_name == pool or (one.work_pool_name is None and _is_of(workspace, one)))
     }
 
 
 def _automate(
-    client: SyncPrefectClient, pool: str, specs: list[Spec], deployments: dict[tuple[str, str], UUID]
+    client: SyncPrefectClient,
+    workspace: Workspace,
+    pool: str,
+    specs: list[Spec],
+    deployments: dict[tuple[str, str], UUID],
 ) -> None:
     """Apply the automations of these projects and of the pool; remove those of projects that are gone."""
     from tasks.prefect import automations
     from tasks.prefect.notifications import make_blocks
 
     wanted = automations.of_pool(pool, os.environ["PREFECT_API_URL"].removesuffix("/api"), make_blocks(client, pool))
-    others = {name for flow, name in _existing(client, pool) if flow == "retrain"} - {spec.name for spec in specs}
+    retrained = {name for flow, name in _existing(client, workspace, pool) if flow == "retrain"}
+    others = retrained - {spec.name for spec in specs}
     for spec in specs:
         wanted += automations.of_project(spec.name, spec.retrain, deployments["retrain", spec.name])
         if spec.monitor.schedule is not None:
@@ -351,7 +295,7 @@ def _remove(
         project = str(deployment.parameters.get("project", ""))
         if names.get(project, name) != name:
             why = f"its project is called {names[project]} now"
-        elif _is_there(workspace, project):
+        elif _is_of(workspace, deployment):
             continue
         else:
             why = "its project is gone"
@@ -359,7 +303,8 @@ def _remove(
         note(f"{flow}/{name}: {why}; deployment removed")
 
 
-def _is_there(workspace: Workspace, project: str) -> bool:
+def _is_of(workspace: Workspace, deployment: DeploymentResponse) -> bool:
+    """Return whether the workspace has the deployment's project."""
     with contextlib.suppress(LooplineError):
-        return bool(workspace.project(project))
+        return bool(workspace.project(str(deployment.parameters.get("project", ""))))
     return False

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from models.errors import StoreError, UsageError
 from models.files import write_text
@@ -23,7 +24,7 @@ from tasks.platform.services import Service, ServiceState, services_of, supervis
 from tasks.platform.supervision import WORKER
 from tasks.prefect.flow_runs import FLOW_RUN, ask
 from tasks.prefect.prefect_server import PrefectServer, answers
-from tasks.prefect.worker import FRESH, pool_environment, pool_of
+from tasks.prefect.worker import FRESH, pool_environment, pool_of, worker_name
 
 UP_TIMEOUT_S = 300.0  # for a busy machine: supervisord reports a failed service long before
 DOWN_TIMEOUT_S = 90.0
@@ -100,12 +101,16 @@ def is_healthy(workspace: Workspace, service: Service, state: ServiceState) -> b
 
 
 def stop_worker(workspace: Workspace) -> None:
-    """End the worker and its flow runs, before the Prefect server that they report to."""
+    """End the worker and its flow runs, before the Prefect server that they report to; there it is offline at once."""
     note = supervisor(workspace)
     if note:
         with contextlib.suppress(Exception), supervision.connected(note["socket"], DOWN_TIMEOUT_S) as supervised:
             supervised.stopProcess(WORKER)
     end(list(marked(workspace, WORKER)))
+    if api := PrefectServer(workspace).api():
+        with contextlib.suppress(StoreError):  # its heartbeats end anyway
+            path = f"work_pools/{pool_of(workspace)}/workers/{quote(worker_name(workspace))}"
+            ask(api, path, None, "DELETE", timeout_s=ANSWER_S)
 
 
 def stop(workspace: Workspace) -> bool:

@@ -40,13 +40,27 @@ def online_workers(api: str, pool: str) -> set[str]:
     Raises:
         StoreError: The server does not answer.
     """
+    workers = _ask_pool(api, f"{pool}/workers/filter", {"limit": PAGE}) or []
+    return {worker["name"] for worker in workers if worker["status"] == "ONLINE"}
+
+
+def pool_type(api: str, pool: str) -> str | None:
+    """Return the type of a work pool, or None if nobody has made it yet.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    work_pool = _ask_pool(api, pool, None, "GET")
+    return str(work_pool["type"]) if work_pool else None
+
+
+def _ask_pool(api: str, path: str, body: Any, method: str = "POST") -> Any:
     try:
-        workers = ask(api, f"work_pools/{pool}/workers/filter", {"limit": PAGE})
+        return ask(api, f"work_pools/{path}", body, method)
     except StoreError as error:
         if getattr(error.__cause__, "code", None) == HTTPStatus.NOT_FOUND:  # the first worker makes the pool
-            return set()
+            return None
         raise
-    return {worker["name"] for worker in workers if worker["status"] == "ONLINE"}
 
 
 def take_up(api: str, pool: str, online: Collection[str] = (), in_pods: Collection[str] | None = None) -> list[str]:
@@ -135,22 +149,46 @@ def pass_over(api: str, pool: str) -> list[str]:
     return [f"{run['name']}: was due {run['expected_start_time']}, {why}" for run in missed]
 
 
-def leave_pool(api: str, pool: str) -> str:
-    """Cancel the runs that wait in a pool that is about to be removed; return what becomes of its runs, or "".
-
-    Prefect would leave them Scheduled for ever. Runs that its scheduler made are left out: it makes them anew.
+def open_runs(api: str, pool: str) -> list[str]:
+    """Return the names of the pool's runs that were started and have not ended.
 
     Raises:
         StoreError: The server does not answer.
     """
-    runs = _runs_of(api, pool, {"state": {"type": {"any_": ["SCHEDULED", "PAUSED", *OPEN]}}})
-    waiting = [run for run in runs if run["state_type"] in ("SCHEDULED", "PAUSED") and not run["auto_scheduled"]]
-    _cancel(api, waiting, "Cancelled", "its work pool was removed: start it again")
-    named = {
-        "cancelled, to be started again": waiting,
-        "running, goes on but is not taken up if it is killed": [run for run in runs if run["state_type"] in OPEN],
-    }
-    return "; ".join(f"{', '.join(run['name'] for run in runs)}: {what}" for what, runs in named.items() if runs)
+    return [run["name"] for run in _runs_of(api, pool, {"state": {"type": {"any_": OPEN}}})]
+
+
+def move_waiting(api: str, deployments: list[str]) -> list[str]:
+    """Create waiting runs anew whose work queue was removed with its pool; return a message for each.
+
+    Prefect would leave them Scheduled for ever, and gives no run another queue. The new run has the old one's id as its
+    idempotency key, so that a repeat makes no second one. Runs of a schedule are cancelled: it starts the next one.
+
+    Args:
+        api: The server's API.
+        deployments: The ids of deployments that have a queue.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    waiting = {"state": {"type": {"any_": ["SCHEDULED", "PAUSED"]}}, "deployment_id": {"any_": deployments}}
+    runs = [run for run in all_runs(api, {"flow_runs": waiting}) if run["work_queue_id"] is None] if deployments else []
+    for run in runs:
+        if not run["auto_scheduled"]:
+            ask(api, f"deployments/{run['deployment_id']}/create_flow_run", _copy(run))
+        _cancel(api, [run], "Cancelled", _moved(run))
+    return [f"{run['name']}: {_moved(run)}" for run in runs]
+
+
+def _moved(run: dict[str, Any]) -> str:
+    goes_on = "its schedule starts the next one" if run["auto_scheduled"] else "it is scheduled again in the new one"
+    return f"its work pool was replaced: {goes_on}"
+
+
+def _copy(run: dict[str, Any]) -> dict[str, Any]:
+    details = {"scheduled_time": run["expected_start_time"]}
+    state = {"type": "SCHEDULED", "message": "its work pool was replaced", "state_details": details}
+    return {**{key: run[key] for key in ("name", "parameters", "tags")}, "state": state, "idempotency_key": run["id"]}
 
 
 def _cancel(api: str, runs: list[dict[str, Any]], name: str, why: str) -> None:

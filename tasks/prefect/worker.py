@@ -13,7 +13,7 @@ from pathlib import Path
 from tasks.host import database, server_access
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.prefect.flow_runs import online_workers, pass_over, take_up
+from tasks.prefect.flow_runs import online_workers, pass_over, pool_type, take_up
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
 MOST_RUNS = 4  # concurrent flow runs: each is a process, and a single loop uses all cores
@@ -73,6 +73,8 @@ def main() -> None:
         if PrefectServer(workspace).url() not in (None, url) and "PREFECT_API_URL" not in environment:
             os.execve(sys.executable, sys.orig_argv, environment)  # noqa: S606 - restart: the address has changed
         time.sleep(POLL_S)
+    kind = "kubernetes" if place else "process"
+    _wait_for_type(url, pool, kind)
     fresh = workspace.platform / FRESH
     name = worker_name(workspace)
     others = online_workers(url, pool) - {name}
@@ -84,9 +86,19 @@ def main() -> None:
     # the worker ("this borrower is already holding one of this CapacityLimiter's tokens").
     # A shell's `&` makes SIGINT ignored, and Prefect's worker needs SIGINT to handle a SIGTERM.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    kind = "kubernetes" if place else "process"
     sys.argv = ["prefect", "worker", "start", "--pool", pool, "--type", kind, "--name", name]
     app()
+
+
+def _wait_for_type(api: str, pool: str, kind: str) -> None:
+    """Wait while the pool has another type than this worker, whose runs it would start wrongly."""
+    is_told = False
+    while (other := pool_type(api, pool)) not in (None, kind):
+        if not is_told:
+            text = f"work pool {pool}: its type is {other}, expected {kind}: waiting for `loopline up` to change it"
+            print(text, flush=True)  # noqa: T201 - the worker's log
+            is_told = True
+        time.sleep(POLL_S)
 
 
 def _address(workspace: Workspace) -> str:

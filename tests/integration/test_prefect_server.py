@@ -14,9 +14,11 @@ import pytest
 
 from tasks.host import processes, server_access
 from tasks.host.workspace import Workspace
+from tasks.platform import platform
 from tasks.prefect import flow_runs, prefect_server
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
+from tasks.prefect.worker import pool_of, worker_name
 from tests.running import eventually
 
 IDLE_S = 4
@@ -140,3 +142,16 @@ def test_only_the_runs_of_lost_machines_are_taken_up(api: str, monkeypatch: pyte
     monkeypatch.setattr(flow_runs, "BEGIN_AGAIN_S", 0.0)
     assert len(flow_runs.take_up(api, "machines", online)) == 2
     assert states(api, runs) == ["RUNNING", "SCHEDULED", "SCHEDULED"]
+
+
+def test_a_worker_that_was_ended_is_offline_at_once(
+    api: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", api)
+    pool = pool_of(workspace)
+    ask(api, "work_pools/", {"name": pool, "type": "process"})
+    for name in (worker_name(workspace), "another"):
+        ask(api, f"work_pools/{pool}/workers/heartbeat", {"name": name})
+    platform.stop_worker(workspace)
+    assert flow_runs.online_workers(api, pool) == {"another"}
+    assert (flow_runs.pool_type(api, pool), flow_runs.pool_type(api, "no-such-pool")) == ("process", None)

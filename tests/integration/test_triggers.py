@@ -24,14 +24,14 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from prefect.states import Crashed, Running
 from prefect.utilities.processutils import command_from_string
 
-from flows.prefect import deployments
+from flows.prefect import work_pool
 from flows.prefect.deployments import deploy
-from models.errors import StoreError
+from models.errors import StoreError, UsageError
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
 from tasks.platform.open_signals import ask_again
-from tasks.prefect import events
+from tasks.prefect import events, flow_runs
 from tasks.prefect.events import Event, of_signal, send, waiting
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.worker import pool_of
@@ -183,39 +183,93 @@ def test_a_project_of_another_name_leaves_no_deployment_behind(
 def test_a_python_below_a_folder_with_a_space_runs_flows(
     client: SyncPrefectClient, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployments.sys, "executable", "/opt/my work/.venv/bin/python")
+    monkeypatch.setattr(work_pool.sys, "executable", "/opt/my work/.venv/bin/python")
     redeploy(project)
     template = client.read_work_pool(pool_of(project.workspace)).base_job_template
     command = template["variables"]["properties"]["command"]["default"]
     assert command_from_string(command) == ["/opt/my work/.venv/bin/python", "-m", "prefect.engine"]
 
 
-def test_a_pool_of_another_type_is_replaced_and_what_waits_in_it_is_cancelled(
+def as_kubernetes(patch: pytest.MonkeyPatch) -> None:
+    """As an entry `pool` of places.yaml does, without a cluster."""
+    patch.setattr(work_pool, "_template", lambda _: ("kubernetes", {}))
+
+
+def failing(*names: str) -> contextlib.AbstractContextManager[Any]:
+    """A server that has no time for these requests."""
+    timeout = mock.Mock(side_effect=httpx.ReadTimeout("database is locked"))
+    return mock.patch.multiple(SyncPrefectClient, **dict.fromkeys(names, timeout))
+
+
+def test_a_pool_of_another_type_is_replaced_and_the_runs_that_wait_in_it_are_moved_once(
     client: SyncPrefectClient, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool, said = pool_of(project.workspace), []
-    deployment = client.read_deployment_by_name(f"train/{project.folder.name}")
-    waiting, running = (client.create_flow_run_from_deployment(deployment.id) for _ in range(2))
+    pool, name, said = pool_of(project.workspace), project.folder.name, []
+    deployment = client.read_deployment_by_name(f"train/{name}")
+    client.pause_deployment(deployment.id)
+    waiting, running = (
+        client.create_flow_run_from_deployment(deployment.id, parameters={"project": name}, name=f"{name}-{kind}")
+        for kind in ("waits", "runs")
+    )
     client.set_flow_run_state(running.id, Running(), force=True)
     with monkeypatch.context() as patch:
-        patch.setattr(deployments, "_template", lambda _: ("kubernetes", {}))
-        with patch.context() as busy:
-            busy.setattr(SyncPrefectClient, "delete_work_pool", mock.Mock(side_effect=httpx.ReadTimeout("timed out")))
-            with pytest.raises(StoreError, match="did not take the deployments"):
+        as_kubernetes(patch)
+        with failing("delete_work_pool"), pytest.raises(StoreError, match=r"did not remove it .* no run is lost"):
+            deploy(project.workspace, project.workspace.projects(), note=said.append)
+        assert client.read_work_pool(pool).type == "process"
+        assert client.read_flow_run(waiting.id).state.is_scheduled(), "nothing is done that a failure would lose"
+        with failing("create_work_pool"), pytest.raises(StoreError, match="finishes what is left"):
+            deploy(project.workspace, project.workspace.projects(), note=said.append)
+        with patch.context() as interrupted:
+            interrupted.setattr(flow_runs, "_cancel", mock.Mock(side_effect=StoreError("gone")))
+            with pytest.raises(StoreError, match="gone"):
                 deploy(project.workspace, project.workspace.projects(), note=said.append)
-        (before,), said[:] = [line for line in said if waiting.name in line], []
-        assert "cancelled, to be started again" in before, "what was done is told though the rest failed"
         deploy(project.workspace, project.workspace.projects(), note=said.append)
-    assert client.read_work_pool(pool).type == "kubernetes"
-    (said,) = [
-        line for line in said if line.startswith(f"work pool {pool}: its type is kubernetes now and was process: ")
-    ]
-    assert f"{running.name}: running, goes on" in said
+        assert client.read_work_pool(pool).type == "kubernetes"
+        again = client.read_deployment(deployment.id)
+        assert (again.work_pool_name, again.work_queue_name, again.paused) == (pool, name, True)
+        (moved,) = [run for run in client.read_flow_runs(limit=200) if run.idempotency_key == str(waiting.id)]
+        assert (moved.name, moved.work_pool_name, moved.parameters) == (waiting.name, pool, {"project": name})
+        assert moved.state.is_scheduled()
+    assert f"work pool {pool}: its type is kubernetes now and was process" in said
+    assert any(line.startswith(f"{running.name}: it runs on") for line in said)
+    assert said.count(f"{waiting.name}: its work pool was replaced: it is scheduled again in the new one") == 1
     assert [client.read_flow_run(run.id).state_name for run in (waiting, running)] == ["Cancelled", "Running"]
     redeploy(project)
     assert client.read_work_pool(pool).type == "process"
-    again = client.create_flow_run_from_deployment(deployment.id)
-    assert again.work_pool_name == pool
+
+
+def test_a_change_of_the_pool_by_one_project_keeps_the_deployments_of_the_others(
+    client: SyncPrefectClient, project: Project, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_project(f"tiny-{secrets.token_hex(3)}", "retrain: {on: [new_data]}\n")
+    redeploy(other)
+    before = client.read_deployment_by_name(f"train/{other.folder.name}")
+    waiting = client.create_flow_run_from_deployment(before.id)
+    with monkeypatch.context() as patch:
+        as_kubernetes(patch)
+        deploy(project.workspace, [project], note=lambda text: None)
+    after = client.read_deployment(before.id)
+    assert (after.work_pool_name, after.work_queue_name) == (pool_of(project.workspace), other.folder.name)
+    assert client.read_flow_run(waiting.id).state_name == "Cancelled"
+    assert [run.name for run in client.read_flow_runs(limit=200) if run.idempotency_key == str(waiting.id)]
+    redeploy(project)
+
+
+def test_a_pool_whose_workers_are_online_keeps_its_type(
+    client: SyncPrefectClient, project: Project, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = pool_of(project.workspace)
+    ask(api, f"work_pools/{pool}/workers/heartbeat", {"name": "ada-loops"})
+    with monkeypatch.context() as patch:
+        as_kubernetes(patch)
+        with pytest.raises(UsageError, match=r"of the type process are online: ada-loops: `loopline down`"):
+            redeploy(project)
+        assert client.read_work_pool(pool).type == "process"
+        ask(api, f"work_pools/{pool}/workers/ada-loops", None, "DELETE")
+        redeploy(project)
+        assert client.read_work_pool(pool).type == "kubernetes"
+    redeploy(project)
 
 
 def test_what_a_person_switched_off_stays_off_and_what_is_gone_goes(
