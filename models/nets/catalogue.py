@@ -140,6 +140,7 @@ _OF_STEPS = {"batch", "accumulate", "optimiser", "momentum", "nesterov", "weight
 _OF_RATES = {"lr", "schedule", "cycles", "decay", "warmup", "plateau_patience"}
 _OF_PASSES = {"augment", "label_smoothing", "precision", "recompute", "compile"}
 _OF_DESCENT = _OF_STEPS | _OF_RATES | _OF_PASSES
+_OF_REFITS = {"refit"}
 
 
 def net_name(net: str, kind: Kind) -> str:
@@ -177,8 +178,8 @@ def is_self_tuned(net: str, kind: Kind) -> bool:
 
 
 def unused(net: str, names: Iterable[str]) -> list[str]:
-    """Return those of the `train` keys `names` that a net without gradient descent does not use."""
-    return [] if is_descent(net) else sorted(_OF_DESCENT & {*names})
+    """Return those of the `train` keys `names` that the training of a net does not use."""
+    return sorted((_OF_REFITS if is_descent(net) else _OF_DESCENT) & {*names})
 
 
 def default_space(net: str) -> dict[str, Dimension]:

@@ -142,7 +142,7 @@ def _settings(arguments: dict[str, Any], kind: Kind) -> tuple[list[float], int]:
 def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations: int) -> float:
     """Fit the weights to the mean loss and `l2 / 2n` times their squares; return the mean loss of the training rows."""
     positions = torch.arange(len(train))
-    inputs, target, weight = train.gather(positions), train.gather_target(positions), train.gather_weight(positions)
+    inputs, target, weight = train.inputs(), train.gather_target(positions), train.gather_weight(positions)
     optimiser = torch.optim.LBFGS(
         net.parameters(),
         max_iter=iterations,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
-from models.project_spec.search import Dimension
+from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code
 from models.training.families import TAKE_A_NET, families_of
 from models.training.search_space import check_space, with_params
@@ -204,12 +204,24 @@ def _check_own_augmentation(spec: Spec, base: Path) -> None:
 def _check_search(spec: Spec, net: str) -> None:
     """Every value that a trial may draw fits its key: one that does not would end the search at that trial."""
     space = spec.search.space or {}
+    _check_reaches_trials(spec.search, space)
     check_space(space, net)
     for path, dimension in space.items():
         for value in _values(dimension):
             with_params(spec.model, spec.train, {path: value})
             if path.startswith("model."):
                 _check_arguments(net, "search.space.model", [(path.partition(".")[2], value)])
+
+
+def _check_reaches_trials(search: Search, space: Collection[str]) -> None:
+    """A trial shows the worth of the values that it trains with; of others, the choice would be left to chance."""
+    if "train.refit" in space:
+        raise UsageError("search.space.train.refit: has no effect, for no trial is fitted again: set train.refit")
+    if search.epochs and "train.epochs" in space:
+        raise UsageError(
+            f"search.space.train.epochs: has no effect, for each trial has the {search.epochs} epochs of "
+            "search.epochs: drop one of them"
+        )
 
 
 def _values(dimension: Dimension) -> Iterator[Any]:

@@ -118,6 +118,12 @@ class ExampleSet:
         image = self._select("image", at).float().div_(255)
         return {"image": (change(image) if change else image).sub_(self.mean).div_(self.std)}
 
+    def inputs(self) -> Inputs:
+        """Return the net's inputs for all examples that count; the numbers of a whole table are not copied."""
+        if self.kind != "table" or self.keep is not None or self.stream is not None:
+            return self.gather(torch.arange(len(self)))
+        return {"numeric": self.tensors["numeric"], "categorical": self.tensors["categorical"].long()}
+
     def gather_target(self, positions: torch.Tensor) -> torch.Tensor:
         """Return the targets of the examples at `positions`: for text the next characters, int64 (examples, window)."""
         if self.kind == "text":

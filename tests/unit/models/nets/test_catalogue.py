@@ -23,10 +23,10 @@ def test_every_searched_argument_is_one_the_net_takes(name):
     assert {key.removeprefix("model.") for key in space if key.startswith("model.")} <= set(arguments)
 
 
-def test_what_plays_no_part_for_trees_is_known_and_for_nets_all_does():
+def test_what_plays_no_part_for_trees_is_known_and_for_nets_only_the_refit():
     for net in ("trees", "linear"):
         assert set(unused(net, Train.model_fields)) == catalogue._OF_DESCENT
-    assert unused("mlp", Train.model_fields) == unused("./own.py:Net", Train.model_fields) == []
+    assert unused("mlp", Train.model_fields) == unused("./own.py:Net", Train.model_fields) == ["refit"]
 
 
 def test_own_nets_are_searched_over_training_alone():

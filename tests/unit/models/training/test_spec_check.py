@@ -85,6 +85,11 @@ def series(**window: Any) -> dict[str, Any]:
             "search.space.model.hiden: trees, linear, mlp have",
         ),
         ({"search": {"space": {"train.precision": {"choices": ["fp8"]}}}}, "train.precision: got 'fp8'"),
+        ({"search": {"space": {"train.refit": {"choices": [True, False]}}}}, "train.refit: has no effect, .*: set"),
+        (
+            {"search": {"epochs": 3, "space": {"train.epochs": {"choices": [2, 9]}}}},
+            "train.epochs: has no effect, for each trial has the 3 epochs of search.epochs",
+        ),
         ({"search": {"space": {"model.hidden": {"low": 0.5, "high": 8.0}}}}, "search.space.model.hidden: got 0.5,"),
         (
             {"data": {"source": "~nobody-here/x.csv"}},
