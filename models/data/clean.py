@@ -15,6 +15,7 @@ from models.errors import DataError, UserCodeError
 from models.project_spec import references
 from models.project_spec.blocks import Data
 from models.sources.read import read_source
+from models.sources.whole_numbers import as_frame
 
 NO_TARGET, REPEATED = "without a target", "equal to an earlier row in every column"
 
@@ -77,7 +78,7 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
         UserCodeError: The function raised, returned no data frame, or changed the number or the order of the rows.
     """
     function = references.resolve(reference, base)
-    frame = table.to_pandas()
+    frame = as_frame(table)
     made = references.call(function, reference, frame)
     if not hasattr(made, "columns") or not hasattr(made, "index"):
         raise UserCodeError(

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from models.errors import DataError
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import SLICE_PREFIX
+from models.sources.whole_numbers import MOST_EXACT, are_large
 
 ColumnType = Literal["numeric", "categorical", "datetime", "text"]
 Dtype = Literal["string", "integer", "boolean"]
@@ -76,7 +77,8 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _numbers_as_text(column.cast(pa.float64()))
+        texts = _numbers_as_text(column.cast(pa.float64()))
+        return _exact_decimals(texts, column) if pa.types.is_decimal(kind) else texts
     if not pa.types.is_string(kind):
         column = column.cast(pa.string())
     if pc.any(pc.equal(column, "")).as_py():
@@ -221,10 +223,18 @@ def _kind(name: str, kind: pa.DataType, data: Data) -> ColumnType:
 
 def _numbers_as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     values = column.to_numpy()
-    whole = pa.array(values, mask=np.isnan(values) | (values != np.round(values)) | (np.abs(values) >= 2.0**53))
+    whole = pa.array(values, mask=np.isnan(values) | (values != np.round(values)) | (np.abs(values) >= MOST_EXACT))
     as_whole = whole.cast(pa.int64()).cast(pa.string())
     as_written = pa.array(values.astype(np.str_), pa.string(), mask=np.isnan(values))  # 1e-05, as in Python and JSON
     return pa.chunked_array([pc.coalesce(as_whole, as_written)])
+
+
+def _exact_decimals(texts: pa.ChunkedArray, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the texts with large decimals, of which a float64 holds only some, as they were written."""
+    written = column.cast(pa.string())
+    if column.type.scale > 0:
+        written = pc.replace_substring_regex(written, r"\.?0*$", "")
+    return pc.if_else(are_large(column.cast(pa.float64())), written, texts)
 
 
 def _text_to_numbers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.errors import DataError
+from models.sources.whole_numbers import MOST_EXACT, are_large
 
 Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
@@ -89,7 +90,9 @@ def _hash_chunk(chunk: pa.Array, name: str) -> Hashes:
         chunk = chunk.cast(pa.duration("us"), safe=False).cast(pa.int64())
     elif pa.types.is_temporal(kind):
         chunk = chunk.cast(pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False).cast(pa.int64())
-    elif pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
+    elif pa.types.is_decimal(kind):
+        return _hash_decimals(chunk)
+    elif pa.types.is_boolean(kind):
         chunk = chunk.cast(pa.float64())
     if pa.types.is_integer(chunk.type) or pa.types.is_floating(chunk.type):
         return _hash_numbers(chunk)
@@ -111,9 +114,19 @@ def _hash_numbers(chunk: pa.Array) -> Hashes:
     floats = values.astype(np.float64) + 0.0  # -0.0 becomes 0.0
     bits = floats.view(np.uint64)
     if pa.types.is_integer(chunk.type):
-        # Above 2**53 two integers share one float: keep the integer itself.
-        bits = np.where(np.abs(floats) < 2.0**53, bits, values.astype(np.uint64))
+        # Two integers beyond share one float: keep the integer itself.
+        bits = np.where(np.abs(floats) < MOST_EXACT, bits, values.astype(np.uint64))
     return _mix(bits)
+
+
+def _hash_decimals(chunk: pa.Array) -> Hashes:
+    """Return the hashes of decimals: those of floats, and of large ones those of their texts."""
+    floats = chunk.cast(pa.float64())
+    hashes = _hash_numbers(floats)
+    large = pc.fill_null(are_large(floats), False).to_numpy(zero_copy_only=False)
+    if large.any():
+        hashes[large] = _hash_text(chunk.filter(pa.array(large)).cast(pa.string()).cast(pa.large_binary()))
+    return hashes
 
 
 def _hash_text(array: pa.Array) -> Hashes:

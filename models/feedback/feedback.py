@@ -23,6 +23,7 @@ from models.errors import DataError
 from models.feedback.columns import INPUT, LABEL, RAW
 from models.feedback.label_text import label_columns
 from models.project_spec.blocks import Data
+from models.sources.whole_numbers import fits_float64
 
 _ORIGIN_COLUMNS = {
     "id": "id",
@@ -103,17 +104,9 @@ def _widened(table: pa.Table, labelled: pa.Table, carried: Sequence[str], data: 
         columns = [labelled.column(f"{prefix}{field.name}") for prefix in (INPUT, RAW)
                  if f"{prefix}{field.name}" in labelled.column_names]  # fmt: skip
         decimals = any(pc.any(_are_broken(_cast(column, pa.float64())[0])).as_py() for column in columns)
-        if decimals and _fits_float64(table.column(field.name)):
+        if decimals and fits_float64(table.column(field.name)):
             schema = schema.set(position, field.with_type(pa.float64()))
     return schema
-
-
-def _fits_float64(whole: pa.ChunkedArray) -> bool:
-    try:
-        whole.cast(pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _are_broken(values: pa.ChunkedArray) -> pa.ChunkedArray:

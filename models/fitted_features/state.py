@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from models.errors import UserCodeError
 from models.fitted_features.lookup import Lookup
 from models.project_spec import references
+from models.sources.whole_numbers import as_frame
 
 AsText = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 MOST_KEYS = 100_000
@@ -82,7 +83,7 @@ def fit_state(code: FeatureCode, rows: pa.Table, inputs: InputColumns, as_text: 
         UserCodeError: The function raised, or returned something else than named numbers.
     """
     where = f"data.features.fit {code.fit}"
-    made = references.call(references.resolve(code.fit, code.base), code.fit, rows.to_pandas())
+    made = references.call(references.resolve(code.fit, code.base), code.fit, as_frame(rows))
     if not isinstance(made, Mapping) or not made:
         raise UserCodeError(
             f"{where}: got {type(made).__name__}, expected a dict with a pandas Series, a number or an array of each "

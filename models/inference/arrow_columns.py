@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import is_number, is_text
+from models.data.columns import as_text, is_number, is_text
 from models.data.datetimes import as_seconds
 from models.data.preparation import CategoricalInput, Preparation
 from models.errors import DataError
@@ -80,7 +80,9 @@ def _times(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
 def _categories(column: pa.ChunkedArray, part: CategoricalInput, first_row: int) -> np.ndarray:
     column = _decoded(column)
     kind = column.type
-    if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
+    if pa.types.is_decimal(kind) and (kind.scale == 0 or part.dtype == "integer"):
+        column = as_text(column)
+    elif pa.types.is_decimal(kind) or pa.types.is_float16(kind):
         column = column.cast(pa.float64())
     elif not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
         try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from models.data.clean import made_features
 from models.data.columns import is_number
-from models.data.preparation import Preparation
+from models.data.preparation import CategoricalInput, Preparation
 from models.data.row_wise import is_row_wise
 from models.data.series import SeriesRows, StepNames, series_rows, window_ends
 from models.errors import DataError, TrainingError
@@ -28,6 +28,7 @@ from models.inference.row_values import RowError
 from models.inference.windows import SeriesSchema, known_window
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
+from models.sources.whole_numbers import MOST_EXACT
 
 PART_ROWS = 1 << 16
 SERIES_BATCH = 4096
@@ -92,14 +93,23 @@ def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool 
         is_made: Whether a feature function reads the rows first: categories have the types of training then, else text.
     """
     types = {field.name: _plain(field.type) for field in raw or []}
-    dtypes = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
-    types.update({part.name: dtypes[part.dtype] if is_made else pa.string() for part in preparation.categorical})
+    kinds = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
+    for part in preparation.categorical:
+        if not (is_made and part.dtype == "integer" and _are_whole_beyond_float64(part, types.get(part.name))):
+            types[part.name] = kinds[part.dtype] if is_made else pa.string()
     flags = {name for name, kind in types.items() if pa.types.is_boolean(kind)}
     types.update({part.column: pa.float64() for part in preparation.numeric if part.column not in flags})
     if not is_made:
         types.update({part.name: pa.string() for part in preparation.datetimes})
     types.update({part.name: pa.string() for part in preparation.texts})
     return types
+
+
+def _are_whole_beyond_float64(part: CategoricalInput, kind: pa.DataType | None) -> bool:
+    """Return True if training read integers of which a float64 does not hold each."""
+    if kind is None or not pa.types.is_integer(kind):
+        return False
+    return any(text.lstrip("-").isdecimal() and abs(int(text)) > MOST_EXACT for text in part.categories)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

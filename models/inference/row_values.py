@@ -6,7 +6,8 @@ runs where Loopline is not installed.
 * A number is a number, a boolean (0 or 1), or None or NaN for missing; it is at most `MOST_NUMBER` from zero.
 * A category is text, a whole number (of any type: 3.0 is 3) or a boolean; None, NaN and "" are missing. In a column of
   numbers a category may also be a fraction, and a text that is a number is that number: "3.0" is 3. In a column of
-  booleans 1, 0 and "TRUE" are booleans.
+  booleans 1, 0 and "TRUE" are booleans. A whole number that no 64 bits hold is a float, as in JSON: it is no category
+  of texts, because others have the same float.
 * A time is ISO 8601 text, a number of seconds since 1970 (as text too), or a datetime or date of Python; without a zone
   it is in UTC. None, NaN and "" are missing. It is of the years 1 to 9999: larger numbers are milliseconds.
 * A cell of a CSV is missing if it is in `MISSING`. In a column of numbers it is a number, or true or false in any case.
@@ -48,7 +49,12 @@ def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0
         at = next(at for at, value in enumerate(values) if type(value) not in NUMBERS)
         wrong = shown(values[at])
         raise RowError(f"{place} {first + at}, column {name!r}: got {wrong}, expected a number, or null for missing")
-    return in_range(np.array(values, np.float64), name, place, first)
+    try:
+        array = np.array(values, np.float64)
+    except OverflowError:  # an int of Python beyond float64
+        within = [math.inf if value is not None and abs(value) > MOST_NUMBER else value for value in values]
+        array = np.array(within, np.float64)
+    return in_range(array, name, place, first)
 
 
 def in_range(values: np.ndarray, name: str, place: str = "row", first: int = 0) -> np.ndarray:
@@ -183,13 +189,10 @@ def _category(value: Any, dtype: str) -> str | None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float):
-        if not value.is_integer() and (dtype != "integer" or math.isinf(value)):
-            return None
-        text = number_text(value)
-    elif isinstance(value, int):
-        text = str(value)
-    else:
+    if not isinstance(value, float | int):
+        return None
+    text = _whole_text(value) if isinstance(value, int) else number_text(value) if math.isfinite(value) else None
+    if text is None or (dtype != "integer" and not text.lstrip("-").isdecimal()):
         return None
     return _BITS.get(text, text) if dtype == "boolean" else text
 
@@ -199,12 +202,21 @@ def number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
+def _whole_text(value: int) -> str | None:
+    """Return the text form of a whole number; None if it is beyond float64."""
+    if -(2**63) <= value < 2**64:
+        return str(value)
+    with contextlib.suppress(OverflowError):
+        return number_text(float(value))
+    return None
+
+
 def _number_text(text: str) -> str:
     """Return a text that is a number in the form of `number_text`, and any other text unchanged."""
     if "_" in text:
         return text
     try:
-        return str(int(text))
+        return _whole_text(int(text)) or text
     except ValueError:
         number = _parsed(text)
         return number_text(number) if isinstance(number, float) and math.isfinite(number) else text

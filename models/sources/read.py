@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
 from models.sources import r_data
 from models.sources.delimiter import SUFFIXES, delimiter_of, suffix_of
 from models.sources.text_files import is_text_file, read_text, text_files
+from models.sources.whole_numbers import with_unsigned
 
 ROW_GROUP = 1 << 16
 _WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
@@ -119,7 +121,7 @@ def _read_csv(path: Path) -> pa.Table:
         raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
     try:
         delimiter = delimiter_of(path)
-        table = _parsed(path, delimiter)
+        table = with_unsigned(_parsed(path, delimiter), lambda names: _parsed(path, delimiter, texts=names))
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
         reason = _numbered(path, delimiter) or _first_line(error)
@@ -133,12 +135,15 @@ def _read_csv(path: Path) -> pa.Table:
     return table
 
 
-def _parsed(path: Path, delimiter: str, use_threads: bool = True) -> pa.Table:
+def _parsed(path: Path, delimiter: str, use_threads: bool = True, texts: Sequence[str] = ()) -> pa.Table:
+    """Return the table, or some of its columns as texts."""
     return pyarrow.csv.read_csv(
         path,
         read_options=pyarrow.csv.ReadOptions(use_threads=use_threads),
         parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            strings_can_be_null=True, include_columns=texts, column_types=dict.fromkeys(texts, pa.string())
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from models.sources.read import write_table
 from models.sources.row_batches import concatenated
 from models.validation.expectations import row_checks
 from models.validation.mixed_columns import odd_cells
+from models.validation.rounded_numbers import rounded_numbers
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import registry_reader
 from tasks.state import shared_files
@@ -47,7 +48,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
         table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
         if not loop.spec.data.features.make:
             check_columns(table, loop.spec.data)
-        for text in odd_cells(table, loop.spec.data):
+        for text in [*odd_cells(table, loop.spec.data), *rounded_numbers(table, loop.spec.data)]:
             loop.report.note(text)
         schema = table_schema(table)
         if before is not None:

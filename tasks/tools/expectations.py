@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from models.data.header import no_such_column
 from models.errors import UsageError, did_you_mean
+from models.sources.whole_numbers import as_frame
 from models.validation.expectations import ExpectationCheck
 
 NUM_EXAMPLES = 10
@@ -120,7 +121,7 @@ def _evaluate(
     }
     failing: dict[int, np.ndarray] = {}
     if expectations:
-        frame = table.select(_needed(table, checks)).to_pandas()
+        frame = as_frame(table.select(_needed(table, checks)))
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = {"globally": False}
         asset = context.data_sources.add_pandas("memory").add_dataframe_asset("table")

@@ -120,7 +120,8 @@ class Ways:
         return self.served.records(self.served.answer(self.served.schema.from_tensors(inference.tensors).feed))
 
     def arrow(self, columns: Columns) -> Records:
-        return self._batch(pa.table({name: pa.array(values) for name, values in columns.items()}))
+        kinds = {name: pa.uint64() if _is_unsigned(values) else None for name, values in columns.items()}
+        return self._batch(pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()}))
 
     def frame(self, columns: Columns) -> Records:
         return self.pyfunc.predict(_frame(columns)).to_dict("records")  # type: ignore[no-any-return]
@@ -164,8 +165,14 @@ TYPED: list[Way] = [Ways.records, Ways.columns, Ways.split, Ways.open_inference,
 CELLS: list[Way] = [Ways.server_csv, Ways.batch_csv, Ways.edge_csv]
 
 
+def _is_unsigned(values: list[Any]) -> bool:
+    return any(type(value) is int and value >= 2**63 for value in values)
+
+
 def _pandas_type(values: list[Any]) -> str | None:
     kinds = {type(value) for value in values}
+    if _is_unsigned(values):
+        return "UInt64"
     return "Int64" if kinds == {int, type(None)} else "boolean" if kinds == {bool, type(None)} else None
 
 
@@ -180,6 +187,7 @@ def _tensor(name: str, values: list[Any]) -> dict[str, Any]:
         dtype, values = "BYTES", [_text(value) for value in values]
     elif None not in values:
         dtype = "INT64" if kinds == {int} else "BOOL" if kinds == {bool} else "FP64"
+        dtype = "UINT64" if _is_unsigned(values) else dtype
     return {"name": name, "datatype": dtype, "shape": [len(values)], "data": values}
 
 
@@ -222,6 +230,7 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Ways:
 
 
 WHOLE = st.sampled_from([0, 1, 3, -3, 12, 2**53 + 1, -(2**63), 2**63 - 1])
+UNSIGNED = st.sampled_from([2**53 + 1, 2**63, 2**64 - 1])
 FLOATS = st.sampled_from([0.0, -0.0, 1.0, 3.0, -3.0, 1.5, 1e-5, 2.0**60, 1e20, 9e29])
 TOO_LARGE = st.sampled_from([1.1e30, -1e39])
 WORDS = st.sampled_from(
@@ -269,6 +278,7 @@ CELL = (
     | INSTANTS
     | NO_INSTANTS
     | WORDS
+    | st.just("18446744073709551616")
     | st.sampled_from(
         ["1_0", "inf", "-Infinity", "9007199254740993", "1e31", "null", "٣", "x y", "3e0", "0x10", ".5", "1.", "-nan"]
     )
@@ -283,7 +293,7 @@ def _column(*kinds: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 @given(
     st.fixed_dictionaries(
         {name: _column(st.booleans(), WHOLE, FLOATS, FLOATS | TOO_LARGE) for name in NUMBERS}
-        | {name: _column(st.booleans(), WHOLE, FLOATS, WORDS) for name in CATEGORIES}
+        | {name: _column(st.booleans(), WHOLE, UNSIGNED, FLOATS, WORDS) for name in CATEGORIES}
         | {"when": _column(st.booleans(), SECONDS, SECONDS | TOO_LATE, INSTANTS, INSTANTS | NO_INSTANTS)}
         | {"note": _column(NOTES, NOTES, WHOLE)}
     )

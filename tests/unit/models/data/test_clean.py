@@ -79,3 +79,10 @@ def test_whole_numbers_with_gaps_stay_whole_beside_what_is_made(tmp_path):
     made = made_features(came, "./own.py:make", tmp_path)
     assert made.column("y").equals(came.column("y"))
     assert made.column("stars").to_pylist() == [0.5, 1.0, None]
+
+
+def test_large_whole_numbers_with_gaps_pass_the_users_function_unrounded(tmp_path):
+    write(tmp_path, "return frame.assign(double=frame['x'] * 2)")
+    came = pa.table({"x": [1, 2, 3], "account": [2**53 + 1, None, 2**53], "y": [0, 1, None]})
+    made = made_features(came, "./own.py:make", tmp_path)
+    assert made.select(came.column_names).equals(came)

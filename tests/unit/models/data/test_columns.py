@@ -109,3 +109,13 @@ def test_slices_stand_beside_the_rows_under_names_of_their_own():
 def test_a_column_of_another_type_is_no_column_of_numbers(value):
     with pytest.raises(DataError, match=r"column 'x' is .*, expected numbers: convert it in the source"):
         as_float64(pa.chunked_array([pa.array([value.as_py()], value.type)]), "x")
+
+
+def test_large_decimals_are_their_own_text_and_small_ones_those_of_numbers():
+    from decimal import Decimal
+
+    values = [Decimal("9007199254740993.00"), Decimal("9007199254740992.50"), Decimal("3.00"), Decimal("1.50"), None]
+    column = pa.chunked_array([pa.array(values, pa.decimal128(20, 2))])
+    assert as_text(column).to_pylist() == ["9007199254740993", "9007199254740992.5", "3", "1.5", None]
+    whole = pa.chunked_array([pa.array([Decimal(10) ** 20, Decimal(10) ** 20 + 1], pa.decimal128(30, 0))])
+    assert as_text(whole).to_pylist() == ["100000000000000000000", "100000000000000000001"]

@@ -90,3 +90,10 @@ def test_each_hash_is_new_once_in_whatever_pieces_it_comes(pieces):
             assert (place in places) == (value not in known)
             known.add(value)
     assert sorted(found) == sorted(known)
+
+
+def test_large_decimals_that_share_a_float_are_told_apart_and_small_ones_are_numbers():
+    values = pa.chunked_array([pa.array([10**20, 10**20 + 1, 3, None], pa.decimal128(30, 0))])
+    hashes = hash_values(values, "id")
+    assert len(set(hashes.tolist())) == 4
+    assert hashes[2] == hash_values(pa.chunked_array([[3]]), "id")[0]

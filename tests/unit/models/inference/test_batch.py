@@ -207,3 +207,17 @@ def test_categories_of_a_csv_are_text_or_of_the_types_of_training_and_others_of_
     }
     assert "when" not in csv_types(table_preparation(), None)
     assert csv_types(table_preparation(), pa.schema({"n/1": pa.bool_()}), is_made=True)["n/1"] == pa.bool_()
+
+
+def test_categories_beyond_2_to_the_53_pass_a_feature_function_as_integers():
+    """As floats, 2^53 and 2^53 + 1 would be one category, or none."""
+    preparation = table_preparation()
+    categorical = [
+        part.model_copy(update={"categories": ["7", str(2**53 + 1)]}) if part.name == "month" else part
+        for part in preparation.categorical
+    ]
+    large = preparation.model_copy(update={"categorical": categorical})
+    raw = pa.schema({"month": pa.int64()})
+    assert csv_types(large, raw, is_made=True)["month"] == pa.int64()
+    assert csv_types(large, None, is_made=True)["month"] == pa.float64()
+    assert csv_types(preparation, raw, is_made=True)["month"] == pa.float64()

@@ -13,6 +13,11 @@ def test_an_infinite_number_is_refused_with_its_row() -> None:
         row_values.in_range(np.array([1.0, np.nan, -np.inf]), "x")
 
 
+def test_a_whole_number_beyond_float64_is_refused_with_its_row() -> None:
+    with pytest.raises(RowError, match="row 2, column 'x': got inf, expected a number between"):
+        row_values.numbers([1, None, 10**400], "x")
+
+
 def test_a_message_stays_short_whatever_was_sent() -> None:
     deep: list[object] = []
     for _ in range(5000):
@@ -28,14 +33,25 @@ def test_a_message_stays_short_whatever_was_sent() -> None:
     [("3.0", "integer", "3"), ("-3", "integer", "-3"), ("3.50", "integer", "3.5"), ("1.2.0", "integer", "1.2.0"),
      ("3.0", "string", "3.0"), (4.0, "integer", "4"), (4.0, "string", "4"), ("TRUE", "boolean", "true"),
      (True, "string", "true"), (None, "boolean", ""), (1, "boolean", "true"), (0.0, "boolean", "false"),
-     (float("nan"), "string", ""), (2.0**60, "integer", "1.152921504606847e+18"), (2**60, "integer", str(2**60))],
+     (float("nan"), "string", ""), (2.0**60, "integer", "1.152921504606847e+18"), (2**60, "integer", str(2**60)),
+     (2**64 - 1, "string", str(2**64 - 1)), (10**20, "integer", "1e+20"), ("1" + "0" * 20, "integer", "1e+20"),
+     ("1" + "0" * 20, "string", "1" + "0" * 20)],
 )  # fmt: skip
 def test_a_category_is_its_text_in_training(value: object, dtype: str, text: str) -> None:
     assert row_values.categories([value], "c", dtype).tolist() == [text]
 
 
 @pytest.mark.parametrize(
-    ("value", "dtype"), [(1.5, "string"), (1.5, "boolean"), (float("inf"), "integer"), ([], "string")]
+    ("value", "dtype"),
+    [
+        (1.5, "string"),
+        (1.5, "boolean"),
+        (float("inf"), "integer"),
+        ([], "string"),
+        (2.0**53, "string"),
+        (2**64, "string"),
+        (10**400, "integer"),
+    ],
 )
 def test_a_value_that_is_no_category_is_refused(value: object, dtype: str) -> None:
     with pytest.raises(RowError, match=r"row 8, column 'c': got .*, expected text, or null for missing"):

@@ -27,7 +27,7 @@ KINDS = Preparation(
     ],
 )
 NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False))
-TEXTS = st.one_of(st.none(), st.booleans(), st.integers(), st.text())
+TEXTS = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.text())
 
 
 def same(one: InputRows, other: InputRows) -> None:

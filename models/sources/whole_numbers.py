@@ -1,0 +1,65 @@
+"""Whole numbers beyond 2^53, of which a float64 holds only some: they stay what they are wherever they are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MOST_EXACT = 2**53
+"""A float64 holds each whole number up to here; beyond, it rounds."""
+_DIGITS = r"^[0-9]+$"
+
+
+def fits_float64(whole: pa.ChunkedArray) -> bool:
+    """Return True if float64 holds each of a column of integers exactly."""
+    try:
+        whole.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def are_large(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which floats are so large that they may stand for several whole numbers (row,), null for missing."""
+    return pc.greater_equal(pc.abs(values), float(MOST_EXACT))
+
+
+def with_unsigned(table: pa.Table, texts_of: Callable[[Sequence[str]], pa.Table]) -> pa.Table:
+    """Replace columns of floats that are whole numbers from 2^63 to 2^64, such as hashes, by unsigned integers.
+
+    The reader of CSV takes them for floats, in which different ones fall together.
+
+    Args:
+        table: As it was read.
+        texts_of: Reads some columns again, as texts.
+    """
+    floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    large = [name for name in floats if pc.any(are_large(table.column(name))).as_py()]
+    for name, column in zip(large, texts_of(large).columns if large else (), strict=True):
+        if not pc.all(pc.match_substring_regex(column, _DIGITS)).as_py():
+            continue
+        try:
+            whole = column.cast(pa.uint64())
+        except pa.ArrowInvalid:  # beyond 2^64
+            continue
+        table = table.set_column(table.column_names.index(name), name, whole)
+    return table
+
+
+def as_frame(table: pa.Table) -> Any:
+    """Return a table as a pandas DataFrame.
+
+    Integers with missing values become floats there, as pandas has it, unless they are too large: then they become
+    pandas' own nullable integers.
+    """
+    import pandas as pd
+
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+    frame = table.to_pandas()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.type in nullable and column.null_count and not fits_float64(column):
+            frame[name] = column.to_pandas(types_mapper=nullable.get)
+    return frame
