@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -59,9 +59,16 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
             kind = _kind(name, types[name], data)
             getattr(columns, kind).append(name)
     if not columns.inputs:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
-        raise DataError(f"data.features leaves no input column ({reasons}): name some in data.features.columns")
+        raise no_input_column(columns.left_out)
     return columns
+
+
+def no_input_column(left_out: Mapping[str, str]) -> DataError:
+    """Return the error of a table without an input; `left_out`: the columns that are none, and why."""
+    if not left_out:
+        return DataError("data.features leaves no input column: the data has the target alone; add columns to it")
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+    return DataError(f"data.features leaves no input column ({reasons}): name some in data.features.columns")
 
 
 def dtype_of(kind: pa.DataType) -> Dtype:

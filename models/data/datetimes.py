@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +17,8 @@ EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_800.0
 """The years 1 to 9999, as seconds since 1970."""
 MOST_CORRELATED = 0.95
 """A time whose ranks correlate more than this with the time of the split has no trend: the future lies beyond it."""
+TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
+"""Types of times without and with a zone."""
 _CURE = "write times as ISO 8601 (2024-05-31T14:30:00Z), or as seconds since 1970"
 
 
@@ -101,15 +106,48 @@ def datetime_features(seconds: np.ndarray, parts: list[DatetimeInput]) -> np.nda
     return filled
 
 
+def parsed_times(texts: pa.ChunkedArray, where: str, kinds: Sequence[pa.DataType] = TIMES) -> pa.ChunkedArray:
+    """Return texts as the first of these types that takes all of them.
+
+    Args:
+        texts: ISO times, or numbers if `kinds` has a type of numbers; null for missing.
+        where: Where the texts stand, for the message.
+        kinds: The types.
+
+    Cost: linear; to name the text that is no time, log2(rows) times as much.
+
+    Raises:
+        DataError: Names the first text that the type which takes the most before it does not take.
+    """
+    most = 0
+    for kind in kinds:
+        try:
+            return texts.cast(kind)
+        except pa.ArrowInvalid:
+            most = max(most, _num_taken(texts, kind))
+    is_time = any(_num_taken(texts.slice(most, 1), kind) for kind in TIMES)
+    expected = "all times with a zone, or all without" if is_time else "a time"
+    text, cure = texts[most].as_py(), f"{_CURE}; a source function (`source: ./data.py:load`) can parse them"
+    raise DataError(f"{where}: got {text!r}, expected {expected}: {cure}")
+
+
+def _num_taken(texts: pa.ChunkedArray, kind: pa.DataType) -> int:
+    """Return how many of the first texts a type takes, by bisection."""
+
+    def is_refused(num: int) -> bool:
+        try:
+            texts.slice(0, num).cast(kind)
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    return bisect_left(range(1, len(texts) + 1), True, key=is_refused)
+
+
 def _parsed(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
     texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.float64()):
-        try:
-            return texts.cast(kind)
-        except pa.ArrowInvalid as error:
-            why = str(error).splitlines()[0]
-    raise DataError(f"column {name!r}: declared datetime, but {why}: {_CURE}")
+    return parsed_times(texts, f"column {name!r}, declared datetime", (*TIMES, pa.float64()))
 
 
 def _turns(values: np.ndarray, cycle: Cycle) -> bool:

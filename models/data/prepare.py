@@ -11,7 +11,17 @@ import pyarrow.parquet as pq
 
 from models.data.check import check_columns, check_id
 from models.data.clean import dropped_rows, made_features, usable_rows
-from models.data.columns import Columns, all_missing, as_float64, as_text, choose, dtype_of, is_text, with_slices
+from models.data.columns import (
+    Columns,
+    all_missing,
+    as_float64,
+    as_text,
+    choose,
+    dtype_of,
+    is_text,
+    no_input_column,
+    with_slices,
+)
 from models.data.datetimes import as_seconds, fit_datetime
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.data.hashing import row_identities
@@ -223,8 +233,7 @@ def _fit(
     task, target = _target(table, data, rows, made, metric)
     texts, ngrams = _texts(table, rows, made, columns, target)
     if not numeric and not encoded and not datetimes and not texts and pixels is None:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
-        raise DataError(f"data.features leaves no input column ({reasons}): name some in data.features.columns")
+        raise no_input_column(columns.left_out)
     preparation = Preparation(
         kind=data.kind,
         task=task,

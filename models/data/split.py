@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.data.datetimes import parsed_times
 from models.data.hashing import Hashes, hash_values, keyed, missing, row_identities, unit_interval
 from models.data.preparation import SPLITS
 from models.errors import DataError
@@ -105,28 +106,13 @@ def times(column: pa.ChunkedArray, name: str) -> np.ndarray:
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        column = _parsed(column, name)
+        column = parsed_times(column, f"data.split.column {name!r}")
     elif pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us"))
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64())
     values: np.ndarray = column.to_numpy()
     return values
-
-
-def _parsed(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Parse ISO text, with or without a time zone, into timestamps."""
-    try:
-        return column.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:
-        pass
-    try:
-        return column.cast(pa.timestamp("us", tz="UTC"))
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            f"split column {name!r}: got text that is no date ({str(error).splitlines()[0]}), expected dates such as "
-            "2013-01-31 or 2013-01-31 06:00: parse it in a source function"
-        ) from error
 
 
 def by_position(sizes: np.ndarray, split: Split) -> np.ndarray:

@@ -67,18 +67,19 @@ def refusing(read: Callable[P, T]) -> Callable[P, T]:
 class InputSchema(ABC):
     """What a version takes, and each way in which rows come: all raise `DataError` with place, value and cure.
 
-    `columns`: the columns that a row must have. `numbers`: those of them that hold numbers. `inputs`: the tensors of a
-    request.
+    `columns`: the columns that a row must have. `keys`: those of them that may not be missing. `numbers`: those
+    that hold numbers. `inputs`: the tensors of a request.
     """
 
     columns: list[str]
+    keys: tuple[str, ...] = ()
     numbers: list[str]
     inputs: list[TensorSpec]
 
     def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`, each with every input column of the model."""
         check_records(records)
-        check_complete(records, self.names_in(records[0]))
+        check_complete(records, self.names_in(records[0]), self.keys)
         return self.from_columns(columns_of_records(records))
 
     @abstractmethod
@@ -144,8 +145,13 @@ def check_records(records: Sequence[Any]) -> None:
             raise DataError(f"row {at}: got {shown(record)}, expected an object of columns and values")
 
 
-def check_complete(records: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
+def check_complete(records: Sequence[dict[str, Any]], names: Sequence[str], keys: Sequence[str] = ()) -> None:
     """Refuse a record that lacks a column, so that it has the same meaning alone and among others.
+
+    Args:
+        records: The records.
+        names: The columns.
+        keys: Those of them that may not be missing.
 
     Raises:
         DataError: Names row and column.
@@ -155,7 +161,8 @@ def check_complete(records: Sequence[dict[str, Any]], names: Sequence[str]) -> N
             try:
                 column_of(record, name, names)
             except DataError as error:
-                raise DataError(f"row {at}: {error}: give null for a missing value") from None
+                cure = "give it in each row" if name in keys else "give null for a missing value"
+                raise DataError(f"row {at}: {error}: {cure}") from None
 
 
 def check_columns(columns: Columns) -> None:

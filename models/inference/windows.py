@@ -69,7 +69,8 @@ class SeriesSchema(InputSchema):
         self._parts = [(part.column, part.ahead) for part in preparation.numeric]
         self._read = preparation.step_columns
         key = self._window.series_key
-        self.columns = [*self._read, *([key] if key else [])]
+        self.keys = (key,) if key else ()
+        self.columns = [*self._read, *self.keys]
         self.inputs = [TensorSpec(INPUT, "FP64", (-1, self._length, len(self.numbers)))]
 
     @refusing

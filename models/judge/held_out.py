@@ -12,11 +12,12 @@ from models.data.encode import rows_of
 from models.data.hashing import Hashes
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.window_reference import seasonal_lag
+from models.errors import DataError
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
 from models.metrics.bootstrap import block_length, time_blocks
-from models.metrics.metrics import Array
+from models.metrics.metrics import DEFAULTS, Array, measure, metrics_for
 from models.project_spec.blocks import Spec, Task, TimeUnit
 from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, SPLIT_COLUMN
 from models.sources.code_points import code_points
@@ -48,6 +49,31 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
     num_classes = len(preparation.target.classes or ()) or 2
     training, outputs = feeds.targets(prepared, "train"), preparation.target.outputs
     return trivial_baseline(preparation.task, training, num_examples, num_classes, metric, outputs)
+
+
+def check_measurable(prepared: Path, preparation: Preparation, metric: str | None) -> None:
+    """Refuse validation or test rows on which a ready metric is undefined, such as ROC AUC on rows of one class.
+
+    Args:
+        prepared: The prepared rows.
+        preparation: Their preparation.
+        metric: The name in `goal.metric`; None: the task's default. A metric that is not ready is not checked.
+
+    Raises:
+        DataError: Names the split, the metric and the cure.
+    """
+    name, outputs = metric or DEFAULTS[preparation.task], preparation.target.outputs
+    ready = next((each for each in metrics_for(preparation.task, outputs) if each.name == name), None)
+    if ready is None or preparation.characters is not None:
+        return
+    for split in SPLITS[1:]:
+        target = feeds.targets(prepared, split)
+        num_classes = len(preparation.target.classes or ()) or 2
+        constant = trivial_baseline(preparation.task, target, len(target), num_classes, name, outputs)
+        try:
+            measure(ready, target, constant.prediction)
+        except DataError as error:
+            raise DataError(f"data.split: {split} rows: {error}, or give data.split.{split} a larger share") from error
 
 
 def naive_forecasts(prepared: Path, preparation: Preparation) -> list[Baseline]:

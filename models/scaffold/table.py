@@ -27,6 +27,8 @@ _GRADE_NAMES, _GROUP_NAMES = ("relevance", "relevance_label", "grade"), ("query"
 """Names that together say that a table holds a ranking: grades of the results of queries."""
 _MAX_SLICE = 10
 _FEWEST_TIMES = 10
+_MOST_LOOK_LIKE = 0.9
+"""A column of texts is said to hold numbers or dates if this share of them looks so: the others may be mistakes."""
 _LOOKS_LIKE = {
     "numbers": r"^\s*[-+]?[$€£]?\s?[0-9]{1,3}([., '][0-9]{3})*([.,][0-9]+)?\s?[%$€£]?\s*$",
     "dates": r"^\s*[0-9]{1,4}([-./])[0-9]{1,2}[-./][0-9]{1,4}([ T][0-9]{1,2}:[0-9]{2}(:[0-9]{2})?)?\s*$",
@@ -65,6 +67,8 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     shape = recognise(table, target) if is_one_number and is_labelled else None
     drop = dict(_not_features(table, [*targets, *texts, *([group] if group else [])]))
     inputs = [column for column in table.column_names if column not in (*drop, *targets, group)]
+    if not inputs and not shape:
+        raise UsageError(_no_inputs(path, target, drop))
     lines = [
         f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
         *_doubt_lines(table),
@@ -75,13 +79,18 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         f"  target: {yaml_value(targets) if len(targets) > 1 else yaml_text(target)}",
         *([] if shape else [f"  task: {task}  # {_why(known.select(targets), task)}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - known.num_rows, table.num_rows)),
-        *(_series_lines(shape) if shape else _split_lines(table, task, group)),
+        *(_series_lines(shape) if shape else _split_lines(table, inputs, task, group)),
         *_feature_lines(drop, [] if shape else texts),
         *expectation_lines(table, inputs, targets[0]),
         "",
         *([] if shape else _slice_lines(table, inputs)),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _no_inputs(path: Path, target: str, drop: dict[str, str]) -> str:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in drop.items()) or "there is no other column"
+    return f"{path}: no column is left to predict {target!r} from ({reasons}): add columns to the data"
 
 
 def _target_names(target: str, columns: Sequence[str]) -> list[str]:
@@ -118,11 +127,15 @@ def _doubt_lines(table: pa.Table) -> Iterator[str]:
     for name, column in zip(table.column_names, table.columns, strict=True):
         for kind, pattern in _LOOKS_LIKE.items() if is_text(column.type) else ():
             known = as_text(column).drop_null()
-            if len(known) and pc.all(pc.match_substring_regex(known, pattern)).as_py():
-                example = f"{kind}, such as {yaml_text(known[0].as_py())}"
-                where = f"# Column {yaml_text(name)}"
-                yield f"{where} is text, so each value is a category, though they look like {example}:"
-                yield "#   a source of your own (`source: ./data.py:load`) can make them what they are."
+            fits = pc.match_substring_regex(known, pattern)
+            if not len(known) or pc.mean(fits).as_py() < _MOST_LOOK_LIKE:
+                continue
+            others = known.filter(pc.invert(fits))
+            example = f"{kind}, such as {yaml_text(known.filter(fits)[0].as_py())}"
+            but = f" (all but {len(others)}, such as {yaml_text(others[0].as_py())})" if len(others) else ""
+            where = f"# Column {yaml_text(name)}"
+            yield f"{where} is text, so each value is a category, though they look like {example}{but}:"
+            yield "#   a source of your own (`source: ./data.py:load`) can make them what they are."
 
 
 def _not_features(table: pa.Table, taken: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -182,14 +195,14 @@ def _unlabelled_lines(num_unanswered: int, num_rows: int) -> Iterator[str]:
         yield "  unlabelled: true"
 
 
-def _split_lines(table: pa.Table, task: str, group: str | None) -> Iterator[str]:
+def _split_lines(table: pa.Table, inputs: Sequence[str], task: str, group: str | None) -> Iterator[str]:
     if group:
         yield f"  split: {{by: group, column: {yaml_text(group)}}}"
         return
     times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
     times = [name for name in times if not table.column(name).null_count]
     times = [name for name in times if _num_values(table.column(name)) >= _FEWEST_TIMES]
-    if times:
+    if times and set(inputs) - {times[0]}:  # the time of the split is no input
         yield f"  # If the model will predict the future, keep this; else say `by: {_by(task)}`."
         yield f"  split: {{by: time, column: {yaml_text(times[0])}}}"
     else:

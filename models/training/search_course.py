@@ -161,6 +161,8 @@ def summaries(
         value = _value(own, direction)
         if family == chosen[0]:
             outcome = chosen[1]
+        elif not own:
+            outcome = "not tried: the search ended before its turn"
         elif value is None:
             outcome = f"failed: {next((trial.reason for trial in own if trial.reason), 'no trial ended')}"
         elif family in out:

@@ -8,6 +8,7 @@ from models.data.preparation import PREPARATION_FILE, ROWS_FILE, TRANSFORM_FILE
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
 from models.inference.names import refuse_taken_names
+from models.judge.held_out import check_measurable
 from models.ngrams.model import NGRAMS_FILE
 from models.pipeline.records import StepRecord
 from models.validation.unseen_categories import unseen_categories
@@ -30,6 +31,7 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
         project = loop.project
         made = prepare_rows(inputs["ingest"].file("raw.parquet"), loop.spec, project.folder, project.prepared)
         refuse_taken_names(made)  # the graph would refuse them too, but only after the training
+        check_measurable(project.prepared, made, loop.spec.goal.metric)  # so would the verdict
         for reason, count in made.dropped.items():
             loop.report.note(f"prepare: {count:,} rows left out: {reason}")
         for text in unseen_categories(project.prepared, made):

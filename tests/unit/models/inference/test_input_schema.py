@@ -42,6 +42,8 @@ def test_a_record_must_have_what_the_model_takes_among_others_too() -> None:
     check_complete([{"a": 1}, {"a": 2, "b": 3}], ["a"])
     with pytest.raises(DataError, match="row 1: the model takes 'a': got 'b': give null for a missing value"):
         check_complete([{"a": 1}, {"b": 2}], ["a"])
+    with pytest.raises(DataError, match="row 0: the model takes 'shop': got 'a': give it in each row"):
+        check_complete([{"a": 1}], ["a", "shop"], ["shop"])
 
 
 @pytest.mark.parametrize(

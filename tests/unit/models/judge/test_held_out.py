@@ -16,10 +16,12 @@ from models.data.feeds import targets
 from models.data.hashing import row_identities
 from models.data.preparation import Preparation
 from models.data.prepare import prepare
+from models.errors import DataError
 from models.judge.comparison import Threshold, resample_models
 from models.judge.evidence import Evidence
 from models.judge.held_out import (
     baseline_of,
+    check_measurable,
     is_known,
     joined,
     known_rows,
@@ -51,6 +53,30 @@ def test_of_a_sampled_record_the_rows_that_it_does_not_reach_do_not_count_if_oth
     really, counted = is_known(tmp_path / "prepared", everything), is_known(tmp_path / "prepared", sample)
     assert counted[really].all()
     assert 0 < (~counted).sum() <= (~really).sum()
+
+
+@pytest.mark.parametrize(
+    ("target", "metric", "message"),
+    [
+        (["b"] + ["a"] * 199, None, "data.split: validation rows: roc_auc is undefined on 30 examples with 1 distinct"),
+        (["a", "b"] * 85 + ["a"] * 30, "pr_auc", "data.split: test rows: pr_auc is undefined on 30 examples with 1"),
+        ([*range(170)] + [7] * 30, "r2", "data.split: test rows: r2 is undefined"),
+        ([*range(1, 200), 0], "mape", "of which 1 have the target 0, by which it divides"),
+        (["b"] + ["a"] * 199, "accuracy", None),
+        (["b"] + ["a"] * 199, "./own.py:cost", None),
+        ([*range(170)] + [7] * 30, None, None),
+    ],
+)
+def test_rows_on_which_the_metric_is_undefined_are_refused(
+    tmp_path: Path, target: list[object], metric: str | None, message: str | None
+):
+    table = pa.table({"x": np.random.default_rng(0).normal(size=200), "y": target})
+    _, preparation = prepared(table, tmp_path, split={"by": "position"})
+    if message is None:
+        check_measurable(tmp_path / "prepared", preparation, metric)
+        return
+    with pytest.raises(DataError, match=message):
+        check_measurable(tmp_path / "prepared", preparation, metric)
 
 
 def test_a_test_example_is_known_if_one_of_its_targets_is(tmp_path: Path):

@@ -1,3 +1,5 @@
+from datetime import datetime, timedelta
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -122,6 +124,36 @@ def test_text_that_looks_like_something_else_is_told(tmp_path):
     ]
     assert 'like dates, such as "01.01.2025 10:00":' in told[1]
     assert 'like numbers, such as "1,500.00":' in told[2]
+
+
+def test_a_few_texts_that_are_no_dates_among_many_are_told(tmp_path):
+    days = [f"{day}.03.2024" for day in range(1, 29)]
+    table = pa.table({"when": [*days, "unknown"], "x": [float(n) for n in range(29)], "y": ["a", "b"] * 14 + ["a"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    text = guess_spec(tmp_path / "t.parquet", "t", "y")
+    assert "they look like dates, such as 1.03.2024 (all but 1, such as unknown):" in text.replace('"', "")
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({}, "there is no other column"),
+        ({"a": [[1]] * 40, "b": ["same"] * 40}, "a: of type list<.*; b: always the same"),
+    ],
+)
+def test_a_table_without_inputs_is_refused(tmp_path, columns, reason):
+    pq.write_table(pa.table({**columns, "y": ["u", "v"] * 20}), tmp_path / "t.parquet")
+    with pytest.raises(UsageError, match=rf"t\.parquet: no column is left to predict 'y' from \({reason}\): add col"):
+        guess_spec(tmp_path / "t.parquet", "t", "y")
+
+
+def test_a_time_that_is_the_only_input_does_not_split(tmp_path):
+    times = [datetime(2024, 1, 1) + timedelta(hours=7 * n) for n in range(60)]
+    table = pa.table({"when": times, "y": ["u", "v", "v"] * 20})
+    pq.write_table(table, tmp_path / "t.parquet")
+    spec = read(guess_spec(tmp_path / "t.parquet", "t", "y"))
+    assert spec.data.split.by == "stratified"
+    assert [part.name for part in prepare_table(table, spec, tmp_path)[1].datetimes] == ["when"]
 
 
 def test_without_a_usual_name_the_last_column_is_the_target():

@@ -102,6 +102,7 @@ def test_a_summary_says_what_each_family_reached_and_why_it_was_chosen_or_not() 
     assert made[0].outcome == "chosen: the best"
     assert made[1].outcome == "no more trials: far behind"
     assert made[2].outcome.startswith("failed")
+    assert summaries(families, trials[:1], chosen, {}, "maximize")[1].outcome.startswith("not tried")
 
 
 def test_the_budget_follows_the_first_trial_and_counts_work() -> None:
