@@ -1,4 +1,4 @@
-"""An S3 server of a test's own: moto's, in threads of this process, on a free port of the loopback."""
+"""An S3 server of a test's own: moto's, in threads of this process, on a free port."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ KEYS = {"AWS_ACCESS_KEY_ID": "ada", "AWS_SECRET_ACCESS_KEY": "lovelace", "AWS_DE
 
 
 @contextlib.contextmanager
-def s3() -> Iterator[dict[str, str]]:
+def s3(host: str = "127.0.0.1") -> Iterator[dict[str, str]]:
     """A server with an empty bucket; gives the environment by which its clients reach it."""
     import boto3
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address=host, port=0, verbose=False)
     server.start()
-    host, port = server.get_host_and_port()
-    environ = {**KEYS, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}
+    environ = {**KEYS, "AWS_ENDPOINT_URL": f"http://{host}:{server.get_host_and_port()[1]}"}
     try:
         client = boto3.client(
             "s3",

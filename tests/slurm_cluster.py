@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -16,6 +17,7 @@ import psutil
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "ip", "nsenter", "unshare")
 NODES = ("n1", "n2")
 NETWORK, BRIDGE = "10.78.3", "loopline-slurm"
+HEAD = f"{NETWORK}.1"
 START_S = 30
 _PORTS = 26817, 26818
 
@@ -99,10 +101,19 @@ class SlurmCluster:
 
     def kill_node(self, name: str) -> None:
         """Kill everything that runs on a node, as a loss of its power does."""
-        for process in _processes_of(name):
+        for process in processes_of(name):
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self._nodes[name].wait()
+
+    def cut_off(self, name: str) -> None:
+        """Let nothing reach a node any more; what runs there goes on."""
+        subprocess.run(["ip", "link", "set", f"lls{name}", "down"], check=True)
+
+    def reconnect(self, name: str, slurmd_may_act: bool = True) -> None:
+        """Undo `cut_off`; a slurmd that may act ends the jobs that were put back meanwhile."""
+        self._nodes[name].send_signal(signal.SIGCONT if slurmd_may_act else signal.SIGSTOP)
+        subprocess.run(["ip", "link", "set", f"lls{name}", "up"], check=True)
 
     def wait(self) -> None:
         """Wait until all nodes are idle."""
@@ -223,7 +234,7 @@ def _idle(cluster: SlurmCluster) -> int:
         return 0
 
 
-def _processes_of(name: str) -> list[psutil.Process]:
+def processes_of(name: str) -> list[psutil.Process]:
     """What runs on a node: all processes in its network."""
     there = Path(f"/run/netns/{BRIDGE}-{name}").stat()
     found = []

@@ -5,16 +5,7 @@
 # FOLDER gets kube-apiserver, kube-controller-manager, kube-scheduler and kubelet. REPOSITORY is a clone of MicroShift, bare or
 # not (its `vendor/` has Kubernetes with OpenShift's changes, which are asleep without its configuration). Needs Go of the
 # version that its go.mod names (1.26 for Kubernetes 1.36); GO names the program.
-set -euo pipefail
-folder=$(realpath -m "${1:?FOLDER}") repository=${2:-https://github.com/openshift/microshift}
-GO=${GO:-go}
-mkdir -p "$folder"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-if [ ! -d "$repository" ]; then
-  git clone --quiet --depth 1 "$repository" "$work/clone"
-  repository=$work/clone
-fi
+. "$(dirname "$0")/go_program.sh" https://github.com/openshift/microshift "$@"
 mkdir -p "$work/src/cmd/kube"
 git -C "$repository" archive --prefix=vendor/ HEAD:vendor | tar -x -C "$work/src"
 for name in go.mod go.sum; do git -C "$repository" show "HEAD:$name" > "$work/src/$name"; done
@@ -54,11 +45,8 @@ GO
 version=$(sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' "$work/src/go.mod")
 minor=${version#v1.}
 name=k8s.io/component-base/version
-cd "$work/src"
-CGO_ENABLED=0 GOFLAGS=-mod=vendor GOTOOLCHAIN=local GOCACHE=${GOCACHE:-$work/cache} \
-  nice -n 10 "$GO" build -p "${JOBS:-2}" -trimpath -o "$folder/kube" \
-  -ldflags "-s -w -X $name.gitVersion=$version -X $name.gitMajor=1 -X $name.gitMinor=${minor%%.*} -X $name.gitTreeState=clean" \
-  ./cmd/kube
+flags=(gitVersion="$version" gitMajor=1 gitMinor="${minor%%.*}" gitTreeState=clean)
+build kube ./cmd/kube "${flags[*]/#/-X $name.}"
 for program in kube-apiserver kube-controller-manager kube-scheduler kubelet; do
   ln -sf kube "$folder/$program"
 done

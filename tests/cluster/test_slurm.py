@@ -12,6 +12,10 @@ import psutil
 import pytest
 
 from models.errors import TrainingError, UsageError
+from tasks.host import leases
+from tasks.host.object_store import ObjectStore
+from tasks.host.store_addresses import OPTUNA_STORAGE, STATE_URL, TRACKING_URI
+from tasks.host.store_addresses import ROOT as OBJECTS
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
@@ -29,7 +33,10 @@ from tests.cluster_loops import (
     wait_for_checkpoint,
 )
 from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
+from tests.postgres import is_installed, new_database, postgres
 from tests.running import Loopline, eventually, flow_runs
+from tests.s3 import BUCKET, s3
+from tests.slurm_cluster import HEAD, NODES, processes_of
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -157,33 +164,37 @@ def test_the_training_of_a_run_that_is_cancelled_when_it_has_no_process_is_cance
     eventually(lambda: not cluster.run("squeue", "-h"))
 
 
-def submit_loop(cluster, home, *options):
-    """Submit a whole loop as a job of one node, as `docs/how-to/slurm.md` says; gives its number."""
-    make_penguins(home)
-    script = f"#!/bin/bash\nexport LOOPLINE_HOME={home}\nexec {shlex.join(penguins_command('train.ranks=2'))}\n"
+def submit_loop(cluster, home, folder=".", log="loop.log"):
+    """Submit a whole loop as a job of one node, as `docs/how-to/slurm.md` says; gives its number.
+
+    Its workspace is a folder of `home`, which bash expands on the node.
+    """
+    command = shlex.join(penguins_command("train.ranks=2"))
+    script = f"#!/bin/bash\nexport LOOPLINE_HOME={home}/{folder}\nexec {command}\n"
     (home / "loop.sbatch").write_text(script)
-    log = f"--output={home}/loop.log"
-    return cluster.run("sbatch", "--parsable", "--requeue", "--open-mode=append", log, *options, f"{home}/loop.sbatch")
+    output = f"--output={home}/{log}"
+    return cluster.run("sbatch", "--parsable", "--requeue", "--open-mode=append", output, f"{home}/loop.sbatch")
 
 
-def end_of(cluster, home, job):
+def end_of(cluster, log, job):
     """Wait for a job's end; gives its state and how often it was put back."""
     end = time.monotonic() + LOOP_S
     while (state := cluster.job(job)) and state[0] in ("RUNNING", "PENDING", "COMPLETING", "CONFIGURING"):
-        assert time.monotonic() < end, (home / "loop.log").read_text()
+        assert time.monotonic() < end, log.read_text()
         time.sleep(0.5)
     return state
 
 
 def test_a_loop_that_is_a_job_goes_on_when_its_node_is_lost(cluster, whole, tmp_path):
     home = tmp_path / "home"
+    make_penguins(home)
     job = submit_loop(cluster, home)
     wait_for_checkpoint(home)
     node = cluster.run("squeue", "-h", "-j", job, "-o", "%N")
     cluster.kill_node(node)
     try:
         cluster.start_now(job)  # Slurm sees the loss after SlurmdTimeout, and puts the job back
-        assert end_of(cluster, home, job) == ["COMPLETED", "1"], (home / "loop.log").read_text()
+        assert end_of(cluster, home / "loop.log", job) == ["COMPLETED", "1"], (home / "loop.log").read_text()
     finally:
         cluster.start_node(node)
         cluster.wait()
@@ -193,13 +204,55 @@ def test_a_loop_that_is_a_job_goes_on_when_its_node_is_lost(cluster, whole, tmp_
 
 def test_a_loop_that_is_a_job_goes_on_after_a_job_of_a_higher_priority(cluster, whole, tmp_path):
     home = tmp_path / "home"
+    make_penguins(home)
     job = submit_loop(cluster, home)
     wait_for_checkpoint(home)
     cluster.run("srun", "--partition=urgent", "--nodes=2", "true")
     cluster.start_now(job)
-    assert end_of(cluster, home, job) == ["COMPLETED", "1"], (home / "loop.log").read_text()
+    assert end_of(cluster, home / "loop.log", job) == ["COMPLETED", "1"], (home / "loop.log").read_text()
     assert trained(home)["resumed_from"], "it was killed before its first checkpoint, or began anew"
     assert_one_version_as_if_whole(home, whole)
+
+
+@pytest.mark.skipif(not is_installed(), reason="Postgres is not installed")
+def test_a_loop_whose_node_is_cut_off_is_finished_on_another_and_the_first_one_is_refused(
+    cluster, whole, tmp_path, monkeypatch
+):
+    """The first goes on where slurmctld cannot reach it; neither disk nor process says so to the second."""
+    (tmp_path / "cut").mkdir()
+    homes = {name: tmp_path / "cut" / name for name in NODES}
+    for home in homes.values():
+        make_penguins(home)
+    with postgres(HEAD) as server, s3(HEAD) as environ:
+        environ[OBJECTS] = f"s3://{BUCKET}/cut"
+        environ |= {key: new_database(server, key.lower()) for key in (STATE_URL, TRACKING_URI, OPTUNA_STORAGE)}
+        for key, value in environ.items():
+            monkeypatch.setenv(key, value)
+        job = submit_loop(cluster, tmp_path / "cut", "$(hostname)", "%N.log")
+        bucket = ObjectStore(environ[OBJECTS])
+        eventually(lambda: any("manifests/" in name for name in bucket.listed("projects/penguins/checkpoints/train")))
+        first = cluster.run("squeue", "-h", "-j", job, "-o", "%N")
+        (second,) = set(NODES) - {first}
+        loops = [process for process in processes_of(first) if "run" in process.cmdline()]
+        cluster.cut_off(first)
+        try:
+            state = homes[second] / ".loopline"
+            eventually(lambda: not leases.is_leased(state, "loop:penguins"))
+            cluster.start_now(job)
+            eventually(lambda: leases.is_leased(state, "loop:penguins"))
+            assert [process for process in loops if process.is_running()], "the first one goes on"
+            cluster.reconnect(first, slurmd_may_act=False)
+            assert end_of(cluster, tmp_path / "cut" / f"{second}.log", job) == ["COMPLETED", "1"]
+            psutil.wait_procs(loops, LOOP_S)
+        finally:
+            cluster.reconnect(first)
+            cluster.wait()
+        said = (tmp_path / "cut" / f"{first}.log").read_text()
+        assert "has taken it over; this process ends and records nothing more" in said
+        stores = Loopline(homes[second], environ)
+        assert (stores.versions("penguins"), stores.aliases("penguins")) == ([1], {"champion": 1})
+    assert trained(homes[second])["resumed_from"]
+    assert trained(homes[second])["weights_sha256"] == trained(whole)["weights_sha256"]
 
 
 def test_the_trials_of_a_search_are_jobs_and_a_lost_one_is_submitted_again(cluster, tmp_path):
