@@ -62,9 +62,8 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     group = _group_of(known, targets)
     task = "ranking" if group else task
     texts = [name for name in table.column_names if name not in (*targets, group) and _is_prose(table.column(name))]
-    is_one_number = task == "regression" and len(targets) == 1
-    is_labelled = known.num_rows >= TARGET_PRESENT * table.num_rows
-    shape = recognise(table, target) if is_one_number and is_labelled else None
+    is_forecast = task == "regression" and len(targets) == 1 and known.num_rows >= TARGET_PRESENT * table.num_rows
+    shape = recognise(table, target) if is_forecast else None
     drop = dict(_not_features(table, [*targets, *texts, *([group] if group else [])]))
     inputs = [column for column in table.column_names if column not in (*drop, *targets, group)]
     if not inputs and not shape:
