@@ -23,7 +23,7 @@ from models.files import whole_file
 from models.ngrams.columns import feature_matrix
 from models.project_spec.reserved_columns import FITTED_PREFIX, KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.sources.code_points import code_points
-from models.sources.read import read_table
+from models.sources.read import UNREADABLE, read_table
 
 Tensors = dict[str, np.ndarray]
 
@@ -199,7 +199,7 @@ def _rows_file(prepared: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             yield file
-    except (pa.ArrowInvalid, OSError, KeyError) as error:
+    except (*UNREADABLE, KeyError) as error:
         raise DataError(f"{path}: not a whole Parquet file: remove {prepared} and run again") from error
 
 

@@ -30,7 +30,7 @@ def header_of(path: Path) -> list[str] | None:
 
         try:
             return list(pq.read_schema(path).names)
-        except pa.ArrowInvalid:
+        except (pa.ArrowException, UnicodeDecodeError):
             return None
     if suffix_of(path) not in SUFFIXES:
         return None
@@ -44,6 +44,8 @@ def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
     import pyarrow.csv
     import pyarrow.parquet as pq
 
+    from models.sources.read import UNREADABLE
+
     try:
         if path.suffix.lower() == ".parquet":
             with pq.ParquetFile(path) as file:
@@ -55,7 +57,7 @@ def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
             parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter_of(path), newlines_in_values=True),
             convert_options=pyarrow.csv.ConvertOptions(include_columns=[column], strings_can_be_null=True),
         )
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError):
+    except UNREADABLE:
         return None
     return table.column(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from base64 import b64encode
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 
 from models.errors import DataError
 from models.sources.delimiter import SUFFIXES, delimiter_of, suffix_of
+from models.sources.read import UNREADABLE, check_texts
 
 _PARQUET = (".parquet", ".pq")
 _EXPECTED = "a .csv or .tsv (also .gz), a .txt, a .parquet file, or a folder of them"
@@ -47,24 +49,35 @@ def column_names(path: Path) -> list[str]:
     Raises:
         DataError: The file cannot be read, or two columns share a name.
     """
-    try:
+    with _reading(path):
         names = _names(path)
-    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({_first_line(error)}): copy or make it again") from error
     shared = sorted({name for name in names if names.count(name) > 1})
     if shared:
         raise DataError(f"{path}: several columns are called {shared[0]!r}: rename or drop one of each")
     return names
 
 
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UNREADABLE as error:
+        raise DataError(f"{path}: cannot be read ({_first_line(error)}): copy or make it again") from error
+
+
 def count_rows(path: Path) -> int:
-    """Return the number of rows of a file; for CSV its lines, which are more if a value contains a line feed."""
-    if suffix_of(path) in _PARQUET:
-        return int(pq.read_metadata(path).num_rows)
+    """Return the number of rows of a file; for CSV its lines, which are more if a value contains a line feed.
+
+    Raises:
+        DataError: The file cannot be read.
+    """
     lines, last = 0, b"\n"
-    with pa.input_stream(str(path), compression="detect") as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            lines, last = lines + block.count(b"\n"), block[-1:]
+    with _reading(path):
+        if suffix_of(path) in _PARQUET:
+            return int(pq.read_metadata(path).num_rows)
+        with pa.input_stream(str(path), compression="detect") as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                lines, last = lines + block.count(b"\n"), block[-1:]
     return lines + (last != b"\n") - (suffix_of(path) != ".txt")
 
 
@@ -137,12 +150,14 @@ def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int) -> Iterator
         if suffix_of(path) in _PARQUET:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(rows):
-                    yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
+                    table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
+                    check_texts(table, str(path))
+                    yield table
             return
         names = _names(path)
         for batch in _csv(path, {name: types.get(name, pa.string()) for name in names}):
             yield pa.Table.from_batches([batch])
-    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path}: {_complaint(path, error)}") from error
 
 

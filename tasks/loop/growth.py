@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from models.errors import DataError
 from models.frozen_model import FrozenModel
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
@@ -84,8 +85,6 @@ def _of_files(path: Path, spec: Spec, step_cache: StepCache, before: StepRecord,
 
 def _rows(files: list[Path]) -> int | None:
     """Count Parquet rows by footers and plain text rows by lines; return None for other or unreadable files."""
-    import pyarrow as pa
-
     from models.sources.row_batches import count_rows
 
     total = 0
@@ -94,6 +93,6 @@ def _rows(files: list[Path]) -> int | None:
             if file.suffix not in COUNTED:
                 return None
             total += count_rows(file)
-        except (OSError, pa.ArrowInvalid):
+        except DataError:
             return None
     return total

@@ -319,8 +319,9 @@ def _assemble(work: PredictionJob, parts: list[PredictionPart], out: Path) -> No
 
 
 def _check_out(out: Path, source: Path) -> None:
-    import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from models.sources.read import UNREADABLE
 
     if out.suffix != ".parquet":
         raise UsageError(f"--out {out}: got {out.suffix or 'no suffix'}, expected a .parquet file")
@@ -330,7 +331,7 @@ def _check_out(out: Path, source: Path) -> None:
         return
     try:
         ours = MADE_BY in (pq.read_schema(out).metadata or {})
-    except (pa.ArrowInvalid, OSError):
+    except UNREADABLE:
         ours = False
     if not ours:
         raise UsageError(f"--out {out}: there is a file that `loopline predict` did not make: name another")

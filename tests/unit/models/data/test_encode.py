@@ -111,6 +111,10 @@ def test_a_damaged_folder_is_refused_with_the_cure(run_prepare, make_spec, rows)
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(DataError, match=r"remove .* and run again"):
         encode(folder, "train")
+    pq.write_table(pa.table({"town": ["x"]}), path)
+    path.write_bytes(path.read_bytes().replace(b"town", b"t\xffwn"))
+    with pytest.raises(DataError, match=r"remove .* and run again"):
+        rows_of(folder, "train")
     with pytest.raises(DataError, match="got split 'tset', expected one of train"):
         encode(folder, "tset")
 

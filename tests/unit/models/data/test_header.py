@@ -3,9 +3,11 @@
 import gzip
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from models.data.header import check_names, header_of
+from models.data.header import check_names, first_values, header_of
 from models.errors import DataError
 from models.project_spec.blocks import Data
 
@@ -28,6 +30,14 @@ def test_a_file_that_is_cut_short_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "cut.csv.gz").write_bytes(packed[: len(packed) - 9])
     with pytest.raises(OSError, match=r"cut\.csv\.gz"):
         header_of(tmp_path / "cut.csv.gz")
+
+
+def test_a_parquet_file_with_a_name_that_is_not_utf8_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"town": ["x"]}), path)
+    path.write_bytes(path.read_bytes().replace(b"town", b"t\xffwn"))
+    assert header_of(path) is None
+    assert first_values(path, "town") is None
 
 
 def test_every_column_that_the_spec_names_must_be_there() -> None:

@@ -96,6 +96,21 @@ def test_parquet_cut_short_is_refused_with_the_cure(tmp_path):
         read_source(path)
 
 
+def test_parquet_whose_names_or_texts_are_not_utf8_is_refused_with_the_cure(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"town": ["x"]}), path)
+    path.write_bytes(path.read_bytes().replace(b"town", b"t\xffwn"))
+    with pytest.raises(DataError, match=r"a\.parquet: got \d+ bytes that are no whole Parquet file \('utf-8' codec"):
+        read_source(path)
+    latin = pa.array([b"tea", b"caf\xe9"], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), 2, latin.buffers())
+    pq.write_table(pa.table({"town": texts}), path)
+    with pytest.raises(
+        DataError, match=r"a\.parquet: column 'town' .*Invalid UTF8.*: write it again, with texts as UTF-8"
+    ):
+        read_source(path)
+
+
 def test_missing_files_and_unknown_formats_are_refused(tmp_path):
     (tmp_path / "a.xlsx").write_text("x")
     (tmp_path / "empty").mkdir()

@@ -74,6 +74,20 @@ def test_what_cannot_be_read_is_told_with_its_place(tmp_path, name, content, tol
         read(tmp_path / name)
 
 
+def test_parquet_whose_names_or_texts_are_not_utf8_is_told(tmp_path):
+    path = tmp_path / "a.parquet"
+    texts = pa.Array.from_buffers(pa.string(), 2, pa.array([b"tea", b"caf\xe9"], pa.binary()).buffers())
+    pq.write_table(pa.table({"town": texts}), path)
+    with pytest.raises(
+        DataError, match=r"a\.parquet: column 'town' .*Invalid UTF8.*: write it again, with texts as UTF-8"
+    ):
+        list(row_batches([path], {}, 1000))
+    path.write_bytes(path.read_bytes().replace(b"town", b"t\xffwn"))
+    for reading in (column_names, count_rows, lambda damaged: list(row_batches([damaged], {}, 1000))):
+        with pytest.raises(DataError, match=r"a\.parquet: cannot be read \('utf-8' codec"):
+            reading(path)
+
+
 def test_what_is_not_there_is_told(tmp_path):
     with pytest.raises(DataError, match="no such file or folder"):
         data_files(tmp_path / "gone.csv")
