@@ -70,6 +70,7 @@ def _plain_project(one: ProjectFacts) -> dict[str, Any]:
         "state": one.loop.state,
         "loop_id": one.loop.loop_id,
         "began": one.loop.began,
+        "failure": one.loop.failure or None,
         "champion": champion.number if champion else None,
         "champion_metric": champion.metric if champion else None,
         "champion_since": move.at if move else None,

@@ -36,12 +36,13 @@ class LastLoop(FrozenModel):
     trigger: str = ""
     flow_run: str = Field("", description="Prefect's id of its run; empty where it is not known.")
     step: str = ""
+    failure: str = Field("", description="Why it failed, or its data was rejected.")
     decision: str | None = Field(None, description="Of the last loop that came to a verdict.")
     reasons: list[str] = Field(default_factory=list)
 
 
 class FinishedLoop(FrozenModel):
-    """One finished loop: a row of the history. `reason` is the verdict's, if there is one."""
+    """One finished loop: a row of the history. `reason`: of the verdict if there is one, else why it failed."""
 
     loop_id: str
     ended: float

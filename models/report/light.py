@@ -79,13 +79,14 @@ def _unwatched(champion: RegisteredVersion, yet: str) -> Check:
 def _looped(facts: ProjectFacts) -> Iterator[Check]:
     loop, data = facts.loop, facts.data
     named, where = f"loop {loop.loop_id}", f" at {loop.step}" if loop.step else ""
+    why = f": {loop.failure}" if loop.failure else ""
     if data.status == "rejected":
         what = f": {data.failing[0]}" if data.failing else ""
         yield "red", f"the last data was rejected{what}"
     elif loop.state == "rejected":
-        yield "red", f"{named}: the data was rejected{where}"
+        yield "red", f"{named}: the data was rejected{where}{why}"
     elif loop.state == "failed":
-        yield "amber", f"{named} failed{where}"
+        yield "amber", f"{named} failed{where}{why}"
     if data.status == "warned" and data.failing:
         yield "amber", f"the last data is not all it should be: {data.failing[0]}"
     if has_many_unusable(data.feedback):

@@ -46,6 +46,7 @@ class PastLoop(FrozenModel):
     outcome: Outcome
     trigger: str = "person"
     device_seconds: float = 0.0
+    reason: str = Field("", description="The error that ended it: of a loop that failed, or whose data was rejected.")
 
 
 class ProjectHistory(FrozenModel):

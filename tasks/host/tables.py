@@ -24,6 +24,7 @@ loops = Table(
     Column("ended", Float, comment="Unix time, seconds."),
     Column("outcome", Text, comment="promoted, kept, rejected, failed or unchanged"),
     Column("device_seconds", Float, nullable=False, default=0.0),
+    Column("reason", Text, nullable=False, server_default="", comment="Why it failed, or its data was rejected."),
     Index("loops_by_state", "project", "saved"),
     Index("loops_by_end", "project", "closed"),
 )

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import DataError, GateRefused, StoreError
+from models.errors import DataError, GateRefused, LooplineError, StoreError
 from models.training.costs.summary import of_results
 from models.triggers.signal import Outcome, PastLoop
 from tasks.host.workspace import Workspace
@@ -28,13 +28,15 @@ WORDS: dict[Outcome, str] = {
 
 def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
     """Record the end of a loop in the history and send its event; a full disk only adds a note to the report."""
+    outcome = outcome_of(loop, error)
     past = PastLoop(
         loop_id=loop.id,
         began=began,
         ended=time.time(),
-        outcome=outcome_of(loop, error),
+        outcome=outcome,
         trigger=loop.trigger,
         device_seconds=round(_spent(loop), 3),
+        reason=_shown(error) if error is not None and outcome in ("failed", "rejected") else "",
     )
     try:
         _tell(loop.workspace, loop.state, past, _words(loop, past.outcome, error))
@@ -44,7 +46,14 @@ def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
 
 def conclude_killed(workspace: Workspace, state: Path, loop: LoopRecord) -> None:
     """Record and send the end of a killed loop, whose state still says `running`."""
-    past = PastLoop(loop_id=loop.loop_id, began=loop.began, ended=time.time(), outcome="failed", trigger=loop.trigger)
+    past = PastLoop(
+        loop_id=loop.loop_id,
+        began=loop.began,
+        ended=time.time(),
+        outcome="failed",
+        trigger=loop.trigger,
+        reason="it was killed",
+    )
     _tell(workspace, state, past, "it was killed; the champion stays")
 
 
@@ -70,6 +79,12 @@ def _words(loop: Loop, outcome: Outcome, error: BaseException | None) -> str:
     if outcome in ("promoted", "kept") and "judge" in loop.done:
         return f"{WORDS[outcome]}: {'; '.join(loop.done['judge'].result.get('reasons', []))}"
     return f"{WORDS[outcome]}: {type(error).__name__}: {error}" if error is not None else WORDS[outcome]
+
+
+def _shown(error: BaseException) -> str:
+    """Return an error in one line: our messages as they are, others with their type."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, LooplineError) else f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 def _tell(workspace: Workspace, state: Path, past: PastLoop, words: str) -> None:

@@ -41,6 +41,7 @@ MOST_LOOPS = 10
 """Number of the last loops, verdicts and moves of a project that its page shows."""
 MOST_DECISIONS = 30
 """Among these may be a question that waits for a person; no page shows more than 10."""
+FAILED = ("failed", "rejected")
 STATUSES = ("rejected", "error", "warned", "valid")  # worst first
 
 
@@ -167,7 +168,7 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         challenger=_version(spec.name, registered.aliases.get("challenger")),
         previous=registered.aliases.get("previous"),
         moves=registered.moves(rows.most),
-        loop=_loop(step_cache.state, last, owed, history),
+        loop=_loop(step_cache.state, last, owed, history, loops),
         history=_history(loops, history),
         owed=owed,
         data=_data(step_cache, last, records),
@@ -206,7 +207,9 @@ def _version(model: str, number: str | None) -> RegisteredVersion | None:
     return model_cache.with_verdict(model, version) if version else None
 
 
-def _loop(place: Path, last: LoopRecord | None, owed: list[str], history: list[StepRecord]) -> facts.LastLoop:
+def _loop(
+    place: Path, last: LoopRecord | None, owed: list[str], history: list[StepRecord], ended: list[PastLoop]
+) -> facts.LastLoop:
     outcome = history[0].result if history else {}
     if last is None:
         return facts.LastLoop(decision=outcome.get("decision"), reasons=outcome.get("reasons", []))
@@ -218,6 +221,7 @@ def _loop(place: Path, last: LoopRecord | None, owed: list[str], history: list[S
         trigger=last.trigger,
         flow_run=last.flow_run,
         step=(last.step or owed[0]) if owed and state in ("running", "failed", "rejected", "killed") else "",
+        failure=next((loop.reason for loop in ended[:1] if loop.loop_id == last.loop_id and state in FAILED), ""),
         decision=outcome.get("decision"),
         reasons=outcome.get("reasons", []),
     )
@@ -312,7 +316,7 @@ def _history(loops: list[PastLoop], verdicts: list[StepRecord]) -> list[facts.Fi
             trigger=loop.trigger,
             seconds=loop.ended - loop.began,
             device_seconds=loop.device_seconds,
-            **_verdict(by_loop.get(loop.loop_id)),
+            **{"reason": loop.reason, **_verdict(by_loop.get(loop.loop_id))},
         )
         for loop in loops
     ]

@@ -26,6 +26,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/host/migrations/versions/0001_create_the_tables.py": "tests/unit/tasks/host/test_database.py: the same",
     "tasks/host/migrations/versions/0002_create_the_counts_of_servers.py": "tests/unit/tasks/host/test_database.py",
     "tasks/host/migrations/versions/0003_add_the_trials_of_releases.py": "tests/unit/tasks/host/test_database.py",
+    "tasks/host/migrations/versions/0005_add_the_reasons_of_failed_loops.py": "tests/unit/tasks/host/test_database.py",
     "tasks/host/migrations/versions/0004_create_the_live_servers.py": "tests/unit/tasks/host/test_database.py",
     "tasks/loop/origin.py": "tests/integration/test_loop.py: needs a registered version",
     "tasks/tools/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",

@@ -73,9 +73,14 @@ def test_monitoring_without_a_whole_window_yet_says_so() -> None:
         ),
         ({"loop": LastLoop(state="failed", loop_id="l-2", step="train")}, "amber", "loop l-2 failed at train"),
         (
-            {"loop": LastLoop(state="rejected", loop_id="l-2", step="ingest")},
+            {"loop": LastLoop(state="failed", loop_id="l-2", step="train", failure="loss is NaN: lower train.lr")},
+            "amber",
+            "loop l-2 failed at train: loss is NaN: lower train.lr",
+        ),
+        (
+            {"loop": LastLoop(state="rejected", loop_id="l-2", step="ingest", failure="no column 'y'")},
             "red",
-            "l-2: the data was rejected at ingest",
+            "l-2: the data was rejected at ingest: no column 'y'",
         ),
         ({"undecided": [ASKED]}, "amber", "asked at 2027-01-15 08:00 UTC, not decided yet: Ada asked"),
         ({"undecided": [ASKED, ASKED]}, "amber", "Ada asked (and 1 more)"),

@@ -75,7 +75,25 @@ def test_a_loop_of_any_end_is_on_record_with_what_asked_for_it(project: Project)
     assert told.began <= told.ended
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DataError("data.target: no column 'y':\n did you mean 'z'?"), "data.target: no column 'y': did you mean 'z'?"),
+        (TrainingError("NaN"), "NaN"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+    ],
+)
+def test_why_a_loop_failed_is_on_record(loop: Loop, error: BaseException, reason: str) -> None:
+    conclude(loop, 1.0, error)
+    assert [told.reason for told in read_loops(loop.state)] == [reason]
+    did(loop, "promote", decision="keep")
+    conclude(loop, 1.0, None)
+    assert [told.reason for told in read_loops(loop.state)] == [""]
+
+
 def test_one_that_was_killed_is_told_as_failed(loop: Loop) -> None:
     conclude_killed(loop.workspace, loop.state, LoopRecord("tiny-1", "running", began=5.0, trigger="drift"))
     (told,) = read_loops(loop.state)
     assert (told.loop_id, told.began, told.outcome, told.trigger) == ("tiny-1", 5.0, "failed", "drift")
+    assert told.reason == "it was killed"

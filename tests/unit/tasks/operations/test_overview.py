@@ -249,6 +249,18 @@ def test_ten_thousand_loops_are_not_all_read(
     assert 0 < len(read) < 50
 
 
+def test_why_the_last_loop_failed_is_told_until_another_one_begins(project: Project, state: Path) -> None:
+    loop_state(state, project, state="failed", step="train")
+    ended = PastLoop(loop_id=LOOP, began=NOW - 60, ended=NOW, outcome="failed", reason="loss is NaN: lower train.lr")
+    history.record_loop(state, ended)
+    failed = told(project)
+    assert (failed.loop.failure, failed.history[0].reason) == (ended.reason, ended.reason)
+    assert failed.light.reason.endswith(ended.reason)
+    loop_state(state, project, loop_id="another", state="running")
+    assert told(project).loop.failure == ""
+    assert told(project).history[0].reason == ended.reason
+
+
 def test_the_registry_is_only_read(workspace: Workspace, project: Project, empty_store: Path) -> None:
     shutil.copytree(empty_store, workspace.state / "mlflow")
     path = workspace.state / "mlflow" / "mlflow.db"
