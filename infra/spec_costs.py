@@ -55,6 +55,7 @@ search.sample: Half of the rows takes half of the time of a trial.
 search.budget_s: The most that the search takes, in seconds of one reference core, and the rest of its last trial.
 search.patience: Saves the trials after it.
 search.families: A first trial for each family.
+search.ensemble: true: at the end every member is trained, and an answer of the model costs as much as all of them.
 train.epochs: The time grows in proportion.
 train.epochs_per_pass: A validation for each epoch.
 train.batch: Memory of activations grows in proportion. Small batches take more steps, and so more time.

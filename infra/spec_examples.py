@@ -42,6 +42,7 @@ search.timeout_s: 600
 search.budget_s: 3600
 search.patience: 20
 search.families: [trees, mlp]
+search.ensemble: false
 search.space.low: 0.001
 search.space.high: 0.1
 search.space.step: 0.5

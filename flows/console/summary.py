@@ -12,6 +12,7 @@ import click
 
 from models.pipeline.records import StepRecord
 from models.training.costs.summary import of_results
+from models.training.search_space import shown
 from tasks.host.workspace import Project
 from tasks.loop.loop import Loop
 from tasks.loop.step_cache import StepCache
@@ -47,7 +48,7 @@ def summary(project: Project, step_cache: StepCache, ran: bool) -> dict[str, Any
         "champion": champion.number if champion else None,
         "dataset": results["version"].get("prepared"),
         "rows": results["prepare"].get("rows"),
-        "params": results["search"].get("params", {}),
+        "params": shown(results["search"].get("params", {})),
         "trials": results["search"].get("trials", 0),
         "costs": {part: costs.figures() for part, costs in of_results(results["search"], trained).items()},
         "card": str(step_cache.state / "card.html") if (step_cache.state / "card.html").exists() else None,

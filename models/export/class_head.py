@@ -26,9 +26,8 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
     """
     if preparation.task not in ("binary", "multiclass"):
         return preparation, {}
-    job = job.validated  # a refitted model has learnt from these rows
     positions = spread_positions(num_validation_examples(job), MOST_EXAMPLES)
-    prediction = validation_predictions(job, preparation, positions)
+    prediction = validation_predictions(job, preparation, positions, of_first_fit=True)
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
     target = open_examples(whole, preparation)[1].values()[positions]
     tested = calibration_that_helps(target, prediction, job.train.seed)

@@ -9,9 +9,11 @@ import numpy as np
 from models.data.feeds import TEXT_BATCH
 from models.data.preparation import Preparation
 from models.errors import StoreError
+from models.export.ensemble_graph import MemberPart, ensemble_part
 from models.export.graph_builder import GraphBuilder
 from models.export.trees import trees_part
 from models.nets.catalogue import is_trees, net_name
+from models.training.ensemble import combined, members_of
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
         StoreError: The job's folder lacks the weights, or holds another net's.
         UserCodeError: The net cannot be exported.
     """
+    if members := members_of(job):
+        parts = [MemberPart(*core_of(each.job, preparation), each.name, each.weight) for each in members]
+        return ensemble_part(parts, preparation)
     if is_trees(net_name(job.model.net, preparation.kind)):
         return trees_part(_trees_text(job), preparation)
     from models.export.net_graph import net_part
@@ -34,17 +39,36 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
     return net_part(net_of(job, preparation), preparation)
 
 
-def validation_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+def validation_predictions(
+    job: TrainingJob, preparation: Preparation, positions: np.ndarray, *, of_first_fit: bool = False
+) -> np.ndarray:
     """Return the trained model's own predictions for some validation examples, float64 in the form of `predict`.
 
     Args:
         job: The finished job.
         preparation: The preparation schema of the model.
         positions: Which examples of the validation split, int64 (examples,).
+        of_first_fit: Take a refitted model as it was before it learnt from these examples.
     """
+    import torch
+
+    from models.training.optimisation.losses import predictions
+
+    outputs = validation_outputs(job, preparation, positions, of_first_fit=of_first_fit)
+    return np.asarray(predictions(torch.from_numpy(outputs), preparation), np.float64)
+
+
+def validation_outputs(
+    job: TrainingJob, preparation: Preparation, positions: np.ndarray, *, of_first_fit: bool = False
+) -> np.ndarray:
+    """Return the trained model's raw outputs, float64 (example, output), as `validation_predictions` takes them."""
+    if members := members_of(job):
+        outputs = [validation_outputs(each.job, preparation, positions, of_first_fit=of_first_fit) for each in members]
+        return combined(outputs, [each.weight for each in members], preparation.task)
+    job = job.validated if of_first_fit else job
     if is_trees(net_name(job.model.net, preparation.kind)):
-        return _trees_predictions(job, preparation, positions)
-    return _net_predictions(job, preparation, positions)
+        return _trees_outputs(job, preparation, positions)
+    return _net_outputs(job, preparation, positions)
 
 
 def num_validation_examples(job: TrainingJob) -> int:
@@ -68,11 +92,11 @@ def net_of(job: TrainingJob, preparation: Preparation) -> nn.Module:
     return load_net(job.model, Sizes.of(preparation), job.project, job.folder / WEIGHTS_FILE)
 
 
-def _net_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+def _net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
     import torch
 
     from models.training.batches.examples import open_examples
-    from models.training.optimisation.losses import predictions, settle
+    from models.training.optimisation.losses import settle
 
     net = net_of(job, preparation)
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
@@ -81,8 +105,7 @@ def _net_predictions(job: TrainingJob, preparation: Preparation, positions: np.n
     with torch.inference_mode():
         passes = torch.split(at, TEXT_BATCH if preparation.kind == "text" else EXAMPLES_A_PASS)
         parts = [settle(net(**examples.gather(some)), examples.gather_target(some), preparation) for some in passes]
-        output = torch.cat(parts).double()
-    return np.asarray(predictions(output, preparation), np.float64)
+        return np.asarray(torch.cat(parts).double().numpy())
 
 
 def _trees_text(job: TrainingJob) -> str:
@@ -93,15 +116,14 @@ def _trees_text(job: TrainingJob) -> str:
         raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
 
 
-def _trees_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+def _trees_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
     import torch
 
     from models.training.batches.examples import open_examples
     from models.training.boosters import Boosters
-    from models.training.optimisation.losses import predictions
     from models.training.tree_inputs import tree_inputs
 
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
     inputs = tree_inputs(open_examples(whole, preparation)[1], preparation, torch.from_numpy(positions))
     raw = Boosters.of_text(_trees_text(job)).raw(inputs.features, 0, -1, threads=1)
-    return np.asarray(predictions(torch.from_numpy(inputs.output(raw)), preparation), np.float64)
+    return inputs.output(raw)

@@ -135,6 +135,8 @@ FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""
 FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "linear", "gru")}
 """The same for each kind of data that has a choice."""
+ENSEMBLE = "ensemble"
+"""The net of a model that a search joined from several families: see models/training/ensemble.py."""
 _DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "trees", "text": "decoder"}
 _OF_STEPS = {"batch", "accumulate", "optimiser", "momentum", "nesterov", "weight_decay", "clip_norm"}
 _OF_RATES = {"lr", "schedule", "cycles", "decay", "warmup", "plateau_patience"}
@@ -150,6 +152,8 @@ def net_name(net: str, kind: Kind) -> str:
         UsageError: The net does not exist, or does not accept this kind of data.
     """
     name = _DEFAULT[kind] if net == "auto" else net
+    if name == ENSEMBLE:
+        return name
     if name in CATALOGUE:
         if kind not in CATALOGUE[name].kinds:
             fitting = ", ".join(other for other, entry in CATALOGUE.items() if kind in entry.kinds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -32,5 +33,10 @@ class StepRecord(FrozenModel):
 
 
 def digest_of(outputs: dict[str, str]) -> str:
-    """Return one hash over the names and hashes of the outputs; only the last part of each path counts."""
-    return key_of({Path(path).name: digest for path, digest in outputs.items()})
+    """Return one hash over the names and hashes of the outputs; only the last part of each path counts.
+
+    Of files with the same last part the folder counts too.
+    """
+    names = Counter(Path(path).name for path in outputs)
+    depth = {path: 1 if names[Path(path).name] == 1 else 2 for path in outputs}
+    return key_of({"/".join(Path(path).parts[-depth[path] :]): digest for path, digest in outputs.items()})

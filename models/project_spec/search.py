@@ -90,6 +90,11 @@ class Search(SpecBlock):
         description="What `model.net: auto` chooses from, first tried first. Default: trees, linear, mlp for a table; "
         "trees, linear, gru for a series.",
     )
+    ensemble: bool = Field(
+        True,
+        description="Where `model.net: auto` chooses between families: join the best model of each to a weighted mean, "
+        "if that is better on validation. false: one model alone.",
+    )
     space: dict[str, Dimension] | None = Field(
         None,
         description="Keys are spec paths: train.lr, model.hidden. Default: the net's own space, without the keys "

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten
+from models.training.search_space import NET, Trial
 
 
 def learning_curves(epochs: Sequence[Mapping[str, float]], metric: str, best_epoch: int | None = None) -> bytes:
@@ -34,6 +35,39 @@ def learning_curves(epochs: Sequence[Mapping[str, float]], metric: str, best_epo
                 axes.legend(loc="best")
 
     return draw(paint, height_in=2.9)
+
+
+def search_figures(
+    trials: Sequence[Trial],
+    best: Trial,
+    importances: Mapping[str, float],
+    metric: str,
+    direction: Literal["maximize", "minimize"],
+    log: Sequence[str],
+) -> dict[str, bytes]:
+    """Draw a search, by file name: the course of all trials, and the settings of the family with the best one.
+
+    Args:
+        trials: In order.
+        best: The best one.
+        importances: Of settings; without any they are not drawn.
+        metric: The goal's metric.
+        direction: Which way is better.
+        log: The settings that are drawn on a logarithmic axis.
+    """
+    net = best.params.get(NET)  # other families have other settings
+    valued = [
+        ({path: value for path, value in trial.params.items() if path != NET}, trial.value)
+        for trial in trials
+        if trial.value is not None and trial.params.get(NET) == net
+    ]
+    states = ["fail" if trial.state == "failed" else trial.state for trial in trials]
+    params, values = [each for each, _ in valued], [value for _, value in valued]
+    figures = {
+        "search-history.svg": search_history([trial.value for trial in trials], states, direction, metric),
+        "search-parallel.svg": parallel_coordinates(params, values, metric, direction, log),
+    }
+    return figures | ({"search-importance.svg": importance_bars(importances)} if importances else {})
 
 
 def search_history(

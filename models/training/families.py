@@ -8,10 +8,19 @@ from typing import Any
 
 from models.errors import UsageError, did_you_mean
 from models.nets.arguments import argument_types
-from models.nets.catalogue import CATALOGUE, FAMILIES_OF, is_descent, is_self_tuned, is_trees, net_name, unused
+from models.nets.catalogue import (
+    CATALOGUE,
+    ENSEMBLE,
+    FAMILIES_OF,
+    is_descent,
+    is_self_tuned,
+    is_trees,
+    net_name,
+    unused,
+)
 from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension
-from models.training.search_space import NET, TrialSuggestions, suggest, usual_space
+from models.training.search_space import MEMBERS, NET, TrialSuggestions, suggest, usual_space
 from models.training.tree_parameters import is_parameter
 
 TAKE_A_NET = "take a net, such as gru"
@@ -86,6 +95,8 @@ def families_of(spec: Spec) -> tuple[str, ...]:
         UsageError: The net does not exist, no family fits, or one that `search.families` names does not fit.
     """
     names = spec.search.families
+    if spec.model.net == ENSEMBLE:  # a replay trains what a search found
+        return tuple(str(member[NET]) for member in spec.model.arguments[MEMBERS])
     if not is_auto(spec):
         if names:
             raise UsageError(

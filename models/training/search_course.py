@@ -50,12 +50,27 @@ class FamilySummary(FrozenModel):
     device_seconds: float = 0.0
     outcome: str
 
+    def told(self, metric: str) -> str:
+        """Return a line for people; `metric` is the goal's."""
+        reached = "nothing" if self.value is None else f"{metric} {self.value:.4f}"
+        cost = f"{self.trials} trials and {self.device_seconds:.1f} device-seconds"
+        return f"{self.family} reached {reached} in {cost}; {self.outcome}"
+
 
 class Scores(FrozenModel):
     """The metric of one trained model on the validation examples, and on all but each of `k` equal blocks of them."""
 
     value: float
     without: list[float]
+
+
+class Comparison(FrozenModel):
+    """What the models of several families reached on validation; see models/export/validation_scores.py."""
+
+    scores: dict[str, Scores] = Field(description="By family.")
+    constant: float = Field(description="The metric of a constant prediction; NaN if it is not defined.")
+    weights: dict[str, float] = Field(description="Of the members of an ensemble that is better; empty without one.")
+    joined: float = Field(description="The metric of that ensemble; NaN without one.")
 
 
 def first_round(scores: Mapping[str, Scores], constant: float, direction: str, metric: str) -> FirstRound:
@@ -98,7 +113,17 @@ def jackknife_error(without: Any) -> float:
     return float(np.sqrt((count - 1) / count * np.square(values - values.mean()).sum()))
 
 
-def choose(scores: Mapping[str, Scores], direction: str, metric: str) -> tuple[str, str]:
+def choose(compared: Comparison, direction: str, metric: str) -> dict[str, str]:
+    """Return the chosen families, and why each: those of the ensemble, or without one a single family."""
+    if compared.weights:
+        return {
+            family: f"chosen: {weight:.0%} of an ensemble, whose {metric} on validation is {compared.joined:.4g}"
+            for family, weight in compared.weights.items()
+        }
+    return dict([_choose_one(compared.scores, direction, metric)])
+
+
+def _choose_one(scores: Mapping[str, Scores], direction: str, metric: str) -> tuple[str, str]:
     """Return the chosen family and why: the first one whose best trial is within a standard error of the best of all.
 
     Validation rows are few and trials many, so the best value alone would favour whoever had more luck.
@@ -152,15 +177,17 @@ def is_spent(trials: Sequence[Trial], budget: float) -> bool:
 
 
 def summaries(
-    families: Sequence[str], trials: Sequence[Trial], chosen: tuple[str, str], out: Mapping[str, str], direction: str
+    families: Sequence[str], trials: Sequence[Trial], chosen: Mapping[str, str], out: Mapping[str, str], direction: str
 ) -> list[FamilySummary]:
     """Return what each family reached and cost, and why it was chosen (`chosen`: which, and why) or not (`out`)."""
     result = []
+    lone = f"no better than {next(iter(chosen))} by more than a standard error"
+    reason = lone if len(chosen) == 1 else "the ensemble is no better with it"
     for family in families:
         own = [trial for trial in trials if trial.params.get(NET) == family]
         value = _value(own, direction)
-        if family == chosen[0]:
-            outcome = chosen[1]
+        if family in chosen:
+            outcome = chosen[family]
         elif not own:
             outcome = "not tried: the search ended before its turn"
         elif value is None:
@@ -168,7 +195,7 @@ def summaries(
         elif family in out:
             outcome = f"no more trials: {out[family]}"
         else:
-            outcome = f"not chosen: no better than {chosen[0]} by more than a standard error"
+            outcome = f"not chosen: {reason}"
         result.append(
             FamilySummary(
                 family=family,

@@ -7,14 +7,14 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field, ValidationError
 
 from models.errors import TrainingError, UsageError
 from models.frozen_model import FrozenModel
-from models.nets.catalogue import default_space, is_self_tuned, unused
+from models.nets.catalogue import ENSEMBLE, default_space, is_self_tuned, unused
 from models.project_spec.blocks import Model, Spec, Train
 from models.project_spec.search import Dimension, Search
 from models.training.costs.summary import Costs
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 NET = "model.net"
 """The path of the net itself, among the settings of a search that chose it."""
+MEMBERS, WEIGHT = "members", "weight"
+"""The argument of an ensemble that lists its members, each by its weight and its settings."""
+_PATH = f"model.{MEMBERS}"
 State = Literal["complete", "pruned", "failed"]
 
 
@@ -123,6 +126,24 @@ def with_params(model: Model, train: Train, params: Mapping[str, Any]) -> tuple[
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"search.space: train.{first['loc'][0]}: got {first['input']!r}: {first['msg']}") from error
+
+
+def settings_of(weights: Iterable[float], members: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of an ensemble by spec path, from the weights and the settings of its members."""
+    return {NET: ENSEMBLE, _PATH: [{WEIGHT: weight, **own} for weight, own in zip(weights, members, strict=True)]}
+
+
+def shares_of(settings: Mapping[str, Any]) -> dict[str, float]:
+    """Return the weight of each member by its family; empty if the settings are of no ensemble."""
+    return {str(member[NET]): float(member[WEIGHT]) for member in settings.get(_PATH, ())}
+
+
+def shown(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings flat, for people: those of a member under its family's name."""
+    flat = {path: value for path, value in settings.items() if path != _PATH}
+    for member in settings.get(_PATH, ()):
+        flat |= {f"{member[NET]}.{path}": value for path, value in member.items() if path != NET}
+    return flat
 
 
 def grid(space: Mapping[str, Dimension]) -> dict[str, list[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import platform
 import threading
@@ -94,6 +95,12 @@ def job(
         fold=fold,
         fold_by=_FOLD_BY.get(loop.spec.data.split.by, "random"),
     )
+
+
+def validation_value(rank_pool: RankPool, job: TrainingJob) -> float:
+    """Return the goal's metric of a finished job on validation, of the first fit of a refitted model."""
+    reference = "models.export.validation_scores:validation_value"
+    return float(rank_pool.call(reference, job=json.loads(job.model_dump_json())))
 
 
 def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision: str) -> float | None:

@@ -17,7 +17,7 @@ from models.files import write_json, write_text
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_document
 from models.training.families import search_space
-from models.training.search_space import with_params
+from models.training.search_space import shown, with_params
 from tasks.host.locks import held
 from tasks.host.workspace import Project
 from tasks.loop.loop import Reporter
@@ -190,7 +190,8 @@ def _settings(project: Project, spec: Spec) -> dict[str, Any]:
 def _settings_note(spec: Spec, settings: dict[str, Any]) -> list[str]:
     if settings:
         listing = ", ".join(
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items()
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in shown(settings).items()
         )
         words = (
             f"every training took the settings of the last search ({listing}), which has seen the whole past: the "

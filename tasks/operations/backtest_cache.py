@@ -31,8 +31,10 @@ from models.inference.portable import MODEL_FILE
 from models.pipeline.keys import Parts, key_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
-from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob
+from models.training.ensemble import fit_members, members_of
+from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob, TrainingResult
 from tasks.host.workspace import Project
+from tasks.loop.jobs import validation_value
 from tasks.loop.loop import Reporter
 from tasks.loop.step_cache import StepCache
 from tasks.ranks.rank_pool import RankPool, default_threads
@@ -329,7 +331,7 @@ class BacktestCache:
             with replacing_folder(tensors) as temporary:
                 write_tensors(prepared, temporary)
         job = self._job(folder, prepared, tensors, start)
-        result = self._pool.run(job)
+        result = self._trained(job)
         made = self._pool.call(
             "models.export.export:export",
             job=json.loads(job.model_dump_json()),
@@ -368,6 +370,13 @@ class BacktestCache:
             direction=metric.direction,
             threads=spec.train.threads or default_threads(spec.train.ranks),
             start=self._origin(start) if start else None,
+        )
+
+    def _trained(self, job: TrainingJob) -> TrainingResult:
+        if not members_of(job):
+            return self._pool.run(job)
+        return fit_members(
+            job, lambda _, member: self._pool.run(member), functools.partial(validation_value, self._pool)
         )
 
     def _origin(self, model: str) -> InitialWeights | None:

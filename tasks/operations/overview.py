@@ -21,6 +21,7 @@ from models.report.data import drifting, failing
 from models.report.light import light, workspace_light
 from models.serving.registry import RegisteredVersion
 from models.serving.releases import release_of
+from models.training.search_space import shown
 from models.triggers.signal import Decision, Kind, Outcome, PastLoop, Signal
 from tasks.host import database, processes
 from tasks.host.object_store import object_store
@@ -284,7 +285,7 @@ def _search(step_cache: StepCache, records: dict[str, StepRecord], spec: Spec) -
         study=str(result.get("study", "")),
         trials=int(result.get("trials", 0)),
         value=result.get("best_value"),
-        params=result.get("params", {}),
+        params=shown(result.get("params", {})),
     )
 
 

@@ -9,6 +9,7 @@ from models.errors import UsageError
 from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Spec
 from models.training.families import chosen_net, families_of
+from models.training.search_space import shares_of
 from tasks.host.workspace import Project
 from tasks.loop.jobs import processor_name
 from tasks.loop.step_cache import StepCache
@@ -59,9 +60,10 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
 
 
 def _net(project: Project, spec: Spec) -> str:
-    """Return the net that the last search chose; before the first, the family that is trained on ranks."""
+    """Return the net that the last search chose; of an ensemble, and before the first, the one trained on ranks."""
     families = families_of(spec)
     record = StepCache(project, spec).records.latest("search") if len(families) > 1 else None
     if record is not None:
-        return chosen_net(spec, record.result.get("params", {}))
+        params = record.result.get("params", {})
+        families = (*shares_of(params),) or (chosen_net(spec, params),)
     return next((net for net in families if is_descent(net)), families[0])

@@ -15,6 +15,7 @@ from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results
 from models.training.families import chosen_net
 from models.training.job import REFIT
+from models.training.search_space import shares_of, shown
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import provenance
 from tasks.state import shared_files
@@ -80,21 +81,19 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         data=_data(loop, inputs, preparation),
         schema=_schema(preparation),
         training={
-            "net": chosen_net(loop.spec, search.get("params", {})),
+            "net": _net(chosen_net(loop.spec, search.get("params", {})), shares_of(search.get("params", {}))),
             "parameters": trained["num_parameters"],
-            "epochs": f"{len(trained['epochs'])}, best {trained['best_epoch']}",
-            **_refit(trained["environment"].get(REFIT)),
+            **_fits(trained),
             "seconds": round(trained["seconds"], 1),
             "ranks": trained["world_size"],
             "threads a rank": trained["threads"],
-            **{f"{key}, chosen": why for key, why in trained["environment"].get("chosen", {}).items()},
             "restarts": trained["restarts"],
             "taken up again at steps": ", ".join(map(str, trained["resumed_from"])) or "never",
             **_costs(search, trained),
         },
         settings={
             **loop.spec.train.model_dump(exclude={"augment", "max_restarts", "refit"}),
-            **_short(search.get("params", {})),
+            **_short(shown(search.get("params", {}))),
         },
         decision=_decision(exported.get("class_head", {})),
         search={key: value for key, value in search.items() if key not in _NOT_FACTS},
@@ -107,6 +106,23 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         limits=_limits(loop, preparation),
         links=_links(loop, inputs),
     )
+
+
+def _net(name: str, shares: dict[str, float]) -> str:
+    """Return the net, with its members if it is an ensemble."""
+    return f"{name} of {', '.join(f'{member} ({share:.0%})' for member, share in shares.items())}" if shares else name
+
+
+def _fits(trained: dict[str, Any]) -> dict[str, Any]:
+    """Return the course of a training; of an ensemble that of each member."""
+    members = trained.get("members", {})
+    if members:
+        return {f"{name}: {key}": value for name, own in members.items() for key, value in _fits(own).items()}
+    return {
+        "epochs": f"{len(trained['epochs'])}, best {trained['best_epoch']}",
+        **_refit(trained["environment"].get(REFIT)),
+        **{f"{key}, chosen": why for key, why in trained["environment"].get("chosen", {}).items()},
+    }
 
 
 def _refit(used: dict[str, Any] | None) -> dict[str, str]:
@@ -168,8 +184,17 @@ def _figures(inputs: Inputs) -> list[Any]:
         for chapter, title, caption in [CAPTIONS[path.stem]]
     ]
     metric = inputs["judge"].result["metric"]
-    curves = learning_curves(trained["epochs"], metric, trained["best_epoch"])
-    return [*pictures, Figure("Learning curves", "Loss and metric after each epoch.", curves, "training")]
+    fits = trained.get("members") or {"": trained}
+    curves = [
+        Figure(
+            f"Learning curves{name and f': {name}'}",
+            "Loss and metric after each epoch.",
+            learning_curves(own["epochs"], metric, own["best_epoch"]),
+            "training",
+        )
+        for name, own in fits.items()
+    ]
+    return [*pictures, *curves]
 
 
 def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from models.serving.registry import FILES, KEY
 from models.signing import TAG, signature
 from models.training.costs.summary import of_results
 from models.training.families import chosen_net
+from models.training.job import JOB_FILE
+from models.training.search_space import MEMBERS, shown
 from tasks.host import stores
 from tasks.loop.champion import open_registry
 from tasks.loop.loop import Inputs, Loop, StepResult
@@ -27,6 +29,7 @@ from tasks.mlflow.model_cache import signing_key
 from tasks.mlflow.onnx_model import onnx_model
 from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
+from tasks.steps.train import MODEL_FILE
 
 SPEC = "spec.json"
 
@@ -81,8 +84,13 @@ def _files(inputs: Inputs) -> dict[str, Path]:
         "verdict.json": inputs["judge"].file("verdict.json"),
         KNOWN_ROWS_FILE: inputs["judge"].file(KNOWN_ROWS_FILE),
     }
-    trained = inputs["train"].file(inputs["train"].result["weights"])
-    weights = {"job.json": trained.with_name("job.json"), trained.name: trained}
+    trained = inputs["train"]
+    weights = {JOB_FILE: trained.file(MODEL_FILE).with_name(JOB_FILE)}
+    if name := trained.result["weights"]:
+        weights[name] = trained.file(name)
+    for family, member in trained.result["members"].items():
+        name = member["weights"]
+        weights[f"{family}.{name}"] = trained.file(f"{MEMBERS}/{family}/{name}")
     return {**dict(sorted(inputs["export"].files.items())), **papers, **weights}
 
 
@@ -151,7 +159,7 @@ def _log_model(
             tags={**tags, "loopline.loop_id": loop.id},
             params={
                 "net": chosen_net(loop.spec, inputs["search"].result.get("params", {})),
-                **{name: str(value) for name, value in inputs["search"].result.get("params", {}).items()},
+                **{name: str(value) for name, value in shown(inputs["search"].result.get("params", {})).items()},
             },
             model_type="onnx",
         )

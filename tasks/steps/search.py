@@ -27,9 +27,9 @@ from models.training.job import JOB_FILE, EpochReport, TrainingResult
 from models.training.search_course import (
     PATIENCE,
     TOLERANCE,
+    Comparison,
     FamilySummary,
     FirstRound,
-    Scores,
     budget_s,
     choose,
     first_round,
@@ -38,7 +38,16 @@ from models.training.search_course import (
     next_family,
     summaries,
 )
-from models.training.search_space import NET, Trial, best_of, check_space, mean_score, trials_owed, with_params
+from models.training.search_space import (
+    NET,
+    Trial,
+    best_of,
+    check_space,
+    mean_score,
+    settings_of,
+    trials_owed,
+    with_params,
+)
 from tasks.host import memory
 from tasks.loop.inputs import Input
 from tasks.loop.job_uploads import uploaded
@@ -194,18 +203,18 @@ class _Search:
         trials = optuna_study.trials_of(self._study)[: len(self._space.families)]
         tried = [trial.params[NET] for trial in trials if trial.state == "complete"]
         judged = FirstRound(families=tried or [*self._space.families], out={})
-        scores, constant = self._scores(trials)
-        if len(scores) > 1:
-            judged = first_round(scores, constant, self._direction, self._metric)
+        compared = self._compared(trials)
+        if compared is not None:
+            judged = first_round(compared.scores, compared.constant, self._direction, self._metric)
         for family, reason in judged.out.items():
             self._loop.report.note(f"search: no more trials of {family}: {reason}")
         self._study.set_user_attr(FIRST_ROUND, judged.model_dump())
         return judged
 
-    def _scores(self, trials: list[Trial]) -> tuple[dict[str, Scores], float]:
-        """Return the scores of each family's best trial among these on validation, and those of a constant.
+    def _compared(self, trials: list[Trial], is_joined: bool = False) -> Comparison | None:
+        """Compare the models of each family's best trial among these on validation.
 
-        Empty if fewer than two have any: a trial over folds has no model of its own.
+        None if fewer than two have one: a trial over folds has no model of its own.
         """
         jobs = {}
         for net in self._space.families:
@@ -214,9 +223,9 @@ class _Search:
             if path is not None and path.exists():
                 jobs[net] = read_json(path)
         if len(jobs) < 2:
-            return {}, math.nan
-        made = self._loop.rank_pool.call("models.export.validation_scores:validation_scores", jobs=jobs)
-        return {net: Scores.model_validate(score) for net, score in made["scores"].items()}, made["constant"]
+            return None
+        reference = "models.export.validation_scores:validation_scores"
+        return Comparison.model_validate(self._loop.rank_pool.call(reference, jobs=jobs, is_joined=is_joined))
 
     def _fixed_values(self) -> dict[str, Any] | None:
         """Return the values of the next trial that are not drawn; None without a choice of families."""
@@ -381,9 +390,8 @@ class _Search:
 
     def _settle(self) -> StepResult:
         trials = optuna_study.trials_of(self._study)
-        best, families = self._choose(trials)
+        best, settings, families = self._choose(trials)
         importances = optuna_study.importances(self._study)
-        settings = self._space.settings(best.params)
         write_json(self._folder / BEST_FILE, settings)
         write_json(self._folder / TRIALS_FILE, [trial.model_dump() for trial in trials])
         self._log_pictures(trials, importances, best)
@@ -401,50 +409,35 @@ class _Search:
         }
         return StepResult([self._folder / BEST_FILE], result)
 
-    def _choose(self, trials: list[Trial]) -> tuple[Trial, list[FamilySummary]]:
-        """Return the chosen trial, and note what each family reached, which is empty without a choice."""
+    def _choose(self, trials: list[Trial]) -> tuple[Trial, dict[str, Any], list[FamilySummary]]:
+        """Return the best trial and the chosen settings, and note what each family reached: none without a choice.
+
+        The settings of an ensemble are of several trials; the best one is then that of the first member.
+        """
         best = best_of(trials, self._direction)
         if not self._space.is_choice:
-            return best, []
-        scores, _ = self._scores([trial for trial in trials if trial.params.get(NET) in self._first_round.families])
-        chosen = str(best.params[NET]), f"chosen: the best {self._metric} on validation"
-        if scores:
-            chosen = choose(scores, self._direction, self._metric)
-            best = best_of([trial for trial in trials if trial.params.get(NET) == chosen[0]], self._direction)
+            return best, self._space.settings(best.params), []
+        going_on = [trial for trial in trials if trial.params.get(NET) in self._first_round.families]
+        compared = self._compared(going_on, self._spec.ensemble)
+        chosen = {str(best.params[NET]): f"chosen: the best {self._metric} on validation"}
+        if compared is not None:
+            chosen = choose(compared, self._direction, self._metric)
+        bests = [
+            best_of([trial for trial in trials if trial.params.get(NET) == net], self._direction) for net in chosen
+        ]
+        settings = [self._space.settings(trial.params) for trial in bests]
         families = summaries(list(self._space.families), trials, chosen, self._first_round.out, self._direction)
         for family in families:
-            reached = "nothing" if family.value is None else f"{self._metric} {family.value:.4f}"
-            self._loop.report.note(
-                f"search: {family.family} reached {reached} in {family.trials} trials and {family.device_seconds:.1f} "
-                f"device-seconds; {family.outcome}"
-            )
-        return best, families
+            self._loop.report.note(f"search: {family.told(self._metric)}")
+        if compared is not None and compared.weights:
+            return best, settings_of(compared.weights.values(), settings), families
+        return bests[0], settings[0], families
 
     def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float], best: Trial) -> None:
-        from models.report import training_figures
+        from models.report.training_figures import search_figures
 
-        net = best.params.get(NET)  # other families have other settings
-        valued = [
-            ({path: value for path, value in trial.params.items() if path != NET}, trial.value)
-            for trial in trials
-            if trial.value is not None and trial.params.get(NET) == net
-        ]
-        states = ["fail" if trial.state == "failed" else trial.state for trial in trials]
         log = [path for path, dimension in self._space.dimensions.items() if dimension.log]
-        pictures = {
-            "search-history.svg": training_figures.search_history(
-                [trial.value for trial in trials], states, self._direction, self._metric
-            ),
-            "search-parallel.svg": training_figures.parallel_coordinates(
-                [params for params, _ in valued],
-                [value for _, value in valued],
-                self._metric,
-                self._direction,
-                log,
-            ),
-        }
-        if importances:
-            pictures["search-importance.svg"] = training_figures.importance_bars(importances)
-        for name, content in pictures.items():
+        figures = search_figures(trials, best, importances, self._metric, self._direction, log)
+        for name, content in figures.items():
             write_bytes(self._folder / "figures" / name, content)
             self._loop.outbox.artifact(LOOP_RUN, self._folder / "figures" / name, "search")

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from models.files import write_json
 from models.metrics.metrics import metric_name
 from models.nets.catalogue import net_name, unused
 from models.pipeline.records import StepRecord
-from models.training.job import JOB_FILE, REFIT, EpochReport, TrainingResult
-from models.training.search_space import with_params
+from models.training.ensemble import fit_members, members_of, weights_of
+from models.training.job import JOB_FILE, REFIT, EpochReport, TrainingJob, TrainingResult
+from models.training.search_space import shown, with_params
 from tasks.loop.job_uploads import uploaded
-from tasks.loop.jobs import job
+from tasks.loop.jobs import job, validation_value
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.launcher import train_at
-from tasks.ranks.places import find_place
+from tasks.ranks.places import Place, find_place
 from tasks.state.machine_speeds import add_speeds
 from tasks.state.outbox import LOOP_RUN
 
@@ -43,37 +46,51 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=start.origin, place=place)
         (folder / JOB_FILE).write_text(task.model_dump_json())
         write_json(folder / MODEL_FILE, model.model_dump(mode="json"))
-        waited_for = _waited_for(metric_name(task.metric))
-        loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in params.items()})
-
-        def on_epoch(epoch: EpochReport) -> bool:
-            loop.outbox.metrics(LOOP_RUN, epoch.values, epoch.epoch)
-            shown = ", ".join(f"{key} {epoch.values[key]:.4f}" for key in waited_for if key in epoch.values)
-            loop.report.progress(epoch.stage, epoch.epoch, epoch.epochs, shown)
-            return True
-
-        for name in unused(net_name(model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
-            loop.report.note(f"train.{name} has no effect for {model.net}")
-        with uploaded(loop, folder):
-            if place is None:
-                result = loop.rank_pool.run(task, on_epoch)
-            else:
-                result = train_at(place, task, on_epoch, loop.report.note, is_cancelled=is_cancelled)
+        loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in shown(params).items()})
+        run = _Training(loop, place)
+        is_ensemble = bool(members_of(task))
+        result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if is_ensemble else run("", task)
         add_speeds(loop.workspace, result.speeds)
         summary = {**result.model_dump(mode="json"), "params": params}
-        chosen = result.environment.get("chosen", {})
-        loop.outbox.params(LOOP_RUN, {f"chosen.{key}": why for key, why in chosen.items()})
-        size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}
-        loop.outbox.metrics(LOOP_RUN, {**size, **_stage_metrics(result)})
-        refit = result.environment.get(REFIT, {})
-        loop.outbox.params(LOOP_RUN, {f"{REFIT}.{key}": value for key, value in refit.items()})
+        loop.outbox.metrics(LOOP_RUN, {"num_parameters": result.num_parameters})
         if task.start is not None:
             loop.outbox.tags(LOOP_RUN, {"loopline.start": f"{task.start.label} {task.start.sha256[:16]}"})
         loop.outbox.artifact(LOOP_RUN, folder / "result.json", "training")
-        validated = [task.validated.folder / result.weights] * task.is_refitted
-        return StepResult([folder / result.weights, folder / MODEL_FILE, *validated], summary)
+        return StepResult([folder / MODEL_FILE, *weights_of(task, result)], summary)
 
     return loop.carry_out("train", act)
+
+
+@dataclass(frozen=True)
+class _Training:
+    """Trains a job of the loop, here or at a place, and tells what comes of it; a member's under its name."""
+
+    loop: Loop
+    place: Place | None
+
+    def __call__(self, member: str, task: TrainingJob) -> TrainingResult:
+        loop, prefix = self.loop, f"{member}." if member else ""
+        waited_for = _waited_for(metric_name(task.metric))
+
+        def on_epoch(epoch: EpochReport) -> bool:
+            loop.outbox.metrics(LOOP_RUN, {f"{prefix}{key}": value for key, value in epoch.values.items()}, epoch.epoch)
+            shown = ", ".join(f"{key} {epoch.values[key]:.4f}" for key in waited_for if key in epoch.values)
+            loop.report.progress(f"{prefix}{epoch.stage}", epoch.epoch, epoch.epochs, shown)
+            return True
+
+        for name in unused(net_name(task.model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
+            loop.report.note(f"train.{name} has no effect for {task.model.net}")
+        with uploaded(loop, task.folder):
+            if self.place is None:
+                result = loop.rank_pool.run(task, on_epoch)
+            else:
+                result = train_at(self.place, task, on_epoch, loop.report.note, is_cancelled=is_cancelled)
+        for name in ("chosen", REFIT):
+            facts = result.environment.get(name, {})
+            loop.outbox.params(LOOP_RUN, {f"{prefix}{name}.{key}": value for key, value in facts.items()})
+        measured = {"best_epoch": result.best_epoch, **_stage_metrics(result)}
+        loop.outbox.metrics(LOOP_RUN, {f"{prefix}{key}": value for key, value in measured.items()})
+        return result
 
 
 def _waited_for(metric: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from models.training.search_course import (
+    Comparison,
     Scores,
     budget_s,
     choose,
@@ -24,6 +25,10 @@ def trial(number: int, net: str, value: float | None, state: str = "complete") -
 def scores(value: float, noise: float, seed: int) -> Scores:
     rng = np.random.default_rng(seed)
     return Scores(value=value, without=[value + noise * draw for draw in rng.normal(size=20)])
+
+
+def compared(made: dict[str, Scores], **joined: object) -> Comparison:
+    return Comparison.model_validate({"scores": made, "constant": 0.5, "weights": {}, "joined": float("nan"), **joined})
 
 
 def test_a_family_that_is_clearly_behind_is_out_and_a_close_one_goes_on() -> None:
@@ -58,12 +63,21 @@ def test_equal_families_go_out_as_often_as_stated() -> None:
 
 def test_the_first_family_within_a_standard_error_is_chosen() -> None:
     close = {"trees": scores(0.79, 0.01, 1), "linear": scores(0.70, 0.01, 2), "mlp": scores(0.80, 0.01, 3)}
-    assert choose(close, "maximize", "roc_auc")[0] == "trees"
-    assert choose({**close, "trees": scores(0.6, 0.001, 1)}, "maximize", "roc_auc") == (
-        "mlp",
-        "chosen: the best roc_auc on validation",
-    )
-    assert choose({"trees": scores(3.0, 0.01, 1), "mlp": scores(2.0, 0.01, 2)}, "minimize", "mae")[0] == "mlp"
+    assert [*choose(compared(close), "maximize", "roc_auc")] == ["trees"]
+    assert choose(compared({**close, "trees": scores(0.6, 0.001, 1)}), "maximize", "roc_auc") == {
+        "mlp": "chosen: the best roc_auc on validation"
+    }
+    far = {"trees": scores(3.0, 0.01, 1), "mlp": scores(2.0, 0.01, 2)}
+    assert [*choose(compared(far), "minimize", "mae")] == ["mlp"]
+
+
+def test_an_ensemble_that_is_better_is_chosen_with_the_share_of_each_member() -> None:
+    close = {"trees": scores(0.79, 0.01, 1), "linear": scores(0.70, 0.01, 2), "mlp": scores(0.80, 0.01, 3)}
+    made = compared(close, weights={"trees": 0.25, "mlp": 0.75}, joined=0.8123)
+    assert choose(made, "maximize", "roc_auc") == {
+        "trees": "chosen: 25% of an ensemble, whose roc_auc on validation is 0.8123",
+        "mlp": "chosen: 75% of an ensemble, whose roc_auc on validation is 0.8123",
+    }
 
 
 def test_the_jackknife_has_the_error_of_a_mean() -> None:
@@ -92,7 +106,7 @@ def test_a_search_ends_when_nothing_improves_by_more_than_the_tolerance() -> Non
 
 def test_a_summary_says_what_each_family_reached_and_why_it_was_chosen_or_not() -> None:
     trials = [trial(0, "trees", 0.8), trial(1, "linear", 0.6), trial(2, "mlp", None, "failed"), trial(3, "trees", 0.9)]
-    families, chosen = ("trees", "linear", "mlp"), ("trees", "chosen: the best")
+    families, chosen = ("trees", "linear", "mlp"), {"trees": "chosen: the best"}
     made = summaries(families, trials, chosen, {"linear": "far behind"}, "maximize")
     assert [(row.family, row.trials, row.value) for row in made] == [
         ("trees", 2, 0.9),
@@ -103,6 +117,14 @@ def test_a_summary_says_what_each_family_reached_and_why_it_was_chosen_or_not() 
     assert made[1].outcome == "no more trials: far behind"
     assert made[2].outcome.startswith("failed")
     assert summaries(families, trials[:1], chosen, {}, "maximize")[1].outcome.startswith("not tried")
+    several = summaries(
+        ("trees", "linear", "gru"), [*trials, trial(4, "gru", 0.85)], {"trees": "a", "linear": "b"}, {}, "maximize"
+    )
+    assert [row.outcome for row in several] == ["a", "b", "not chosen: the ensemble is no better with it"]
+    assert (
+        several[2].told("roc_auc")
+        == "gru reached roc_auc 0.8500 in 1 trials and 0.0 device-seconds; " + several[2].outcome
+    )
 
 
 def test_the_budget_follows_the_first_trial_and_counts_work() -> None:

@@ -1,0 +1,102 @@
+"""The weighted mean of an ensemble's members as ONNX nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+
+from models.data.preparation import Preparation
+from models.export.graph_builder import GraphBuilder
+from models.export.preparation_graph import CORE_PREFIX
+from models.training.ensemble import TINY
+
+_NAMES_INSIDE = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
+class MemberPart(NamedTuple):
+    """A member's nodes, the name of their output (batch, num_outputs), its family and its weight."""
+
+    builder: GraphBuilder
+    output: str
+    name: str
+    weight: float
+
+
+def ensemble_part(members: list[MemberPart], preparation: Preparation) -> tuple[GraphBuilder, str]:
+    """Return the nodes of all members and of their mean, as `combined` of models/training/ensemble.py reckons it.
+
+    Args:
+        members: Each reads the same inputs; the names that it makes get its family as a prefix.
+        preparation: The preparation schema of the model.
+    """
+    whole, weighted = GraphBuilder(CORE_PREFIX), []
+    for member in members:
+        prefix = f"{CORE_PREFIX}{member.name}/"
+        rename = _renamed(member.builder, prefix)
+        whole.nodes += member.builder.nodes
+        whole.constants += member.builder.constants
+        own = GraphBuilder(f"{prefix}mean/")
+        double = own.node("Cast", [rename(member.output)], "double", to=onnx.TensorProto.DOUBLE)
+        form = _averaged(own, double, preparation.task)
+        weighted.append(own.node("Mul", [form, own.constant("weight", np.array(member.weight))], "weighted"))
+        whole.nodes += own.nodes
+        whole.constants += own.constants
+    return whole, _output(whole, whole.node("Sum", weighted, "mean"), preparation.task)
+
+
+def _averaged(builder: GraphBuilder, output: str, task: str) -> str:
+    """Return the name of `averaged` of an output: of binary and labels (batch, output, 2)."""
+    if task == "multiclass":
+        return builder.node("Softmax", [output], "shares", axis=1)
+    if task in ("binary", "multilabel"):
+        last = builder.constant("last", np.array([-1], np.int64))
+        logit = builder.node("Unsqueeze", [output, last], "logit")
+        zero = builder.node("Sub", [logit, logit], "zero")
+        both = builder.node("Concat", [zero, logit], "both", axis=-1)
+        return builder.node("Softmax", [both], "shares", axis=-1)
+    return output
+
+
+def _output(builder: GraphBuilder, mean: str, task: str) -> str:
+    """Return the name of `output_of` of a mean."""
+    if task not in ("binary", "multiclass", "multilabel"):
+        return mean
+    least = builder.constant("mean/least", np.array(TINY))
+    logits = builder.node("Log", [builder.node("Max", [mean, least], "mean/above")], "mean/logits")
+    if task == "multiclass":
+        return logits
+    signed = builder.node("Mul", [logits, builder.constant("mean/signs", np.array([-1.0, 1.0]))], "mean/signed")
+    last = builder.constant("mean/last", np.array([-1], np.int64))
+    return builder.node("ReduceSum", [signed, last], "mean/output", keepdims=0)
+
+
+def _renamed(builder: GraphBuilder, prefix: str) -> Callable[[str], str]:
+    """Give all names that the part makes itself another prefix, in place; return the new name of an old one."""
+    made = {name for node in builder.nodes for name in node.output if name}
+    made |= {constant.name for constant in builder.constants}
+
+    def rename(name: str) -> str:
+        return prefix + name.removeprefix(CORE_PREFIX) if name in made else name
+
+    for constant in builder.constants:
+        constant.name = rename(constant.name)
+    for node in builder.nodes:
+        _rename(node, rename)
+        node.name = prefix + node.name.removeprefix(CORE_PREFIX)
+    return rename
+
+
+def _rename(node: onnx.NodeProto, rename: Callable[[str], str]) -> None:
+    """Rename what a node reads and writes, also in the graphs that it holds, which see the names around them."""
+    node.input[:] = [rename(name) for name in node.input]
+    node.output[:] = [rename(name) for name in node.output]
+    for attribute in node.attribute:
+        if attribute.type in _NAMES_INSIDE:
+            for graph in (attribute.g, *attribute.graphs):
+                for inner in graph.node:
+                    _rename(inner, rename)
+                for port in graph.output:
+                    port.name = rename(port.name)

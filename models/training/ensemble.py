@@ -1,0 +1,157 @@
+"""An ensemble: the weighted mean of models of different families, each trained by a job of its own in a subfolder.
+
+The mean is of probabilities where the model tells classes or labels, else of what the models learnt.
+Source: Caruana et al., Ensemble Selection from Libraries of Models (2004).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.files import write_json
+from models.nets.catalogue import ENSEMBLE
+from models.training.checkpoints.finished import identity
+from models.training.costs.summary import total
+from models.training.job import RESULT_FILE, TrainingJob, TrainingResult
+from models.training.search_space import MEMBERS, WEIGHT, with_params
+
+TURNS = 25
+"""Turns of the selection, so that weights are multiples of 1/25."""
+LEAST_WEIGHT = 0.1
+"""A member with less is left out: it would cost as much as the others at each answer."""
+TASKS = ("binary", "multiclass", "multilabel", "regression", "quantile")
+"""Tasks whose models' outputs have one meaning; the scores of two rankings have not."""
+TINY = float(np.finfo(np.float64).tiny)
+"""Stands for a probability of zero, whose logarithm is not finite."""
+
+Loss = Callable[[NDArray[np.float64]], float]
+"""Of outputs (example, output): less is better; NaN is worst."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model of an ensemble: its family, its weight (all sum to 1), and its job."""
+
+    name: str
+    weight: float
+    job: TrainingJob
+
+
+def members_of(job: TrainingJob) -> list[Member]:
+    """Return the members of an ensemble's job; empty for any other job."""
+    if job.model.net != ENSEMBLE:
+        return []
+    arguments, members = dict(job.model.arguments), []
+    settings = arguments.pop(MEMBERS)  # the other arguments are for each member
+    for each in settings:
+        own = {path: value for path, value in each.items() if path != WEIGHT}
+        model, train = with_params(job.model.model_copy(update={"arguments": arguments}), job.train, own)
+        changed = {"folder": job.folder / MEMBERS / model.net, "model": model, "train": train}
+        members.append(Member(model.net, float(each[WEIGHT]), job.model_copy(update=changed)))
+    return members
+
+
+def fit_members(
+    job: TrainingJob, run: Callable[[str, TrainingJob], TrainingResult], value: Callable[[TrainingJob], float]
+) -> TrainingResult:
+    """Train the members of an ensemble one after the other; write and return the result of the whole.
+
+    A member that is finished is read from its folder, so a killed ensemble goes on with the member that was trained.
+
+    Args:
+        job: Of the ensemble.
+        run: Trains one member of this family, or returns its stored result.
+        value: Returns the goal's metric of a finished job on validation, of first fits where members are refitted.
+    """
+    results = {member.name: run(member.name, member.job) for member in members_of(job)}
+    parts = list(results.values())
+    hashes = "".join(f"{name} {result.weights_sha256}\n" for name, result in results.items())
+    result = TrainingResult(
+        best_epoch=0,
+        value=value(job),
+        epochs=[],
+        weights_sha256=hashlib.sha256(hashes.encode()).hexdigest(),
+        num_parameters=sum(part.num_parameters for part in parts),
+        seconds=sum(part.seconds for part in parts),
+        world_size=max(part.world_size for part in parts),
+        threads=max(part.threads for part in parts),
+        restarts=sum(part.restarts for part in parts),
+        resumed_from=[step for part in parts for step in part.resumed_from],
+        costs=total(part.costs for part in parts),
+        speeds=[speed for part in parts for speed in part.speeds],
+        members=results,
+        environment={"job": identity(job)},
+    )
+    write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))
+    return result
+
+
+def weights_of(job: TrainingJob, result: TrainingResult) -> list[Path]:
+    """Return the weights of a finished job: of an ensemble those of its members, of a refit those of both fits."""
+    if result.members:
+        return [path for each in members_of(job) for path in weights_of(each.job, result.members[each.name])]
+    first = [job.validated.folder / result.weights] * job.is_refitted
+    return [job.folder / result.weights, *first]
+
+
+def selected(outputs: Mapping[str, NDArray[np.float64]], task: str, loss: Loss) -> dict[str, float]:
+    """Return the weights of the ensemble with the least loss that greedy selection finds, by name; they sum to 1.
+
+    In each turn the model is added whose addition to the mean helps most; a model may be added again. The best mean of
+    all turns counts, without members of less than `LEAST_WEIGHT`. Of models that are equally good the first is taken.
+
+    Args:
+        outputs: What each model gives for the same examples, float64 (example, output): logits, or standardised values.
+        task: Of the data.
+        loss: What the ensemble is to make small.
+    """
+    names, parts = list(outputs), [averaged(output, task) for output in outputs.values()]
+    added: list[int] = []
+    so_far, best = np.zeros_like(parts[0]), (np.inf, 0)
+    for turn in range(1, TURNS + 1):
+        losses = [loss(output_of((so_far + part) / turn, task)) for part in parts]
+        added.append(int(np.argmin([np.inf if np.isnan(each) else each for each in losses])))
+        so_far = so_far + parts[added[-1]]
+        best = min(best, (losses[added[-1]], turn))
+    chosen = added[: best[1]] or added[:1]
+    shares = {name: chosen.count(at) / len(chosen) for at, name in enumerate(names)}
+    kept = {name: share for name, share in shares.items() if share >= LEAST_WEIGHT}
+    return {name: share / sum(kept.values()) for name, share in kept.items()}
+
+
+def combined(outputs: Sequence[NDArray[np.float64]], weights: Sequence[float], task: str) -> NDArray[np.float64]:
+    """Return the outputs of an ensemble from those of its members, float64 (example, output)."""
+    parts = [weight * averaged(output, task) for weight, output in zip(weights, outputs, strict=True)]
+    mean: NDArray[np.float64] = np.sum(parts, axis=0)
+    return output_of(mean, task)
+
+
+def averaged(output: NDArray[np.float64], task: str) -> NDArray[np.float64]:
+    """Return in what form outputs are averaged: probabilities of classes (of a label: of 0 and 1), else themselves."""
+    if task == "multiclass":
+        powers = np.exp(output - output.max(axis=1, keepdims=True))
+        shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+        return shares
+    if task in ("binary", "multilabel"):
+        return np.stack([_sigmoid(-output), _sigmoid(output)])
+    return output
+
+
+def output_of(mean: NDArray[np.float64], task: str) -> NDArray[np.float64]:
+    """Return the output whose `averaged` form this is."""
+    if task not in ("binary", "multiclass", "multilabel"):
+        return mean
+    logits: NDArray[np.float64] = np.log(np.maximum(mean, TINY))
+    return logits if task == "multiclass" else np.asarray(logits[1] - logits[0])
+
+
+def _sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:
+    power = np.exp(-np.abs(logit))
+    result: NDArray[np.float64] = np.where(logit >= 0, 1 / (1 + power), power / (1 + power))
+    return result
