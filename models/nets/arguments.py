@@ -6,11 +6,15 @@ import ast
 import functools
 import importlib.util
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from models.nets.catalogue import CATALOGUE
 
-_PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
+Size = Annotated[int, Field(le=1 << 16)]
+"""A whole number of a ready net, such as its width: beyond, it has more weights than any machine holds."""
+_PLAIN = {"int": Size, "float": float, "bool": bool, "str": str}
 
 
 @functools.cache

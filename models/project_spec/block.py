@@ -34,6 +34,10 @@ OwnFunction = Annotated[
 ]
 """A reference to the user's code, which is no built-in's name."""
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+MOST_WHOLE = 2**31 - 1
+Whole = Annotated[int, Field(le=MOST_WHOLE)]
+"""A count, a size or another whole number: libraries in C hold 32 bits of it."""
+Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 MAX_OUTPUTS = 200
 """Most targets, quantiles or horizons of a model: each is a column of every answer and of the prediction log."""
 
@@ -49,12 +53,14 @@ NumberText = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer"}]}),
 ]
 """Text that YAML may read as a number."""
-NODES = r"^[1-9]\d*(:[1-9]\d*)?$"
+NODES = r"^[1-9]\d{0,5}(:[1-9]\d{0,5})?$"
 Nodes = Annotated[
     str,
     BeforeValidator(number_as_text),
     Field(pattern=NODES),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": NODES}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 999_999}, {"type": "string", "pattern": NODES}]}
+    ),
 ]
 """A number of machines, or the least and the most of them."""
 
@@ -82,10 +88,10 @@ def _auto_is_zero(value: Any) -> Any:
 
 
 Batch = Annotated[
-    int,
+    Whole,
     BeforeValidator(_auto_is_zero),
     PlainSerializer(lambda batch: batch or "auto", return_type=Any),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_WHOLE}, {"const": "auto"}]}),
 ]
 
 

@@ -26,9 +26,13 @@ from models.project_spec.block import (
     Nodes,
     OwnFunction,
     Reference,
+    Seed,
     SpecBlock,
+    Whole,
 )
 from models.project_spec.goal import Goal
+from models.project_spec.image_and_text import Image as Image
+from models.project_spec.image_and_text import Text as Text
 from models.project_spec.judge import Judge as Judge
 from models.project_spec.judge import TimeUnit as TimeUnit
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
@@ -63,7 +67,7 @@ class Split(SpecBlock):
         0.15, description="Share of the rows for validation: model selection and early stopping."
     )
     test: Fraction = Field(0.15, description="Share of the rows for the test set, which only the verdict uses.")
-    seed: int = Field(0, description="Which rows fall into which split.")
+    seed: Seed = Field(0, description="Which rows fall into which split.")
 
     @model_validator(mode="after")
     def _column_where_needed(self) -> Split:
@@ -99,26 +103,7 @@ class Features(SpecBlock):
     normalise: Literal["standard", "robust", "minmax", "none"] = Field(
         "standard", description="How numbers are scaled, by the training rows."
     )
-    max_categories: int = Field(1000, ge=2, description="The most common ones keep an index; the rest share one.")
-
-
-class Image(SpecBlock):
-    """The shape of an image: the column holds height x width x channels bytes."""
-
-    column: str = "image"
-    height: int = Field(gt=0, description="Pixels.")
-    width: int = Field(gt=0, description="Pixels.")
-    channels: int = Field(1, ge=1, description="1 for grey, 3 for colours.")
-
-
-class Text(SpecBlock):
-    """The examples of a text: windows of `length` characters, each of which predicts the next one."""
-
-    column: str = "text"
-    length: int = Field(128, ge=2, description="Characters that the model sees at most.")
-    stride: int | None = Field(
-        None, ge=1, description="Characters between the starts of training windows; default: length, so none overlap."
-    )
+    max_categories: Whole = Field(1000, ge=2, description="The most common ones keep an index; the rest share one.")
 
 
 class Data(SpecBlock):
@@ -161,7 +146,7 @@ class Data(SpecBlock):
         None, description="The column with the rows' weights >= 0, for loss and metrics. Never an input; missing is 1."
     )
     deduplicate: bool = Field(False, description="Drop rows that equal an earlier row in every column.")
-    newest: int | None = Field(
+    newest: Whole | None = Field(
         None, ge=100, description="Train on this many of the newest training rows. For a split by time or position."
     )
     unlabelled: bool = Field(
@@ -213,8 +198,8 @@ class Model(SpecBlock):
 class Train(SpecBlock):
     """How the net is trained."""
 
-    epochs: int = Field(10, ge=1, description="Passes over the training rows; the time grows with them.")
-    epochs_per_pass: int = Field(
+    epochs: Whole = Field(10, ge=1, description="Passes over the training rows; the time grows with them.")
+    epochs_per_pass: Whole = Field(
         1, ge=1, description="More than 1: an epoch takes a part of the training examples, so it validates more often."
     )
     batch: Batch = Field(
@@ -228,11 +213,11 @@ class Train(SpecBlock):
     momentum: float = Field(0.9, ge=0, lt=1, description="Of sgd.")
     nesterov: bool = Field(False, description="Use Nesterov momentum. For sgd.")
     schedule: Schedule = Field("cosine", description="How the learning rate falls.")
-    cycles: int = Field(3, ge=1, description="restarts: number of cosines. step: number of levels.")
+    cycles: Whole = Field(3, ge=1, description="restarts: number of cosines. step: number of levels.")
     decay: float = Field(
         0.1, gt=0, lt=1, description="Factor of lr: at each step, at each plateau, or from first to last (exponential)."
     )
-    plateau_patience: int = Field(2, ge=1, description="plateau: epochs without improvement before lr falls.")
+    plateau_patience: Whole = Field(2, ge=1, description="plateau: epochs without improvement before lr falls.")
     warmup: float = Field(0.05, ge=0, lt=1, description="Share of all steps in which lr rises from zero.")
     clip_norm: float | None = Field(1.0, gt=0, description="The norm of the gradients is cut at this value.")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="Share of each label that is spread over all classes.")
@@ -244,7 +229,7 @@ class Train(SpecBlock):
         description="Your own loss: a function (output, target) -> the loss of each example, as torch tensors. "
         "Default: the loss that the goal's best prediction minimises.",
     )
-    patience: int | None = Field(None, ge=1, description="Epochs without improvement before stopping early.")
+    patience: Whole | None = Field(None, ge=1, description="Epochs without improvement before stopping early.")
     refit: bool = Field(True, description="Fit chosen trees or linear models again, on validation rows too; no nets.")
     augment: Augment = Field(default_factory=Augment)
     ema: float | None = Field(
@@ -264,18 +249,20 @@ class Train(SpecBlock):
         "fp32-exact has not.",
     )
     on: str = Field("here", min_length=1, description="Where the best settings are trained: a place of places.yaml.")
-    ranks: int = Field(1, ge=1, description="Processes on each node.")
+    ranks: Whole = Field(1, ge=1, description="Processes on each node.")
     parallel: Parallel = Field("ddp", description="How ranks divide the work: see docs/how-to/parallel.md.")
-    tensor: int | None = Field(
+    tensor: Whole | None = Field(
         None, ge=1, description="Tensor parallel size: ranks that share a layer. Default: all for tp, else 2."
     )
-    stages: int | None = Field(
+    stages: Whole | None = Field(
         None, ge=1, description="Pipeline parallel size: number of stages. Default: all ranks for pp, else 2."
     )
-    replicas: int | None = Field(None, ge=1, description="Replica groups of hsdp; each group holds the whole net.")
+    replicas: Whole | None = Field(None, ge=1, description="Replica groups of hsdp; each group holds the whole net.")
     pipeline: Literal["gpipe", "1f1b", "interleaved"] = Field("1f1b", description="The order of the microbatches.")
-    microbatches: int | None = Field(None, ge=1, description="Microbatches of a pipelined batch. Default: two a stage.")
-    accumulate: int = Field(1, ge=1, description="Batches whose gradients make one step: less memory, the same time.")
+    microbatches: Whole | None = Field(
+        None, ge=1, description="Microbatches of a pipelined batch. Default: two a stage."
+    )
+    accumulate: Whole = Field(1, ge=1, description="Batches whose gradients make one step: less memory, the same time.")
     recompute: Literal["none", "full", "selective"] = Field(
         "none",
         description="Activation checkpointing: recompute all activations (full), or all except matrix products "
@@ -289,23 +276,25 @@ class Train(SpecBlock):
     gradient_hook: Literal["none", "fp16", "powersgd"] = Field(
         "none", description="Compress gradients before the all-reduce. For ddp."
     )
-    nccl: dict[str, int | Annotated[str, Field(pattern=_NCCL_VALUE)]] = Field(
+    nccl: dict[str, Whole | Annotated[str, Field(pattern=_NCCL_VALUE)]] = Field(
         default_factory=dict,
         description="Settings of NCCL by its own names, such as `NCCL_SOCKET_IFNAME: eth0`, for the ranks.",
         json_schema_extra={"propertyNames": {"pattern": _NCCL_NAME}},
     )
     shard_optimiser: bool = Field(False, description="Each rank of ddp keeps the optimiser state of its share.")
-    memory_mb: int = Field(
+    memory_mb: Whole = Field(
         1024, ge=1, description="A larger split is streamed from disk in shuffled shards; a rank then holds this much."
     )
-    threads: int | None = Field(None, ge=1, description="Threads a rank; default: cores / (ranks x search workers).")
-    seed: int = Field(0, ge=0, description="Of weights, order and dropout: the same seed gives the same bits.")
-    max_restarts: int = Field(3, ge=0, description="How often the ranks are started again after a rank or node died.")
+    threads: Whole | None = Field(
+        None, ge=1, le=1024, description="Threads a rank; default: cores / (ranks x search workers)."
+    )
+    seed: Seed = Field(0, ge=0, description="Of weights, order and dropout: the same seed gives the same bits.")
+    max_restarts: Whole = Field(3, ge=0, description="How often the ranks are started again after a rank or node died.")
     nodes: Nodes = Field(
         "1", description="Machines, each with `ranks` ranks: a number, or min:max to start with as many as there are."
     )
     async_checkpoints: bool = Field(True, description="Write checkpoints in the background while training goes on.")
-    keep_checkpoints: int = Field(
+    keep_checkpoints: Whole = Field(
         2, ge=2, description="Number of checkpoints that are stored. A damaged one is skipped for the next older one."
     )
 
@@ -418,6 +407,12 @@ class Spec(SpecBlock):
     def _pinball_has_its_quantile(self) -> Spec:
         if self.goal.metric == "pinball" and self.goal.quantile is None and self.data.quantiles is None:
             raise ValueError("goal.metric pinball needs `quantile`, such as 0.9, or `data.quantiles` for several")
+        return self
+
+    @model_validator(mode="after")
+    def _patches_fit_the_image(self) -> Spec:
+        if self.train.pretrain is not None:
+            self.train.pretrain.check_patch(self.data.image)
         return self
 
     @model_validator(mode="after")

@@ -40,7 +40,7 @@ class Frequency(NamedTuple):
         if self.unit == "row":
             return ROWS
         if self.unit == "number":
-            return f"{self.num_units:g}"
+            return f"{self.num_units:.15g}"
         sizes = [(size, name) for name, (size, unit) in _UNITS.items() if unit == self.unit]
         fitting = [(size, name) for size, name in sizes if not self.num_units % size]
         if not fitting:

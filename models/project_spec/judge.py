@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from models.project_spec.block import SpecBlock
+from models.project_spec.block import SpecBlock, Whole
 
 TimeUnit = Literal["hour", "day", "week", "month"]
 
@@ -30,8 +30,10 @@ class Judge(SpecBlock):
         "one if there are fewer than five days.",
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Of the interval of the gain.")
-    resamples: int = Field(1000, ge=100, description="Samples of the bootstrap; the time grows with them.")
-    min_samples: int = Field(30, ge=1, description="No promotion with fewer test examples than this.")
+    resamples: Whole = Field(
+        1000, ge=100, le=1_000_000, description="Samples of the bootstrap; the time grows with them."
+    )
+    min_samples: Whole = Field(30, ge=1, description="No promotion with fewer test examples than this.")
     slices: list[str] = Field(
         default_factory=list, description="Columns; each value is a slice that is judged by itself."
     )

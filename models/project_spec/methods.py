@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from models.project_spec.block import Fraction, NumberText, OwnFunction, Reference, SpecBlock
+from models.project_spec.block import Fraction, NumberText, OwnFunction, Reference, SpecBlock, Whole
+from models.project_spec.image_and_text import Image
 from models.project_spec.search import Dimension
 
 Optimiser = Literal["adamw", "adam", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adafactor", "muon"]
@@ -23,7 +24,7 @@ class Augment(SpecBlock):
     """Augmentation of training examples; their labels stay valid. Zero is off."""
 
     rotate_degrees: float = Field(0.0, ge=0, le=180, description="Images: largest rotation, either way.")
-    shift_pixels: int = Field(0, ge=0, description="Pixels, at most, in each direction.")
+    shift_pixels: Whole = Field(0, ge=0, description="Pixels, at most, in each direction.")
     brightness: float = Field(0.0, ge=0, lt=1, description="Share by which pixels get brighter or darker, at most.")
     flip: bool = Field(False, description="Images: flip half of them horizontally.")
     erase: float = Field(0.0, ge=0, le=1, description="Images: share in which a random rectangle is erased.")
@@ -113,16 +114,28 @@ class Recent(SpecBlock):
 class Pretrain(SpecBlock):
     """Self-supervised pretraining: parts of the inputs are masked, and the net's trunk learns to reconstruct them."""
 
-    epochs: int = Field(10, ge=1, description="Passes of the pretraining.")
+    epochs: Whole = Field(10, ge=1, description="Passes of the pretraining.")
     mask: Fraction = Field(0.3, description="Share of the columns, or of an image's patches, that is hidden.")
     lr: float | None = Field(None, gt=0, description="Default: train.lr.")
-    patch: int = Field(4, ge=1, description="Side of an image's patches.")
+    patch: Whole = Field(4, ge=1, description="Side of an image's patches.")
+
+    def check_patch(self, image: Image | None) -> None:
+        """Refuse patches that are larger than an image.
+
+        Raises:
+            ValueError: Names the patch and the image's sides.
+        """
+        if image is not None and self.patch > max(image.height, image.width):
+            raise ValueError(
+                f"train.pretrain.patch: got {self.patch}, expected at most the longer side of an image, which has "
+                f"{image.height} x {image.width} pixels"
+            )
 
 
 class PseudoLabels(SpecBlock):
     """A teacher labels rows without a label (data.unlabelled) where it is confident; the student trains on both."""
 
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Least predicted probability for a pseudo label.")
-    rounds: int = Field(
+    rounds: Whole = Field(
         1, ge=1, le=10, description="Number of rounds: after each, the student becomes the next teacher."
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from models.project_spec.block import Fraction, SpecBlock
+from models.project_spec.block import Fraction, SpecBlock, Whole
 from models.project_spec.schedule import check_timezone, parse, unix_time
 
 Trigger = Literal["schedule", "new_data", "decay", "broken_data", "drift"]
@@ -46,9 +46,11 @@ class Monitor(SpecBlock):
         "every 15 minutes",
         description="Schedule of monitoring: a cron line, `every 15 minutes` or `RRULE:...`; null: by hand only.",
     )
-    window: int = Field(1000, ge=100, description="Predictions in one window.")
-    alarms: int = Field(2, ge=1, description="Number of the last `of` windows that must alarm before a signal is sent.")
-    of: int = Field(2, ge=1, description="The last windows that are looked at.")
+    window: Whole = Field(1000, ge=100, description="Predictions in one window.")
+    alarms: Whole = Field(
+        2, ge=1, description="Number of the last `of` windows that must alarm before a signal is sent."
+    )
+    of: Whole = Field(2, ge=1, description="The last windows that are looked at.")
     alpha: float = Field(
         0.01,
         gt=0,
@@ -63,7 +65,7 @@ class Monitor(SpecBlock):
         0.0, ge=0, description="Decay: the realised metric is worse than the verdict's at promotion by more than this."
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the interval of the realised metric.")
-    min_labels: int = Field(
+    min_labels: Whole = Field(
         100, ge=30, description="Fewest labels of a window for which the realised metric is computed."
     )
     seasonal: list[str] = Field(
@@ -75,9 +77,10 @@ class Monitor(SpecBlock):
         description="Date or time (ISO; UTC without a zone) at which a person accepted the drift that lasted then: "
         "later windows count as drifted only beyond it.",
     )
-    keep_days: int | None = Field(
+    keep_days: Whole | None = Field(
         None,
         ge=1,
+        le=36_500,
         description="Older predictions and labels are deleted; while retrain.feedback is true those that have each "
         "other stay, as rows of the dataset. Default: all are kept.",
     )
@@ -99,8 +102,8 @@ class Monitor(SpecBlock):
 class QuietHours(SpecBlock):
     """Hours in which no loop begins by itself; a person may begin one at any hour."""
 
-    begin: int = Field(ge=0, le=23, description="Hour of the day.")
-    end: int = Field(
+    begin: Whole = Field(ge=0, le=23, description="Hour of the day.")
+    end: Whole = Field(
         ge=0, le=23, description="End of the quiet hours (exclusive). If it is before `begin`, they last over midnight."
     )
 
@@ -125,13 +128,13 @@ class Retrain(SpecBlock):
     cooldown_s: float = Field(
         3600.0, ge=0, description="Seconds after the end of the last loop in which no signal begins another."
     )
-    min_new_labels: int = Field(
+    min_new_labels: Whole = Field(
         0, ge=0, description="Fewest labelled rows that must have come since the last loop began."
     )
     budget_device_s: float | None = Field(
         None, gt=0, description="Most device-seconds that the loops of 30 days may cost."
     )
-    breaker: int = Field(3, ge=1, description="Number of failed loops in a row that opens the circuit breaker.")
+    breaker: Whole = Field(3, ge=1, description="Number of failed loops in a row that opens the circuit breaker.")
     breaker_s: float = Field(
         7 * 86400.0, ge=0, description="How long the circuit breaker stays open. A person's request closes it."
     )
@@ -144,5 +147,5 @@ class Retrain(SpecBlock):
     search: Literal["again", "reuse"] = Field(
         "again", description="reuse: train with the settings of the champion's search. again: search again."
     )
-    rows: int | None = Field(None, ge=100, description="Train on this many of the newest rows. Default: all.")
+    rows: Whole | None = Field(None, ge=100, description="Train on this many of the newest rows. Default: all.")
     feedback: bool = Field(True, description="Labelled predictions become rows of the next version of the dataset.")

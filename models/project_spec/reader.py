@@ -21,6 +21,8 @@ COMMAND_LINE = "command line"
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000
 """A spec has hundreds of values; nested aliases can make billions of values from a few lines."""
+MOST_BITS = 1024
+"""Of a whole number: more than float64 can hold. Python refuses to write those of more than 4,300 digits."""
 MOST_NESTED = 2_000
 _OPENING = ("[", "{", "- ", "? ")
 """What can nest many levels in a few characters."""
@@ -142,7 +144,7 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
         ) from error
     except OSError as error:
         raise UsageError(f"{name}: cannot be read ({error.strerror}): change its owner or its rights") from error
-    except (YAMLError, UnicodeDecodeError, IndexError) as error:  # IndexError: `!!int` without a number
+    except (YAMLError, ValueError, IndexError) as error:  # no UTF-8, too many digits, `!!int` without a number
         raise UsageError(
             f"{name}: not valid YAML in UTF-8 ({error}): save it as UTF-8, or correct that place"
         ) from error
@@ -153,10 +155,12 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
 
 
 def _refuse_bomb(loaded: Any, name: str) -> None:
-    """Reject too many values; each use of an alias counts, and the count stops at the limit."""
+    """Reject too many values; each use of an alias counts, and the count stops at the limit. Reject endless numbers."""
     left, waiting = MOST_VALUES, [loaded]
     while waiting:
         value = waiting.pop()
+        if isinstance(value, int) and value.bit_length() > MOST_BITS:
+            raise UsageError(f"{name}: got a whole number of {value.bit_length():,} bits, expected {MOST_BITS} at most")
         inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
         left -= 1 + len(inner)
         if left < 0:
@@ -204,11 +208,12 @@ def _override(document: dict[str, Any], text: str) -> str:
         raise UsageError(f"{COMMAND_LINE}: got -s {text!r}, expected -s block.key=value, as in -s train.epochs=3")
     try:
         value = _plain(YAML(typ="safe").load(written)) if written else None
-    except YAMLError as error:
+    except (YAMLError, ValueError) as error:
         raise UsageError(
             f"{COMMAND_LINE}: {path}: got {written!r}, expected a YAML value, in quotes of the shell: "
             "-s 'data.features.drop=[a, b]'"
         ) from error
+    _refuse_bomb(value, COMMAND_LINE)
     *parents, last = _split_path(document, path)
     block = document
     for key in parents:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from models.project_spec.block import SpecBlock
+from models.project_spec.block import MOST_WHOLE, SpecBlock, Whole
 
 WITHOUT_DESCENT = ("trees", "linear")
 """The ready nets that one process fits without gradient descent over batches."""
+MOST_VALUES = 100_000
+"""Most values of a dimension of a grid, which are listed."""
 
 
 class Dimension(SpecBlock):
@@ -25,7 +28,8 @@ class Dimension(SpecBlock):
     @field_validator("low", "high", "step", mode="before")
     @classmethod
     def _whole_numbers_are_numbers(cls, value: Any) -> Any:
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < sys.float_info.max
+        return float(value) if is_number else value
 
     @model_validator(mode="after")
     def _range_or_choices(self) -> Dimension:
@@ -39,6 +43,8 @@ class Dimension(SpecBlock):
             raise ValueError(f"a log range of integers needs low >= 1, got {self.low:g}: say `low: 1`, or drop `log`")
         if self.log and self.step and not (self.integer and self.step == 1):
             raise ValueError(f"a log range has no step, got {self.step:g}: drop `log` or `step`, or name `choices`")
+        if self.integer and max(abs(self.low or 0), abs(self.high or 0)) > MOST_WHOLE:
+            raise ValueError(f"got integers from {self.low:g} to {self.high:g}, expected {MOST_WHOLE} at most")
         if self.integer and self.step and self.step % 1:
             raise ValueError(f"integers need a whole step, got {self.step:g}: say `step: 1`, or drop `integer`")
         return self
@@ -47,7 +53,7 @@ class Dimension(SpecBlock):
 class Search(SpecBlock):
     """How hyperparameters are searched. `trials: 0` trains with the spec's own settings."""
 
-    trials: int = Field(10, ge=0, description="Trainings of the search; 0: none.")
+    trials: Whole = Field(10, ge=0, description="Trainings of the search; 0: none.")
     sampler: Literal["tpe", "random", "gp", "cmaes", "nsga2", "grid"] = Field(
         "tpe", description="The sampler of Optuna."
     )
@@ -59,17 +65,17 @@ class Search(SpecBlock):
         min_length=1,
         description="Where trials are trained: a place of places.yaml, on which each trial is a job of its own.",
     )
-    workers: int = Field(
+    workers: Whole = Field(
         1, ge=1, description="Trials that run at once. With more than one, their order cannot be reproduced."
     )
     timeout_s: float | None = Field(None, gt=0, description="Seconds after which no trial begins.")
-    folds: int = Field(
+    folds: Whole = Field(
         1,
         ge=1,
         description="k > 1: k-fold cross-validation over train and validation rows. Series and a split by time: each "
         "of k blocks is judged by a model of the rows before it.",
     )
-    epochs: int | None = Field(None, ge=1, description="Epochs of a trial; default: half of train.epochs.")
+    epochs: Whole | None = Field(None, ge=1, description="Epochs of a trial; default: half of train.epochs.")
     sample: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of the training rows a trial sees.")
     budget_s: float | None = Field(
         None,
@@ -78,7 +84,7 @@ class Search(SpecBlock):
         "rounds and operations, not by the clock, so that the search can be repeated. Default: where `model.net: auto` "
         "chooses between families, 15 times the first trial, between 6 and 600; else none.",
     )
-    patience: int | None = Field(
+    patience: Whole | None = Field(
         None,
         ge=1,
         description="Trials without an improvement after which the search ends. Default: 6 where `model.net: auto` "
@@ -118,6 +124,20 @@ class Search(SpecBlock):
             if path.split(".")[0] not in ("train", "model") or path.count(".") != 1:
                 raise ValueError(f"cannot search {path!r}: expected train.<key> or model.<argument>")
         return space
+
+    @model_validator(mode="after")
+    def _grid_can_be_listed(self) -> Search:
+        for path, each in (self.space or {}).items() if self.sampler == "grid" else ():
+            if (
+                each.low is not None
+                and each.high is not None
+                and (each.high - each.low) / (each.step or 1) > MOST_VALUES
+            ):
+                raise ValueError(
+                    f"space.{path}: a grid from {each.low:g} to {each.high:g} has more than {MOST_VALUES:,} values: "
+                    "take a larger `step`, name `choices`, or another sampler"
+                )
+        return self
 
     @model_validator(mode="after")
     def _settings_need_no_search(self) -> Search:

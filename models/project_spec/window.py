@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
-from models.project_spec.block import MAX_OUTPUTS, NumberText, SpecBlock
+from models.project_spec.block import MAX_OUTPUTS, MOST_WHOLE, NumberText, SpecBlock, Whole
 from models.project_spec.frequency import parse_frequency
 
-_STEP = {"type": "integer", "minimum": 1}
+_STEP = {"type": "integer", "minimum": 1, "maximum": MOST_WHOLE}
 _RANGE = {
     "type": "object",
     "properties": {"first": _STEP, "last": _STEP},
@@ -35,14 +35,14 @@ def _steps_ahead(value: Any) -> Any:
     is_list_of_one = isinstance(value, list) and len(steps) < 2
     if is_list_of_one or not all(map(_is_step, steps)) or steps != sorted(set(steps)):
         raise ValueError(
-            f"got {got!r}, expected a whole number >= 1, or several, ascending: `horizon: 7`, `horizon: [1, 7, 14]` or "
-            "`horizon: {first: 1, last: 7}`"
+            f"got {got!r}, expected a whole number from 1 to {MOST_WHOLE}, or several, ascending: `horizon: 7`, "
+            "`horizon: [1, 7, 14]` or `horizon: {first: 1, last: 7}`"
         )
     return value
 
 
 def _is_step(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_WHOLE
 
 
 _LIST = {"type": "array", "items": _STEP, "minItems": 2, "maxItems": MAX_OUTPUTS, "uniqueItems": True}
@@ -57,13 +57,13 @@ Horizon = Annotated[
 class Window(SpecBlock):
     """The examples of a series: `length` past steps predict the target `horizon` steps ahead."""
 
-    length: int = Field(gt=0, description="Steps that the model reads.")
+    length: Whole = Field(gt=0, description="Steps that the model reads.")
     horizon: Horizon = Field(
         1,
         description="Steps ahead. `7`: the 7th step alone. `[1, 7, 14]` or `{first: 1, last: 7}`: each of these steps, "
         "an output each, 200 at most.",
     )
-    stride: int = Field(1, ge=1, le=2**31 - 1, description="Steps between the starts of two windows.")
+    stride: Whole = Field(1, ge=1, description="Steps between the starts of two windows.")
     frequency: NumberText | None = Field(
         None,
         description="Distance between two steps: `hour`, `30 minutes`, `day`, `weekday`, `week`, `month`, `quarter`, "
@@ -86,7 +86,7 @@ class Window(SpecBlock):
         description="Columns of numbers that are known beforehand, such as holidays or planned prices: their value at "
         "each horizon is an input. Callers give the steps after the window too.",
     )
-    season: int | None = Field(
+    season: Whole | None = Field(
         None,
         ge=2,
         description="Steps in a season, for the seasonal naive forecast. Default: a day, a week or a year, whichever "

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from models.nets.arguments import argument_types
+from models.nets.arguments import Size, argument_types
 from models.nets.catalogue import CATALOGUE
 from models.project_spec.references import resolve
 
@@ -20,5 +20,5 @@ def test_the_source_names_the_arguments_that_the_factory_has(net: str) -> None:
 def test_types_are_read_where_they_are_plain() -> None:
     known = argument_types("mlp")
     assert known is not None
-    assert (known["hidden"], known["dropout"]) == (int, float)
+    assert (known["hidden"], known["dropout"]) == (Size, float)
     assert argument_types("./own.py:Net") is None

@@ -32,3 +32,8 @@ def test_a_frequency_is_written_in_its_largest_unit(text: str, again: str) -> No
 def test_what_names_no_frequency_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match='expected "hour", "30 minutes"'):
         parse_frequency(text)
+
+
+@pytest.mark.parametrize("number", [1234567, 999_999_999_999_999, 0.125])
+def test_a_number_keeps_its_digits_as_text(number: float) -> None:
+    assert parse_frequency(parse_frequency(str(number)).text).num_units == number

@@ -39,3 +39,16 @@ def test_refused(block: dict[str, Any], words: str) -> None:
 def test_every_range_with_low_under_high_is_taken(low: float, width: float, integer: bool) -> None:
     space = {"model.width": {"low": low, "high": low + width, "integer": integer}}
     assert Search.model_validate({"space": space}).space is not None
+
+
+@pytest.mark.parametrize(
+    ("dimension", "message"),
+    [
+        ({"low": 1, "high": 10**30, "integer": True}, "expected 2147483647 at most"),
+        ({"low": 1, "high": 10**400, "integer": True}, "valid number"),
+        ({"low": 0.1, "high": 1e30, "step": 0.1}, "more than 100,000 values: take a larger `step`"),
+    ],
+)
+def test_a_dimension_that_no_grid_can_list_is_refused(dimension: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Search.model_validate({"sampler": "grid", "space": {"train.lr": dimension}})
