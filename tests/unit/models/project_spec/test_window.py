@@ -34,7 +34,7 @@ def test_a_horizon_is_one_step_ahead_or_several(horizon: object, steps: list[int
     "horizon", [0, True, "7", [], [3], [2, 1], [1, 1], [0, 1], {"first": 4, "last": 2}, {"last": 3}]
 )
 def test_a_horizon_that_is_none_says_what_was_expected(horizon: object) -> None:
-    with pytest.raises(ValidationError, match=r"a whole number from 1 to 2147483647, or several, ascending: `horizon: 7`"):
+    with pytest.raises(ValidationError, match=r"a whole number from 1 to 2147483647, or several, ascending"):
         Window.model_validate({"length": 3, "horizon": horizon})
 
 
