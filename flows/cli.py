@@ -114,6 +114,7 @@ def loopline() -> None:
 def main() -> None:
     """Run the program; Loopline's own errors are printed in a line or two, without a traceback."""
     from models.errors import LooplineError
+    from models.files import CURES, store_error
 
     gc.set_threshold(*COLLECT)
     faulthandler.enable(2, all_threads=False)  # if a user's compiled code crashes, this prints the line that called it
@@ -139,9 +140,13 @@ def main() -> None:
         if ending:
             click.echo(f"loopline: ended by a signal; on the way out: {error}", err=True)
             sys.exit(ending[0])
-        if isinstance(error, OSError) and _is_refused(sys.stdout):
+        if isinstance(error, OSError) and not error.filename and _is_refused(sys.stdout):
             click.echo(f"loopline: standard output takes no more ({error.strerror}): write it elsewhere", err=True)
             sys.exit(1)
+        if isinstance(error, OSError) and error.errno in CURES:
+            refusal = store_error(error, Path.cwd())
+            click.echo(f"loopline: {refusal}", err=True)
+            sys.exit(refusal.exit_code)
         raise
 
 

@@ -20,6 +20,14 @@ SPEC_FILE = "project.yaml"
 CHUNK_BYTES = 1 << 20
 FILE_MODE = 0o644
 DISK_IS_FULL = "the disk is full: free some space and run again"
+CURES = {
+    errno.ENOSPC: DISK_IS_FULL,
+    errno.EDQUOT: "the disk quota is used up: free some space and run again",
+    errno.EROFS: "the file system is read-only: set LOOPLINE_HOME to a folder that can be written",
+    errno.ENOTDIR: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",
+    errno.EEXIST: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",
+    errno.EACCES: "this user may not read or write it: change its owner or mode, or set LOOPLINE_HOME",
+}
 CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) of file system timestamps
 
 
@@ -78,21 +86,23 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Convert the operating system's write errors to a StoreError that names the fix."""
+    """Convert the operating system's errors to a StoreError that names the fix."""
     try:
         yield
     except OSError as error:
-        cures = {
-            errno.ENOSPC: DISK_IS_FULL,
-            errno.EDQUOT: "the disk quota is used up: free some space and run again",
-            errno.EROFS: "the file system is read-only: set LOOPLINE_HOME to a folder that can be written",
-            errno.ENOTDIR: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",
-            errno.EEXIST: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",
-            errno.EACCES: "the folder cannot be written by this user: change its owner, or set LOOPLINE_HOME",
-        }
-        if error.errno in cures:
-            raise StoreError(f"{error.filename or path}: {cures[error.errno]}") from error
+        if error.errno in CURES:
+            raise store_error(error, path) from error
         raise
+
+
+def store_error(error: OSError, path: Path) -> StoreError:
+    """Return an operating system's error of `CURES` as a StoreError that names the fix.
+
+    Args:
+        error: The error.
+        path: The path for the message, if the error names none.
+    """
+    return StoreError(f"{error.filename or path}: {CURES[error.errno or 0]}")
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The program: what a script can rely on, exit codes and JSON; what a person reads, one line and the cure."""
 
+import errno
 import json
 import os
 import signal
@@ -102,6 +103,18 @@ def test_an_error_met_after_sigterm_does_not_hide_it(
 
     assert exit_code_of(fail, monkeypatch) == 128 + signal.SIGTERM
     assert str(error) in capsys.readouterr().err
+
+
+def test_what_the_operating_system_refuses_is_one_line_with_its_cure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/srv/theirs/.loopline/prefect/secret")
+
+    assert exit_code_of(fail, monkeypatch) == 1
+    path = "/srv/theirs/.loopline/prefect/secret"
+    cure = "change its owner or mode, or set LOOPLINE_HOME"
+    assert capsys.readouterr() == ("", f"loopline: {path}: this user may not read or write it: {cure}\n")
 
 
 def test_a_full_disk_in_a_tools_own_words_gets_its_cure(

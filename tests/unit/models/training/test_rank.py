@@ -71,7 +71,7 @@ def test_a_folder_that_cannot_be_made_is_told(make_job, tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(self))
 
     monkeypatch.setattr(pathlib.Path, "mkdir", refuse)
-    with pytest.raises(StoreError, match="cannot be written by this user"):
+    with pytest.raises(StoreError, match="this user may not read or write it"):
         run_job(job)
 
 
