@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.files import sha256, write_text
+from models.errors import StoreError
+from models.files import read_json, sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.inference.portable import MODEL_FILE
 from models.pipeline.records import StepRecord
+from models.training.job import JOB_FILE
 from tasks.host import memory
 from tasks.loop.jobs import tensors
 from tasks.loop.loop import Inputs, Loop, StepResult
@@ -34,9 +36,9 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
         memory.release()  # of the steps before: the exporter's own memory beside it would be the loop's peak
         prepared, trained = inputs["prepare"], inputs["train"]
-        job = trained.file("model.json").with_name("job.json")
+        job = trained.file("model.json").with_name(JOB_FILE)
         places = {
-            **json.loads(job.read_text()),
+            **_settings(job),
             "folder": str(job.parent),  # another machine may have trained it
             "prepared": str(prepared.folder),
             "project": str(loop.project.folder),
@@ -59,6 +61,18 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         return StepResult([folder / MODEL_FILE, folder / "preparation.json", reference, *more], made)
 
     return loop.carry_out("export", act)
+
+
+def _settings(job: Path) -> dict[str, Any]:
+    """Return the settings of the training that a file holds, which is beside the step's outputs and has no hash.
+
+    Raises:
+        StoreError: It is missing or damaged.
+    """
+    settings = read_json(job)
+    if not settings:
+        raise StoreError(f"{job}: cannot be read: remove {job.parent} and run again, to train again")
+    return settings
 
 
 def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from models.files import write_json
+from models.files import write_json, write_text
 from models.metrics.metrics import metric_name
 from models.nets.catalogue import net_name, unused
 from models.pipeline.records import StepRecord
@@ -44,7 +44,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         model = start.arguments(model)
         place = find_place(loop.workspace, train)
         task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=start.origin, place=place)
-        (folder / JOB_FILE).write_text(task.model_dump_json())
+        write_text(folder / JOB_FILE, task.model_dump_json())
         write_json(folder / MODEL_FILE, model.model_dump(mode="json"))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in shown(params).items()})
         run = _Training(loop, place)

@@ -264,6 +264,15 @@ def test_a_second_loop_does_nothing_again(first: Loop, project: Project) -> None
     assert len(open_registry(project.workspace, "tiny").journal()) == 1
 
 
+def test_lost_settings_of_a_training_are_named_with_the_cure(first: Loop, project: Project) -> None:
+    job = weights_of(first).with_name("job.json")
+    content = job.read_text()
+    job.write_text(content[:-9])
+    with pytest.raises(StoreError, match=r"job\.json: cannot be read: remove .* and run again"):
+        carry_round(project, "serve.variants=[]")
+    job.write_text(content)
+
+
 def test_the_card_is_one_page_that_fetches_nothing(first: Loop) -> None:
     page = (first.state / "card.html").read_text()
     assert first.id in page
