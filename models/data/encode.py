@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from models.data.datetimes import datetime_features
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, CategoricalInput, NumericInput, Preparation, TextInput
+from models.data.prepared_rows import row_batches, rows_of
 from models.data.target import true_values
 from models.data.tensor_file import RowWriter
 from models.data.text import indices_of, text_of, window_starts
@@ -23,13 +24,9 @@ from models.files import whole_file
 from models.ngrams.columns import feature_matrix
 from models.project_spec.reserved_columns import FITTED_PREFIX, KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.sources.code_points import code_points
-from models.sources.read import UNREADABLE, read_table
+from models.sources.read import read_table
 
 Tensors = dict[str, np.ndarray]
-
-_BATCH_ROWS = 65_536
-_PIECE_ROWS = 4_096
-"""Rows of the file that are in memory at a time beside those that were asked for."""
 
 
 def encode(folder: Path, split: str) -> Tensors:
@@ -82,44 +79,6 @@ def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
         with whole_file(paths[UNLABELLED]) as path:
             save_file(_encode_inputs(unlabelled, preparation), path)
     return paths
-
-
-def rows_of(
-    folder: Path, split: str, columns: Sequence[str] | None = None, positions: np.ndarray | None = None
-) -> pa.Table:
-    """Return the prepared rows of one split, in their order, read a piece at a time.
-
-    Args:
-        folder: The prepared folder.
-        split: `train`, `validation` or `test`.
-        columns: The columns to return; default: all.
-        positions: The rows to return, by their positions in the split, int64 (rows,), ascending; default: all.
-
-    Raises:
-        DataError: The split does not exist, or the file is absent, cut short, or lacks a column.
-    """
-    if split not in SPLITS:
-        raise DataError(f"got split {split!r}, expected one of {', '.join(SPLITS)}")
-    with _rows_file(folder) as file:
-        return pa.concat_tables(_pieces_of(file, SPLITS.index(split), columns, positions))
-
-
-def _pieces_of(
-    file: pq.ParquetFile, code: int, columns: Sequence[str] | None, positions: np.ndarray | None
-) -> Iterator[pa.Table]:
-    """Yield the rows of a split, a piece of the file at a time, after a table without rows."""
-    wanted = file.schema_arrow.names if columns is None else list(columns)
-    yield file.schema_arrow.empty_table().select(wanted)
-    start = 0
-    for batch in file.iter_batches(_PIECE_ROWS, columns=[*wanted, SPLIT_COLUMN]):
-        rows = pa.Table.from_batches([batch])
-        rows = rows.filter(pc.equal(rows.column(SPLIT_COLUMN), code)).select(wanted)
-        if positions is None:
-            yield rows
-        else:
-            first, last = np.searchsorted(positions, [start, start + len(rows)])
-            yield rows.take(positions[first:last] - start)
-        start += len(rows)
 
 
 def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:
@@ -178,29 +137,12 @@ def _write_rows(prepared: Path, preparation: Preparation, paths: Mapping[str, Pa
         for split, count in zip(SPLITS, counts, strict=True):
             layout = {name: (each.dtype, (int(count), *each.shape[1:])) for name, each in empty.items()}
             writers[split] = files.enter_context(RowWriter(paths[split], layout))
-        for batch in _batches(prepared):
+        for batch in row_batches(prepared):
             for number, split in enumerate(SPLITS):
                 rows = batch.filter(pc.equal(batch.column(SPLIT_COLUMN), number))
                 if rows.num_rows:
                     writers[split].put(written[split], _encode_rows(rows, preparation))
                     written[split] += rows.num_rows
-
-
-def _batches(prepared: Path) -> Iterator[pa.Table]:
-    with _rows_file(prepared) as file:
-        for batch in file.iter_batches(_BATCH_ROWS):
-            yield pa.Table.from_batches([batch])
-
-
-@contextlib.contextmanager
-def _rows_file(prepared: Path) -> Iterator[pq.ParquetFile]:
-    """Open the prepared rows; convert the errors of reading them to a DataError with the cure."""
-    path = prepared / ROWS_FILE
-    try:
-        with pq.ParquetFile(path, memory_map=True) as file:
-            yield file
-    except (*UNREADABLE, KeyError) as error:
-        raise DataError(f"{path}: not a whole Parquet file: remove {prepared} and run again") from error
 
 
 def _numeric_matrix(rows: pa.Table, parts: list[NumericInput], prefix: str = "") -> np.ndarray:
@@ -218,7 +160,7 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
     window = preparation.window
     if window is None:
         raise DataError(f"{folder}: a series without window: remove the folder and run again")
-    rows = pq.read_table(folder / ROWS_FILE)
+    rows = pa.concat_tables(row_batches(folder))
     targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
     chosen = rows.select(preparation.target.columns).take(pa.array(targets))
     steps = [standardised(rows.column(part.name).to_numpy(), part) for part in preparation.numeric]

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from models.data.columns import as_text, is_number
 from models.data.datetimes import as_input
-from models.data.encode import rows_of
 from models.data.header import no_such_column
 from models.data.known_future import with_future
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
+from models.data.prepared_rows import rows_of
 from models.data.series import first_target
 from models.data.target import true_values
 from models.data.text import text_of, window_starts, windows_of

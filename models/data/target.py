@@ -10,6 +10,7 @@ from models.data.columns import as_float64, as_text, dtype_of, is_number, is_tex
 from models.data.outputs import fit_outputs, infer_task_of_several, output_values, with_outputs
 from models.data.preparation import SPLITS, TargetEncoding
 from models.errors import DataError
+from models.metrics.ranking import has_order
 from models.project_spec.blocks import NUMBER_TASKS, Data, Task
 from models.project_spec.reserved_columns import KEY_COLUMN
 
@@ -218,10 +219,9 @@ def check_groups(target: np.ndarray, codes: np.ndarray, column: str) -> None:
     """
     for code, split in enumerate(SPLITS):
         rows = target[codes == code]
-        num_groups = len(np.unique(rows[:, 1]))
-        if len(np.unique(rows, axis=0)) == num_groups:
+        if not has_order(rows).any():
             raise DataError(
-                f"data.split.column {column!r}: none of the {num_groups:,} groups of the {split} rows "
+                f"data.split.column {column!r}: none of the {len(np.unique(rows[:, 1])):,} groups of the {split} rows "
                 f"({len(rows):,}) has two different grades, so there is no order: name the column that rows to be "
                 "compared share, or give more groups"
             )

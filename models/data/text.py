@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from models.data.check import check_columns
 from models.data.columns import is_text, with_slices
-from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TargetEncoding, TextInput
+from models.data.preparation import SPLITS, Preparation, TargetEncoding, TextInput
+from models.data.prepared_rows import rows_of
 from models.data.split import by_position
 from models.errors import DataError
 from models.project_spec.blocks import Data, Text
@@ -68,9 +68,12 @@ def joined(lines: pa.ChunkedArray) -> str:
 
 
 def text_of(prepared: Path, split: str, characters: TextInput) -> str:
-    """Return the text of one split of a prepared folder."""
-    filters = [(SPLIT_COLUMN, "==", SPLITS.index(split))]
-    return joined(pq.read_table(prepared / ROWS_FILE, columns=[characters.column], filters=filters).column(0))
+    """Return the text of one split of a prepared folder.
+
+    Raises:
+        DataError: The folder is incomplete.
+    """
+    return joined(rows_of(prepared, split, [characters.column]).column(0))
 
 
 def indices_of(points: np.ndarray, characters: TextInput) -> np.ndarray:

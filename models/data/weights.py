@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from models.data.columns import as_float64
-from models.data.encode import rows_of
 from models.data.preparation import ROWS_FILE
+from models.data.prepared_rows import rows_of
 from models.errors import DataError
 from models.project_spec.reserved_columns import WEIGHT_COLUMN
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from models.data import feeds, text
-from models.data.encode import rows_of
 from models.data.hashing import Hashes
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
+from models.data.prepared_rows import rows_of
 from models.data.window_reference import seasonal_lag
 from models.errors import DataError
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram

@@ -15,11 +15,10 @@ import numpy as np
 import orjson
 
 from models.errors import DataError
+from models.inference.table import PIECE_ITEMS
 
 PIECE_BYTES = 1 << 18
 """About the bytes that are parsed at once: 2 ms."""
-PIECE_ITEMS = 1 << 13
-"""Items of a list that are written or freed at once: 1 to 3 ms."""
 _LIST = re.compile(rb"\[\s*((?:\[\s*){1,4}|\{)")
 """The first list of lists or of objects. Deeper lists are rare, and are parsed at once."""
 _BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{")

@@ -259,7 +259,7 @@ def _examples(work: PredictionJob, reading: ReadOptions) -> Iterator[tuple[Predi
 
 
 def _ids(work: PredictionJob, unit: PredictionUnit, rows: pa.Table, before: int, seen: Any) -> Any:
-    from models.data.row_ids import own_ids, row_ids
+    from models.inference.row_ids import own_ids, row_ids
 
     if work.id_column:
         return own_ids(rows.column(work.id_column), seen, before + 1, f"{unit.display_name}", work.id_column)

@@ -131,8 +131,8 @@ def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparatio
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from models.data.encode import rows_of
     from models.data.preparation import ROWS_FILE
+    from models.data.prepared_rows import rows_of
     from models.sources.row_batches import concatenated
 
     names = preparation.columns

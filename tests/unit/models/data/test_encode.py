@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from models.data.encode import category_indices, encode, encode_numeric, rows_of, write_tensors
+from models.data.encode import category_indices, encode, encode_numeric, write_tensors
 from models.data.preparation import ROWS_FILE, CategoricalInput, NumericInput
+from models.data.prepared_rows import rows_of
 from models.errors import DataError
 
 
@@ -25,32 +26,6 @@ def test_a_table_is_numbers_indices_and_classes(run_prepare, make_spec, rows):
     assert np.abs(tensors["numeric"][:, 1:].mean(0)).max() < 1e-5
     assert set(tensors["categorical"][:, 0].tolist()) == {0, 1, 2, 3}
     assert set(tensors["target"].tolist()) == {0, 1}
-
-
-def test_the_three_splits_hold_every_row_once(run_prepare, make_spec, rows):
-    folder, _ = run_prepare(rows, make_spec())
-    found = [rows_of(folder, split).column("__row").to_numpy() for split in ("train", "validation", "test")]
-    assert sorted(np.concatenate(found).tolist()) == list(range(200))
-
-
-def test_rows_at_positions_are_those_of_the_whole_wherever_a_piece_of_the_file_ends(
-    run_prepare, make_spec, rows, monkeypatch
-):
-    folder, made = run_prepare(rows, make_spec())
-    table = pq.read_table(folder / ROWS_FILE)
-    whole = table.filter(pc.equal(table.column("__split"), 0))
-    at = np.array([0, 1, 40, made.rows["train"] - 1])
-    for piece in (1, 7, 1000):
-        monkeypatch.setattr("models.data.encode._PIECE_ROWS", piece)
-        assert str(rows_of(folder, "train").to_pydict()) == str(whole.to_pydict()), "also with numbers that are missing"
-        assert rows_of(folder, "train", ["__row"], at).equals(whole.select(["__row"]).take(at))
-        assert rows_of(folder, "train", positions=at[:0]).equals(whole.slice(0, 0))
-
-
-def test_a_column_that_the_rows_lack_is_an_error(run_prepare, make_spec, rows):
-    folder, _ = run_prepare(rows, make_spec())
-    with pytest.raises(DataError, match=r"rows\.parquet: not a whole Parquet file: remove"):
-        rows_of(folder, "train", ["nothing"])
 
 
 def test_a_regression_target_is_standardised(run_prepare, make_spec, rows):
@@ -147,3 +122,10 @@ def test_several_horizons_are_learnt_on_the_log_scale(run_prepare, series_spec, 
     assert target.log_offset is not None
     np.testing.assert_allclose(tensors["target"], target.encode(tensors["value"]), rtol=1e-5)
     np.testing.assert_allclose(target.decode(tensors["target"]), tensors["value"], atol=1e-5)
+
+
+def test_a_series_that_was_cut_short_is_told_with_the_cure(run_prepare, series_spec, series):
+    folder, _ = run_prepare(series, series_spec())
+    (folder / ROWS_FILE).unlink()
+    with pytest.raises(DataError, match=r"rows\.parquet: not a whole Parquet file: remove"):
+        encode(folder, "train")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from models.data.encode import encode
 from models.data.feeds import feeds, slice_values, targets
-from models.data.preparation import TextInput
+from models.data.preparation import ROWS_FILE, TextInput
 from models.data.text import indices_of, prepare_text, text_of, window_starts, windows_of
 from models.errors import DataError
 from models.project_spec.blocks import Judge, Spec
@@ -129,3 +129,12 @@ def test_windows_are_cut_where_they_start():
     assert window_starts(8, characters, "test").tolist() == [0, 3]
     assert window_starts(3, characters, "test").tolist() == []
     assert windows_of(np.arange(8), np.array([0, 3]), 3).tolist() == [[0, 1, 2, 3], [3, 4, 5, 6]]
+
+
+def test_rows_that_were_cut_short_are_told_with_the_cure(book, run_prepare):
+    """The reader of texts had a filter of its own, which ended in Arrow's error."""
+    folder, preparation = run_prepare(book, spec())
+    path = folder / ROWS_FILE
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"rows\.parquet: not a whole Parquet file: remove .* and run again"):
+        text_of(folder, "train", preparation.characters)

@@ -47,7 +47,7 @@ def test_records_and_columns_mean_the_same(records: list[dict[str, object]]) -> 
 def test_many_rows_are_read_in_pieces_as_in_one(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [{"x": None if at == 3 else at / 7, "c": f"c{at}", "note": at} for at in range(count)]
     whole = SCHEMA.from_records(records)
-    monkeypatch.setattr(table, "MANY_ROWS", 5)
+    monkeypatch.setattr(table, "PIECE_ITEMS", 5)
     pieces = SCHEMA.from_records(records)
     same(pieces, whole)
     np.testing.assert_array_equal(pieces.numbers, whole.numbers)

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from models.data.hashing import SortedHashSet
-from models.data.row_ids import own_ids, row_ids
 from models.errors import DataError
+from models.inference.row_ids import own_ids, row_ids
 
 
 def test_ids_are_uuids_of_version_7_with_the_time_they_were_begun():

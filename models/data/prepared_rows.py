@@ -1,0 +1,81 @@
+"""Reader of prepared rows: those of a split, or all in batches, with one conversion of errors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from models.data.preparation import ROWS_FILE, SPLITS
+from models.errors import DataError
+from models.project_spec.reserved_columns import SPLIT_COLUMN
+from models.sources.read import UNREADABLE
+
+_BATCH_ROWS = 65_536
+_PIECE_ROWS = 4_096
+"""Rows of the file that are in memory at a time beside those that were asked for."""
+
+
+def rows_of(
+    folder: Path, split: str, columns: Sequence[str] | None = None, positions: np.ndarray | None = None
+) -> pa.Table:
+    """Return the prepared rows of one split, in their order, read a piece at a time.
+
+    Args:
+        folder: The prepared folder.
+        split: `train`, `validation` or `test`.
+        columns: The columns to return; default: all.
+        positions: The rows to return, by their positions in the split, int64 (rows,), ascending; default: all.
+
+    Raises:
+        DataError: The split does not exist, or the file is absent, cut short, or lacks a column.
+    """
+    if split not in SPLITS:
+        raise DataError(f"got split {split!r}, expected one of {', '.join(SPLITS)}")
+    with _rows_file(folder) as file:
+        return pa.concat_tables(_pieces_of(file, SPLITS.index(split), columns, positions))
+
+
+def _pieces_of(
+    file: pq.ParquetFile, code: int, columns: Sequence[str] | None, positions: np.ndarray | None
+) -> Iterator[pa.Table]:
+    """Yield the rows of a split, a piece of the file at a time, after a table without rows."""
+    wanted = file.schema_arrow.names if columns is None else list(columns)
+    yield file.schema_arrow.empty_table().select(wanted)
+    start = 0
+    for batch in file.iter_batches(_PIECE_ROWS, columns=[*wanted, SPLIT_COLUMN]):
+        rows = pa.Table.from_batches([batch])
+        rows = rows.filter(pc.equal(rows.column(SPLIT_COLUMN), code)).select(wanted)
+        if positions is None:
+            yield rows
+        else:
+            first, last = np.searchsorted(positions, [start, start + len(rows)])
+            yield rows.take(positions[first:last] - start)
+        start += len(rows)
+
+
+def row_batches(prepared: Path) -> Iterator[pa.Table]:
+    """Yield all prepared rows, some at a time.
+
+    Raises:
+        DataError: The file is absent, or cut short.
+    """
+    with _rows_file(prepared) as file:
+        for batch in file.iter_batches(_BATCH_ROWS):
+            yield pa.Table.from_batches([batch])
+
+
+@contextlib.contextmanager
+def _rows_file(prepared: Path) -> Iterator[pq.ParquetFile]:
+    """Open the prepared rows; convert the errors of reading them to a DataError with the cure."""
+    path = prepared / ROWS_FILE
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            yield file
+    except (*UNREADABLE, KeyError) as error:
+        raise DataError(f"{path}: not a whole Parquet file: remove {prepared} and run again") from error
