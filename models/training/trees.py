@@ -27,6 +27,7 @@ from models.files import write_text
 from models.metrics.metrics import METRICS, Metric, metric_of
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
+from models.training.batches.group_order import group_order
 from models.training.boosters import (
     Boosters,
     Gradients,
@@ -41,7 +42,6 @@ from models.training.checkpoints.finished import identity, write_result
 from models.training.checkpoints.state import Progress
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
-from models.training.group_order import group_order
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_over
 from models.training.model_choice import ValidationScore, as_array, record, score

@@ -21,8 +21,8 @@ from models.metrics.metrics import METRICS
 from models.metrics.ranking import groups_of, has_order
 from models.project_spec.blocks import Model, Spec, Train
 from models.training.batches.examples import open_examples
+from models.training.batches.group_order import MOST_ROWS, group_order
 from models.training.boosters import booster_texts
-from models.training.group_order import MOST_ROWS, group_order
 from models.training.job import TREES_FILE, EpochReport, TrainingJob
 from models.training.rank import run_job
 from tests.finished_jobs import METADATA
