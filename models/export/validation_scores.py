@@ -90,8 +90,8 @@ class _Validation:
 
     def loss(self, outputs: np.ndarray) -> float:
         """Return what an ensemble is to make small: the log loss of classes and labels, else the goal's metric."""
-        told = METRICS["log_loss"].of(self.preparation.outputs)
-        metric = told if self.preparation.task in told.tasks else self.metric
+        log_loss = METRICS["log_loss"].of(self.preparation.outputs)
+        metric = log_loss if self.preparation.task in log_loss.tasks else self.metric
         return -metric.sign * _value(metric, self.target, self.predictions(outputs))
 
 

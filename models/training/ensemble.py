@@ -121,8 +121,8 @@ def selected(outputs: Mapping[str, NDArray[np.float64]], task: str, loss: Loss) 
         best = min(best, (losses[added[-1]], turn))
     chosen = added[: best[1]] or added[:1]
     shares = {name: chosen.count(at) / len(chosen) for at, name in enumerate(names)}
-    kept = {name: share for name, share in shares.items() if share >= LEAST_WEIGHT}
-    return {name: share / sum(kept.values()) for name, share in kept.items()}
+    large = {name: share for name, share in shares.items() if share >= LEAST_WEIGHT}
+    return {name: share / sum(large.values()) for name, share in large.items()}
 
 
 def combined(outputs: Sequence[NDArray[np.float64]], weights: Sequence[float], task: str) -> NDArray[np.float64]:

@@ -50,7 +50,7 @@ class FamilySummary(FrozenModel):
     device_seconds: float = 0.0
     outcome: str
 
-    def told(self, metric: str) -> str:
+    def line(self, metric: str) -> str:
         """Return a line for people; `metric` is the goal's."""
         reached = "nothing" if self.value is None else f"{metric} {self.value:.4f}"
         cost = f"{self.trials} trials and {self.device_seconds:.1f} device-seconds"

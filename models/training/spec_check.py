@@ -15,7 +15,7 @@ from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.arguments import argument_types
-from models.nets.catalogue import ENSEMBLE, is_descent, is_trees
+from models.nets.catalogue import is_descent, is_trees
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
@@ -71,11 +71,6 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         DataError: The source has no such column, or its header cannot be read.
     """
     check_own_code(spec, base)
-    if spec.model.net == ENSEMBLE:
-        raise UsageError(
-            f"model.net: {ENSEMBLE} is what a search joins from several families: say auto; to train that of an "
-            "earlier search again, give its settings in search.settings"
-        )
     nets = families_of(spec)
     _check_own_net(spec, base)
     for net in nets:

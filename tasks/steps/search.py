@@ -428,7 +428,7 @@ class _Search:
         settings = [self._space.settings(trial.params) for trial in bests]
         families = summaries(list(self._space.families), trials, chosen, self._first_round.out, self._direction)
         for family in families:
-            self._loop.report.note(f"search: {family.told(self._metric)}")
+            self._loop.report.note(f"search: {family.line(self._metric)}")
         if compared is not None and compared.weights:
             return best, settings_of(compared.weights.values(), settings), families
         return bests[0], settings[0], families

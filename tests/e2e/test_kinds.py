@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 
@@ -91,6 +92,22 @@ def test_the_search_chooses_a_net_and_every_later_step_takes_it(home: Loopline):
     card = (home.state("choice") / "card.html").read_text()
     assert all(family in card for family in ("Families", "trees", "linear", "mlp", "chosen: "))
     assert not home("run", "choice", *quick).ok().json["ran"]
+    members = "[{weight: 0.75, model.net: trees, model.rounds: 20}, {weight: 0.25, model.net: linear}]"
+    settings = f"search.settings={{model.net: ensemble, model.members: {members}}}"
+    told = home("run", "choice", "-s", "search.trials=0", "-s", settings, "--json").json  # better or not
+    assert told["value"] > 0.9
+    assert told["params"]["trees.weight"] == 0.75
+    card = (home.state("choice") / "card.html").read_text()
+    assert "ensemble of trees (75%), linear (25%)" in card
+    assert "Learning curves: linear" in card
+    weights = {"trees.trees.txt", "linear.weights.safetensors"}
+    (files,) = home.query(
+        "select value from model_version_tags where name = 'choice' and version = ? and key = 'loopline.files'",
+        told["version"],
+    )
+    assert weights <= json.loads(files[0]).keys()
+    refused = home("run", "choice", "-s", "model.net=ensemble")
+    assert (refused.code, "say auto" in refused.err) == (2, True)
 
 
 def test_a_text_from_new_to_a_promoted_language_model(home: Loopline, tmp_path_factory: pytest.TempPathFactory):

@@ -122,7 +122,7 @@ def test_a_summary_says_what_each_family_reached_and_why_it_was_chosen_or_not() 
     )
     assert [row.outcome for row in several] == ["a", "b", "not chosen: the ensemble is no better with it"]
     assert (
-        several[2].told("roc_auc")
+        several[2].line("roc_auc")
         == "gru reached roc_auc 0.8500 in 1 trials and 0.0 device-seconds; " + several[2].outcome
     )
 
