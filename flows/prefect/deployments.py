@@ -204,7 +204,6 @@ def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tup
     for project in projects:
         try:
             spec = project.spec()
-            project.refuse_namesake(spec.name)
             if owners.setdefault(spec.name, project.folder) != project.folder:
                 raise project.name_taken(spec.name, owners[spec.name])
         except LooplineError as error:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
@@ -19,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import UsageError
+from models.errors import StoreError, UsageError
 from models.files import SPEC_FILE, storing
 
 if TYPE_CHECKING:
@@ -191,11 +192,14 @@ class Project:
             overrides: `block.key=value` texts that override it.
 
         Raises:
-            UsageError: The spec or an override is wrong.
+            UsageError: The spec or an override is wrong, or another project has the name.
         """
         from models.project_spec.reader import read_spec
 
-        return read_spec(self.spec_path, overrides, self.shown_spec)
+        spec = read_spec(self.spec_path, overrides, self.shown_spec)
+        with contextlib.suppress(StoreError):  # who needs the state database says that it is away
+            self.refuse_namesake(spec.name)
+        return spec
 
     @property
     def data(self) -> Path:

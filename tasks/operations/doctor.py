@@ -251,7 +251,7 @@ def _specs(workspace: Workspace) -> Finding:
     wrong = []
     for project in workspace.projects():
         try:
-            checked_spec(project)
+            project.refuse_namesake(checked_spec(project).name)
         except LooplineError as error:
             wrong.append(str(error).splitlines()[0])
     if wrong:

@@ -173,6 +173,26 @@ def test_a_project_that_is_not_there(workspace: Workspace, make_project: MakePro
         assert "did you mean 'tiny'" in str(result.exception)
 
 
+OF_A_PROJECT = ("run", "plan", "promote", "rollback", "release", "trigger", "monitor", "serve", "suggest-labels")
+
+
+@pytest.mark.parametrize("command", [*OF_A_PROJECT, "label {} FILE", "predict {} FILE", "export {} --to FOLDER"])
+def test_no_command_takes_a_copy_of_a_project_for_the_original(
+    workspace: Workspace, make_project: MakeProject, command: str
+) -> None:
+    project = make_project("tiny")
+    state = project.state("tiny")
+    save_loop(state, LoopRecord("tiny-1", "finished", folder=str(project.folder)))
+    copy = make_project("tiny", folder=workspace.root / "projects" / "copy")
+    (workspace.root / "FILE").write_text("id,y\n1,2\n")
+    command = command.replace("FILE", str(workspace.root / "FILE"))
+    result = call(*(command.format("copy") if "{}" in command else f"{command} copy").split())
+    assert isinstance(result.exception, UsageError), result.output
+    assert f"the name 'tiny' is taken by {project.folder}: choose another `name`" in str(result.exception)
+    assert str(result.exception).startswith(copy.shown_spec)
+    assert not state.exists(), "nothing was recorded"
+
+
 def test_plan_says_what_would_run_and_as_json(workspace: Workspace, make_project: MakeProject) -> None:
     make_project("tiny")
     shown = call("plan", "tiny")

@@ -16,6 +16,7 @@ import pytest
 from tasks.host import database
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
+from tasks.loop.history import LoopRecord, save_loop
 from tasks.operations import doctor
 from tasks.operations.doctor import Finding, examine
 from tasks.state.predictions import label_store
@@ -50,6 +51,15 @@ def test_every_trouble_names_a_cure(
     assert states == {"specs": "wrong", "programs": "warn", "tracking": "warn", "prefect": "warn", "disk": "warn"}
     assert all(finding.cure for finding in found.values() if finding.state != "ok")
     assert "project.yaml:1: data.source: missing" in found["specs"].detail
+
+
+def test_a_copy_with_the_name_of_another_project_is_wrong(workspace: Workspace, make_project: MakeProject) -> None:
+    project = make_project("tiny")
+    save_loop(project.state("tiny"), LoopRecord("tiny-1", "finished", folder=str(project.folder)))
+    make_project("tiny", folder=workspace.root / "projects" / "copy")
+    specs = findings(workspace)["specs"]
+    assert specs.state == "wrong"
+    assert f"the name 'tiny' is taken by {project.folder}" in specs.detail
 
 
 def test_a_root_that_cannot_be_used_is_wrong(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
