@@ -17,6 +17,7 @@ from models.export.signature import input_example, served_text, signature, text_
 from models.export.trained import core_of, net_of, num_validation_examples, validation_predictions
 from models.files import storing, write_bytes
 from models.inference.portable import MODEL_FILE
+from models.training.ensemble import members_of
 from models.training.job import TrainingJob
 
 PARITY_EXAMPLES = 2000
@@ -37,8 +38,8 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
     Returns:
         `path`, `sha256`, `size_bytes`; `inputs` (name, dtype, shape); `input_example`; `parity` and `max_difference`
         (the worst difference), `tolerance`, `num_examples`, `label_flips`; of classes `class_head` (calibration and
-        threshold). For text, inputs and example are those of the MLflow model, which takes a column of text, and
-        `samples` is added.
+        threshold); `knows_validation`: whether a member of an ensemble has learnt from the validation rows. For
+        text, inputs and example are those of the MLflow model, which takes a column of text, and `samples` is added.
 
     Raises:
         StoreError: The weights cannot be read, or the folder not written.
@@ -57,6 +58,7 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
         preparation.save(Path(out))
     result = {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
     result |= class_head
+    result["knows_validation"] = any(member.job.is_refitted for member in members_of(finished))
     result |= _prove(path, finished, preparation)
     if preparation.characters is not None:
         return {**result, **served_text(), "samples": _samples(finished, preparation)}

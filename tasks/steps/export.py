@@ -54,7 +54,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         )
         if "samples" in made:
             _keep_samples(loop, folder, made["samples"])
-        made |= _optimised(loop, prepared.folder, folder)
+        made |= _optimised(loop, prepared.folder, folder, made["knows_validation"])
         loop.outbox.metrics(LOOP_RUN, {"parity": made["parity"], "size_bytes": made["size_bytes"]})
         reference = _reference(prepared.folder, folder)
         more = [folder / UNCHANGED_FILE] * (made["served"] != FP32) + _background(prepared.folder, folder)
@@ -75,8 +75,12 @@ def _settings(job: Path) -> dict[str, Any]:
     return settings
 
 
-def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
-    """Measure the variants, choose the file to serve, and return its entries for the export's result."""
+def _optimised(loop: Loop, prepared: Path, folder: Path, knows_validation: bool) -> dict[str, Any]:
+    """Measure the variants, choose the file to serve, and return its entries for the export's result.
+
+    An ensemble with a member that has learnt from the validation rows has no variants. Measured on these rows, whatever
+    weakens its other members would look like a gain.
+    """
     from models.data.preparation import Preparation
     from models.export.bench import optimise
     from models.metrics.metrics import metric_of
@@ -84,7 +88,15 @@ def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     spec, preparation = loop.spec, Preparation.load(folder)
     metric = metric_of(spec.goal, preparation, loop.project.folder)
     metric = metric.at(preparation.class_head.threshold)
-    table = optimise(folder, prepared, metric, spec.serve, spec.train.seed)
+    serve = spec.serve
+    if knows_validation:
+        if "variants" in serve.model_fields_set and serve.variants:
+            loop.report.note(
+                "export: serve.variants makes none of this ensemble, which has learnt from the validation rows on "
+                "which they are measured: train.refit: false, or search.ensemble: false, makes them"
+            )
+        serve = serve.model_copy(update={"variants": []})
+    table = optimise(folder, prepared, metric, serve, spec.train.seed)
     served = next((each.name for each in table if each.served), FP32)
     _log(loop, served, table)
     path = folder / MODEL_FILE

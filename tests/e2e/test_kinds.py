@@ -101,11 +101,10 @@ def test_the_search_chooses_a_net_and_every_later_step_takes_it(home: Loopline):
     assert "ensemble of trees (75%), linear (25%)" in card
     assert "Learning curves: linear" in card
     weights = {"trees.trees.txt", "linear.weights.safetensors"}
-    (files,) = home.query(
-        "select value from model_version_tags where name = 'choice' and version = ? and key = 'loopline.files'",
-        told["version"],
-    )
-    assert weights <= json.loads(files[0]).keys()
+    asked = "select key, value from model_version_tags where name = 'choice' and version = ?"
+    tags = dict(home.query(asked, told["version"]))
+    assert weights <= json.loads(tags["loopline.files"]).keys()
+    assert tags["loopline.variants"] == "[]", "its members know the rows on which they would be measured"
     refused = home("run", "choice", "-s", "model.net=ensemble")
     assert (refused.code, "say auto" in refused.err) == (2, True)
 

@@ -49,6 +49,7 @@ def test_the_graph_predicts_the_weighted_mean(
     preparation = Preparation.load(job.prepared)
     made = export(job.model_dump(mode="json"), str(tmp_path), METADATA)
     assert made["parity"] < 1e-4
+    assert not made["knows_validation"], "no member is refitted"
     graph = onnx.load(tmp_path / "model.onnx").graph
     names = [name for node in graph.node for name in node.output if name]
     assert len(names) == len(set(names))
