@@ -388,7 +388,7 @@ def _target(
     table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array], metric: str | None
 ) -> tuple[Task, TargetEncoding]:
     training = table.select(data.targets).filter(pa.array(rows.train))
-    task = infer_task(training, data)
+    task = infer_task(training, data, metric)
     is_log = is_on_log_scale(table, training, data, task, metric)
     target = fit_target(training, data, task, is_log)
     for name in dict.fromkeys([*target.columns, *(data.targets if data.kind == "series" else ())]):

@@ -10,6 +10,7 @@ from models.data.columns import as_float64, as_text, dtype_of, is_number, is_tex
 from models.data.outputs import fit_outputs, infer_task_of_several, output_values, with_outputs
 from models.data.preparation import SPLITS, TargetEncoding
 from models.errors import DataError
+from models.metrics.metrics import is_of_numbers
 from models.metrics.ranking import has_order
 from models.project_spec.blocks import NUMBER_TASKS, Data, Task
 from models.project_spec.reserved_columns import KEY_COLUMN
@@ -26,12 +27,17 @@ LARGEST_GRADE = 30
 _OF_QUANTILES = (None, "mae", "mape", "pinball")
 
 
-def infer_task(targets: pa.Table, data: Data) -> Task:
+def infer_task(targets: pa.Table, data: Data, metric: str | None = None) -> Task:
     """Return the task of the target columns, from their training rows.
 
     `data.task` takes precedence. Otherwise text and booleans are classes; integers are classes when there are at most
-    20 different values (floats: exactly two, both whole); all other numbers are a regression. Two classes are binary.
-    Several targets: see `models.data.outputs`.
+    20 different values (floats: exactly two, both whole); all other numbers are a regression, and all numbers where the
+    goal's metric is only for numbers. Two classes are binary. Several targets: see `models.data.outputs`.
+
+    Args:
+        targets: The target columns of the training rows.
+        data: The spec's `data` block.
+        metric: The spec's `goal.metric`.
 
     Raises:
         DataError: The target's type fits no task, or not the declared one.
@@ -47,7 +53,7 @@ def infer_task(targets: pa.Table, data: Data) -> Task:
         raise DataError(f"data.task: {task}, but the target {name!r} is {kind}, expected numbers")
     if task is not None:
         return task
-    if data.kind == "series" or _is_continuous(column):
+    if data.kind == "series" or (is_number(kind) and is_of_numbers(metric)) or _is_continuous(column):
         return "regression"
     return "binary" if len(pc.unique(column)) == 2 else "multiclass"
 

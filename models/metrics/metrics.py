@@ -238,6 +238,13 @@ def quantile_of(name: str) -> float | None:
     return float(match[1]) if match else None
 
 
+def is_of_numbers(name: str | None) -> bool:
+    """Return whether a metric of this name judges nothing but numbers."""
+    if name is None:
+        return False
+    return quantile_of(name) is not None or (name in METRICS and METRICS[name].tasks == _NUMBERS)
+
+
 def costs_of(name: str) -> tuple[float, float] | None:
     """Return the costs of a false positive and a false negative of a metric `cost_<fp>_<fn>`; None for all others."""
     match = re.fullmatch(r"cost_([\d.e+-]+)_([\d.e+-]+)", name)

@@ -34,6 +34,14 @@ def test_the_task_is_guessed_by_the_stated_rules(make_spec, values, task):
     assert infer_task(targets([value for value in values if value is not None]), make_spec().data) == task
 
 
+@pytest.mark.parametrize("values", [[0, 1, 1], list(range(20)), [0.0, 1.0]])
+def test_numbers_are_a_regression_where_the_goal_is_for_numbers_alone(make_spec, values):
+    data = make_spec().data
+    assert {infer_task(targets(values), data, metric) for metric in ("mae", "r2", "pinball_0.9")} == {"regression"}
+    assert "regression" not in {infer_task(targets(values), data, metric) for metric in (None, "roc_auc", "./own.py:f")}
+    assert infer_task(targets(["a", "b"]), data, "mae") == "binary", "refused later: no text is a number"
+
+
 def test_the_spec_has_the_last_word_where_it_can(make_spec):
     assert infer_task(targets([0, 1]), make_spec(task="regression").data) == "regression"
     with pytest.raises(DataError, match=r"data\.task: regression, but the target 'y' is string"):
