@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,11 +12,14 @@ from models.data.columns import as_text
 from models.data.datetimes import datetime_features
 from models.data.encode import category_indices, encode_numeric
 from models.data.preparation import Preparation
+from models.ngrams.columns import plain_texts
 
 CANDIDATES = 10
 """Candidates for each requested example; diversity is weighed among them. Source: beta in Zhdanov (2019), 10 to 50."""
 CELL = 0.25
 """Rows within about this many standard deviations of each other in every input are near-duplicates."""
+WORD_AXES = 8
+"""Axes to which the words of a text are hashed: of many more, each would be less than a `CELL`, and all texts alike."""
 _ROUNDS = 20
 _BLOCK = 1024
 
@@ -35,9 +41,10 @@ def uncertainty(chances: np.ndarray) -> np.ndarray:
 
 
 def positions(rows: pa.Table, preparation: Preparation, prefix: str = "") -> np.ndarray:
-    """Return rows of a table as points (rows, dimension): standardised numbers, and each category as its own axis.
+    """Return rows of a table as points (rows, dimension): standardised numbers, categories as axes, hashed words.
 
-    The distance of two rows with different categories equals that of two numbers one standard deviation apart.
+    The distance of two rows with different categories, or with texts that share no word, equals that of two numbers one
+    standard deviation apart.
     """
     parts = [encode_numeric(_float(rows, prefix + part.name), part)[:, None] for part in preparation.numeric]
     if preparation.datetimes:
@@ -49,6 +56,7 @@ def positions(rows: pa.Table, preparation: Preparation, prefix: str = "") -> np.
         present, inverse = np.unique(indices, return_inverse=True)
         if len(present) > 1:
             parts.append(np.eye(len(present), dtype=np.float32)[inverse] * np.float32(np.sqrt(0.5)))
+    parts += [_hashed_words(plain_texts(rows.column(prefix + one.name))) for one in preparation.texts]
     return np.concatenate([np.zeros((rows.num_rows, 1), np.float32), *parts], axis=1)
 
 
@@ -120,6 +128,21 @@ def choose_novel(
         nearest = np.minimum(nearest, away)
         nearest[best] = -1.0
     return np.array(chosen, dtype=np.int64)
+
+
+def _hashed_words(texts: Sequence[str]) -> np.ndarray:
+    """Return texts as points (text, `WORD_AXES`) by their words alone: a version's vocabulary is in its graph.
+
+    Source: feature hashing, Weinberger et al., "Feature hashing for large scale multitask learning", 2009.
+    """
+    points = np.zeros((len(texts), WORD_AXES), np.float32)
+    for row, text in enumerate(texts):
+        for word in text.casefold().split():
+            code = zlib.crc32(word.encode())
+            points[row, code % WORD_AXES] += 1.0 if code & 1 << 16 else -1.0
+    norms = np.linalg.norm(points, axis=1, keepdims=True)
+    scaled: np.ndarray = points / np.maximum(norms, 1e-9) * np.float32(np.sqrt(0.5))
+    return scaled
 
 
 def _float(rows: pa.Table, name: str) -> np.ndarray:

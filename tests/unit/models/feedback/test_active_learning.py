@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding, TextColumn
 from models.feedback.active_learning import choose_novel, choose_uncertain, positions, uncertainty
 
 
@@ -70,3 +70,21 @@ def test_rows_are_points_in_which_a_category_weighs_as_a_standard_deviation():
     points = positions(rows, preparation, "input.")
     assert np.linalg.norm(points[0] - points[1]) == pytest.approx(1.0)
     assert np.linalg.norm(points[0] - points[2]) == pytest.approx(1.0)
+
+
+def test_texts_are_points_by_their_words():
+    preparation = Preparation(
+        kind="table",
+        task="binary",
+        target=TargetEncoding(name="y", classes=["n", "p"]),
+        texts=[TextColumn(name="t", num_terms=9, num_features=3)],
+    )
+    words = np.random.default_rng(0).integers(0, 400, (200, 60))
+    texts = [" ".join(f"word{number}" for number in row) for row in words]
+    rows = pa.table({"t": [*texts, texts[0].upper(), "", None]})
+    points = positions(rows, preparation)
+    assert points[200].tolist() == points[0].tolist()
+    assert points[202].tolist() == points[201].tolist()
+    apart = np.linalg.norm(points[:100] - points[100:200], axis=1)
+    assert apart.mean() == pytest.approx(1.0, abs=0.1)
+    assert len(choose_uncertain(np.ones(203), points, 50)) == 50
