@@ -126,7 +126,7 @@ class Data(SpecBlock):
     kind: Kind = "table"
     task: Task | None = Field(
         None,
-        description="Default: guessed from the target; numbers are a regression where goal.metric is for numbers alone, "
+        description="Default: guessed from the target; numbers are a regression if goal.metric is for numbers alone, "
         "such as mae. ranking: the rows of a group, by the target's grades.",
     )
     quantiles: list[Fraction] | None = Field(

@@ -109,8 +109,16 @@ def usual_space(spec: Spec, net: str, fixed: bool) -> dict[str, Dimension]:
     return {path: dimension for path, dimension in space.items() if path not in fixed_paths}
 
 
-def with_params(model: Model, train: Train, params: Mapping[str, Any]) -> tuple[Model, Train]:
+def with_params(
+    model: Model, train: Train, params: Mapping[str, Any], source: str = "search.space"
+) -> tuple[Model, Train]:
     """Return the spec's model and train blocks with the searched values; `model.net` among them names the net.
+
+    Args:
+        model: The spec's block.
+        train: The spec's block.
+        params: Values by spec path.
+        source: The key of the spec that they come from.
 
     Raises:
         UsageError: A value is not valid for its key, so the space exceeds the allowed range.
@@ -125,7 +133,7 @@ def with_params(model: Model, train: Train, params: Mapping[str, Any]) -> tuple[
         return model.model_copy(update={"net": net, "arguments": arguments}), Train.model_validate(settings)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"search.space: train.{first['loc'][0]}: got {first['input']!r}: {first['msg']}") from error
+        raise UsageError(f"{source}: train.{first['loc'][0]}: got {first['input']!r}: {first['msg']}") from error
 
 
 def settings_of(weights: Iterable[float], members: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.arguments import argument_types
-from models.nets.catalogue import is_descent, is_trees
+from models.nets.catalogue import ENSEMBLE, is_descent, is_trees, net_name
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
@@ -23,10 +23,12 @@ from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code
 from models.training.families import TAKE_A_NET, families_of
-from models.training.search_space import check_space, with_params
+from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params
 from models.training.tree_parameters import INTERACTIONS, MONOTONE, check_parameter, constrained_columns
 
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
+WEIGHT_ERROR = 1e-3
+"""Of the sum of an ensemble's weights: people round them."""
 
 
 def read_checked(
@@ -81,6 +83,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     _check_own_augmentation(spec, base)
     for net in nets:
         _check_search(spec, net)
+    _check_settings(spec)
     if is_for_here and spec.train.on == "here":
         gpus = usable_gpus(visible_gpus)
         _check_ranks(spec, gpus if any(map(is_descent, nets)) else 0)
@@ -222,6 +225,29 @@ def _check_reaches_trials(search: Search, space: Collection[str]) -> None:
             f"search.space.train.epochs: has no effect, for each trial has the {search.epochs} epochs of "
             "search.epochs: drop one of them"
         )
+
+
+def _check_settings(spec: Spec) -> None:
+    """The settings of an earlier search fit their keys; the members of an ensemble are families with weights."""
+    settings, key = spec.search.settings or {}, "search.settings"
+    if settings.get(NET) != ENSEMBLE:
+        with_params(spec.model, spec.train, settings, key)
+        return
+    members, key = settings.get(f"model.{MEMBERS}"), f"{key}.model.{MEMBERS}"
+    if not isinstance(members, list) or len(members) < 2 or not all(isinstance(each, dict) for each in members):
+        raise UsageError(f"{key}: got {members!r}, expected a list of at least two members with settings and a weight")
+    names = [str(each.get(NET)) for each in members]
+    if len({*names}) < len(names) or "auto" in names or ENSEMBLE in names:
+        raise UsageError(f"{key}: got the nets {', '.join(names)}, expected different ones, each by its name")
+    weights = [each.get(WEIGHT) for each in members]
+    shares = [float(each) for each in weights if isinstance(each, int | float) and each > 0]
+    if len(shares) < len(weights) or abs(sum(shares) - 1) > WEIGHT_ERROR:
+        raise UsageError(
+            f"{key}: got the weights {', '.join(map(str, weights))}, expected shares above 0 whose sum is 1"
+        )
+    for name, each in zip(names, members, strict=True):
+        net_name(name, spec.data.kind)
+        with_params(spec.model, spec.train, {path: value for path, value in each.items() if path != WEIGHT}, key)
 
 
 def _values(dimension: Dimension) -> Iterator[Any]:

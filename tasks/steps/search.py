@@ -412,7 +412,7 @@ class _Search:
     def _choose(self, trials: list[Trial]) -> tuple[Trial, dict[str, Any], list[FamilySummary]]:
         """Return the best trial and the chosen settings, and note what each family reached: none without a choice.
 
-        The settings of an ensemble are of several trials; the best one is then that of the first member.
+        The settings of an ensemble are of several trials; the best trial is then that of all families.
         """
         best = best_of(trials, self._direction)
         if not self._space.is_choice:

@@ -47,9 +47,10 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         write_text(folder / JOB_FILE, task.model_dump_json())
         write_json(folder / MODEL_FILE, model.model_dump(mode="json"))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in shown(params).items()})
+        members = members_of(task)
+        _note_unused(loop, [member.name for member in members] or [net_name(model.net, loop.spec.data.kind)])
         run = _Training(loop, place)
-        is_ensemble = bool(members_of(task))
-        result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if is_ensemble else run("", task)
+        result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
         add_speeds(loop.workspace, result.speeds)
         summary = {**result.model_dump(mode="json"), "params": params}
         loop.outbox.metrics(LOOP_RUN, {"num_parameters": result.num_parameters})
@@ -59,6 +60,13 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         return StepResult([folder / MODEL_FILE, *weights_of(task, result)], summary)
 
     return loop.carry_out("train", act)
+
+
+def _note_unused(loop: Loop, nets: list[str]) -> None:
+    """Note which keys of `train` that the spec sets none of the nets uses."""
+    ignored = [unused(net, loop.spec.train.model_fields_set) for net in nets]
+    for name in sorted(set(ignored[0]).intersection(*ignored)):
+        loop.report.note(f"train.{name} has no effect for {', '.join(nets)}")
 
 
 @dataclass(frozen=True)
@@ -74,12 +82,10 @@ class _Training:
 
         def on_epoch(epoch: EpochReport) -> bool:
             loop.outbox.metrics(LOOP_RUN, {f"{prefix}{key}": value for key, value in epoch.values.items()}, epoch.epoch)
-            shown = ", ".join(f"{key} {epoch.values[key]:.4f}" for key in waited_for if key in epoch.values)
-            loop.report.progress(f"{prefix}{epoch.stage}", epoch.epoch, epoch.epochs, shown)
+            line = ", ".join(f"{key} {epoch.values[key]:.4f}" for key in waited_for if key in epoch.values)
+            loop.report.progress(f"{prefix}{epoch.stage}", epoch.epoch, epoch.epochs, line)
             return True
 
-        for name in unused(net_name(task.model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
-            loop.report.note(f"train.{name} has no effect for {task.model.net}")
         with uploaded(loop, task.folder):
             if self.place is None:
                 result = loop.rank_pool.run(task, on_epoch)

@@ -141,6 +141,36 @@ def test_what_is_known_to_fail_is_refused(base: Path, blocks: dict[str, Any], me
         check_spec(spec_of(blocks), base)
 
 
+MEMBERS = [{"weight": 0.5, "model.net": "trees"}, {"weight": 0.5, "model.net": "linear"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"train.lrr": 1}, r"search\.settings: train\.lrr"),
+        ({"model.net": "ensemble"}, r"search\.settings\.model\.members: got None, expected a list of at least two"),
+        ({"model.net": "ensemble", "model.members": [MEMBERS[0]]}, "at least two members"),
+        ({"model.net": "ensemble", "model.members": [MEMBERS[0], "linear"]}, "at least two members"),
+        ({"model.net": "ensemble", "model.members": [MEMBERS[0]] * 2}, "got the nets trees, trees, expected different"),
+        ({"model.net": "ensemble", "model.members": [MEMBERS[0], {"weight": 0.5}]}, "'None'"),
+        ({"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "weight": 0.6}]}, "whose sum is 1"),
+        ({"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "weight": "x"}]}, r"weights 0\.5, x"),
+        ({"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "model.net": "cnn"}]}, "of kind table"),
+        (
+            {"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "train.lr": -1}]},
+            r"train\.lr: got -1",
+        ),
+    ],
+)
+def test_settings_of_an_earlier_search_are_read_with_the_spec(
+    base: Path, settings: dict[str, Any], message: str
+) -> None:
+    whole = {"model.net": "ensemble", "model.members": MEMBERS}
+    check_spec(spec_of({"search": {"trials": 0, "settings": whole}}), base)
+    with pytest.raises(LooplineError, match=message):
+        check_spec(spec_of({"search": {"trials": 0, "settings": settings}}), base)
+
+
 @pytest.mark.parametrize(
     "blocks",
     [
