@@ -145,17 +145,19 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
             norm=LogNorm(1, max(2, counts.max())),
             aspect="equal",
         )
-        figure.colorbar(image, ax=left, label="examples in a cell", shrink=0.8, format="{x:g}")
+        bar = figure.colorbar(image, ax=left, label="examples in a cell", shrink=0.8)
+        if counts.max() < 10:  # no second power of ten would have a label
+            bar.ax.yaxis.set_minor_formatter("{x:g}")
         left.plot([low, high], [low, high], color=PALETTE[1], linewidth=1.2, linestyle="--")
         unit = shorten(name, 24)
         left.set(title="Predicted and true", xlabel=f"true {unit}", ylabel=f"predicted {unit}")
         right.hist(error, bins=50, range=padded(np.quantile(error, [0.001, 0.999])), color=PALETTE[0])
         right.axvline(0, color=INK, linewidth=1)
         right.axvline(float(np.median(error)), color=PALETTE[1], linestyle="--")
-        right.set(title=f"Errors (median {signed(float(np.median(error)))})", ylabel="examples")
-        right.set_xlabel(f"predicted − true\n{unit}")
+        right.set(title="Errors", ylabel="examples")  # a longer title would be cut where the axes are narrow
+        right.set_xlabel(f"predicted − true\n{unit}\nmedian {signed(float(np.median(error)))}")
 
-    return draw(paint, height_in=3.3)
+    return draw(paint, height_in=3.5)
 
 
 def scores(target: Array, prediction: Array, classes: Sequence[str], name: str = "target") -> bytes:
@@ -227,7 +229,6 @@ def bits_by_position(models: Mapping[str, Array], references: Mapping[str, float
             if value is not None:
                 axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (1, 3)), label=f"{name} {value:.3f}")
         axes.set(xlabel="place in the window", ylabel="bits a character", ylim=(0, None), xscale="log")
-        axes.xaxis.set_major_formatter("{x:g}")  # the log scale's own formatter needs math text, which is off
         axes.legend(loc="upper right")
 
     return draw(paint)

@@ -68,10 +68,22 @@ def draw(paint: Callable[[Any], None], height_in: float = 3.2) -> bytes:
     with _DRAWING, mpl.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         paint(figure)
+        _write_plain_numbers(figure)
         buffer = io.BytesIO()
         # The same bytes as `savefig`, which first draws everything once more for backends that need it.
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
+
+
+def _write_plain_numbers(figure: Any) -> None:
+    """Write the numbers of logarithmic axes plainly: matplotlib writes them as formulas, which are not parsed here."""
+    from matplotlib.ticker import LogFormatter, NullFormatter, StrMethodFormatter
+
+    for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]:
+        if isinstance(axis.get_major_formatter(), LogFormatter):
+            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        if isinstance(axis.get_minor_formatter(), LogFormatter):
+            axis.set_minor_formatter(NullFormatter())
 
 
 def look(name: str, place: int) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Every picture is a valid SVG that says what it shows, for the usual and for the odd case."""
 
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -83,8 +84,17 @@ def test_calibration_for_two_and_for_three_classes():
 @pytest.mark.parametrize("prediction", [np.linspace(0, 9, 50), np.full(50, 3.0)])
 def test_residuals_carry_the_targets_name(prediction):
     words = text_of(figures.residuals(np.linspace(0, 10, 50), prediction, "demand (MW)"))
-    for label in ("true demand (MW)", "predicted demand (MW)", "Errors (median"):
+    for label in ("true demand (MW)", "predicted demand (MW)", "Errors", "median"):
         assert label in words
+
+
+@pytest.mark.parametrize(("repeats", "labels"), [(1, ["1"]), (3, ["1", "2", "3"]), (40, ["1", "10"])])
+def test_counts_on_a_logarithmic_scale_are_plain_numbers(repeats, labels):
+    truth = np.r_[np.linspace(0, 10, 50), np.full(repeats, 5.0)]
+    words = figures.residuals(truth, truth, "demand").decode()
+    assert "$" not in words
+    written = re.findall(r">([\d.]+)</text>", words)
+    assert all(label in written for label in labels)
 
 
 def test_scores_by_class_by_rightness_and_of_a_regression():
