@@ -343,9 +343,14 @@ class Preparation(FrozenModel):
         (folder / PREPARATION_FILE).write_text(self.model_dump_json(indent=1) + "\n")
 
     @classmethod
+    def load_schema(cls, folder: Path) -> Preparation:
+        """Read `preparation.json` alone: columns and target, without vocabularies and fitted features."""
+        return cls.model_validate_json((folder / PREPARATION_FILE).read_text())
+
+    @classmethod
     def load(cls, folder: Path) -> Preparation:
         """Read the files of `save`; a registered version has `preparation.json` alone, the rest is in its graph."""
-        preparation = cls.model_validate_json((folder / PREPARATION_FILE).read_text())
+        preparation = cls.load_schema(folder)
         update: dict[str, Any] = {"ngrams": load_ngrams(folder)} if preparation.texts else {}
         if preparation.fitted and (folder / TRANSFORM_FILE).is_file():
             update["transform"] = (folder / TRANSFORM_FILE).read_bytes()

@@ -107,7 +107,7 @@ def _preparation(project: Project, spec: Spec) -> Preparation:
     cached = sorted(place.glob("*/"), key=lambda folder: (len(folder.name), folder.name), reverse=True)  # 10 is after 9
     for folder in (project.prepared, *cached):
         if (folder / PREPARATION_FILE).is_file():
-            return Preparation.load(folder)
+            return Preparation.load_schema(folder)
     raise UsageError(
         f"{spec.name}: nothing was prepared yet, so what a label may be is not known: `loopline run` first"
     )

@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from models.data.preparation import Preparation, TextColumn
 from models.errors import DataError, StoreError, UsageError
+from models.ngrams.model import NGRAMS_FILE
 from models.project_spec.reader import read_spec
 from tasks.operations.label import accept, accept_file, forget
 from tasks.operations.predict import predict
@@ -101,6 +103,14 @@ def test_the_newest_version_in_the_cache_says_what_a_label_may_be(make_project):
     for number, task in (("9", "binary"), ("10", "multiclass")):
         write_served(project.workspace.cache / "models" / "tiny" / number, task)
     assert take(project, ["a"], ["perhaps"]) == {**NONE, "taken": 1, "waiting": 1}
+
+
+def test_labels_need_no_vocabulary_of_texts(project):
+    write_served(project.prepared)
+    text = TextColumn(name="note", num_terms=9, num_features=3)
+    Preparation.load(project.prepared).model_copy(update={"texts": [text]}).save(project.prepared)
+    (project.prepared / NGRAMS_FILE).write_text("of another version of Loopline")
+    assert take(project, ["a"], ["yes"])["taken"] == 1
 
 
 def test_a_project_that_was_never_prepared_cannot_say_what_a_label_may_be(make_project):
