@@ -147,7 +147,7 @@ def test_a_whole_loop_whose_training_is_requeued_ends_with_the_weights_of_one_th
 
 
 def test_the_training_of_a_run_that_is_cancelled_when_it_has_no_process_is_cancelled(cluster, tmp_path):
-    loop = run_penguins(tmp_path, PLACE, "train.on=cluster", "train.nodes=2")
+    loop = run_penguins(tmp_path, PLACE, "train.on=cluster", "train.nodes=2", "train.epochs=9000")  # until cancelled
     try:
         wait_for_checkpoint(tmp_path, lambda: loop.poll() is None)
     finally:
