@@ -21,7 +21,7 @@ from models.monitoring.contract import breaches
 from models.monitoring.correlation import changes
 from models.monitoring.coverage import coverage_of
 from models.monitoring.drift import comparable, feature_drift, score_drift
-from models.monitoring.performance import HORIZON_TESTS, POOLED, RESAMPLES, PooledMetric, pooled, realised
+from models.monitoring.performance import HORIZON_TESTS, POOLED, RESAMPLES, PooledMetric, of_dependent, pooled, realised
 from models.monitoring.reference import Reference
 from models.monitoring.report import Correlation, HorizonReport, MonitoringReport, State, WindowReport
 from models.monitoring.tally import Bounds, PredictionCounts
@@ -94,6 +94,7 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
     reference, monitor = watched.reference, watched.monitor
     before = comparable(past, predicted.begin, predicted.tally.num_rows, monitor)
     measured = realised(watched.metric, predicted.target, predicted.prediction, monitor)
+    measured = measured and _of_dependent(measured, watched.promoted, predicted, watched)
     coverage = (
         coverage_of(predicted.target, predicted.prediction, watched.outputs) if measured and watched.outputs else None
     )
@@ -152,7 +153,19 @@ def _horizons(predicted: WindowPredictions, watched: AssessmentRules) -> list[Ho
         watched.monitor.confidence,
         RESAMPLES,
     )
-    return [HorizonReport(name=name, realised=each) for name, each in estimates.items() if each.value is not None]
+    return [
+        HorizonReport(name=name, realised=_of_dependent(each, watched.promoted_horizons.get(name), predicted, watched))
+        for name, each in estimates.items()
+        if each.value is not None
+    ]
+
+
+def _of_dependent(
+    estimate: Estimate, promoted: Estimate | None, predicted: WindowPredictions, watched: AssessmentRules
+) -> Estimate:
+    rules, confidence = watched.monitor, watched.promoted_confidence
+    num, num_dependent = len(predicted.target), watched.num_dependent
+    return of_dependent(estimate, num, promoted, num_dependent, rules.confidence, confidence)
 
 
 def _with_decay_of_each(

@@ -70,8 +70,8 @@ def _pictures(findings: MonitoringReport, windows: Sequence[WindowReport]) -> li
     figures = [
         Figure(
             f"{metric} over time",
-            "Realised by labels, with interval; dashed what is expected without labels; the band is the interval at "
-            "promotion.",
+            "Realised by labels, with interval, as wide as the verdict's if rows depend on each other; dashed what is "
+            "expected without labels; the band is the interval at promotion.",
             metric_over_time(windows, metric, findings.verdict),
         )
     ]

@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
+from models.judge.comparison import resample_models
 from models.judge.verdict import Estimate
+from models.metrics.bootstrap import time_blocks
 from models.metrics.metrics import METRICS
-from models.monitoring.performance import HORIZON_TESTS, POOLED, pooled, realised
+from models.monitoring.performance import HORIZON_TESTS, POOLED, of_dependent, pooled, realised
 from models.project_spec.monitor_and_retrain import Monitor
 
 AUC, MAE = METRICS["roc_auc"], METRICS["mae"]
@@ -182,3 +184,45 @@ def test_the_interval_of_resamples_is_that_of_delong() -> None:
 def test_a_ranking_has_no_realised_metric_since_the_log_has_no_groups() -> None:
     target, prediction = labelled(3000)
     assert realised(METRICS["ndcg"], target, prediction, Monitor()) is None
+
+
+def _steps(random: np.random.Generator, num: int) -> np.ndarray:
+    """Errors of forecasts, each correlated with the one before by .8; the true mean absolute error is sqrt(2 / pi)."""
+    drawn = random.normal(size=num + 50)
+    for step in range(1, num + 50):
+        drawn[step] = 0.8 * drawn[step - 1] + 0.6 * drawn[step]
+    return np.abs(drawn[50:])
+
+
+def _days(random: np.random.Generator, num: int) -> np.ndarray:
+    """Errors of days of a hundred rows, of which three tenths of the variance are the day's; the same true error."""
+    day = np.repeat(random.normal(size=num // 100), 100)
+    return np.abs(np.sqrt(0.3) * day + np.sqrt(0.7) * random.normal(size=num))
+
+
+@pytest.mark.parametrize("repeats", [60, pytest.param(600, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("errors", [_steps, _days])
+def test_the_interval_of_dependent_rows_covers_the_true_metric(errors, repeats) -> None:
+    """Of 95 % intervals 94 % do, up to three standard errors of the simulation; of those of independent rows half."""
+    random, monitor, true = np.random.default_rng(3), Monitor(), np.sqrt(2 / np.pi)
+    blocks, covered = time_blocks(3000, 100), np.zeros(2)
+    for _ in range(repeats):
+        test, window = errors(random, 3000), errors(random, 1000)
+        verdict = resample_models(MAE, test, {"challenger": np.zeros(3000)}, 400, 0, blocks)
+        promoted = verdict.estimate("challenger", 0.95)
+        as_rows = realised(MAE, window, np.zeros(1000), monitor)
+        assert as_rows is not None
+        widened = of_dependent(as_rows, 1000, promoted, 3000, monitor.confidence)
+        covered += [each.low <= true <= each.high for each in (as_rows, widened)]
+    assert covered[0] / repeats < 0.75
+    assert covered[1] / repeats > 0.94 - 3 * np.sqrt(0.94 * 0.06 / repeats)
+
+
+def test_the_interval_of_independent_rows_or_without_a_verdict_stays() -> None:
+    own = Estimate(value=0.8, low=0.7, high=0.85)
+    promoted = Estimate(value=0.8, low=0.75, high=0.85)
+    assert of_dependent(own, 100, promoted, None, 0.95) == own
+    assert of_dependent(own, 100, None, 1000, 0.95) == own
+    assert of_dependent(own, 10**6, promoted, 1000, 0.95) == own
+    wide = of_dependent(own, 100, promoted, 1000, 0.95)
+    assert (wide.low, wide.high) == pytest.approx((0.8 - 0.05 * 10**0.5, 0.8 + 0.05 * 10**0.5))
