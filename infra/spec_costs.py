@@ -40,7 +40,7 @@ data.window.known_future: An input for each column and horizon.
 data.window.reference: auto and linear fit a linear map of the window once.
 data.text.length: Memory grows in proportion; the time of attention with its square.
 data.text.stride: Half the length gives twice the windows, and an epoch of twice the time.
-model.net: auto took 9 to 33 CPU-s on 25 small data sets, all processes and the search included.
+model.net: auto took 10 to 38 CPU-s on 33 small data sets, all processes and the search included.
 model.arguments: Time, memory and size grow with the number of layers, and with the square of their width.
 search.trials: A training each, of `search.epochs` epochs.
 search.sampler: Choosing the next trial takes 2 ms with tpe (six parameters, 60 trials), 150 ms with gp, under 1 ms

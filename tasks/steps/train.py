@@ -50,7 +50,8 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         members = members_of(task)
         _note_unused(loop, [member.name for member in members] or [net_name(model.net, loop.spec.data.kind)])
         run = _Training(loop, place)
-        result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
+        with uploaded(loop, folder):
+            result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
         add_speeds(loop.workspace, result.speeds)
         summary = {**result.model_dump(mode="json"), "params": params}
         loop.outbox.metrics(LOOP_RUN, {"num_parameters": result.num_parameters})
@@ -86,11 +87,10 @@ class _Training:
             loop.report.progress(f"{prefix}{epoch.stage}", epoch.epoch, epoch.epochs, line)
             return True
 
-        with uploaded(loop, task.folder):
-            if self.place is None:
-                result = loop.rank_pool.run(task, on_epoch)
-            else:
-                result = train_at(self.place, task, on_epoch, loop.report.note, is_cancelled=is_cancelled)
+        if self.place is None:
+            result = loop.rank_pool.run(task, on_epoch)
+        else:
+            result = train_at(self.place, task, on_epoch, loop.report.note, is_cancelled=is_cancelled)
         for name in ("chosen", REFIT):
             facts = result.environment.get(name, {})
             loop.outbox.params(LOOP_RUN, {f"{prefix}{name}.{key}": value for key, value in facts.items()})

@@ -112,6 +112,25 @@ def test_the_next_machine_has_the_newest_checkpoint_and_the_stages(machine):
     }
 
 
+def test_the_next_machine_has_the_finished_members_of_an_ensemble_and_the_checkpoint_of_the_next(machine):
+    first = machine("a")
+    with contextlib.suppress(KeyboardInterrupt), uploaded(first.loop, first.folder):
+        (first.folder / "members" / "trees").mkdir(parents=True)
+        (first.folder / "members" / "trees" / "trees.txt").write_text("grown")
+        (first.folder / "members" / "trees" / "result.json").write_text("{}")
+        until(lambda: "members/trees/result.json" in first.newest())
+        first.checkpoint(5, inside="members/mlp", state="s5")
+        raise KeyboardInterrupt
+    second = machine("b", epoch=2)
+    with uploaded(second.loop, second.folder):
+        pass
+    assert second.files() == {
+        "members/trees/trees.txt": "grown",
+        "members/trees/result.json": "{}",
+        "members/mlp/checkpoints/step-000000000005/state": "s5",
+    }
+
+
 def test_a_torn_upload_is_passed_over(machine):
     first = machine("a")
     for step in (5, 10):
