@@ -134,7 +134,9 @@ def autogluon(python: str, case: Case, sides: Sides) -> Any:
         sides.inputs["test"].to_parquet(folder / "test.parquet")
         # -P: the folder of the script has modules named like those of the standard library.
         command = [python, "-P", script, folder, case.target, case.metric, str(sides.limit_s)]
-        subprocess.run(command, check=True, capture_output=True)
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{script.name}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
         predicted = pd.read_parquet(folder / "predicted.parquet")
     return predicted["value"].to_numpy() if sides.is_number else predicted
 
