@@ -134,12 +134,12 @@ def combined(outputs: Sequence[NDArray[np.float64]], weights: Sequence[float], t
 
 def averaged(output: NDArray[np.float64], task: str) -> NDArray[np.float64]:
     """Return in what form outputs are averaged: probabilities of classes (of a label: of 0 and 1), else themselves."""
+    from scipy.special import expit, softmax  # a training begins without it
+
     if task == "multiclass":
-        powers = np.exp(output - output.max(axis=1, keepdims=True))
-        shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
-        return shares
+        return np.asarray(softmax(output, axis=1))
     if task in ("binary", "multilabel"):
-        return np.stack([_sigmoid(-output), _sigmoid(output)])
+        return np.stack([expit(-output), expit(output)])
     return output
 
 
@@ -149,9 +149,3 @@ def output_of(mean: NDArray[np.float64], task: str) -> NDArray[np.float64]:
         return mean
     logits: NDArray[np.float64] = np.log(np.maximum(mean, TINY))
     return logits if task == "multiclass" else np.asarray(logits[1] - logits[0])
-
-
-def _sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:
-    power = np.exp(-np.abs(logit))
-    result: NDArray[np.float64] = np.where(logit >= 0, 1 / (1 + power), power / (1 + power))
-    return result
