@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from models.project_spec.references import call
 from models.training.batches.examples import open_examples
 from models.training.ensemble import TASKS, combined, selected
 from models.training.job import TrainingJob
+from models.training.model_choice import as_array, as_decided
 
 BLOCKS = 20
 
@@ -37,19 +39,16 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
     """
     finished = {name: _job_of(job) for name, job in jobs.items()}
     side = _Validation(next(iter(finished.values())))
-    metric, target, at = side.metric, side.target, side.positions
-    groups = metric.units(target)
+    at = side.positions
+    groups = side.metric.units(side.target)
     units = at if groups is None else groups
     left_out = np.array_split(np.unique(units), min(BLOCKS, len(np.unique(units))))
     blocks = [np.flatnonzero(np.isin(units, block)) for block in left_out]
     scores, outputs = {}, {}
     for name, job in finished.items():
         outputs[name] = validation_outputs(job, side.preparation, at)
-        predicted = side.predictions(outputs[name])
-        without = [
-            _value(metric, np.delete(target, block, axis=0), np.delete(predicted, block, axis=0)) for block in blocks
-        ]
-        scores[name] = {"value": _value(metric, target, predicted), "without": without}
+        value, *without = side.values(side.predictions(outputs[name]), blocks)
+        scores[name] = {"value": value, "without": without}
     made = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": float("nan")}
     return {**made, **_joined(outputs, side)} if is_joined else made
 
@@ -58,7 +57,7 @@ def validation_value(job: dict[str, Any]) -> float:
     """Return the metric of a job's model on validation, of first fits where it was refitted; NaN if not defined."""
     side = _Validation(finished := _job_of(job))
     outputs = validation_outputs(finished, side.preparation, side.positions, of_first_fit=True)
-    return _value(side.metric, side.target, side.predictions(outputs))
+    return side.values(side.predictions(outputs))[0]
 
 
 class _Validation:
@@ -68,7 +67,7 @@ class _Validation:
         self.preparation = Preparation.load(job.prepared)
         self.metric = metric_of(job, self.preparation, job.project)
         self._train, validation = open_examples(job.model_copy(update={"fold": None, "sample": 1.0}), self.preparation)
-        self.target = validation.values()
+        self.target, self._weight = validation.values(), as_array(validation.weights())
         self.positions = np.arange(num_validation_examples(job))
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
@@ -79,20 +78,42 @@ class _Validation:
 
         return predictions(torch.from_numpy(outputs), self.preparation)
 
+    def values(self, predicted: np.ndarray, blocks: Sequence[np.ndarray] = ()) -> list[float]:
+        """Return the goal's metric, as trials are scored: of all examples, then without each block; NaN if undefined.
+
+        Args:
+            predicted: For all examples.
+            blocks: Positions, int64 (examples,).
+        """
+        metric, predicted = as_decided(self.metric, self.preparation.task, self.target, predicted)
+        return self._evaluated(metric, predicted, blocks)
+
     def constant(self) -> float:
         """Return the metric of a constant prediction."""
         preparation, count = self.preparation, len(self.positions)
         num_classes = len(preparation.target.classes or ())
         baseline = trivial_baseline(
-            preparation.task, self._train.values(), count, num_classes, outputs=preparation.outputs
+            preparation.task, self._train.values(), count, num_classes, self.metric.name, preparation.outputs
         )
-        return _value(self.metric, self.target, baseline.prediction)
+        return self.values(baseline.prediction)[0]
 
     def loss(self, outputs: np.ndarray) -> float:
         """Return what an ensemble is to make small: the log loss of classes and labels, else the goal's metric."""
         log_loss = METRICS["log_loss"].of(self.preparation.outputs)
-        metric = log_loss if self.preparation.task in log_loss.tasks else self.metric
-        return -metric.sign * _value(metric, self.target, self.predictions(outputs))
+        if self.preparation.task not in log_loss.tasks:
+            return -self.metric.sign * self.values(self.predictions(outputs))[0]
+        return self._evaluated(log_loss, self.predictions(outputs))[0]
+
+    def _evaluated(self, metric: Metric, predicted: np.ndarray, blocks: Sequence[np.ndarray] = ()) -> list[float]:
+        weight = np.ones(len(self.target)) if self._weight is None or metric.own else self._weight
+        weights = [weight, *(np.where(np.isin(self.positions, block), 0.0, weight) for block in blocks)]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                evaluate = metric.evaluator(self.target, predicted)
+                return [float(call(evaluate, metric.name, each)) for each in weights]
+        except LooplineError:
+            return [float("nan")] * len(weights)
 
 
 def _joined(outputs: dict[str, np.ndarray], side: _Validation) -> dict[str, Any]:
@@ -102,18 +123,8 @@ def _joined(outputs: dict[str, np.ndarray], side: _Validation) -> dict[str, Any]
     if len(weights) < 2:
         return {}
     mean = combined([outputs[name] for name in weights], list(weights.values()), side.preparation.task)
-    return {"weights": weights, "joined": _value(side.metric, side.target, side.predictions(mean))}
+    return {"weights": weights, "joined": side.values(side.predictions(mean))[0]}
 
 
 def _job_of(job: dict[str, Any]) -> TrainingJob:
     return TrainingJob.model_validate_json(json.dumps(job))
-
-
-def _value(metric: Metric, target: np.ndarray, predicted: np.ndarray) -> float:
-    """Return the metric; NaN where it is not defined, such as on a single class."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return float(call(metric.value, metric.name, target, predicted))
-    except LooplineError:
-        return float("nan")

@@ -71,8 +71,7 @@ class ValidationScore(NamedTuple):
 def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: Array | None = None) -> ValidationScore:
     """Return the score of predictions; only the goal counts if it is proper itself, as all errors of numbers are.
 
-    A goal that depends on the decision threshold is measured as the exported model will decide: calibrated, at the
-    threshold that is best for the goal. A metric of the user's own sees no weights.
+    The goal is measured as the exported model will decide (`as_decided`). A metric of the user's own sees no weights.
 
     Raises:
         UserCodeError: Your own metric raised, or returned no finite number.
@@ -80,10 +79,7 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
     log_loss = float("nan")
     if task in ("binary", "multiclass") and metric.name not in _PROPER:
         log_loss = classification.log_loss(target, prediction)(np.ones(len(target)) if weight is None else weight)
-    if task == "binary" and has_own_threshold(metric):
-        stride = -(-len(target) // MOST_EXAMPLES)
-        prediction = fit_calibration(target[::stride], prediction[::stride]).apply(prediction)
-        metric = metric.at(best_threshold(metric, prediction))
+    metric, prediction = as_decided(metric, task, target, prediction)
     weight = None if metric.own else weight
     goal = float(metric.value(target, prediction, weight))
     return (
@@ -91,6 +87,18 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
         if math.isnan(log_loss)
         else ValidationScore(goal, standard_error(metric, target, prediction, weight), log_loss)
     )
+
+
+def as_decided(metric: Metric, task: Task, target: Array, prediction: Array) -> tuple[Metric, Array]:
+    """Return metric and predictions as the exported model will decide: calibrated, at the goal's best threshold.
+
+    Both are as they were unless the goal depends on the threshold.
+    """
+    if task != "binary" or not has_own_threshold(metric):
+        return metric, prediction
+    stride = -(-len(target) // MOST_EXAMPLES)
+    calibrated = fit_calibration(target[::stride], prediction[::stride]).apply(prediction)
+    return metric.at(best_threshold(metric, calibrated)), calibrated
 
 
 def as_array(weights: torch.Tensor | None) -> Array | None:

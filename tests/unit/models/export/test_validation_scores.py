@@ -1,11 +1,17 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from sklearn.metrics import mean_pinball_loss
 
 from models.data.preparation import Preparation
 from models.export.trained import num_validation_examples, validation_predictions
-from models.export.validation_scores import BLOCKS, validation_scores
-from models.training.batches.examples import open_examples
+from models.export.validation_scores import BLOCKS, validation_scores, validation_value
+from models.metrics.metrics import metric_of
+from models.training.batches.examples import WEIGHT, open_examples
+from models.training.model_choice import as_array, score
 from tests.finished_jobs import LEVELS, FinishedJob
 
 
@@ -30,3 +36,29 @@ def test_scores_are_of_the_jobs_own_predictions(finished_job: FinishedJob, task:
     assert len(score["without"]) == min(BLOCKS, len(target))
     assert np.mean(score["without"]) == pytest.approx(expected, abs=0.1 * abs(expected))
     assert np.isfinite(made["constant"])
+
+
+@pytest.mark.parametrize("metric", ["f1", "cost_1_5", "balanced_accuracy", "roc_auc"])
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_scores_are_those_of_the_trials(
+    finished_job: FinishedJob, tmp_path: Path, metric: str, is_weighted: bool
+) -> None:
+    job = finished_job("trees").model_copy(update={"metric": metric})
+    job = job.model_copy(update={"direction": "minimize" if metric == "cost_1_5" else "maximize"})
+    if is_weighted:
+        tensors = load_file(job.tensors["validation"])
+        tensors[WEIGHT] = torch.linspace(0, 9, len(tensors["target"]))
+        save_file(tensors, tmp_path / "validation.safetensors")
+        job = job.model_copy(update={"tensors": {**job.tensors, "validation": tmp_path / "validation.safetensors"}})
+    preparation = Preparation.load(job.prepared)
+    train, examples = open_examples(job, preparation)
+    predicted = validation_predictions(job, preparation, np.arange(len(examples)))
+    goal, weights = metric_of(job, preparation, job.project), as_array(examples.weights())
+    share = np.full(len(examples), train.values().mean())
+    expected, constant = (score(goal, "binary", examples.values(), each, weights).goal for each in (predicted, share))
+    made = validation_scores({"trees": job.model_dump(mode="json")})
+    found = made["scores"]["trees"]
+    assert found["value"] == pytest.approx(expected, rel=1e-12)
+    assert len(set(found["without"])) > 1, "each block counts"
+    assert made["constant"] == pytest.approx(constant, rel=1e-12)
+    assert validation_value(job.model_dump(mode="json")) == found["value"]
