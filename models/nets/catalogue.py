@@ -15,6 +15,8 @@ from models.project_spec.blocks import Kind
 from models.project_spec.references import is_own_code, resolve
 from models.project_spec.search import WITHOUT_DESCENT, Dimension
 
+OBJECTIVE = "model.objective"
+"""The path of the objective of trees, which is searched where the goal is the absolute error."""
 _TRAIN_SPACE = {
     "train.lr": Dimension(low=1e-4, high=1e-2, log=True),
     "train.weight_decay": Dimension(low=1e-6, high=1e-1, log=True),
@@ -31,7 +33,8 @@ class CatalogueEntry:
     """A built-in net: its factory, the kinds of data it accepts, and its own part of the default search space.
 
     `arguments` names the function whose parameters are `model.arguments`, if it is not the factory. `defaults` are the
-    values of its first trial, by spec path, where a search chooses between families. `self_tuned`: the kinds of data
+    values of its first trial, by spec path, where a search chooses between families, and each of `starts` changes them
+    for a further trial, before values are drawn. `self_tuned`: the kinds of data
     for which the fit itself chooses the arguments that the spec leaves out, so that there is nothing to search.
     """
 
@@ -40,6 +43,7 @@ class CatalogueEntry:
     space: dict[str, Dimension]
     arguments: str = ""
     defaults: dict[str, Any] = field(default_factory=dict)
+    starts: tuple[dict[str, Any], ...] = ()
     self_tuned: tuple[Kind, ...] = ()
 
 
@@ -108,11 +112,14 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         ("table", "series"),
         {
             "model.learning_rate": Dimension(low=0.02, high=0.3, log=True),
-            "model.num_leaves": Dimension(low=8, high=255, log=True, integer=True),
+            "model.num_leaves": Dimension(low=4, high=255, log=True, integer=True),
             "model.min_data_in_leaf": Dimension(low=5, high=200, log=True, integer=True),
             "model.lambda_l2": Dimension(low=1e-3, high=10.0, log=True),
+            "model.feature_fraction_bynode": Dimension(low=0.3, high=1.0),
+            "model.extra_trees": Dimension(choices=[False, True]),
+            OBJECTIVE: Dimension(choices=["auto", "regression"]),
         },
-        arguments="models.training.trees:settings",
+        arguments="models.training.tree_parameters:settings",
         defaults={
             "model.rounds": 1000,
             "train.epochs": 20,
@@ -120,7 +127,15 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.num_leaves": 31,
             "model.min_data_in_leaf": 20,
             "model.lambda_l2": 1.0,
+            "model.feature_fraction_bynode": 0.5,
+            "model.extra_trees": False,
+            OBJECTIVE: "auto",
         },
+        starts=(
+            {OBJECTIVE: "regression"},
+            {"model.num_leaves": 7, "model.min_data_in_leaf": 10},
+            {"model.extra_trees": True},
+        ),
     ),
     "linear": CatalogueEntry(
         "models.nets.linear:build",

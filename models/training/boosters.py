@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
+from models.errors import UsageError
 from models.metrics.metrics import METRICS, Array, quantile_of
 from models.training.optimisation.losses import LARGEST_RATIO, Loss, loss_name
 
@@ -25,6 +26,8 @@ GAMMA = "gamma, log scale"
 """The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
 _THREADS = re.compile(r"^\[num_threads: \d+\]\n", re.MULTILINE)
 _LEAVES = re.compile(r"^num_leaves=(\d+)$", re.MULTILINE)
+NAMED = {"regression": "mse", "regression_l1": "l1"}
+"""Objectives that a spec may name, and their losses."""
 _REGRESSION = {
     "mse": {"objective": "regression", "metric": "l2"},
     "l1": {"objective": "regression_l1", "metric": "l1"},
@@ -116,13 +119,18 @@ def booster_texts(text: str) -> list[str]:
     return [str(part) for part in json.loads(text)] if text.startswith("[") else [text]
 
 
-def objectives(preparation: Preparation, metric: str) -> list[Parameters]:
+def objectives(preparation: Preparation, metric: str, objective: str = "auto") -> list[Parameters]:
     """Return LightGBM's objective and training metric of each booster.
 
     Args:
         preparation: The preparation of the data.
         metric: Short name of the goal's metric.
+        objective: The one that the spec names; `auto` follows from the goal.
+
+    Raises:
+        UsageError: The goal does not go with the named objective.
     """
+    loss = tree_loss(preparation, metric, objective)
     outputs = preparation.target.outputs
     if preparation.task == "ranking":
         return [{"objective": "lambdarank", "metric": "none"}]
@@ -134,8 +142,25 @@ def objectives(preparation: Preparation, metric: str) -> list[Parameters]:
         one: Parameters = {"objective": "binary", "metric": "binary_logloss"}
     else:
         quantile = quantile_of(metric)
-        one = {**_REGRESSION[loss_name(preparation, metric)], **({} if quantile is None else {"alpha": quantile})}
+        one = {**_REGRESSION[loss], **({} if quantile is None else {"alpha": quantile})}
     return [one] * max(1, len(outputs))
+
+
+def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
+    """Return the loss that trees are grown by: that of the goal, or of absolute and squared errors the named one.
+
+    Raises:
+        UsageError: The goal does not go with the named objective.
+    """
+    own = loss_name(preparation, metric)
+    if objective == "auto":
+        return own
+    if preparation.task != "regression" or own not in NAMED.values():
+        raise UsageError(
+            f"model.arguments.objective: got {objective} with goal.metric {metric}, expected mae, rmse or r2 "
+            "(rmse and r2 not on the log scale): leave it out, and the goal decides"
+        )
+    return NAMED[objective]
 
 
 def num_leaves(text: str) -> int:

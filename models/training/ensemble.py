@@ -1,4 +1,4 @@
-"""An ensemble: the weighted mean of models of different families, each trained by a job of its own in a subfolder.
+"""An ensemble: the weighted mean of models, each trained by a job of its own in a subfolder.
 
 The mean is of probabilities where the model tells classes or labels, else of what the models learnt.
 Source: Caruana et al., Ensemble Selection from Libraries of Models (2004).
@@ -19,7 +19,7 @@ from models.nets.catalogue import ENSEMBLE
 from models.training.checkpoints.finished import identity
 from models.training.costs.summary import total
 from models.training.job import RESULT_FILE, TrainingJob, TrainingResult
-from models.training.search_space import MEMBERS, WEIGHT, with_params
+from models.training.search_space import MEMBERS, NET, WEIGHT, member_names, with_params
 
 TURNS = 25
 """Turns of the selection, so that weights are multiples of 1/25."""
@@ -36,7 +36,7 @@ Loss = Callable[[NDArray[np.float64]], float]
 
 @dataclass(frozen=True)
 class Member:
-    """One model of an ensemble: its family, its weight (all sum to 1), and its job."""
+    """One model of an ensemble: its name, by its family; its weight (all sum to 1); and its job."""
 
     name: str
     weight: float
@@ -49,11 +49,11 @@ def members_of(job: TrainingJob) -> list[Member]:
         return []
     arguments, members = dict(job.model.arguments), []
     settings = arguments.pop(MEMBERS)  # the other arguments are for each member
-    for each in settings:
+    for name, each in zip(member_names([str(each[NET]) for each in settings]), settings, strict=True):
         own = {path: value for path, value in each.items() if path != WEIGHT}
         model, train = with_params(job.model.model_copy(update={"arguments": arguments}), job.train, own)
-        changed = {"folder": job.folder / MEMBERS / model.net, "model": model, "train": train}
-        members.append(Member(model.net, float(each[WEIGHT]), job.model_copy(update=changed)))
+        changed = {"folder": job.folder / MEMBERS / name, "model": model, "train": train}
+        members.append(Member(name, float(each[WEIGHT]), job.model_copy(update=changed)))
     return members
 
 
@@ -66,7 +66,7 @@ def fit_members(
 
     Args:
         job: Of the ensemble.
-        run: Trains one member of this family, or returns its stored result.
+        run: Trains the member of this name, or returns its stored result.
         value: Returns the goal's metric of a finished job on validation, of first fits where members are refitted.
     """
     results = {member.name: run(member.name, member.job) for member in members_of(job)}

@@ -12,6 +12,7 @@ from models.nets.catalogue import (
     CATALOGUE,
     ENSEMBLE,
     FAMILIES_OF,
+    OBJECTIVE,
     is_descent,
     is_self_tuned,
     is_trees,
@@ -31,10 +32,14 @@ _STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3000, 5, 60
 
 @dataclass(frozen=True)
 class Family:
-    """What is searched in one family, and the values of its first trial for keys that the spec does not set."""
+    """What is searched in one family, the values of its first trial for keys that the spec does not set, and changes.
+
+    Each of `starts` changes some of these values for a further trial.
+    """
 
     dimensions: Mapping[str, Dimension]
     defaults: Mapping[str, Any]
+    starts: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,11 @@ class SearchSpace:
         """Return the values of a family's first trial; a dimension without a default is left to be drawn."""
         family = self.families[net]
         return {NET: net, **{path: family.defaults[path] for path in family.dimensions if path in family.defaults}}
+
+    def starts(self, net: str) -> list[dict[str, Any]]:
+        """Return the values of the trials after a family's first one, of which none is drawn."""
+        family = self.families[net]
+        return [{**self.first(net), **start} for start in family.starts if start.keys() <= family.dimensions.keys()]
 
     def tuned(self, nets: Sequence[str]) -> Sequence[str]:
         """Return those of the families that have something to search; all, if none has."""
@@ -101,7 +111,7 @@ def families_of(spec: Spec) -> tuple[str, ...]:
                 f"model.net: {ENSEMBLE} is what a search joins from several families: say auto; to train that of an "
                 "earlier search again, give its settings in search.settings"
             )
-        return tuple(str(member[NET]) for member in spec.model.arguments[MEMBERS])
+        return tuple(dict.fromkeys(str(member[NET]) for member in spec.model.arguments[MEMBERS]))
     if not is_auto(spec):
         if names:
             raise UsageError(
@@ -129,23 +139,27 @@ def is_auto(spec: Spec) -> bool:
     return spec.model.net == "auto" and spec.data.kind in FAMILIES_OF
 
 
-def search_space(spec: Spec, fixed: bool, num_train: int = 0) -> SearchSpace:
+def search_space(spec: Spec, fixed: bool, num_train: int = 0, metric: str = "") -> SearchSpace:
     """Return the space of a search: the spec's own, or the default space of each family.
 
     Args:
         spec: The project's spec.
         fixed: The net starts from existing weights, so its shape must not change.
         num_train: Training examples, from which a net's default number of epochs follows: about 3,000 steps.
+        metric: Short name of the goal's metric: of the absolute error, trees search their objective too.
     """
     nets = families_of(spec)
     set_paths = {f"train.{name}" for name in spec.train.model_fields_set}
     set_paths |= {f"model.{name}" for name in spec.model.arguments}
+    set_paths |= set() if metric == "mae" and spec.train.loss is None else {OBJECTIVE}
     families = {}
     for net in nets:
-        dimensions = spec.search.space or usual_space(spec, net, fixed)
+        usual = usual_space(spec, net, fixed)
+        dimensions = spec.search.space or {path: each for path, each in usual.items() if path not in set_paths}
         is_tuned = len(nets) > 1 and not is_self_tuned(net, spec.data.kind)
         defaults = {**CATALOGUE[net].defaults, **_epochs(spec, net, num_train)} if is_tuned else {}
-        families[net] = Family(dimensions, {path: value for path, value in defaults.items() if path not in set_paths})
+        own = {path: value for path, value in defaults.items() if path not in set_paths}
+        families[net] = Family(dimensions, own, CATALOGUE[net].starts if is_tuned else ())
     return SearchSpace(families, is_auto(spec))
 
 

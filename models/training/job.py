@@ -154,5 +154,5 @@ class TrainingResult(FrozenModel):
     costs: Costs | None = None
     before: dict[str, Any] = Field(default_factory=dict, description="What the stages before found: batch, labels.")
     speeds: list[MeasuredSpeed] = Field(default_factory=list, description="The shares of the peak that it reached.")
-    members: dict[str, TrainingResult] = Field(default_factory=dict, description="Of an ensemble, by family.")
+    members: dict[str, TrainingResult] = Field(default_factory=dict, description="Of an ensemble, by name.")
     environment: dict[str, Any] = Field(default_factory=dict, description="Everything else that decides the bits.")

@@ -65,9 +65,9 @@ class Scores(FrozenModel):
 
 
 class Comparison(FrozenModel):
-    """What the models of several families reached on validation; see models/export/validation_scores.py."""
+    """What models of several families reached on validation, by name; see models/export/validation_scores.py."""
 
-    scores: dict[str, Scores] = Field(description="By family.")
+    scores: dict[str, Scores]
     constant: float = Field(description="The metric of a constant prediction; NaN if it is not defined.")
     weights: dict[str, float] = Field(description="Of the members of an ensemble that is better; empty without one.")
     joined: float = Field(description="The metric of that ensemble; NaN without one.")
@@ -113,14 +113,26 @@ def jackknife_error(without: Any) -> float:
     return float(np.sqrt((count - 1) / count * np.square(values - values.mean()).sum()))
 
 
-def choose(compared: Comparison, direction: str, metric: str) -> dict[str, str]:
-    """Return the chosen families, and why each: those of the ensemble, or without one a single family."""
-    if compared.weights:
-        return {
-            family: f"chosen: {weight:.0%} of an ensemble, whose {metric} on validation is {compared.joined:.4g}"
-            for family, weight in compared.weights.items()
-        }
-    return dict([_choose_one(compared.scores, direction, metric)])
+def choose(compared: Comparison, families: Mapping[str, str], direction: str, metric: str) -> dict[str, str]:
+    """Return the chosen families, and why each: those of the ensemble, or without one a single family.
+
+    Args:
+        compared: What each model reached, by name; a family's best one has its name.
+        families: The family of each model.
+        direction: maximize or minimize.
+        metric: Its name, for the reasons.
+    """
+    if not compared.weights:
+        bests = {family: compared.scores[family] for family in dict.fromkeys(families.values())}
+        return dict([_choose_one(bests, direction, metric)])
+    shares: dict[str, list[float]] = {}
+    for name, weight in compared.weights.items():
+        shares.setdefault(families[name], []).append(weight)
+    of = f"of an ensemble, whose {metric} on validation is {compared.joined:.4g}"
+    return {
+        family: f"chosen: {' and '.join(format(weight, '.0%') for weight in weights)} {of}"
+        for family, weights in shares.items()
+    }
 
 
 def _choose_one(scores: Mapping[str, Scores], direction: str, metric: str) -> tuple[str, str]:

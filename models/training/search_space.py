@@ -141,17 +141,28 @@ def settings_of(weights: Iterable[float], members: Iterable[Mapping[str, Any]]) 
     return {NET: ENSEMBLE, _PATH: [{WEIGHT: weight, **own} for weight, own in zip(weights, members, strict=True)]}
 
 
+def member_names(nets: Sequence[str]) -> list[str]:
+    """Return a name for each member of an ensemble: its family, and of the second one of a family `trees-2`."""
+    counts = [nets[: at + 1].count(net) for at, net in enumerate(nets)]
+    return [net if count == 1 else f"{net}-{count}" for net, count in zip(nets, counts, strict=True)]
+
+
 def shares_of(settings: Mapping[str, Any]) -> dict[str, float]:
-    """Return the weight of each member by its family; empty if the settings are of no ensemble."""
-    return {str(member[NET]): float(member[WEIGHT]) for member in settings.get(_PATH, ())}
+    """Return the weight of each member by its name; empty if the settings are of no ensemble."""
+    return {name: float(member[WEIGHT]) for name, member in _members(settings).items()}
 
 
 def shown(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings flat, for people: those of a member under its family's name."""
+    """Return settings flat, for people: those of a member under its name."""
     flat = {path: value for path, value in settings.items() if path != _PATH}
-    for member in settings.get(_PATH, ()):
-        flat |= {f"{member[NET]}.{path}": value for path, value in member.items() if path != NET}
+    for name, member in _members(settings).items():
+        flat |= {f"{name}.{path}": value for path, value in member.items() if path != NET}
     return flat
+
+
+def _members(settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    members = settings.get(_PATH, ())
+    return dict(zip(member_names([str(member[NET]) for member in members]), members, strict=True))
 
 
 def grid(space: Mapping[str, Dimension]) -> dict[str, list[Any]]:
@@ -199,6 +210,17 @@ def best_of(trials: Sequence[Trial], direction: Direction) -> Trial:
     raise TrainingError(
         f"search: all {len(trials)} trials failed, {count} of them so ({cause}): correct that, or narrow search.space"
     )
+
+
+def bests_of(trials: Sequence[Trial], families: Sequence[str], direction: Direction, most: int) -> dict[str, Trial]:
+    """Return the best trials of each family, at most so many, by the names of an ensemble's members."""
+    bests = []
+    for net in families:
+        own = [trial for trial in trials if trial.params.get(NET) == net]
+        for _ in range(min(most, len(own))):
+            bests.append(best_of(own, direction))
+            own.remove(bests[-1])
+    return dict(zip(member_names([trial.params[NET] for trial in bests]), bests, strict=True))
 
 
 def mean_score(results: Sequence[TrainingResult]) -> dict[str, float | None]:

@@ -237,8 +237,8 @@ def _check_settings(spec: Spec) -> None:
     if not isinstance(members, list) or len(members) < 2 or not all(isinstance(each, dict) for each in members):
         raise UsageError(f"{key}: got {members!r}, expected a list of at least two members with settings and a weight")
     names = [str(each.get(NET)) for each in members]
-    if len({*names}) < len(names) or "auto" in names or ENSEMBLE in names:
-        raise UsageError(f"{key}: got the nets {', '.join(names)}, expected different ones, each by its name")
+    if "auto" in names or ENSEMBLE in names:
+        raise UsageError(f"{key}: got the nets {', '.join(names)}, expected each by its name")
     weights = [each.get(WEIGHT) for each in members]
     shares = [float(each) for each in weights if isinstance(each, int | float) and each > 0]
     if len(shares) < len(weights) or abs(sum(shares) - 1) > WEIGHT_ERROR:

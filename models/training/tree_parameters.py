@@ -1,6 +1,6 @@
 """The parameters of LightGBM that a spec may set in `model.arguments`, checked by LightGBM's own list.
 
-`settings` in `trees.py` holds those with defaults of Loopline's. Any other parameter that LightGBM knows may be set
+`settings` holds those with defaults of Loopline's. Any other parameter that LightGBM knows may be set
 too, except those that Loopline owns, because the spec says the same elsewhere or a resumed training would differ.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from models.errors import UsageError, did_you_mean
 
@@ -20,7 +20,6 @@ _EXPORT = "the exported graph cannot hold such trees"
 _MACHINES = "trees are trained in one process"
 OWNED: dict[str, str] = {
     "boosting": "only gbdt resumes exactly and can be exported",
-    "objective": "it follows from the goal: say goal.metric",
     "metric": "it follows from the goal: say goal.metric",
     "num_class": "it follows from the target",
     "sigmoid": "outputs are logits",
@@ -74,6 +73,31 @@ INTERACTIONS = "interaction_constraints"
 _FRACTIONS = ("feature_fraction", "feature_fraction_bynode", "bagging_fraction")
 _FRACTIONS_OF_CLASSES = ("pos_bagging_fraction", "neg_bagging_fraction")
 _SWITCHES = ("extra_trees", "use_quantized_grad")
+
+
+def settings(
+    rounds: int = 300,
+    learning_rate: float = 0.1,
+    num_leaves: int = 31,
+    max_depth: int = -1,
+    min_data_in_leaf: int = 20,
+    min_gain_to_split: float = 0.0,
+    lambda_l1: float = 0.0,
+    lambda_l2: float = 0.0,
+    feature_fraction: float = 1.0,
+    feature_fraction_bynode: float = 1.0,
+    bagging_fraction: float = 1.0,
+    max_bin: int = 255,
+    cat_smooth: float = 10.0,
+    extra_trees: bool = False,
+    objective: Literal["auto", "regression", "regression_l1"] = "auto",
+) -> dict[str, Any]:
+    """Return the arguments of the `trees` net with LightGBM's names and defaults; at most `rounds` trees per class.
+
+    `objective: auto` follows from the goal; for absolute and squared errors the other's may be named. Every other
+    parameter of LightGBM may be set too, see `check_parameter`.
+    """
+    return dict(locals())
 
 
 @functools.cache

@@ -36,6 +36,7 @@ from models.training.boosters import (
     gradients_of_loss,
     num_leaves,
     objectives,
+    tree_loss,
 )
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
 from models.training.checkpoints.finished import identity, write_result
@@ -48,14 +49,20 @@ from models.training.model_choice import ValidationScore, as_array, record, scor
 from models.training.optimisation.losses import (
     Loss,
     class_weights,
-    loss_name,
     make_loss,
     predictions,
     relative_weights,
 )
 from models.training.session import last_checkpoint
 from models.training.tree_inputs import TreeInputs, tree_inputs
-from models.training.tree_parameters import MONOTONE, check_parameter, is_sampled, samples_rows, with_positions
+from models.training.tree_parameters import (
+    MONOTONE,
+    check_parameter,
+    is_sampled,
+    samples_rows,
+    settings,
+    with_positions,
+)
 
 CPU = torch.device("cpu")
 RENEWED = ("l1", "relative_l1", "pinball")
@@ -70,27 +77,6 @@ STALE_ROUNDS = 50
 """Rounds without a better model after which boosting stops. Source: LightGBM's examples of early stopping."""
 # Most evaluations of the validation metric in a job, which find the best number of rounds.
 _LOOKS = 100
-
-
-def settings(
-    rounds: int = 300,
-    learning_rate: float = 0.1,
-    num_leaves: int = 31,
-    max_depth: int = -1,
-    min_data_in_leaf: int = 20,
-    min_gain_to_split: float = 0.0,
-    lambda_l1: float = 0.0,
-    lambda_l2: float = 0.0,
-    feature_fraction: float = 1.0,
-    bagging_fraction: float = 1.0,
-    max_bin: int = 255,
-    cat_smooth: float = 10.0,
-) -> dict[str, Any]:
-    """Return the arguments of the `trees` net with LightGBM's names and defaults; at most `rounds` trees per class.
-
-    Every other parameter of LightGBM may be set too, see `tree_parameters.py`.
-    """
-    return dict(locals())
 
 
 @dataclass
@@ -123,11 +109,16 @@ class _Boosting:
         return self.job.refit is None
 
     @property
+    def loss_name(self) -> str:
+        """The loss that the trees are grown by."""
+        return tree_loss(self.preparation, self.metric.name, self.arguments["objective"])
+
+    @property
     def gradients(self) -> Gradients | None:
         """The objective itself, where LightGBM has none of that name."""
         if self.job.train.loss is not None:
             return partial(gradients_of_loss, loss=self.loss, kind=self.targets.dtype)
-        if loss_name(self.preparation, self.metric.name) != "gamma":
+        if self.loss_name != "gamma":
             return None
         return partial(gamma_gradients, scale=self.preparation.target.scale)
 
@@ -156,7 +147,7 @@ class _Boosting:
 
     def parameters(self, start: int) -> list[Parameters]:
         """LightGBM's parameters of each booster for the segment that holds round `start`."""
-        own = objectives(self.preparation, self.metric.name)
+        own = objectives(self.preparation, self.metric.name, self.arguments["objective"])
         return [{**self._common(start), **each} for each in own]
 
     def _common(self, start: int) -> Parameters:
@@ -257,7 +248,7 @@ def _labels(
     if boosting.preparation.kind == "series":
         of_rows = _row_weights(boosting, targets, own)
         # An error of the correction counts in the unit of the target.
-        power = 2 if loss_name(boosting.preparation, boosting.metric.name) == "mse" else 1
+        power = 2 if boosting.loss_name == "mse" else 1
         unit = inputs.slope[:, 0] ** power
         weights = unit / unit.mean() * (1.0 if of_rows is None else of_rows)
         for label in inputs.label(targets.numpy()).T:
@@ -281,10 +272,14 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
     more = {name: value for name, value in job.model.arguments.items() if name not in own}
     for name, value in more.items():
         check_parameter(name, value, own)
-    loss = loss_name(preparation, metric.name)
+    objective = str(job.model.arguments.get("objective", "auto"))
+    loss = tree_loss(preparation, metric.name, objective)
+    if objective != "auto" and job.train.loss is not None:
+        raise UsageError(f"model.arguments.objective: got {objective} beside train.loss: drop one of them")
     if more.get(MONOTONE) and loss in RENEWED:
         raise UsageError(
-            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {metric.name}: take rmse or r2"
+            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {metric.name}: take rmse, r2, "
+            "or for mae model.arguments.objective: regression"
         )
     numbers = [part.name for part in (*preparation.numeric, *preparation.fitted)]
     times = [part.name for part in preparation.datetimes for _ in range(part.num_features)]
@@ -372,7 +367,7 @@ def _is_stale(boosting: _Boosting, progress: Progress) -> bool:
 def _row_weights(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None) -> NDArray[Any] | None:
     """Return the weights of the training rows: their own, balanced classes, and the shares of a relative error."""
     preparation, weights = boosting.preparation, own
-    if loss_name(preparation, boosting.metric.name) == "relative_l1":
+    if boosting.loss_name == "relative_l1":
         relative = relative_weights(targets, preparation.target).double()
         relative = relative / relative.mean()
         weights = relative if own is None else relative * own

@@ -9,14 +9,13 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
 from models.files import read_json, write_bytes, write_json, write_text
-from models.metrics.metrics import METRICS, measure, metric_name, metric_of
+from models.metrics.metrics import METRICS, Metric, measure, metric_name, metric_of
 from models.nets.catalogue import is_trees
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Model, Train
@@ -42,6 +41,7 @@ from models.training.search_space import (
     NET,
     Trial,
     best_of,
+    bests_of,
     check_space,
     mean_score,
     settings_of,
@@ -59,13 +59,16 @@ from tasks.ranks.places import find_search_place
 from tasks.ranks.trials import PlacedTrials
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import optuna_study
+from tasks.tools.optuna_study import RunningTrial
 
 if TYPE_CHECKING:
-    from tasks.tools.optuna_study import OpenTrial, Study
+    from tasks.tools.optuna_study import Study
 
 BEST_FILE = "best.json"
-TRIALS_FILE = "trials.json"
+TRIALS, TRIALS_FILE = "trials", "trials.json"
 FIRST_ROUND = "loopline.first_round"
+MOST_MEMBERS = 2
+"""Models of one family in an ensemble, at most: see docs/decisions/0042."""
 
 
 def search(loop: Loop) -> tuple[StepRecord, bool]:
@@ -83,12 +86,13 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         _check_goal(loop, inputs["prepare"])
         space = search_space(loop.spec, fixed=False)
         if loop.spec.search.trials:
-            start = begin(loop, inputs)
-            num_train = Preparation.load(inputs["prepare"].folder).rows["train"]
-            space = search_space(loop.spec, fixed=start.origin is not None, num_train=num_train)
+            start, made = begin(loop, inputs), Preparation.load(inputs["prepare"].folder)
+            metric = metric_of(loop.spec.goal, made, loop.project.folder)
+            fixed = start.origin is not None
+            space = search_space(loop.spec, fixed=fixed, num_train=made.rows["train"], metric=metric.name)
             if space.dimensions:
                 with optuna_study.reaching_studies():
-                    return _Search(loop, inputs, folder, start, space).run()
+                    return _Search(loop, inputs, folder, start, space, metric).run()
             loop.report.note(
                 "search: the spec sets every key that is searched by default, so there is nothing to search: "
                 "name other keys in search.space"
@@ -111,37 +115,12 @@ def _check_goal(loop: Loop, prepared: Input) -> None:
         measure(METRICS[goal].of(preparation.target.outputs), target, target)
 
 
-@dataclass
-class _OpenTrial:
-    """A running trial; `known` has the values that a killed trial of the same parameters reported, by epoch or fold."""
-
-    trial: OpenTrial
-    params: dict[str, Any]
-    slot: int
-    run: str
-    folder: Path
-    known: dict[int, float]
-    is_pruned: bool = True
-    work_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        for step, value in self.known.items():
-            self.trial.report(value, step)
-
-    def report(self, value: float, step: int) -> None:
-        """Report a value to Optuna, once per step."""
-        if step not in self.known:
-            self.trial.report(value, step)
-
-    def should_prune(self) -> bool:
-        """Return whether the pruner ends the trial; the epochs of different families cannot be compared."""
-        return self.is_pruned and self.trial.should_prune()
-
-
 class _Search:
     """One search: the study, its worker slots, and the number of remaining trials."""
 
-    def __init__(self, loop: Loop, inputs: Inputs, folder: Path, start: TrainingStart, space: SearchSpace) -> None:
+    def __init__(
+        self, loop: Loop, inputs: Inputs, folder: Path, start: TrainingStart, space: SearchSpace, metric: Metric
+    ) -> None:
         self._loop = loop
         self._inputs = inputs
         self._folder = folder
@@ -151,7 +130,6 @@ class _Search:
         self._taken: set[Path] = set()
         self._began = time.monotonic()
         made = Preparation.load(inputs["prepare"].folder)
-        metric = metric_of(loop.spec.goal, made, loop.project.folder)
         self._direction, self._metric = metric.direction, metric.name
         for net, family in self._space.families.items():
             check_space(family.dimensions, net)
@@ -203,7 +181,7 @@ class _Search:
         trials = optuna_study.trials_of(self._study)[: len(self._space.families)]
         tried = [trial.params[NET] for trial in trials if trial.state == "complete"]
         judged = FirstRound(families=tried or [*self._space.families], out={})
-        compared = self._compared(trials)
+        compared = self._compared(self._candidates(trials, 1))
         if compared is not None:
             judged = first_round(compared.scores, compared.constant, self._direction, self._metric)
         for family, reason in judged.out.items():
@@ -211,17 +189,15 @@ class _Search:
         self._study.set_user_attr(FIRST_ROUND, judged.model_dump())
         return judged
 
-    def _compared(self, trials: list[Trial], is_joined: bool = False) -> Comparison | None:
-        """Compare the models of each family's best trial among these on validation.
+    def _candidates(self, trials: list[Trial], most: int) -> dict[str, Trial]:
+        """Return each family's best trials, at most so many, by name; a trial over folds has no model of its own."""
+        complete = [trial for trial in trials if trial.state == "complete"]
+        own = [trial for trial in complete if (self._folder_of(trial.params) / JOB_FILE).exists()]
+        return bests_of(own, list(self._space.families), self._direction, most)
 
-        None if fewer than two have one: a trial over folds has no model of its own.
-        """
-        jobs = {}
-        for net in self._space.families:
-            own = [trial for trial in trials if trial.params.get(NET) == net and trial.state == "complete"]
-            path = self._folder_of(best_of(own, self._direction).params) / JOB_FILE if own else None
-            if path is not None and path.exists():
-                jobs[net] = read_json(path)
+    def _compared(self, candidates: Mapping[str, Trial], is_joined: bool = False) -> Comparison | None:
+        """Compare the models of trials on validation; None if there are fewer than two."""
+        jobs = {name: read_json(self._folder_of(trial.params) / JOB_FILE) for name, trial in candidates.items()}
         if len(jobs) < 2:
             return None
         reference = "models.export.validation_scores:validation_scores"
@@ -231,12 +207,17 @@ class _Search:
         """Return the values of the next trial that are not drawn; None without a choice of families."""
         if not self._space.is_choice:
             return None
-        families = list(self._space.families)
-        if self._position < len(families):
-            return self._space.first(families[self._position])
-        turn = self._position - len(families)
+        begun = self._first_trials()
+        if self._position < len(begun):
+            return begun[self._position]
+        turn = self._position - len(begun)
         trials = optuna_study.trials_of(self._study)
         return {NET: next_family(self._space.tuned(self._first_round.families), trials, self._direction, turn)}
+
+    def _first_trials(self) -> list[dict[str, Any]]:
+        """Return the values of the trials of which none is drawn: one of each family, then the starts of the better."""
+        firsts = [self._space.first(family) for family in self._space.families]
+        return firsts + [start for family in self._first_round.families for start in self._space.starts(family)]
 
     def _is_over(self) -> bool:
         """Return whether no further trial should begin: the time is up, or nothing improves."""
@@ -248,7 +229,7 @@ class _Search:
         if budget is not None and is_spent(trials, budget):
             return True
         patience = self._spec.patience or (PATIENCE if is_choice else None)
-        first = len(self._space.families) if is_choice else 0
+        first = len(self._first_trials()) if is_choice else 0
         tolerance = TOLERANCE * self._first_round.gain
         return patience is not None and is_stalled(trials, self._direction, patience, tolerance, first)
 
@@ -282,10 +263,10 @@ class _Search:
         self._loop.outbox.params(run, self._space.settings(params))
         began = time.perf_counter()
         spent: list[Costs] = []
-        opened: _OpenTrial | None = None
+        opened: RunningTrial | None = None
         try:
             known = optuna_study.killed_before(self._study, params)
-            opened = _OpenTrial(trial, params, slot, run, folder, known, is_pruned=not self._space.is_choice)
+            opened = RunningTrial(trial, params, slot, run, folder, known, is_pruned=not self._space.is_choice)
             value, state = self._train(opened, spent)
             reason = ""
             if not math.isfinite(value):
@@ -321,9 +302,9 @@ class _Search:
 
     def _folder_of(self, params: Mapping[str, Any]) -> Path:
         name = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:16]
-        return self._folder / "trials" / name
+        return self._folder / TRIALS / name
 
-    def _train(self, trial: _OpenTrial, spent: list[Costs]) -> tuple[float, str]:
+    def _train(self, trial: RunningTrial, spent: list[Costs]) -> tuple[float, str]:
         """Return value and state of a trial; with folds, the mean over the folds, pruned by the folds so far.
 
         The cost of each fold is appended to `spent`.
@@ -350,7 +331,7 @@ class _Search:
         trial.trial.set_user_attr(optuna_study.SCORE, mean_score(results))
         return sum(values) / len(values), "COMPLETE"
 
-    def _fit(self, trial: _OpenTrial, model: Model, train: Train, fold: tuple[int, int] | None) -> TrainingResult:
+    def _fit(self, trial: RunningTrial, model: Model, train: Train, fold: tuple[int, int] | None) -> TrainingResult:
         task = job(
             self._loop,
             self._inputs["prepare"],
@@ -418,20 +399,20 @@ class _Search:
         if not self._space.is_choice:
             return best, self._space.settings(best.params), []
         going_on = [trial for trial in trials if trial.params.get(NET) in self._first_round.families]
-        compared = self._compared(going_on, self._spec.ensemble)
-        chosen = {str(best.params[NET]): f"chosen: the best {self._metric} on validation"}
+        candidates = self._candidates(going_on, MOST_MEMBERS if self._spec.ensemble else 1)
+        compared = self._compared(candidates, self._spec.ensemble)
+        members, chosen = [best], {str(best.params[NET]): f"chosen: the best {self._metric} on validation"}
         if compared is not None:
-            chosen = choose(compared, self._direction, self._metric)
-        bests = [
-            best_of([trial for trial in trials if trial.params.get(NET) == net], self._direction) for net in chosen
-        ]
-        settings = [self._space.settings(trial.params) for trial in bests]
+            nets = {name: str(trial.params[NET]) for name, trial in candidates.items()}
+            chosen = choose(compared, nets, self._direction, self._metric)
+            members = [candidates[name] for name in compared.weights or chosen]
+        settings = [self._space.settings(trial.params) for trial in members]
         families = summaries(list(self._space.families), trials, chosen, self._first_round.out, self._direction)
         for family in families:
             self._loop.report.note(f"search: {family.line(self._metric)}")
         if compared is not None and compared.weights:
             return best, settings_of(compared.weights.values(), settings), families
-        return bests[0], settings[0], families
+        return members[0], settings[0], families
 
     def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float], best: Trial) -> None:
         from models.report.training_figures import search_figures

@@ -11,6 +11,7 @@ from models.files import write_json, write_text
 from models.metrics.metrics import metric_name
 from models.nets.catalogue import net_name, unused
 from models.pipeline.records import StepRecord
+from models.training.checkpoints.finished import take_over
 from models.training.ensemble import fit_members, members_of, weights_of
 from models.training.job import JOB_FILE, REFIT, EpochReport, TrainingJob, TrainingResult
 from models.training.search_space import shown, with_params
@@ -23,6 +24,7 @@ from tasks.ranks.launcher import train_at
 from tasks.ranks.places import Place, find_place
 from tasks.state.machine_speeds import add_speeds
 from tasks.state.outbox import LOOP_RUN
+from tasks.steps.search import BEST_FILE, TRIALS
 
 MODEL_FILE = "model.json"
 """The file with the net and arguments of the weights."""
@@ -38,7 +40,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
-        params = json.loads(inputs["search"].file("best.json").read_text())
+        params = json.loads(inputs["search"].file(BEST_FILE).read_text())
         start = begin(loop, inputs)
         model, train = with_params(loop.spec.model, loop.spec.train, params)
         model = start.arguments(model)
@@ -48,8 +50,9 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         write_json(folder / MODEL_FILE, model.model_dump(mode="json"))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in shown(params).items()})
         members = members_of(task)
-        _note_unused(loop, [member.name for member in members] or [net_name(model.net, loop.spec.data.kind)])
-        run = _Training(loop, place)
+        nets = [member.job.model.net for member in members]
+        _note_unused(loop, nets or [net_name(model.net, loop.spec.data.kind)])
+        run = _Training(loop, place, inputs["search"].file(BEST_FILE).with_name(TRIALS))
         with uploaded(loop, folder):
             result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
         add_speeds(loop.workspace, result.speeds)
@@ -76,6 +79,8 @@ class _Training:
 
     loop: Loop
     place: Place | None
+    trials: Path
+    """The folder with the folders of the search's trials."""
 
     def __call__(self, member: str, task: TrainingJob) -> TrainingResult:
         loop, prefix = self.loop, f"{member}." if member else ""
@@ -87,6 +92,9 @@ class _Training:
             loop.report.progress(f"{prefix}{epoch.stage}", epoch.epoch, epoch.epochs, line)
             return True
 
+        if taken := take_over(task.validated, sorted(self.trials.glob("*"))):
+            for epoch, values in enumerate(taken.epochs, 1):
+                on_epoch(EpochReport(epoch=epoch, epochs=len(taken.epochs), values=values))
         if self.place is None:
             result = loop.rank_pool.run(task, on_epoch)
         else:

@@ -10,6 +10,7 @@ import copy
 import os
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,6 @@ from tasks.host.workspace import Workspace
 if TYPE_CHECKING:
     import optuna
     from optuna import Study as Study
-
-    OpenTrial = optuna.Trial
 
 REASON = "loopline.reason"
 KILLED = "killed"
@@ -89,6 +88,33 @@ class _JournalLock:
 
     def release(self) -> None:
         self._lock.release()
+
+
+@dataclass
+class RunningTrial:
+    """A running trial; `known` has the values that a killed trial of the same parameters reported, by epoch or fold."""
+
+    trial: optuna.Trial
+    params: dict[str, Any]
+    slot: int
+    run: str
+    folder: Path
+    known: dict[int, float]
+    is_pruned: bool = True
+    work_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for step, value in self.known.items():
+            self.trial.report(value, step)
+
+    def report(self, value: float, step: int) -> None:
+        """Report a value to Optuna, once per step."""
+        if step not in self.known:
+            self.trial.report(value, step)
+
+    def should_prune(self) -> bool:
+        """Return whether the pruner ends the trial; the epochs of different families cannot be compared."""
+        return self.is_pruned and self.trial.should_prune()
 
 
 def open_study(

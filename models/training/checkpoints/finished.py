@@ -6,10 +6,12 @@ import json
 import math
 import shutil
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, TrainingError
-from models.files import sha256, write_json
+from models.files import sha256, write_bytes, write_json
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
 
@@ -63,6 +65,35 @@ def read_finished(job: TrainingJob) -> TrainingResult | None:
             f"{job.folder}: holds the result of another job ({differs}): remove it, or give this job another folder"
         )
     return result if whole else None
+
+
+def take_over(job: TrainingJob, folders: Iterable[Path]) -> TrainingResult | None:
+    """Take over the finished result of an equal job, whose costs are counted there; None if there is none to take.
+
+    Args:
+        job: The job, which then is finished.
+        folders: The folders of other jobs on the same data.
+    """
+    if (job.folder / RESULT_FILE).exists():
+        return None
+    for folder in folders:
+        try:
+            done = read_finished(job.model_copy(update={"folder": folder}))
+        except TrainingError:
+            continue  # a job of other settings
+        if done is not None and not done.pruned:
+            return _taken_over(job, done, folder)
+    return None
+
+
+def _taken_over(job: TrainingJob, done: TrainingResult, folder: Path) -> TrainingResult:
+    chosen = {**done.environment.get("chosen", {}), "fit": "that of the search's trial with these settings"}
+    own: dict[str, Any] = {"seconds": 0.0, "costs": None, "speeds": [], "restarts": 0, "resumed_from": []}
+    own["environment"] = {**done.environment, "chosen": chosen}
+    result = done.model_copy(update=own)
+    write_bytes(job.folder / result.weights, (folder / result.weights).read_bytes())
+    write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))
+    return result
 
 
 def write_result(job: TrainingJob, progress: Progress, environment: dict[str, Any], **facts: Any) -> TrainingResult:

@@ -11,7 +11,7 @@ from models.nets.catalogue import CATALOGUE, NETS, default_space, is_trees, net_
 from models.project_spec.blocks import Train
 from models.project_spec.references import resolve
 from models.project_spec.search import Search
-from models.training.trees import settings
+from models.training.tree_parameters import settings
 
 
 @pytest.mark.parametrize("name", NETS)

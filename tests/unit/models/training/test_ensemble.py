@@ -142,6 +142,15 @@ def test_settings_name_the_members_and_become_their_jobs(tmp_path: Path) -> None
     assert members_of(job_of(tmp_path, MEMBERS[0])) == []
 
 
+def test_two_members_of_a_family_have_names_and_folders_of_their_own(tmp_path: Path) -> None:
+    settings = settings_of([0.2, 0.3, 0.5], [MEMBERS[0], MEMBERS[1], {**MEMBERS[0], "model.rounds": 7}])
+    assert shares_of(settings) == {"trees": 0.2, "mlp": 0.3, "trees-2": 0.5}
+    assert shown(settings)["trees-2.model.rounds"] == 7
+    members = members_of(job_of(tmp_path, settings))
+    assert [member.job.folder.name for member in members] == ["trees", "mlp", "trees-2"]
+    assert [member.job.model.net for member in members] == ["trees", "mlp", "trees"]
+
+
 def test_members_are_trained_in_turn_and_their_result_is_one(tmp_path: Path) -> None:
     job = job_of(tmp_path, settings_of([0.25, 0.75], MEMBERS))
     ran: list[str] = []

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from models.errors import UsageError
-from models.nets.catalogue import CATALOGUE, FAMILIES, FAMILIES_OF
+from models.nets.catalogue import CATALOGUE, FAMILIES, FAMILIES_OF, OBJECTIVE
 from models.project_spec.blocks import Spec
 from models.training import tree_parameters
 from models.training.families import chosen_net, families_of, search_space
@@ -50,17 +50,30 @@ def test_what_fits_no_family_is_refused(blocks: dict[str, Any], message: str) ->
         families_of(spec_of(**blocks))
 
 
-def test_each_family_has_its_own_dimensions_and_begins_with_its_defaults() -> None:
-    space = search_space(spec_of(), fixed=False)
+@pytest.mark.parametrize("metric", ["mae", "roc_auc"])
+def test_each_family_has_its_own_dimensions_and_begins_with_its_defaults(metric: str) -> None:
+    space = search_space(spec_of(), fixed=False, metric=metric)
     assert space.is_choice
     for net, family in space.families.items():
         first = space.first(net)
         assert first["model.net"] == net
         assert {"model.net", *family.dimensions} == first.keys(), "every searched setting has a default"
-        assert CATALOGUE[net].defaults.items() <= space.settings(first).items()
-        for path, dimension in family.dimensions.items():
-            value = first[path]
-            assert value in dimension.choices if dimension.choices else dimension.low <= value <= dimension.high
+        left_out = {OBJECTIVE} if metric != "mae" else {}
+        assert CATALOGUE[net].defaults.items() - space.settings(first).items() <= {(OBJECTIVE, "auto")}
+        assert not space.settings(first).keys() & left_out
+        for values in (first, *space.starts(net)):
+            assert values.keys() == first.keys()
+            for path, dimension in family.dimensions.items():
+                value = values[path]
+                assert value in dimension.choices if dimension.choices else dimension.low <= value <= dimension.high
+
+
+def test_trees_start_from_several_settings_and_from_the_squared_error_where_the_goal_is_the_absolute_one() -> None:
+    absolute, squared = (search_space(spec_of(), False, metric=name).starts("trees") for name in ("mae", "rmse"))
+    assert [start[OBJECTIVE] for start in absolute] == ["regression", "auto", "auto"]
+    assert len(squared) == 2
+    assert not any(OBJECTIVE in start for start in squared)
+    assert search_space(spec_of(model={"net": "trees"}), False).starts("trees") == []
 
 
 def test_a_larger_table_is_seen_less_often() -> None:

@@ -151,7 +151,10 @@ MEMBERS = [{"weight": 0.5, "model.net": "trees"}, {"weight": 0.5, "model.net": "
         ({"model.net": "ensemble"}, r"search\.settings\.model\.members: got None, expected a list of at least two"),
         ({"model.net": "ensemble", "model.members": [MEMBERS[0]]}, "at least two members"),
         ({"model.net": "ensemble", "model.members": [MEMBERS[0], "linear"]}, "at least two members"),
-        ({"model.net": "ensemble", "model.members": [MEMBERS[0]] * 2}, "got the nets trees, trees, expected different"),
+        (
+            {"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "model.net": "auto"}]},
+            "trees, auto,",
+        ),
         ({"model.net": "ensemble", "model.members": [MEMBERS[0], {"weight": 0.5}]}, "'None'"),
         ({"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "weight": 0.6}]}, "whose sum is 1"),
         ({"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "weight": "x"}]}, r"weights 0\.5, x"),

@@ -13,9 +13,9 @@ from models.training.tree_parameters import (
     check_parameter,
     is_sampled,
     known_parameters,
+    settings,
     with_positions,
 )
-from models.training.trees import settings
 
 OWN = list(settings())
 
@@ -32,7 +32,7 @@ def test_the_list_is_that_of_the_installed_lightgbm():
     [
         ("path_smoth", 1.0, "did you mean 'path_smooth'"),
         ("n_estimators", 100, "trees call it 'rounds'"),
-        ("objective", "huber", "Loopline sets it: leave it out; it follows from the goal"),
+        ("metric", "huber", "Loopline sets it: leave it out; it follows from the goal"),
         ("boosting", "dart", "only gbdt resumes exactly"),
         ("path_smooth", "much", "expected a number"),
         ("monotone_constraints", [1, 0], "expected columns with 1"),
@@ -79,5 +79,25 @@ def test_a_monotone_column_only_rises(make_job):
 
 def test_monotone_with_an_absolute_error_is_refused(make_job):
     job = make_job("table", "regression", "trees", {"monotone_constraints": {"x0": 1}}, epochs=1)
-    with pytest.raises(UsageError, match="take rmse or r2"):
+    with pytest.raises(UsageError, match=r"take rmse, r2, or for mae model\.arguments\.objective: regression"):
+        run_job(job)
+    arguments = {**job.model.arguments, "objective": "regression", "rounds": 20}
+    squared = make_job("table", "regression", "trees", arguments, epochs=1)
+    result = run_job(squared)
+    assert result.environment["parameters"]["objective"] == "regression"
+    assert "val_mae" in result.epochs[0], "the goal still chooses the number of rounds"
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "train", "message"),
+    [
+        ("binary", "roc_auc", {}, "got regression with goal.metric roc_auc, expected mae, rmse or r2"),
+        ("regression", "mape", {}, "got regression with goal.metric mape"),
+        ("regression", "mae", {"loss": "own.py:loss"}, "got regression beside train.loss: drop one of them"),
+    ],
+)
+def test_an_objective_that_does_not_go_with_the_goal_is_refused(make_job, task, metric, train, message):
+    job = make_job("table", task, "trees", {"objective": "regression"}, epochs=1, **train)
+    job = job.model_copy(update={"metric": metric})
+    with pytest.raises(UsageError, match=message):
         run_job(job)
