@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import QueryParams
 
+from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference.explain import Explainer
 from models.inference.input_schema import InputRows
@@ -43,7 +44,7 @@ def check(served: LoadedModel, rows: InputRows) -> None:
     """Refuse rows that cannot be explained, before they are answered and logged.
 
     Raises:
-        DataError: The version has no background rows to compare with, or there are too many rows.
+        DataError: The version has several outputs or no background rows to compare with, or there are too many rows.
     """
     _explainer(served).check(rows.num_rows)
 
@@ -63,11 +64,15 @@ async def explanations(state: WorkerState, response: PredictResponse) -> list[di
 def _explainer(served: LoadedModel) -> Explainer:
     explainer = served.explainer
     if explainer is None:
-        is_supported = served.preparation.kind in ("table", "series")
-        why = (
-            "it keeps no background rows: train again"
-            if is_supported
-            else "only tables and series are explained by column"
-        )
+        why = _obstacle(served.preparation)
         raise DataError(f"explain: version {served.version} of {served.project} cannot be: {why}")
     return explainer
+
+
+def _obstacle(preparation: Preparation) -> str:
+    """Return why a model without an explainer has none."""
+    if preparation.kind not in ("table", "series"):
+        return "only tables and series are explained by column"
+    if preparation.target.outputs:
+        return f"it predicts {len(preparation.target.outputs)} outputs, and an explanation is of one: leave it out"
+    return "it keeps no background rows: train again"
