@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import QueryParams
 
-from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference.explain import Explainer
 from models.inference.input_schema import InputRows
@@ -64,15 +63,13 @@ async def explanations(state: WorkerState, response: PredictResponse) -> list[di
 def _explainer(served: LoadedModel) -> Explainer:
     explainer = served.explainer
     if explainer is None:
-        why = _obstacle(served.preparation)
+        preparation = served.preparation
+        why = (
+            "only tables and series are explained by column"
+            if preparation.kind not in ("table", "series")
+            else f"it has {len(preparation.target.outputs)} outputs, and one can be explained: leave `explain` out"
+            if preparation.target.outputs
+            else "it keeps no background rows: train again"
+        )
         raise DataError(f"explain: version {served.version} of {served.project} cannot be: {why}")
     return explainer
-
-
-def _obstacle(preparation: Preparation) -> str:
-    """Return why a model without an explainer has none."""
-    if preparation.kind not in ("table", "series"):
-        return "only tables and series are explained by column"
-    if preparation.target.outputs:
-        return f"it predicts {len(preparation.target.outputs)} outputs, and an explanation is of one: leave it out"
-    return "it keeps no background rows: train again"

@@ -71,7 +71,7 @@ def test_several_outputs_are_not_explained(tmp_path: Path) -> None:
     target = TargetEncoding(name="load, price", outputs=outputs)
     write_served(tmp_path, preparation=preparation_of("regression").model_copy(update={"target": target}))
     version = LoadedModel("tiny", "1", tmp_path)
-    with pytest.raises(DataError, match="predicts 2 outputs, and an explanation is of one: leave it out"):
+    with pytest.raises(DataError, match="has 2 outputs, and one can be explained: leave"):
         check(version, version.schema.from_columns({"x": [1.0], "c": ["u"]}))
 
 
