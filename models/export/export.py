@@ -11,10 +11,11 @@ from models.data.feeds import feed_at, spread_positions
 from models.data.preparation import Preparation
 from models.data.text import text_of
 from models.export.class_head import choose_class_head, with_class_head
+from models.export.core import core_of
 from models.export.graph import assemble
 from models.export.parity import parity
 from models.export.signature import input_example, served_text, signature, text_example
-from models.export.trained import core_of, net_of, num_validation_examples, validation_predictions
+from models.export.trained import net_of, num_validation_examples, validation_predictions
 from models.files import storing, write_bytes
 from models.inference.portable import MODEL_FILE
 from models.training.ensemble import members_of

@@ -1,4 +1,4 @@
-"""The model of a finished job: its core for the graph, and its predictions for the parity check."""
+"""The model of a finished job, and its outputs for validation examples."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import numpy as np
 from models.data.feeds import TEXT_BATCH
 from models.data.preparation import Preparation
 from models.errors import StoreError
-from models.export.ensemble_graph import MemberPart, ensemble_part
-from models.export.graph_builder import GraphBuilder
-from models.export.trees import trees_part
 from models.nets.catalogue import is_trees, net_name
 from models.training.ensemble import combined, members_of
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
@@ -20,23 +17,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 EXAMPLES_A_PASS = 256
-
-
-def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
-    """Return the trained model as ONNX nodes, and the name of its output.
-
-    Raises:
-        StoreError: The job's folder lacks the weights, or holds another net's.
-        UserCodeError: The net cannot be exported.
-    """
-    if members := members_of(job):
-        parts = [MemberPart(*core_of(each.job, preparation), each.name, each.weight) for each in members]
-        return ensemble_part(parts, preparation)
-    if is_trees(net_name(job.model.net, preparation.kind)):
-        return trees_part(_trees_text(job), preparation)
-    from models.export.net_graph import net_part
-
-    return net_part(net_of(job, preparation), preparation)
 
 
 def validation_predictions(
@@ -108,7 +88,12 @@ def _net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarr
         return np.asarray(torch.cat(parts).double().numpy())
 
 
-def _trees_text(job: TrainingJob) -> str:
+def trees_text(job: TrainingJob) -> str:
+    """Return the trained trees, as `Boosters` reads them.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
     path = job.folder / TREES_FILE
     try:
         return path.read_text()
@@ -125,5 +110,5 @@ def _trees_outputs(job: TrainingJob, preparation: Preparation, positions: np.nda
 
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
     inputs = tree_inputs(open_examples(whole, preparation)[1], preparation, torch.from_numpy(positions))
-    raw = Boosters.of_text(_trees_text(job)).raw(inputs.features, 0, -1, threads=1)
+    raw = Boosters.of_text(trees_text(job)).raw(inputs.features, 0, -1, threads=1)
     return inputs.output(raw)

@@ -58,6 +58,7 @@ _TRAINING = (
     *("train", "-train.max_restarts", "-train.on"),
 )
 """What a training reads of the spec, and each trial of a search."""
+_TRAINING_CODE = ("models.data.encode", "models.training.rank", "models.export.validation_scores")
 STEPS = (
     Step(
         "ingest",
@@ -96,7 +97,7 @@ STEPS = (
         after=("prepare",),
         external=("start",),
         reads=(*_TRAINING, "-train.refit", "search", "-search.workers", "-search.on"),
-        code=("tasks.steps.search", "models.data.encode", "models.training.rank"),
+        code=("tasks.steps.search", *_TRAINING_CODE),
         libraries=("torch", "optuna", "lightgbm"),
         references=("model.net", "goal.metric", "train.loss", "train.augment.function"),
     ),
@@ -105,7 +106,7 @@ STEPS = (
         after=("prepare", "search"),
         external=("start",),
         reads=_TRAINING,
-        code=("tasks.steps.train", "models.data.encode", "models.training.rank"),
+        code=("tasks.steps.train", *_TRAINING_CODE),
         libraries=("torch", "lightgbm"),
         references=("model.net", "goal.metric", "train.loss", "train.augment.function"),
     ),

@@ -43,7 +43,7 @@ def check(served: LoadedModel, rows: InputRows) -> None:
     """Refuse rows that cannot be explained, before they are answered and logged.
 
     Raises:
-        DataError: The version has no background rows to compare with, or there are too many rows.
+        DataError: The version has several outputs or no background rows to compare with, or there are too many rows.
     """
     _explainer(served).check(rows.num_rows)
 
@@ -63,11 +63,13 @@ async def explanations(state: WorkerState, response: PredictResponse) -> list[di
 def _explainer(served: LoadedModel) -> Explainer:
     explainer = served.explainer
     if explainer is None:
-        is_supported = served.preparation.kind in ("table", "series")
+        preparation = served.preparation
         why = (
-            "it keeps no background rows: train again"
-            if is_supported
-            else "only tables and series are explained by column"
+            "only tables and series are explained by column"
+            if preparation.kind not in ("table", "series")
+            else f"it has {len(preparation.target.outputs)} outputs, and one can be explained: leave `explain` out"
+            if preparation.target.outputs
+            else "it keeps no background rows: train again"
         )
         raise DataError(f"explain: version {served.version} of {served.project} cannot be: {why}")
     return explainer

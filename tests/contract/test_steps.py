@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from models.pipeline.keys import code_parts
 from models.pipeline.steps import BY_NAME, STEPS, Step
 
 UNDECLARED = re.compile(r"\bloop\.(done|ran|step_cache|place|refresh)\b|\bproject\.(raw|prepared)\b")
@@ -141,3 +142,10 @@ def test_a_step_reads_of_the_spec_what_it_declares(step: Step, code: dict[str, s
     declared = {path for path in step.reads if not path.startswith("-")} | NOT_IN_THE_RESULT.get(step.name, set())
     read = re.findall(r"\bspec\.(\w+(?:\.\w+)*)", code[step.name])
     assert {path for path in read if not any(f"{path}.".startswith(f"{name}.") for name in declared)} == set()
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_step_declares_the_code_that_it_names_for_other_processes(step: Step, code: dict[str, str]) -> None:
+    named = {*re.findall(r"'(models(?:\.\w+)+):\w+'", code[step.name])}
+    parts = code_parts(step.code)
+    assert {name for name in named if f"code:{name.replace('.', '/')}.py" not in parts} == set()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from models.data.preparation import Preparation
-from models.export.trained import core_of, num_validation_examples, validation_predictions
+from models.export.trained import num_validation_examples, validation_predictions
 from tests.finished_jobs import FinishedJob
 
 KINDS = [("mlp", "table", "binary"), ("trees", "table", "regression"), ("mlp", "series", "regression")]
@@ -26,10 +26,3 @@ def test_regressions_are_predicted_in_their_own_unit(finished_job: FinishedJob) 
     preparation = Preparation.load(job.prepared)
     predicted = validation_predictions(job, preparation, np.arange(num_validation_examples(job)))
     assert 40 < predicted.mean() < 60
-
-
-def test_trees_become_a_core_of_trees(finished_job: FinishedJob) -> None:
-    job = finished_job("trees")
-    core, output = core_of(job, Preparation.load(job.prepared))
-    assert [node.op_type for node in core.nodes][-1] == "TreeEnsemble"
-    assert output == "core/trees"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from models.data.preparation import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.http_errors import RequestError
@@ -14,7 +15,7 @@ from tasks.serve.answering import PredictResponse
 from tasks.serve.batcher import DynamicBatcher
 from tasks.serve.explaining import check, explanations, wants_explanations
 from tasks.serve.state import WorkerState
-from tests.served_models import write_served
+from tests.served_models import preparation_of, write_served
 
 
 def served(folder: Path, task: str = "binary") -> LoadedModel:
@@ -63,6 +64,15 @@ def test_images_and_texts_are_not_explained(tmp_path: Path, task: str) -> None:
     version = served(tmp_path, task)
     with pytest.raises(DataError, match="only tables and series are explained"):
         check(version, None)  # type: ignore[arg-type]
+
+
+def test_several_outputs_are_not_explained(tmp_path: Path) -> None:
+    outputs = [OutputColumn(name=name, column=name) for name in ("load", "price")]
+    target = TargetEncoding(name="load, price", outputs=outputs)
+    write_served(tmp_path, preparation=preparation_of("regression").model_copy(update={"target": target}))
+    version = LoadedModel("tiny", "1", tmp_path)
+    with pytest.raises(DataError, match="has 2 outputs, and one can be explained: leave"):
+        check(version, version.schema.from_columns({"x": [1.0], "c": ["u"]}))
 
 
 def test_a_version_of_before_says_so(tmp_path: Path) -> None:
