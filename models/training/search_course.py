@@ -183,9 +183,9 @@ def budget_s(trials: Sequence[Trial]) -> float:
     return min(MOST_S, max(LEAST_S, FITS * trials[0].work_s)) if trials else MOST_S
 
 
-def is_spent(trials: Sequence[Trial], budget: float) -> bool:
-    """Return whether the work of the trials has reached the budget."""
-    return sum(trial.work_s for trial in trials) >= budget
+def left_s(trials: Sequence[Trial], budget: float) -> float:
+    """Return what the work of the trials leaves of the budget."""
+    return budget - sum(trial.work_s for trial in trials)
 
 
 def summaries(

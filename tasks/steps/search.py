@@ -20,7 +20,7 @@ from models.nets.catalogue import is_trees
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Model, Train
 from models.training.costs.summary import Costs, total
-from models.training.costs.work import work_s
+from models.training.costs.work import net_s, work_s
 from models.training.families import SearchSpace, search_space
 from models.training.job import JOB_FILE, EpochReport, TrainingResult
 from models.training.search_course import (
@@ -32,8 +32,8 @@ from models.training.search_course import (
     budget_s,
     choose,
     first_round,
-    is_spent,
     is_stalled,
+    left_s,
     next_family,
     summaries,
 )
@@ -225,13 +225,23 @@ class _Search:
         if timeout and time.monotonic() - self._began > timeout:
             return True
         is_choice, trials = self._space.is_choice, optuna_study.trials_of(self._study)
-        budget = self._spec.budget_s or (budget_s(trials) if is_choice else None)
-        if budget is not None and is_spent(trials, budget):
+        if left_s(trials, self._budget_s(trials)) <= 0:
             return True
         patience = self._spec.patience or (PATIENCE if is_choice else None)
         first = len(self._first_trials()) if is_choice else 0
         tolerance = TOLERANCE * self._first_round.gain
         return patience is not None and is_stalled(trials, self._direction, patience, tolerance, first)
+
+    def _budget_s(self, trials: list[Trial]) -> float:
+        """Return the budget of the search in work; infinite without one."""
+        return self._spec.budget_s or (budget_s(trials) if self._space.is_choice else math.inf)
+
+    def _limit_s(self) -> float:
+        """Return the work at which the next trial ends: what is left, after each family has had its first ones."""
+        if not self._space.is_choice or self._position < len(self._first_trials()):
+            return math.inf
+        trials = optuna_study.trials_of(self._study)
+        return left_s(trials, self._budget_s(trials))
 
     def _open_study(self) -> Study:
         """Open the study, named after the loop that began it; a later loop with the same search continues it."""
@@ -253,7 +263,7 @@ class _Search:
         with self._lock:
             if self._is_over():
                 return
-            seed, fixed = self._loop.spec.train.seed, self._fixed_values()
+            seed, fixed, limit_s = self._loop.spec.train.seed, self._fixed_values(), self._limit_s()
             trial = optuna_study.ask(self._study, self._spec, self._space.dimensions, seed, self._position, fixed)
             self._position += 1
             params = self._space.suggest(trial)
@@ -266,7 +276,7 @@ class _Search:
         opened: RunningTrial | None = None
         try:
             known = optuna_study.killed_before(self._study, params)
-            opened = RunningTrial(trial, params, slot, run, folder, known, is_pruned=not self._space.is_choice)
+            opened = RunningTrial(trial, params, slot, run, folder, known, not self._space.is_choice, limit_s)
             value, state = self._train(opened, spent)
             reason = ""
             if not math.isfinite(value):
@@ -354,7 +364,7 @@ class _Search:
             if fold is not None or epoch.stage != "train" or epoch.epoch < max(trial.known, default=0):
                 return True  # a killed trial was not ended at an epoch that it has left behind
             trial.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
-            return not trial.should_prune()
+            return not trial.should_prune(epoch.epoch * net_s(epoch.values.get("flops", 0.0)))
 
         with uploaded(self._loop, task.folder):
             return (self._placed or self._loop.rank_pool).run(task, on_epoch)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -92,7 +93,11 @@ class _JournalLock:
 
 @dataclass
 class RunningTrial:
-    """A running trial; `known` has the values that a killed trial of the same parameters reported, by epoch or fold."""
+    """A running trial.
+
+    `known` has the values that a killed trial of the same parameters reported, by epoch or fold. The trial ends when
+    its work is more than `limit_s`, in seconds of a reference core.
+    """
 
     trial: optuna.Trial
     params: dict[str, Any]
@@ -101,6 +106,7 @@ class RunningTrial:
     folder: Path
     known: dict[int, float]
     is_pruned: bool = True
+    limit_s: float = math.inf
     work_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -112,9 +118,9 @@ class RunningTrial:
         if step not in self.known:
             self.trial.report(value, step)
 
-    def should_prune(self) -> bool:
-        """Return whether the pruner ends the trial; the epochs of different families cannot be compared."""
-        return self.is_pruned and self.trial.should_prune()
+    def should_prune(self, work_s: float = 0.0) -> bool:
+        """Return whether the trial ends after so much work, or by the pruner: not the epochs of different families."""
+        return work_s > self.limit_s or (self.is_pruned and self.trial.should_prune())
 
 
 def open_study(

@@ -85,8 +85,16 @@ def test_own_net_features_and_metric_and_trees_at_once_from_a_fresh_workspace(ho
 
 def test_the_search_chooses_a_net_and_every_later_step_takes_it(home: Loopline):
     home.project("choice", SPEC.replace("model: {net: mlp, arguments: {layers: 1, hidden: 16}}", "model: {net: auto}"))
-    quick = ("-s", "search.trials=3", "-s", "train.epochs=5", "--json")
+    quick = ("-s", "search.trials=5", "-s", "train.epochs=5", "--json")
     told = home("run", "choice", *quick).ok().json
+    (trials,) = [json.loads(path.read_text()) for path in home.state("choice").rglob("trials.json")]
+    nets = [trial["params"]["model.net"] for trial in trials]
+    assert nets == ["trees", "linear", "mlp", "trees", "trees"]
+    starts = [(trial["params"]["model.num_leaves"], trial["params"]["model.extra_trees"]) for trial in trials[3:]]
+    assert starts == [(7, False), (31, True)]
+    results = [json.loads(path.read_text()) for path in (home.state("choice") / "work" / "train").rglob("result.json")]
+    fits = [result["environment"].get("chosen", {}) for result in results]
+    assert any("trial" in chosen.get("fit", "") for chosen in fits), "what a trial has trained is not trained again"
     assert told["value"] > 0.9
     assert home.aliases("choice") == {"champion": 1}
     card = (home.state("choice") / "card.html").read_text()

@@ -18,6 +18,7 @@ from tasks.tools import optuna_study
 from tasks.tools.optuna_study import (
     KILLED,
     REASON,
+    RunningTrial,
     ask,
     fail_running,
     importances,
@@ -184,6 +185,13 @@ def test_finished_trials_carry_all_that_is_told(workspace: Workspace) -> None:
     assert complete.seconds == 1.5
     assert (pruned.state, pruned.epochs) == ("pruned", [0.05])
     assert (failed.state, failed.value, failed.reason) == ("failed", None, "NaN in the loss")
+
+
+def test_a_trial_ends_when_the_budget_of_the_search_is_spent(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "tpe")
+    trial = ask(study, search, RANGES, 7, 0)
+    running = RunningTrial(trial, {}, 0, "run", workspace.root, {}, is_pruned=False, limit_s=3.0)
+    assert [running.should_prune(work) for work in (0.0, 3.0, 3.1)] == [False, False, True]
 
 
 def test_failing_a_running_trial_marks_it_as_killed(workspace: Workspace) -> None:

@@ -34,4 +34,9 @@ def work_s(result: TrainingResult, num_inputs: int) -> float:
         return _START_S + result.epochs[-1]["rounds"] * per_round
     steps = float(result.environment.get("steps_per_epoch", 0)) * len(result.epochs)
     flops = (result.costs or Costs()).flops or 0.0
-    return _START_S + (steps * _STEP_S + flops * _FLOP_S if steps else rows * num_inputs * _FIT_S)
+    return _START_S + (steps * _STEP_S + net_s(flops) if steps else rows * num_inputs * _FIT_S)
+
+
+def net_s(flops: float) -> float:
+    """Return the work of a net's floating point operations."""
+    return flops * _FLOP_S

@@ -1,5 +1,7 @@
 """Who is tried next, who is out, when a search over families ends."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,9 @@ from models.training.search_course import (
     budget_s,
     choose,
     first_round,
-    is_spent,
     is_stalled,
     jackknife_error,
+    left_s,
     next_family,
     summaries,
 )
@@ -136,5 +138,6 @@ def test_the_budget_follows_the_first_trial_and_counts_work() -> None:
         return [trial(n, "trees", 0.5).model_copy(update={"work_s": work}) for n, work in enumerate(works)]
 
     assert [budget_s(worked(work)) for work in (0.01, 2.0, 500.0)] == [6.0, 30.0, 600.0]
-    assert is_spent(worked(2.0, 30.0, 9.0), 40.0)
-    assert not is_spent(worked(2.0, 30.0), 40.0)
+    assert left_s(worked(2.0, 30.0, 9.0), 40.0) == -1.0
+    assert left_s(worked(2.0, 30.0), 40.0) == 8.0
+    assert left_s(worked(2.0), math.inf) == math.inf
