@@ -106,11 +106,6 @@ def families_of(spec: Spec) -> tuple[str, ...]:
     """
     names = spec.search.families
     if spec.model.net == ENSEMBLE:  # a replay trains what a search found
-        if MEMBERS not in spec.model.arguments:
-            raise UsageError(
-                f"model.net: {ENSEMBLE} is what a search joins from several families: say auto; to train that of an "
-                "earlier search again, give its settings in search.settings"
-            )
         return tuple(dict.fromkeys(str(member[NET]) for member in spec.model.arguments[MEMBERS]))
     if not is_auto(spec):
         if names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,21 @@ from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.arguments import argument_types
-from models.nets.catalogue import ENSEMBLE, is_descent, is_trees, net_name
+from models.nets.catalogue import CATALOGUE, ENSEMBLE, is_descent, is_trees, net_name
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code
-from models.training.families import TAKE_A_NET, families_of
+from models.training.families import TAKE_A_NET, families_of, search_space
 from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params
 from models.training.tree_parameters import INTERACTIONS, MONOTONE, check_parameter, constrained_columns
 
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
 WEIGHT_ERROR = 1e-3
 """Of the sum of an ensemble's weights: people round them."""
+_OF_ENSEMBLES = (NET, f"model.{MEMBERS}")
 
 
 def read_checked(
@@ -73,6 +74,11 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         DataError: The source has no such column, or its header cannot be read.
     """
     check_own_code(spec, base)
+    if spec.model.net == ENSEMBLE:
+        raise UsageError(
+            f"model.net: {ENSEMBLE} is what a search joins from several families: say auto; to train that of an "
+            "earlier search again, give its settings in search.settings"
+        )
     nets = families_of(spec)
     _check_own_net(spec, base)
     for net in nets:
@@ -228,26 +234,43 @@ def _check_reaches_trials(search: Search, space: Collection[str]) -> None:
 
 
 def _check_settings(spec: Spec) -> None:
-    """The settings of an earlier search fit their keys; the members of an ensemble are families with weights."""
+    """The settings of an earlier search fit their keys; the members of an ensemble are ready nets with weights."""
     settings, key = spec.search.settings or {}, "search.settings"
     if settings.get(NET) != ENSEMBLE:
-        with_params(spec.model, spec.train, settings, key)
+        _check_setting(spec, settings, key)
         return
+    _check_setting(spec, {path: value for path, value in settings.items() if path not in _OF_ENSEMBLES}, key)
     members, key = settings.get(f"model.{MEMBERS}"), f"{key}.model.{MEMBERS}"
+    if spec.data.task == "ranking":
+        raise UsageError(f"{key}: the scores of two rankings have no common unit: give the settings of one net")
     if not isinstance(members, list) or len(members) < 2 or not all(isinstance(each, dict) for each in members):
         raise UsageError(f"{key}: got {members!r}, expected a list of at least two members with settings and a weight")
     names = [str(each.get(NET)) for each in members]
-    if "auto" in names or ENSEMBLE in names:
-        raise UsageError(f"{key}: got the nets {', '.join(names)}, expected each by its name")
+    if not {*names} <= {*CATALOGUE}:
+        raise UsageError(f"{key}: got the nets {', '.join(names)}, expected ready nets, each by its name")
     weights = [each.get(WEIGHT) for each in members]
     shares = [float(each) for each in weights if isinstance(each, int | float) and each > 0]
     if len(shares) < len(weights) or abs(sum(shares) - 1) > WEIGHT_ERROR:
         raise UsageError(
             f"{key}: got the weights {', '.join(map(str, weights))}, expected shares above 0 whose sum is 1"
         )
-    for name, each in zip(names, members, strict=True):
-        net_name(name, spec.data.kind)
-        with_params(spec.model, spec.train, {path: value for path, value in each.items() if path != WEIGHT}, key)
+    for each in members:
+        _check_setting(spec, {path: value for path, value in each.items() if path != WEIGHT}, key)
+
+
+def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str) -> None:
+    """The settings of one net are keys of `train` and arguments of the net, which is named or follows from them."""
+    for path in settings:
+        if path.partition(".")[0] not in ("train", "model") or path.count(".") != 1:
+            raise UsageError(f"{key}: got {path!r}, expected train.<key> or model.<argument>")
+    net = settings.get(NET, spec.model.net)
+    if net != spec.model.net and net not in [*CATALOGUE]:
+        raise UsageError(f"{key}.{NET}: got {net!r}, expected one of {', '.join(CATALOGUE)}")
+    with_params(spec.model, spec.train, settings, key)
+    chosen = search_space(spec, fixed=False).settings(settings)
+    name = net_name(str(chosen.get(NET, net)), spec.data.kind)
+    arguments = {path.removeprefix("model."): settings[path] for path in settings if path.startswith("model.")}
+    _check_arguments(name, f"{key}.model", [(path, value) for path, value in arguments.items() if path != "net"])
 
 
 def _values(dimension: Dimension) -> Iterator[Any]:

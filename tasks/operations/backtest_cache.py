@@ -57,7 +57,7 @@ PREPARED = "prepared"
 # The code that decides each kind of entry, without the code that only runs it, and the parts of the spec that it reads.
 _MADE_BY = {
     "prepare": ("models.data.prepare",),
-    "train": ("models.data.encode", "models.training.rank"),
+    "train": ("models.data.encode", "models.training.rank", "models.export.validation_scores"),
     "export": ("models.export.export",),
 }
 _DECIDED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -153,9 +153,9 @@ MEMBERS = [{"weight": 0.5, "model.net": "trees"}, {"weight": 0.5, "model.net": "
         ({"model.net": "ensemble", "model.members": [MEMBERS[0], "linear"]}, "at least two members"),
         (
             {"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "model.net": "auto"}]},
-            "trees, auto,",
+            "got the nets trees, auto, expected ready nets",
         ),
-        ({"model.net": "ensemble", "model.members": [MEMBERS[0], {"weight": 0.5}]}, "'None'"),
+        ({"model.net": "ensemble", "model.members": [MEMBERS[0], {"weight": 0.5}]}, "the nets trees, None"),
         ({"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "weight": 0.6}]}, "whose sum is 1"),
         ({"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "weight": "x"}]}, r"weights 0\.5, x"),
         ({"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "model.net": "cnn"}]}, "of kind table"),
@@ -163,6 +163,25 @@ MEMBERS = [{"weight": 0.5, "model.net": "trees"}, {"weight": 0.5, "model.net": "
             {"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "train.lr": -1}]},
             r"train\.lr: got -1",
         ),
+        (
+            {"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "model.net": "./net.py:Table"}]},
+            "expected different ready nets",
+        ),
+        (
+            {"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "modle.l2": 1}]},
+            r"members: got 'modle\.l2', expected train\.<key> or model\.<argument>",
+        ),
+        (
+            {"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "model.depth": 1}]},
+            r"search\.settings\.model\.members\.model\.depth: linear has no argument 'depth'",
+        ),
+        ({"model.members": MEMBERS}, r"search\.settings\.model\.members: LightGBM has no parameter 'members'"),
+        ({"model.net": ["trees"]}, r"search\.settings\.model\.net: got \['trees'\], expected one of"),
+        ({"model.net": "treees"}, r"search\.settings\.model\.net: got 'treees', expected one of"),
+        ({"model.net": "cnn"}, "of kind table"),
+        ({"model.net": "mlp", "model.depth": 1}, r"search\.settings\.model\.depth: mlp has no argument 'depth'"),
+        ({"model.net": "trees", "model.rounds": "x"}, r"search\.settings\.model\.rounds: got 'x', expected a valid"),
+        ({"model.hidden": "x"}, r"search\.settings\.model\.hidden: got 'x', expected a valid integer, as mlp"),
     ],
 )
 def test_settings_of_an_earlier_search_are_read_with_the_spec(
@@ -172,6 +191,16 @@ def test_settings_of_an_earlier_search_are_read_with_the_spec(
     check_spec(spec_of({"search": {"trials": 0, "settings": whole}}), base)
     with pytest.raises(LooplineError, match=message):
         check_spec(spec_of({"search": {"trials": 0, "settings": settings}}), base)
+
+
+def test_an_ensemble_is_of_no_ranking_and_no_net_of_a_spec(base: Path) -> None:
+    search = {"trials": 0, "settings": {"model.net": "ensemble", "model.members": MEMBERS}}
+    ranking = {"data": {"task": "ranking", "split": {"by": "group", "column": "city"}}, "search": search}
+    with pytest.raises(LooplineError, match="two rankings have no common unit"):
+        check_spec(spec_of(ranking), base)
+    for arguments in ({}, {"members": 3}, {"members": MEMBERS}):
+        with pytest.raises(LooplineError, match="ensemble is what a search joins"):
+            check_spec(spec_of({"model": {"net": "ensemble", "arguments": arguments}}), base)
 
 
 @pytest.mark.parametrize(
