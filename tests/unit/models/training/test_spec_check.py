@@ -165,7 +165,7 @@ MEMBERS = [{"weight": 0.5, "model.net": "trees"}, {"weight": 0.5, "model.net": "
         ),
         (
             {"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "model.net": "./net.py:Table"}]},
-            "expected different ready nets",
+            "expected ready nets",
         ),
         (
             {"model.net": "ensemble", "model.members": [MEMBERS[0], {**MEMBERS[1], "modle.l2": 1}]},
