@@ -82,7 +82,8 @@ class Search(SpecBlock):
         gt=0,
         description="Work after which no further trial begins, in seconds of a reference core: counted from rows, "
         "rounds and operations, not by the clock, so that the search can be repeated. Default: where `model.net: auto` "
-        "chooses between families, 15 times the first trial, between 6 and 600; else none.",
+        "chooses between families, 15 times the first trial, between 6 and 600 (a net's trial then ends in its middle); "
+        "else none.",
     )
     patience: Whole | None = Field(
         None,
@@ -98,8 +99,8 @@ class Search(SpecBlock):
     )
     ensemble: bool = Field(
         True,
-        description="Where `model.net: auto` chooses between families: join the best model of each to a weighted mean, "
-        "if that is better on validation. false: one model alone.",
+        description="Where `model.net: auto` chooses between families: join the best models, at most two a family, to "
+        "a weighted mean, if that is better on validation. false: one model alone.",
     )
     space: dict[str, Dimension] | None = Field(
         None,
