@@ -82,7 +82,7 @@ class Search(SpecBlock):
         gt=0,
         description="Work after which no further trial begins, in seconds of a reference core: counted from rows, "
         "rounds and operations, not by the clock, so that the search can be repeated. Default: where `model.net: auto` "
-        "chooses between families, 15 times the first trial, between 6 and 600 (a net's trial then ends in its middle); "
+        "chooses between families, 15 times the first trial, between 6 and 600, and a net's trial ends in its middle; "
         "else none.",
     )
     patience: Whole | None = Field(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, TrainingError
 from models.files import sha256, write_bytes, write_json
+from models.nets.catalogue import unused
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
 
@@ -31,6 +32,8 @@ def identity(job: TrainingJob) -> dict[str, Any]:
     whole = job.model_dump(mode="json", include=fields)
     whole["start"] = job.start.sha256 if job.start else ""
     for key in _FREE:
+        del whole["train"][key]
+    for key in unused(job.model.net, whole["train"]):
         del whole["train"][key]
     for key in {*job.chosen} - {*_FREE}:
         whole["train"][key] = "auto"  # what the machine chose is no setting: the spec still says auto

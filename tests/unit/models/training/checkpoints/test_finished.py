@@ -33,6 +33,15 @@ def test_ranks_and_threads_do_not_make_another_job(make_job):
     assert difference(identity(one), identity(make_job(epochs=9))) == "train.epochs: got 3, expected 9"
 
 
+def test_what_the_training_of_a_net_does_not_use_does_not_make_another_job(make_job):
+    trial, final = make_job(refit=False), make_job(refit=True)
+    assert difference(identity(trial), identity(final)) == ""
+    trees = [
+        make_job(net="trees", arguments={"rounds": 3}, refit=refit, lr=lr) for refit, lr in ((False, 0.1), (True, 0.5))
+    ]
+    assert difference(identity(trees[0]), identity(trees[1])) == "train.refit: got False, expected True"
+
+
 def test_the_result_of_an_equal_job_is_taken_over_and_its_costs_are_counted_once(make_job):
     other = run_job(make_job(arguments={"hidden": 9}, folder="other"))
     trial = make_job(arguments={"hidden": 8}, folder="trial")
