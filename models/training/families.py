@@ -21,7 +21,7 @@ from models.nets.catalogue import (
 )
 from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension
-from models.training.search_space import MEMBERS, NET, TrialSuggestions, suggest, usual_space
+from models.training.search_space import MEMBERS, NET, TrialSuggestions, shares_of, suggest, usual_space
 from models.training.tree_parameters import is_parameter
 
 TAKE_A_NET = "take a net, such as gru"
@@ -127,6 +127,15 @@ def families_of(spec: Spec) -> tuple[str, ...]:
 def chosen_net(spec: Spec, params: Mapping[str, Any]) -> str:
     """Return the net of a search's result: the one it names, or the spec's own if there was nothing to choose."""
     return str(params.get(NET) or families_of(spec)[0])
+
+
+def nets_of(spec: Spec, params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the nets of a search's result, of an ensemble its members; none if the spec no longer chooses from them.
+
+    A spec that changed since, such as by `retrain.start: champion`, may have other families.
+    """
+    nets = (*shares_of(params),) or (chosen_net(spec, params),)
+    return nets if {*nets} <= {*families_of(spec)} else ()
 
 
 def is_auto(spec: Spec) -> bool:

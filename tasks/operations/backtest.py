@@ -16,7 +16,7 @@ from models.errors import UsageError
 from models.files import write_json, write_text
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_document
-from models.training.families import search_space
+from models.training.families import nets_of, search_space
 from models.training.search_space import shown, with_params
 from tasks.host.locks import held
 from tasks.host.workspace import Project
@@ -177,14 +177,14 @@ def least_rows(spec: Spec) -> int:
 
 
 def _settings(project: Project, spec: Spec) -> dict[str, Any]:
-    """Return the best settings of this net's last search, or the spec's own settings if the spec does not search."""
+    """Return the best settings of the last search of this spec's nets; without one, or without a search, the spec's."""
     if spec.search.trials == 0:
         return dict(spec.search.settings or {})
     record = StepCache(project, spec).records.latest("search")
     if record is None or record.parts.get("spec:model.net") != spec.model.net:
         return {}
     params: dict[str, Any] = record.result.get("params", {})
-    return params
+    return params if nets_of(spec, params) else {}
 
 
 def _settings_note(spec: Spec, settings: dict[str, Any]) -> list[str]:

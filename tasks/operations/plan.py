@@ -8,8 +8,7 @@ from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.nets.catalogue import is_descent
 from models.project_spec.blocks import Spec
-from models.training.families import chosen_net, families_of
-from models.training.search_space import shares_of
+from models.training.families import families_of, nets_of
 from tasks.host.workspace import Project
 from tasks.loop.jobs import processor_name
 from tasks.loop.step_cache import StepCache
@@ -64,6 +63,5 @@ def _net(project: Project, spec: Spec) -> str:
     families = families_of(spec)
     record = StepCache(project, spec).records.latest("search") if len(families) > 1 else None
     if record is not None:
-        params = record.result.get("params", {})
-        families = (*shares_of(params),) or (chosen_net(spec, params),)
+        families = nets_of(spec, record.result.get("params", {})) or families
     return next((net for net in families if is_descent(net)), families[0])

@@ -8,7 +8,8 @@ from models.errors import UsageError
 from models.nets.catalogue import CATALOGUE, FAMILIES, FAMILIES_OF, OBJECTIVE
 from models.project_spec.blocks import Spec
 from models.training import tree_parameters
-from models.training.families import chosen_net, families_of, search_space
+from models.training.families import chosen_net, families_of, nets_of, search_space
+from models.training.search_space import settings_of
 
 
 def spec_of(**blocks: Any) -> Spec:
@@ -148,3 +149,12 @@ def test_the_linear_model_of_a_series_has_nothing_to_search() -> None:
     assert space.tuned(["linear", "gru"]) == ["gru"]
     assert space.tuned(["linear"]) == ["linear"]
     assert space.settings(space.first("linear")) == {"model.net": "linear"}
+
+
+def test_a_search_counts_as_long_as_the_spec_chooses_from_its_nets() -> None:
+    ensemble = settings_of([0.5, 0.5], [{"model.net": "trees"}, {"model.net": "mlp", "model.hidden": 8}])
+    assert nets_of(spec_of(), ensemble) == ("trees", "mlp")
+    assert nets_of(spec_of(retrain={"start": "champion"}), ensemble) == ()
+    assert nets_of(spec_of(retrain={"start": "champion"}), {"model.net": "mlp"}) == ("mlp",)
+    assert nets_of(spec_of(search={"families": ["mlp", "linear"]}), ensemble) == ()
+    assert nets_of(spec_of(model={"net": "./own.py:Net"}), {"train.lr": 0.1}) == ("./own.py:Net",)
