@@ -21,7 +21,7 @@ from models.nets.catalogue import (
 )
 from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension
-from models.training.search_space import MEMBERS, NET, TrialSuggestions, shares_of, suggest, usual_space
+from models.training.search_space import MEMBERS, NET, TrialSuggestions, member_nets, suggest, usual_space
 from models.training.tree_parameters import is_parameter
 
 TAKE_A_NET = "take a net, such as gru"
@@ -106,7 +106,7 @@ def families_of(spec: Spec) -> tuple[str, ...]:
     """
     names = spec.search.families
     if spec.model.net == ENSEMBLE:  # a replay trains what a search found
-        return tuple(dict.fromkeys(str(member[NET]) for member in spec.model.arguments[MEMBERS]))
+        return member_nets({f"model.{MEMBERS}": spec.model.arguments[MEMBERS]})
     if not is_auto(spec):
         if names:
             raise UsageError(
@@ -134,7 +134,7 @@ def nets_of(spec: Spec, params: Mapping[str, Any]) -> tuple[str, ...]:
 
     A spec that changed since, such as by `retrain.start: champion`, may have other families.
     """
-    nets = (*shares_of(params),) or (chosen_net(spec, params),)
+    nets = member_nets(params) or (chosen_net(spec, params),)
     return nets if {*nets} <= {*families_of(spec)} else ()
 
 

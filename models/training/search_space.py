@@ -147,6 +147,11 @@ def member_names(nets: Sequence[str]) -> list[str]:
     return [net if count == 1 else f"{net}-{count}" for net, count in zip(nets, counts, strict=True)]
 
 
+def member_nets(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the families of an ensemble's members, each once; none if the settings are of no ensemble."""
+    return tuple(dict.fromkeys(str(member[NET]) for member in settings.get(_PATH, ())))
+
+
 def shares_of(settings: Mapping[str, Any]) -> dict[str, float]:
     """Return the weight of each member by its name; empty if the settings are of no ensemble."""
     return {name: float(member[WEIGHT]) for name, member in _members(settings).items()}

@@ -152,7 +152,8 @@ def test_the_linear_model_of_a_series_has_nothing_to_search() -> None:
 
 
 def test_a_search_counts_as_long_as_the_spec_chooses_from_its_nets() -> None:
-    ensemble = settings_of([0.5, 0.5], [{"model.net": "trees"}, {"model.net": "mlp", "model.hidden": 8}])
+    two_trees = [{"model.net": "trees"}, {"model.net": "trees", "model.num_leaves": 7}]
+    ensemble = settings_of([0.25, 0.25, 0.5], [*two_trees, {"model.net": "mlp", "model.hidden": 8}])
     assert nets_of(spec_of(), ensemble) == ("trees", "mlp")
     assert nets_of(spec_of(retrain={"start": "champion"}), ensemble) == ()
     assert nets_of(spec_of(retrain={"start": "champion"}), {"model.net": "mlp"}) == ("mlp",)
