@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
-from models.errors import UsageError
 from models.metrics.metrics import METRICS, Array, quantile_of
 from models.training.optimisation.losses import LARGEST_RATIO, Loss, loss_name
+from models.training.tree_parameters import wrong_objective
 
 Parameters = dict[str, Any]
 Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
@@ -156,10 +156,7 @@ def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
     if objective == "auto":
         return own
     if preparation.task != "regression" or own not in NAMED.values():
-        raise UsageError(
-            f"model.arguments.objective: got {objective} with goal.metric {metric}, expected mae, rmse or r2 "
-            "(rmse and r2 not on the log scale): leave it out, and the goal decides"
-        )
+        raise wrong_objective(objective, metric)
     return NAMED[objective]
 
 

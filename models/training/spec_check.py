@@ -24,7 +24,14 @@ from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code
 from models.training.families import TAKE_A_NET, families_of, search_space
 from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params
-from models.training.tree_parameters import INTERACTIONS, MONOTONE, check_parameter, constrained_columns
+from models.training.tree_parameters import (
+    INTERACTIONS,
+    MONOTONE,
+    NAMED_GOALS,
+    check_parameter,
+    constrained_columns,
+    wrong_objective,
+)
 
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
 WEIGHT_ERROR = 1e-3
@@ -90,6 +97,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     for net in nets:
         _check_search(spec, net)
     _check_settings(spec)
+    _check_objective(spec)
     if is_for_here and spec.train.on == "here":
         gpus = usable_gpus(visible_gpus)
         _check_ranks(spec, gpus if any(map(is_descent, nets)) else 0)
@@ -271,6 +279,13 @@ def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str) -> None:
     name = net_name(str(chosen.get(NET, net)), spec.data.kind)
     arguments = {path.removeprefix("model."): settings[path] for path in settings if path.startswith("model.")}
     _check_arguments(name, f"{key}.model", [(path, value) for path, value in arguments.items() if path != "net"])
+
+
+def _check_objective(spec: Spec) -> None:
+    """An objective is named for goals that have two; without a goal, the data decides (models/training/boosters.py)."""
+    named, goal = spec.model.arguments.get("objective", "auto"), spec.goal.reference
+    if named != "auto" and goal is not None and goal not in NAMED_GOALS:
+        raise wrong_objective(named, goal)
 
 
 def _values(dimension: Dimension) -> Iterator[Any]:

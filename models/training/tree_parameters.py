@@ -68,6 +68,8 @@ ALIASES = {
     "max_bins": "max_bin",
 }
 """Common other names, of LightGBM, XGBoost and scikit-learn, and the one that Loopline takes."""
+NAMED_GOALS = ("mae", "rmse", "r2")
+"""Metrics for which a spec may name the objective."""
 MONOTONE = "monotone_constraints"
 INTERACTIONS = "interaction_constraints"
 _FRACTIONS = ("feature_fraction", "feature_fraction_bynode", "bagging_fraction")
@@ -148,6 +150,14 @@ def check_parameter(name: str, value: Any, own: Sequence[str], key: str = "model
         _check_interactions(value, key)
     elif _is_number(defaults[name]) and not isinstance(value, (int, float)):
         raise UsageError(f"{key}.{name}: got {value!r}, expected a number, as LightGBM takes it")
+
+
+def wrong_objective(objective: str, metric: str) -> UsageError:
+    """Return the error that the goal's metric does not go with a named objective."""
+    return UsageError(
+        f"model.arguments.objective: got {objective} with goal.metric {metric}, expected {', '.join(NAMED_GOALS[:-1])} "
+        f"or {NAMED_GOALS[-1]} (rmse and r2 not on the log scale): leave it out, and the goal decides"
+    )
 
 
 def constrained_columns(arguments: Mapping[str, Any]) -> list[str]:

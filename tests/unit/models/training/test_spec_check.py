@@ -75,6 +75,11 @@ def series(**window: Any) -> dict[str, Any]:
         ({"model": {"arguments": {"hidden": "wide"}}}, "model.arguments.hidden: got 'wide', expected a valid integer"),
         ({"model": {"arguments": {"norm": "bach"}}}, "model.arguments.norm: got 'bach', expected 'batch', 'layer' or"),
         ({"model": {"net": "trees", "arguments": {"leaves": 3}}}, "LightGBM has no parameter 'leaves': .*num_leaves"),
+        (
+            {"goal": {"metric": "roc_auc"}, "model": {"net": "trees", "arguments": {"objective": "regression"}}},
+            "model.arguments.objective: got regression with goal.metric roc_auc, expected mae, rmse or r2",
+        ),
+        ({"model": {"net": "trees", "arguments": {"objective": "huber"}}}, "objective: got 'huber', expected 'auto'"),
         ({"goal": {"metric": "acuracy"}}, r"goal.metric: got 'acuracy', did you mean 'accuracy'"),
         ({"goal": {"metric": "rmse"}, "data": {"task": "binary"}}, "goal.metric: got 'rmse', which is for regression"),
         ({"search": {"space": {"train.optimiser": {"choices": ["adam", "foo"]}}}}, "train.optimiser: got 'foo'"),
