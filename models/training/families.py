@@ -21,7 +21,7 @@ from models.nets.catalogue import (
 )
 from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension
-from models.training.search_space import MEMBERS, NET, TrialSuggestions, shares_of, suggest, usual_space
+from models.training.search_space import MEMBERS, NET, TrialSuggestions, suggest, usual_space
 from models.training.tree_parameters import is_parameter
 
 TAKE_A_NET = "take a net, such as gru"
@@ -130,11 +130,12 @@ def chosen_net(spec: Spec, params: Mapping[str, Any]) -> str:
 
 
 def nets_of(spec: Spec, params: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the nets of a search's result, of an ensemble its members; none if the spec no longer chooses from them.
+    """Return the nets of a search's result, of an ensemble its members'; none if the spec no longer chooses from them.
 
     A spec that changed since, such as by `retrain.start: champion`, may have other families.
     """
-    nets = (*shares_of(params),) or (chosen_net(spec, params),)
+    members = params.get(f"model.{MEMBERS}", ())
+    nets = (*dict.fromkeys(str(member[NET]) for member in members),) or (chosen_net(spec, params),)
     return nets if {*nets} <= {*families_of(spec)} else ()
 
 

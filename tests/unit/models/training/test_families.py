@@ -154,6 +154,8 @@ def test_the_linear_model_of_a_series_has_nothing_to_search() -> None:
 def test_a_search_counts_as_long_as_the_spec_chooses_from_its_nets() -> None:
     ensemble = settings_of([0.5, 0.5], [{"model.net": "trees"}, {"model.net": "mlp", "model.hidden": 8}])
     assert nets_of(spec_of(), ensemble) == ("trees", "mlp")
+    twice = settings_of([0.4, 0.3, 0.3], [{"model.net": net} for net in ("trees", "trees", "linear")])
+    assert nets_of(spec_of(), twice) == ("trees", "linear"), "and not trees-2, which is a name and no net"
     assert nets_of(spec_of(retrain={"start": "champion"}), ensemble) == ()
     assert nets_of(spec_of(retrain={"start": "champion"}), {"model.net": "mlp"}) == ("mlp",)
     assert nets_of(spec_of(search={"families": ["mlp", "linear"]}), ensemble) == ()
