@@ -68,7 +68,7 @@ def _name(one: PlanEstimate) -> str:
 def _row(one: PlanEstimate) -> tuple[str, ...]:
     memory, duration = one.memory, one.duration
     assert memory is not None
-    activations = memory.activations + memory.gathered + memory.host
+    activations = memory.activations + memory.gathered + memory.host + memory.holes
     sizes = (memory.weights, memory.gradients, memory.optimiser, activations)
     times = ("", "", "")
     if duration:

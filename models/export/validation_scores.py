@@ -35,7 +35,8 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
 
     Returns:
         `scores` (by family: `value`, `without`) and `constant`, NaN where the metric is not defined; `weights` of an
-        ensemble by family, empty if one model alone is as good or none was looked for, and its `value` as `joined`.
+        ensemble by family, empty if one model alone is as good or none was looked for, its `value` as `joined`, and
+        the name of the metric that decides on it as `joined_by`.
     """
     finished = {name: _job_of(job) for name, job in jobs.items()}
     side = _Validation(next(iter(finished.values())))
@@ -50,6 +51,7 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
         value, *without = side.values(side.predictions(outputs[name]), blocks)
         scores[name] = {"value": value, "without": without}
     made = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": float("nan")}
+    made["joined_by"] = side.joined_by.name
     return {**made, **_joined(outputs, side)} if is_joined else made
 
 
@@ -69,6 +71,8 @@ class _Validation:
         self._train, validation = open_examples(job.model_copy(update={"fold": None, "sample": 1.0}), self.preparation)
         self.target, self._weight = validation.values(), as_array(validation.weights())
         self.positions = np.arange(num_validation_examples(job))
+        log_loss = METRICS["log_loss"].of(self.preparation.outputs)
+        self.joined_by = log_loss if self.preparation.task in log_loss.tasks else self.metric
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
         """Return the input of metrics for raw outputs (example, output)."""
@@ -99,10 +103,9 @@ class _Validation:
 
     def loss(self, outputs: np.ndarray) -> float:
         """Return what an ensemble is to make small: the log loss of classes and labels, else the goal's metric."""
-        log_loss = METRICS["log_loss"].of(self.preparation.outputs)
-        if self.preparation.task not in log_loss.tasks:
+        if self.joined_by is self.metric:
             return -self.metric.sign * self.values(self.predictions(outputs))[0]
-        return self._evaluated(log_loss, self.predictions(outputs))[0]
+        return self._evaluated(self.joined_by, self.predictions(outputs))[0]
 
     def _evaluated(self, metric: Metric, predicted: np.ndarray, blocks: Sequence[np.ndarray] = ()) -> list[float]:
         weight = np.ones(len(self.target)) if self._weight is None or metric.own else self._weight

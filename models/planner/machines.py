@@ -38,7 +38,7 @@ class Cluster(BaseModel):
     devices: int = Field(8, ge=1, description="In each node.")
     memory_gb: float = Field(gt=0, description="Of one device, 1e9 bytes; of a CPU, each rank's share.")
     host_memory_gb: float | None = Field(None, gt=0, description="Of one node's own memory; None: not known.")
-    peak_tflops: dict[Literal["fp32", "tf32", "bf16", "fp16", "fp8"], float] = Field(
+    peak_tflops: dict[Literal["fp32", "tf32", "bf16", "fp16"], float] = Field(
         default_factory=dict, description="Without that of the spec's precision no times are given."
     )
     within_gb_per_s: float = Field(gt=0, description="One way, for each device, inside a node (NVLink, PCIe).")
@@ -141,8 +141,10 @@ def read_machine(text: str) -> Cluster:
     return _checked(fields, f"--cluster {text}")
 
 
-def detect_machine() -> Cluster:
+def detect_machine(precision: Precision = "auto") -> Cluster:
     """Return all GPUs of this machine; without a GPU its cores, one per rank, with their shares of the memory.
+
+    The peak of a CPU is measured in fp32, and in bf16 if `precision` says so.
 
     The links between GPUs are those of the known device, else PCIe. The links between CPU ranks are those of gloo, as
     measured on one machine.
@@ -154,12 +156,13 @@ def detect_machine() -> Cluster:
         return _gpus()
     count = min(psutil.cpu_count(logical=False) or 1, usable_cores())
     threads = max(1, usable_cores() // count)
+    types = ("fp32", "bf16") if precision == "bf16" else ("fp32",)
     return LAPTOP.model_copy(
         update={
             "name": f"this machine, {count} x CPU",
             "devices": count,
             "memory_gb": psutil.virtual_memory().total / _GB / count,
-            "peak_tflops": {"fp32": (measured_peak(threads) or 0.0) / 1e12},
+            "peak_tflops": {name: (measured_peak(threads, name) or 0.0) / 1e12 for name in types},
         }
     )
 

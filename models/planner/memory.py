@@ -17,6 +17,9 @@ from models.training.optimisation.optimisers import state_ratio
 
 _FULL = 4
 _HALF = 2
+# Of the tensors in a CPU's heap, for the holes between them. Measured with glibc 2.36, nine nets in fp32 and bf16: 0.3
+# to 0.55. With all blocks mapped (MALLOC_MMAP_THRESHOLD_) there are none, and a step takes 1.5 times as long.
+_HOLES = 0.45
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class RankMemory:
         activations: All memory of a micro-batch at the peak.
         gathered: Weights and gradients that sharding gathers temporarily.
         host: The copy of the best weights, in the memory of a CPU.
+        holes: What a CPU's allocator holds between the tensors.
         whole: The whole net, which every rank builds before the plan splits it; its shard if ranks build in shards.
     """
 
@@ -36,13 +40,14 @@ class RankMemory:
     activations: int
     gathered: int = 0
     host: int = 0
+    holes: int = 0
     whole: int = 0
 
     @property
     def total(self) -> int:
         """The larger of all memory during training and the whole net before it."""
-        training = self.weights + self.gradients + self.optimiser + self.activations + self.gathered + self.host
-        return max(training, self.whole)
+        constant = self.weights + self.gradients + self.optimiser + self.host
+        return max(constant + self.activations + self.gathered + self.holes, self.whole)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class TrainingShape:
         precision: As in the spec, resolved.
         state_ratio: Bytes of optimiser state per byte of weights.
         shard_optimiser: Each rank of ddp keeps only its part of the state.
-        on_cpu: Whether the copy of the best weights is in the same memory.
+        on_cpu: Whether the copy of the best weights is in the same memory, and tensors come from the C library's heap.
     """
 
     batch: int
@@ -102,8 +107,21 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
     if alone:
         # A gradient is allocated while the activations it comes from are freed.
         held = max(activations.peak + activations.inputs - size, 0)
-    gathered = _gathered(weights, training) if shards > 1 else 0
-    return RankMemory(size // shards + weights.buffers, size // shards, state, held, gathered, host, whole)
+    return RankMemory(
+        weights=size // shards + weights.buffers,
+        gradients=size // shards,
+        optimiser=state,
+        activations=held,
+        gathered=_gathered(weights, training) if shards > 1 else 0,
+        host=host,
+        holes=_holes(activations, held + size if alone else held) if training.on_cpu else 0,
+        whole=whole,
+    )
+
+
+def _holes(activations: ActivationBytes, held: int) -> int:
+    """Return the bytes between the tensors of the heap, as large ones are not in it."""
+    return round(_HOLES * held * activations.small / max(1, activations.peak))
 
 
 def _stage(weights: ParameterCounts, activations: ActivationBytes, candidate: Candidate) -> tuple[ParameterCounts, int]:

@@ -71,6 +71,7 @@ class Comparison(FrozenModel):
     constant: float = Field(description="The metric of a constant prediction; NaN if it is not defined.")
     weights: dict[str, float] = Field(description="Of the members of an ensemble that is better; empty without one.")
     joined: float = Field(description="The metric of that ensemble; NaN without one.")
+    joined_by: str = Field(description="The name of the metric in which it is better.")
 
 
 def first_round(scores: Mapping[str, Scores], constant: float, direction: str, metric: str) -> FirstRound:
@@ -128,7 +129,8 @@ def choose(compared: Comparison, families: Mapping[str, str], direction: str, me
     shares: dict[str, list[float]] = {}
     for name, weight in compared.weights.items():
         shares.setdefault(families[name], []).append(weight)
-    of = f"of an ensemble, whose {metric} on validation is {compared.joined:.4g}"
+    better = f"better {compared.joined_by}, and " if compared.joined_by != metric else ""
+    of = f"of an ensemble with {better}{metric} {compared.joined:.4g} on validation"
     return {
         family: f"chosen: {' and '.join(format(weight, '.0%') for weight in weights)} {of}"
         for family, weights in shares.items()

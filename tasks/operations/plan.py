@@ -45,7 +45,7 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
     from models.planner.planning import plan
     from models.planner.profile import Profiler
 
-    machine = detect_machine() if cluster == "detect" else read_machine(cluster)
+    machine = detect_machine(spec.train.precision) if cluster == "detect" else read_machine(cluster)
     sizes = Sizes.of(Preparation.load(project.prepared))
     flash = machine.kind == "cuda"
     train = spec.train.model_copy(update={"precision": machine.precision(spec.train.precision)})

@@ -1,6 +1,9 @@
 """What the planner reckons against what a process really held: resident memory, all of it."""
 
 import json
+import os
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -12,9 +15,17 @@ from models.planner.candidates import Candidate
 from models.planner.memory import TrainingShape, memory_of
 from models.planner.profile import Profiler
 from models.training.job import TrainingJob
-from tests.integration.conftest import Processes
+from tests.running import ROOT
 
-ARGUMENTS = {"hidden": 3072, "layers": 4}
+# What fills the memory: weights and state; large tensors, which the C library maps; small ones, in its heap with holes
+# between them; and the workspace of oneDNN's LSTM.
+CASES = {
+    "weights": {"net": "mlp", "arguments": {"hidden": 3072, "layers": 4}, "batch": 64, "count": 200},
+    "mapped": {"net": "mlp", "arguments": {"hidden": 512, "layers": 4}, "batch": 16384, "count": 16384},
+    "heap": {"net": "mlp", "arguments": {"hidden": 512, "layers": 4}, "batch": 4096, "count": 8192},
+    "lstm": {"kind": "series", "task": "regression", "net": "lstm", "arguments": {"hidden": 256}, "batch": 2048,
+             "count": 2048},
+}  # fmt: skip
 
 TRAINED = """
     import json
@@ -29,30 +40,33 @@ TRAINED = """
     reset_peak(cpu)
     before = peak_memory_mb(cpu)
     result = run_job(large)
-    print(json.dumps([before, peak_memory_mb(cpu), result.costs.peak_memory_mb, result.num_parameters]))
+    print(json.dumps([before, peak_memory_mb(cpu), result.costs.peak_memory_mb]))
 """
 
 
-def trained(small: TrainingJob, large: TrainingJob, folder: Path, at_once: Processes) -> list[float]:
+def trained(small: TrainingJob, large: TrainingJob, folder: Path) -> list[float]:
+    """In an interpreter of its own: the heap of a forked process has holes already, which it fills first."""
     (folder / "jobs.json").write_text(json.dumps([small.model_dump_json(), large.model_dump_json()]))
-    (done,) = at_once(textwrap.dedent(TRAINED), cwd=folder)
+    command, environment = [sys.executable, "-c", textwrap.dedent(TRAINED)], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def reckoned_mb(job: TrainingJob) -> float:
-    profiler = Profiler(job.model, Sizes.of(Preparation.load(job.prepared)), job.project)
+    profiler = Profiler(job.model, Sizes.of(Preparation.load(job.prepared)), job.project, job.train.precision)
     training = TrainingShape.of(job.train, on_cpu=True)
     return memory_of(profiler, Candidate.of(job.train), training, exact=True).total / 1e6
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc to forget a peak")
-def test_a_process_holds_what_was_reckoned(make_job, tmp_path, at_once):
-    """28 million parameters: 450 MB of weights, gradients and state, and the best weights kept beside them."""
-    settings = {"epochs": 2, "batch": 64, "async_checkpoints": False, "job": {"checkpoints": False}}
-    small = make_job(folder="small", arguments={"hidden": 8}, **settings)
-    large = make_job(folder="large", arguments=ARGUMENTS, **settings)
-    before, peak, reported, parameters = trained(small, large, tmp_path, at_once)
-    assert parameters > 28e6
+@pytest.mark.parametrize("case", CASES)
+def test_a_process_holds_what_was_reckoned(make_job, tmp_path, case):
+    """150 to 600 MB, the best weights included, which are kept beside the others."""
+    settings = {**CASES[case], "precision": "fp32", "epochs": 2, "async_checkpoints": False}
+    settings |= {"job": {"checkpoints": False}}
+    large = make_job(folder="large", **settings)
+    small = make_job(folder="small", **{**settings, "arguments": {"hidden": 8}, "batch": 32})
+    before, peak, reported = trained(small, large, tmp_path)
     assert reported == pytest.approx(peak, rel=0.05), "what the job says of itself"
     assert peak - before == pytest.approx(reckoned_mb(large), rel=0.1)

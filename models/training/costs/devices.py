@@ -25,7 +25,7 @@ class Device:
     Attributes:
         name: The usual name.
         memory_gb: Memory in 1e9 bytes.
-        peaks: Peak FLOP/s by precision (fp32, tf32, bf16, fp16, fp8).
+        peaks: Peak FLOP/s by precision (fp32, tf32, bf16, fp16).
     """
 
     name: str
@@ -39,18 +39,18 @@ def _device(name: str, memory: float, **teraflops: float) -> Device:
 
 # Searched in this order; all parts must be words of the driver's name.
 _KNOWN: tuple[tuple[tuple[str, ...], Device], ...] = (
-    (("B200",), _device("B200", 180, fp32=75, tf32=1100, bf16=2250, fp16=2250, fp8=4500)),
-    (("GH200",), _device("GH200", 96, fp32=67, tf32=494, bf16=989, fp16=989, fp8=1979)),
-    (("H200",), _device("H200", 141, fp32=67, tf32=494, bf16=989, fp16=989, fp8=1979)),
-    (("H100", "PCIe"), _device("H100 PCIe", 80, fp32=51, tf32=378, bf16=756, fp16=756, fp8=1513)),
-    (("H100", "NVL"), _device("H100 NVL", 94, fp32=60, tf32=417, bf16=835, fp16=835, fp8=1671)),
-    (("H100",), _device("H100", 80, fp32=67, tf32=494, bf16=989, fp16=989, fp8=1979)),
+    (("B200",), _device("B200", 180, fp32=75, tf32=1100, bf16=2250, fp16=2250)),
+    (("GH200",), _device("GH200", 96, fp32=67, tf32=494, bf16=989, fp16=989)),
+    (("H200",), _device("H200", 141, fp32=67, tf32=494, bf16=989, fp16=989)),
+    (("H100", "PCIe"), _device("H100 PCIe", 80, fp32=51, tf32=378, bf16=756, fp16=756)),
+    (("H100", "NVL"), _device("H100 NVL", 94, fp32=60, tf32=417, bf16=835, fp16=835)),
+    (("H100",), _device("H100", 80, fp32=67, tf32=494, bf16=989, fp16=989)),
     (("A100", "40GB"), _device("A100 40 GB", 40, fp32=19.5, tf32=156, bf16=312, fp16=312)),
     (("A100",), _device("A100", 80, fp32=19.5, tf32=156, bf16=312, fp16=312)),
-    (("L40S",), _device("L40S", 48, fp32=91.6, tf32=183, bf16=362, fp16=362, fp8=733)),
+    (("L40S",), _device("L40S", 48, fp32=91.6, tf32=183, bf16=362, fp16=362)),
     (("A10G",), _device("A10G", 24, fp32=31.5, tf32=35, bf16=70, fp16=70)),
     (("A10",), _device("A10", 24, fp32=31.2, tf32=62.5, bf16=125, fp16=125)),
-    (("L4",), _device("L4", 24, fp32=30.3, tf32=60, bf16=121, fp16=121, fp8=242)),
+    (("L4",), _device("L4", 24, fp32=30.3, tf32=60, bf16=121, fp16=121)),
     (("V100", "32GB"), _device("V100 32 GB", 32, fp32=15.7, fp16=125)),
     (("V100",), _device("V100", 16, fp32=15.7, fp16=125)),
     (("T4",), _device("T4", 16, fp32=8.1, fp16=65)),
@@ -79,7 +79,7 @@ def peak_of(device: Device, precision: str, matmul: str = "highest") -> float | 
 
     Args:
         device: A known device.
-        precision: fp32, fp32-exact, bf16, fp16 or fp8.
+        precision: fp32, fp32-exact, bf16 or fp16.
         matmul: torch's float32 matmul precision; anything but `highest` lets fp32 run on the tensor cores.
     """
     if precision == "fp32-exact":

@@ -108,6 +108,8 @@ def test_families_are_joined_where_that_is_better_and_only_if_asked(finished_job
     assert (alone["weights"], alone["scores"]) == ({}, validation_scores(jobs, is_joined=True)["scores"])
     made = validation_scores({"trees": jobs["trees"], "again": jobs["trees"]}, is_joined=True)
     assert made["weights"] == {}, "a model and its twin are no ensemble"
+    numbers = finished_job("trees", "table", "regression").model_dump(mode="json")
+    assert (alone["joined_by"], validation_scores({"trees": numbers})["joined_by"]) == ("log_loss", "mae")
     ranks: dict[str, Any] = validation_scores(jobs, is_joined=True)
     assert set(ranks["weights"]) <= set(jobs)
     assert json.dumps(ranks["weights"])

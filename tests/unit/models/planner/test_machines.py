@@ -21,7 +21,7 @@ def test_a_name_says_nodes_devices_and_what_they_are():
     assert (machine.nodes, machine.devices, machine.device, machine.memory_gb) == (4, 8, "A100", 80)
     assert machine.within_gb_per_s == 300
     assert machine.peak("bf16") == 312e12
-    assert machine.peak("fp8") is None
+    assert read_machine("8xV100").peak("bf16") is None
 
 
 def test_a_file_may_say_it_all_or_lean_on_a_known_device(tmp_path):
@@ -67,6 +67,8 @@ def test_a_cpu_is_shared_by_its_ranks():
     assert (machine.kind, machine.nodes) == ("cpu", 1)
     assert machine.memory_gb * machine.devices == pytest.approx(psutil.virtual_memory().total / 1e9)
     assert 1e9 < machine.peak("fp32") < 1e14
+    assert machine.peak("bf16") is None
+    assert detect_machine("bf16").peak("bf16") > 1e8
 
 
 @pytest.mark.gpu

@@ -41,7 +41,7 @@ class Figures:
     def activations(self, micro_batch, tensor=1, recompute="none"):
         return ActivationBytes(
             saved=900 * micro_batch, block=100 * micro_batch, peak=1000 * micro_batch, apart=1000 * micro_batch,
-            hidden=10 * micro_batch, inputs=micro_batch,
+            hidden=10 * micro_batch, inputs=micro_batch, small=500 * micro_batch,
         )  # fmt: skip
 
     exactly = activations
@@ -86,6 +86,25 @@ def test_the_state_alone_is_sharded_beside_ddp():
 
 def test_on_a_cpu_the_best_weights_are_in_the_same_memory():
     assert memory_of(NET, Candidate("ddp", data=8), TrainingShape(64, on_cpu=True)).host == WHOLE
+
+
+def test_a_cpu_holds_more_than_its_small_tensors():
+    """Half of the figures' tensors are small."""
+    found = memory_of(NET, Candidate("ddp", data=8), TrainingShape(64, on_cpu=True))
+    assert found.holes == round(0.45 * 0.5 * found.activations)
+    assert memory_of(NET, Candidate("ddp", data=8), TrainingShape(64)).holes == 0
+
+
+@pytest.mark.parametrize(("batch", "share"), [(64, 1.0), (16384, 0.0)])
+def test_tensors_of_32_mib_leave_no_holes(make_profiler, batch, share):
+    found = make_profiler("mlp", TABLE, hidden=1024).exactly(batch)
+    assert found.small / found.peak == pytest.approx(share, abs=0.05)
+
+
+def test_an_lstm_stores_what_its_shapes_do_not_show(make_profiler):
+    """Per number of its output: 15 of its own, and the outputs themselves."""
+    found = make_profiler("lstm", SERIES, hidden=64).exactly(256)
+    assert found.saved == pytest.approx(256 * 32 * 64 * (60 + 4), rel=0.1)
 
 
 def test_a_rank_holds_the_whole_net_before_it_is_cut_unless_it_is_built_in_shards(monkeypatch):

@@ -155,6 +155,8 @@ def test_a_search_counts_as_long_as_the_spec_chooses_from_its_nets() -> None:
     two_trees = [{"model.net": "trees"}, {"model.net": "trees", "model.num_leaves": 7}]
     ensemble = settings_of([0.25, 0.25, 0.5], [*two_trees, {"model.net": "mlp", "model.hidden": 8}])
     assert nets_of(spec_of(), ensemble) == ("trees", "mlp")
+    twice = settings_of([0.4, 0.3, 0.3], [{"model.net": net} for net in ("trees", "trees", "linear")])
+    assert nets_of(spec_of(), twice) == ("trees", "linear"), "and not trees-2, which is a name and no net"
     assert nets_of(spec_of(retrain={"start": "champion"}), ensemble) == ()
     assert nets_of(spec_of(retrain={"start": "champion"}), {"model.net": "mlp"}) == ("mlp",)
     assert nets_of(spec_of(search={"families": ["mlp", "linear"]}), ensemble) == ()

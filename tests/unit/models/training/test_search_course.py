@@ -33,7 +33,8 @@ def scores(value: float, noise: float, seed: int) -> Scores:
 
 
 def compared(made: dict[str, Scores], **joined: object) -> Comparison:
-    return Comparison.model_validate({"scores": made, "constant": 0.5, "weights": {}, "joined": float("nan"), **joined})
+    alone = {"weights": {}, "joined": float("nan"), "joined_by": "log_loss"}
+    return Comparison.model_validate({"scores": made, "constant": 0.5, **alone, **joined})
 
 
 def test_a_family_that_is_clearly_behind_is_out_and_a_close_one_goes_on() -> None:
@@ -81,9 +82,12 @@ def test_an_ensemble_that_is_better_is_chosen_with_the_share_of_each_member() ->
     close = {"trees": scores(0.79, 0.01, 1), "linear": scores(0.70, 0.01, 2), "mlp": scores(0.80, 0.01, 3)}
     made = compared(close, weights={"linear": 0.25, "mlp": 0.5, "linear-2": 0.25}, joined=0.8123)
     assert choose(made, NETS, "maximize", "roc_auc") == {
-        "linear": "chosen: 25% and 25% of an ensemble, whose roc_auc on validation is 0.8123",
-        "mlp": "chosen: 50% of an ensemble, whose roc_auc on validation is 0.8123",
+        "linear": "chosen: 25% and 25% of an ensemble with better log_loss, and roc_auc 0.8123 on validation",
+        "mlp": "chosen: 50% of an ensemble with better log_loss, and roc_auc 0.8123 on validation",
     }
+    assert choose(made, NETS, "minimize", "log_loss")["mlp"] == (
+        "chosen: 50% of an ensemble with log_loss 0.8123 on validation"
+    )
 
 
 def test_the_jackknife_has_the_error_of_a_mean() -> None:
