@@ -408,10 +408,11 @@ def _check_constraints(spec: Spec, names: Sequence[str]) -> None:
         if name not in names and spec.data.features.fit is None:
             cure = did_you_mean(name, names, f"expected one of {', '.join(names[:20])}")
             raise UsageError(f"model.arguments: a constraint names {name!r}, which is no column: {cure}")
-    if spec.model.arguments.get(MONOTONE) and spec.goal.metric in ("mae", "mape", "pinball"):
+    is_squared = spec.goal.metric == "mae" and spec.model.arguments.get("objective") == "regression"
+    if spec.model.arguments.get(MONOTONE) and spec.goal.metric in ("mae", "mape", "pinball") and not is_squared:
         raise UsageError(
-            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {spec.goal.metric}: take rmse "
-            "or r2"
+            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {spec.goal.metric}: take rmse, "
+            "r2, or for mae model.arguments.objective: regression"
         )
 
 

@@ -221,6 +221,11 @@ def test_an_ensemble_is_of_no_ranking_and_no_net_of_a_spec(base: Path) -> None:
         {"model": {"net": "./net.py:Table", "arguments": {"layers": 2, "width": 4}}},
         {"model": {"net": "./net.py:any_arguments", "arguments": {"whatever": 2}}},
         {"model": {"net": "trees", "arguments": {"monotone_constraints": {"age": 1}, "path_smooth": 1.5}}},
+        {
+            "goal": {"metric": "mae"},
+            "data": {"target": "few"},
+            "model": {"arguments": {"monotone_constraints": {"age": 1}, "objective": "regression"}},
+        },
         {"data": {"target": "made", "features": {"make": "./own.py:make"}}},
         {"model": {"net": "trees"}},
         {"model": {"net": "trees", "arguments": {"num_leaves": 3, "lambda_l2": 1}}},
