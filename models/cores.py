@@ -1,4 +1,4 @@
-"""The cores and GPUs that this process may use: CPU affinity, the container's CPU limit, the kernel's devices."""
+"""The cores, GPUs and memory that this process may use: CPU affinity, the container's limits, the kernel's devices."""
 
 from __future__ import annotations
 
@@ -41,6 +41,17 @@ def usable_gpus(visible: str | None = None) -> int | None:
         return count
     names = [*itertools.takewhile(lambda name: name not in ("", "-1"), map(str.strip, visible.split(",")))]
     return len(names) if any(name.startswith("MIG") for name in names) else min(count, len(names))
+
+
+def usable_memory() -> float:
+    """Return the bytes of this machine's memory and swap, up to the limit of the container."""
+    import psutil
+
+    whole = float(psutil.virtual_memory().total + psutil.swap_memory().total)
+    for path in (CGROUP / "memory.max", CGROUP / "memory" / "memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            whole = min(whole, float(path.read_text()))
+    return whole
 
 
 def _quota() -> float:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
-
-import psutil
 import torch
 from torch import nn
 
+from models.cores import usable_memory
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.project_spec.blocks import Train
@@ -18,28 +15,27 @@ from models.training.optimisation.optimisers import state_ratio
 _NUMBER = 4
 # Weights below this share of the memory fit in any plan, with any usual number of ranks on one machine.
 _TINY = 0.01
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _PLANS = ("fsdp", "tp", "pp")
 
 
-def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World, in_shards: bool = False) -> None:
+def refuse_what_cannot_fit(
+    net: nn.Module, train: Train, world: World, in_shards: bool = False, memory: float | None = None
+) -> None:
     """Compare the least memory that a plan needs with all the memory of the device.
 
     Counts only weights, gradients and optimiser state, or the whole net if that is larger and ranks do not build only
-    their shards (`in_shards`). The net may be on the meta device. The limit is all the memory of the GPU, or the memory
-    and swap of this machine for all ranks on it. So a rejected plan could never run.
+    their shards (`in_shards`). The net may be on the meta device. The limit is `memory` in bytes, else `memory_bytes`.
 
     Raises:
         TrainingError: The plan cannot fit; the message names plans that would fit.
     """
-    memory = memory_bytes(world.device)
+    memory = memory_bytes(world.device) if memory is None else memory
     numbers = sum(p.numel() for p in net.parameters())
     if _NUMBER * numbers < _TINY * memory:
         return
     trained = sum(p.numel() for p in net.parameters() if p.requires_grad)
     together = min(world.size, train.ranks) if world.device.type == "cpu" else 1
     learnt = _NUMBER * trained * (1 + state_ratio(train))
-
     largest = max(p.numel() for p in net.parameters())
     whole = together * _NUMBER * (largest if in_shards else numbers)
 
@@ -78,8 +74,4 @@ def memory_bytes(device: torch.device) -> float:
     """Return all memory of the device in bytes: the GPU's, or the machine's with swap up to its cgroup limit."""
     if device.type == "cuda":
         return float(torch.cuda.get_device_properties(device).total_memory)
-    whole = float(psutil.virtual_memory().total + psutil.swap_memory().total)
-    for path in _LIMITS:
-        with contextlib.suppress(OSError, ValueError):
-            whole = min(whole, float(path.read_text()))
-    return whole
+    return usable_memory()

@@ -22,6 +22,7 @@ from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code
+from models.training.costs.spec_memory import check_weights
 from models.training.families import TAKE_A_NET, families_of, search_space
 from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params
 from models.training.tree_parameters import (
@@ -67,8 +68,8 @@ def read_checked(
 def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus: str | None = None) -> None:
     """Refuse what can be known to fail from the spec, the project's own files and the header of a local table.
 
-    Checks net, arguments, metric, search space, ranks, references, and the columns that the spec names. No code of the
-    user runs.
+    Checks net, arguments, metric, search space, ranks, weights, references, and the columns that the spec names. No
+    code of the user runs.
 
     Args:
         spec: The project's.
@@ -102,6 +103,9 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         gpus = usable_gpus(visible_gpus)
         _check_ranks(spec, gpus if any(map(is_descent, nets)) else 0)
         _check_precision(spec, gpus)
+        if gpus is not None:
+            for net in nets:
+                check_weights(spec, net, base, gpus)
     path = _local_path(spec.data.source, base)
     if path is not None:
         _check_columns(spec, path, base)

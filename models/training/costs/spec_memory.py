@@ -1,0 +1,93 @@
+"""Refuses weights that cannot fit when a spec is read, before any data is made: a net of the catalogue, without torch.
+
+torch is imported only for a net that may be too large: it takes seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from pathlib import Path
+
+from models.cores import usable_memory
+from models.errors import TrainingError, UsageError
+from models.nets.catalogue import CATALOGUE, is_descent
+from models.project_spec.blocks import Spec
+
+# Generous: a layer of width w has 12 w^2 weights in a transformer, 8 w^2 in an LSTM; each has 16 bytes with its
+# gradient and AdamW's state.
+_WEIGHTS_OF_LAYER, _BYTES = 16, 16
+_LAYERS = 10
+# A window of text, whose length changes no weights.
+_LENGTH = 8
+# What every GPU has, so that most nets need no question.
+_SMALL_GPU = 4e9
+
+
+def check_weights(spec: Spec, net: str, base: Path, gpus: int) -> None:
+    """Refuse a net whose weights, gradients and optimiser state cannot fit, whatever the data turns out to be.
+
+    The net is built on the meta device for the least data that there can be, so it is larger in truth. Activations are
+    not counted: the batch holds no more rows than the data, which is not read yet.
+
+    Args:
+        spec: The project's.
+        net: One of its nets.
+        base: The folder that holds the spec.
+        gpus: Those of this machine.
+
+    Raises:
+        UsageError: The net cannot fit into the memory of a GPU, or without GPUs of this machine.
+    """
+    if net not in CATALOGUE or not is_descent(net):
+        return
+    numbers = {key: value for key, value in spec.model.arguments.items() if type(value) is int}
+    most = _BYTES * _WEIGHTS_OF_LAYER * max(numbers.values(), default=0) ** 2 * numbers.get("layers", _LAYERS)
+    if most < (_SMALL_GPU if gpus else usable_memory() / spec.train.ranks):
+        return
+    memory = gpu_memory() if gpus else usable_memory()
+    if memory is not None:
+        _build_and_compare(spec, net, base, "cuda" if gpus else "cpu", memory)
+
+
+def gpu_memory() -> float | None:
+    """Return the bytes of the largest GPU, as `nvidia-smi` says; None without it. CUDA is not started for it."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    command = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        done = subprocess.run(command, capture_output=True, timeout=20, check=True, text=True)
+        return max(float(line) for line in done.stdout.split()) * 2**20
+    return None
+
+
+def _build_and_compare(spec: Spec, net: str, base: Path, device: str, memory: float) -> None:
+    import torch
+
+    from models.distributed.parallel import builds_in_shards
+    from models.distributed.world import World
+    from models.nets.build import draft_net
+    from models.nets.sizes import Sizes
+    from models.training.memory_check import refuse_what_cannot_fit
+
+    kind, image, window = spec.data.kind, spec.data.image, spec.data.window
+    least = Sizes(
+        kind=kind,
+        task={"series": "regression", "text": "language"}.get(kind, "binary"),  # type: ignore[arg-type]  # of the tasks
+        num_numeric=1,
+        image=(image.channels, image.height, image.width) if image else None,
+        window=(window.length, 1) if window else None,
+        length=_LENGTH,
+        num_outputs=2 if kind == "text" else 1,
+    )
+    try:
+        drafted = draft_net(spec.model.model_copy(update={"net": net}), least, base)
+    except UsageError:
+        return  # arguments that do not fit together; the build for the true data says which
+    world = World(0, spec.train.ranks, torch.device(device)).under(spec.train)
+    try:
+        refuse_what_cannot_fit(drafted.net, spec.train, world, builds_in_shards(world), memory)
+    except TrainingError as error:
+        raise UsageError(str(error)) from error

@@ -1,0 +1,89 @@
+"""A net whose weights cannot fit is refused when the spec is read; most specs are judged without torch."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.errors import UsageError
+from models.nets.catalogue import CATALOGUE
+from models.project_spec.blocks import Spec
+from models.training.costs import spec_memory
+from models.training.costs.spec_memory import check_weights, gpu_memory
+
+SEVEN_BILLION = {"width": 4096, "layers": 32, "heads": 32}
+WINDOW = {"kind": "series", "window": {"length": 4}, "split": {"by": "time", "column": "day"}}
+
+
+def spec_of(arguments: dict[str, Any], data: dict[str, Any], **train: Any) -> Spec:
+    data = {"source": "rows.csv", **({} if data.get("kind") == "text" else {"target": "y"}), **data}
+    return Spec.model_validate({"name": "large", "data": data, "model": {"arguments": arguments}, "train": train})
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, memory: float) -> list[float]:
+    """Pretend that this machine, and its GPU, has so much memory; return what was built for."""
+    built: list[float] = []
+    real = spec_memory._build_and_compare
+
+    def build(*arguments: Any) -> None:
+        built.append(memory)
+        real(*arguments)
+
+    monkeypatch.setattr(spec_memory, "usable_memory", lambda: memory)
+    monkeypatch.setattr(spec_memory, "gpu_memory", lambda: memory)
+    monkeypatch.setattr(spec_memory, "_build_and_compare", build)
+    return built
+
+
+@pytest.mark.parametrize(
+    ("gpus", "net", "data", "message"),
+    [
+        (0, "transformer", WINDOW, r"over 1 rank\(s\) holds 103 GB .* this machine's memory is 80 GB; what would fit"),
+        (1, "transformer", WINDOW, r"holds 103 GB of weights, .* but the GPU's memory is 80 GB"),
+        (1, "decoder", {"kind": "text"}, r"holds 103 GB"),
+        (1, "transformer", {"kind": "image", "image": {"height": 28, "width": 28}}, r"holds 103 GB"),
+        (1, "transformer", {}, r"holds 103 GB"),
+    ],
+)
+def test_seven_billion_weights_are_refused_before_any_data(
+    gpus: int, net: str, data: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(monkeypatch, 80e9)
+    with pytest.raises(UsageError, match=message):
+        check_weights(spec_of(SEVEN_BILLION, data), net, Path(), gpus)
+
+
+def test_shards_of_four_gpus_may_fit_what_one_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = machine(monkeypatch, 30e9)
+    with pytest.raises(UsageError, match=r"what would fit: train\.parallel=fsdp"):
+        check_weights(spec_of(SEVEN_BILLION, WINDOW, ranks=4), "transformer", Path(), gpus=4)
+    check_weights(spec_of(SEVEN_BILLION, WINDOW, ranks=4, parallel="fsdp"), "transformer", Path(), gpus=4)
+    assert len(built) == 2
+
+
+@pytest.mark.parametrize("net", [name for name, entry in CATALOGUE.items() if "table" in entry.kinds])
+def test_a_usual_net_needs_no_torch(net: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = machine(monkeypatch, 8e9)
+    for arguments in ({}, {"hidden": 1024, "layers": 4}, {"width": 512, "layers": 8}):
+        check_weights(spec_of(arguments, {}), net, Path(), gpus=1)
+    assert built == []
+
+
+def test_a_large_net_that_fits_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = machine(monkeypatch, 200e9)
+    check_weights(spec_of(SEVEN_BILLION, WINDOW), "transformer", Path(), gpus=1)
+    assert built == [200e9]
+    machine(monkeypatch, 1e9)
+    check_weights(spec_of({**SEVEN_BILLION, "heads": 31}, WINDOW), "transformer", Path(), gpus=0)  # refused elsewhere
+    check_weights(spec_of({"hidden": 10**6}, {}), "./net.py:Net", Path(), gpus=0)  # what its numbers mean is not known
+
+
+def test_the_memory_of_the_largest_gpu_is_asked_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu_memory() is None
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 40960\necho 81559\n")
+    program.chmod(0o755)
+    assert gpu_memory() == 81559 * 2**20
+    program.write_text("#!/bin/sh\necho '[N/A]'\n")
+    assert gpu_memory() is None
