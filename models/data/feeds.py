@@ -125,11 +125,11 @@ class SeriesTargets(NamedTuple):
     rows: np.ndarray
 
 
-def series_targets(prepared: Path) -> SeriesTargets:
-    """Return the target of series, and what the test split predicts of it."""
+def series_targets(prepared: Path, split: str = "test") -> SeriesTargets:
+    """Return the target of series, and what a split predicts of it."""
     preparation = Preparation.load(prepared)
     table = read_table(prepared / ROWS_FILE, [preparation.target.name, SPLIT_COLUMN, STEP_COLUMN])
-    rows = np.flatnonzero(table.column(SPLIT_COLUMN).to_numpy() == SPLITS.index("test"))
+    rows = np.flatnonzero(table.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
     return SeriesTargets(table.column(preparation.target.name).to_numpy(), table.column(STEP_COLUMN).to_numpy(), rows)
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from models.data.columns import as_float64, is_number
 from models.data.preparation import OutputColumn, TargetEncoding
 from models.errors import DataError
+from models.metrics.outputs import horizon_name
 from models.project_spec.blocks import Data, Task
 
 
@@ -76,24 +77,34 @@ def fit_outputs(training: pa.Table, data: Data, task: Task) -> TargetEncoding:
     return TargetEncoding(name=data.target_name, outputs=outputs)
 
 
-def with_outputs(target: TargetEncoding, horizons: Sequence[int]) -> TargetEncoding:
-    """Return the target of series whose several horizons are the outputs; all are encoded as the target is."""
+def with_outputs(target: TargetEncoding, horizons: Sequence[int], quantiles: Sequence[float] = ()) -> TargetEncoding:
+    """Return the target of series whose several horizons, their quantiles, or both are the outputs.
+
+    The quantiles of a horizon are next to each other. All outputs are encoded as the target is; the target of one
+    number has none.
+    """
+    is_one = len(horizons) == 1
+    if is_one and not quantiles:
+        return target
+    levels: Sequence[float | None] = quantiles or [None]
     outputs = [
         OutputColumn(
-            name=horizon_name(ahead),
-            column=horizon_name(ahead),
+            name=_name(None if is_one else ahead, level),
+            column=target.name if is_one else horizon_name(ahead),
             shift=target.shift,
             scale=target.scale,
-            horizon=ahead,
+            quantile=level,
+            horizon=None if is_one else ahead,
         )
         for ahead in horizons
+        for level in levels
     ]
     return target.model_copy(update={"outputs": outputs})
 
 
-def horizon_name(ahead: int) -> str:
-    """Return the name of the output for the value `ahead` steps after a window, and of its column of true values."""
-    return f"h{ahead}"
+def _name(ahead: int | None, level: float | None) -> str:
+    parts = [] if ahead is None else [horizon_name(ahead)]
+    return "_".join(parts if level is None else [*parts, f"q{level:g}"])
 
 
 def output_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:

@@ -137,6 +137,11 @@ class TargetEncoding(FrozenModel):
         """The columns of the prepared rows that hold true values."""
         return list(dict.fromkeys(output.column for output in self.outputs)) or [self.name]
 
+    @property
+    def num_quantiles(self) -> int:
+        """Quantiles of each true value, which are next to each other among the outputs; 1 without quantiles."""
+        return max(1, len(self.outputs) // len(self.columns))
+
     def predicts_same(self, other: TargetEncoding) -> bool:
         """Return whether predictions of this target can be compared with those of another one."""
         own, theirs = ([(each.name, each.quantile) for each in target.outputs] for target in (self, other))
@@ -227,7 +232,8 @@ class WindowReference(FrozenModel):
 
     `last`: the last value. `seasonal`: the value `back` steps before the last one. `linear`: the last value plus a
     linear map of the window relative to it, of the last value of each other column, and of 1. Each horizon has its own.
-    With `is_scaled`, window and correction are divided by the window's root mean square distance from its last value.
+    With `is_scaled`, window, errors and correction are divided by the window's root mean square distance from its last
+    value.
     Source: `models/data/window_reference.py`.
     """
 
@@ -238,6 +244,11 @@ class WindowReference(FrozenModel):
         default_factory=list,
         description="Of `linear`: length + other columns + 1 of each horizon, one after the other.",
     )
+    quantiles: list[float] = Field(
+        default_factory=list,
+        description="(output,): quantiles of the forecast's errors in training, which make one of several quantiles.",
+    )
+    penalty: float = Field(0.0, description="Of `linear`: that of the ridge regression.")
     is_scaled: bool = False
     floor: float = Field(description="Least scale of a window.")
 

@@ -80,15 +80,14 @@ def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) 
     Raises:
         DataError: There is only one class, more than two for binary, or more than a thousand.
     """
-    if task in ("multilabel", "quantile") or len(data.targets) > 1:
+    if data.kind != "series" and (task in ("multilabel", "quantile") or len(data.targets) > 1):
         return fit_outputs(targets, data, task)
     name, column = data.target_name, targets.column(data.targets[0])
     if task == "ranking":
         return TargetEncoding(name=name, group=data.split.column)
-    if task == "regression":
+    if task in ("regression", "quantile"):
         target = _fit_number(column, name, is_log)
-        horizons = data.window.horizons if data.window else []
-        return with_outputs(target, horizons) if len(horizons) > 1 else target
+        return with_outputs(target, data.window.horizons, data.quantiles or ()) if data.window else target
     dtype = dtype_of(column.type)
     classes = [text for text in pc.unique(as_text(column)).to_pylist() if text is not None]
     classes.sort(key=float if dtype == "integer" else None)
@@ -118,7 +117,7 @@ def _fit_number(column: pa.ChunkedArray, name: str, is_log: bool) -> TargetEncod
 
 
 def is_on_log_scale(table: pa.Table, training: pa.Table, data: Data, task: Task, metric: str | None) -> bool:
-    """Return whether the net learns the logarithm of a regression's one target.
+    """Return whether the net learns the logarithm of a regression's one target, or of the quantiles of a series.
 
     `auto` takes the logarithm if all values are positive, the training rows are skewed to the right, the logarithm
     is at most half as skewed, and the goal is met by a median or a quantile, which are the same on both scales.
@@ -133,7 +132,7 @@ def is_on_log_scale(table: pa.Table, training: pa.Table, data: Data, task: Task,
     Raises:
         DataError: The spec asks for the logarithm, but a value is negative.
     """
-    if task != "regression" or len(data.targets) > 1:
+    if (task != "regression" and data.kind != "series") or len(data.targets) > 1:
         return False
     (name,) = data.targets
     least = float(np.nanmin(as_float64(table.column(name), name), initial=np.inf))

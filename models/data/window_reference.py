@@ -12,11 +12,13 @@ part beside the net.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from models.data.preparation import Preparation, WindowReference
+from models.metrics.metrics import quantiles_of
 from models.project_spec.frequency import Frequency
 from models.project_spec.window import Window
 
@@ -28,6 +30,8 @@ _PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Ridge penalties that are tried, in units of the mean variance of the inputs."""
 _FLOOR = 0.05
 """Least scale of a window, as a share of the training windows' usual one: a constant window must not divide by 0."""
+_MOST_LEVERAGE = 0.99
+"""Most leverage that counts: an example that alone decides a weight has no error to learn from."""
 _YEAR = 31_557_600_000_000
 _PERIODS = {
     "microsecond": (86_400_000_000, 7 * 86_400_000_000, _YEAR),
@@ -93,9 +97,27 @@ def fit_reference(series: SeriesValues, preparation: Preparation, season: int | 
     column = names.index(preparation.target.name)
     windows, target = _examples(series, preparation)
     data = WindowExamples.of(windows, target, column)
+    best = _chosen(data, column, season, window, series)
+    levels = quantiles_of(preparation.outputs)
+    return best.model_copy(update={"quantiles": error_quantiles(data.errors(best), levels)}) if levels else best
+
+
+def error_quantiles(errors: np.ndarray, levels: Sequence[float]) -> list[float]:
+    """Return the quantiles of a forecast's errors (example, horizon), those of a horizon next to each other.
+
+    They are those of a conformal prediction: few errors give the widest interval that there is.
+    Source: Vovk, Gammerman and Shafer (2005), Algorithmic Learning in a Random World; Hyndman and Fan (1996), type 6.
+    """
+    return [float(each) for each in np.quantile(errors, levels, axis=0, method="weibull").T.ravel()]
+
+
+def _chosen(
+    data: WindowExamples, column: int, season: int | None, window: Window, series: SeriesValues
+) -> WindowReference:
+    """Return the reference that the spec names, or the best one."""
     back = [seasonal_lag(season, ahead) - ahead for ahead in window.horizons] if season else []
     back = back if max(back, default=0) < window.length else []
-    if window.reference == "last" or (window.reference == "auto" and len(target) < LEAST_EXAMPLES):
+    if window.reference == "last" or (window.reference == "auto" and len(data.target) < LEAST_EXAMPLES):
         return WindowReference(kind="last", column=column, floor=data.floor)
     if window.reference == "seasonal" and back:
         return WindowReference(kind="seasonal", column=column, back=back, floor=data.floor)
@@ -143,7 +165,7 @@ def _best(data: WindowExamples, column: int, back: list[int], reference: str, pa
     if kind == "seasonal":
         return WindowReference(kind="seasonal", back=back, **common)
     weights = data.weights(np.ones(len(data.target), dtype=bool), penalty, is_scaled)
-    return WindowReference(kind="linear", weights=weights.ravel().tolist(), **common)
+    return WindowReference(kind="linear", weights=weights.ravel().tolist(), penalty=penalty, **common)
 
 
 class WindowExamples(NamedTuple):
@@ -194,6 +216,36 @@ class WindowExamples(NamedTuple):
         inputs = self.inputs(is_scaled)[examples]
         return ridge(inputs.T @ inputs, inputs.T @ self.change(is_scaled)[examples], penalty)
 
+    def errors(self, reference: WindowReference) -> np.ndarray:
+        """Return the errors of a reference (example, horizon), in the scale of the windows.
+
+        Those of a linear map are of fits without the example, which its own fit has come too near.
+        """
+        change = self.change(reference.is_scaled)
+        if reference.kind == "last":
+            return change
+        if reference.kind == "seasonal":
+            seasonal = self.own[:, [-1 - steps for steps in reference.back]]
+            return np.asarray(change - (seasonal - self.last) / self.scale(reference.is_scaled))
+        inputs, weights = self.inputs(reference.is_scaled), np.reshape(reference.weights, (change.shape[1], -1))
+        return self.left_out_errors(weights, inputs.T @ inputs, reference.penalty, reference.is_scaled)
+
+    def left_out_errors(self, weights: np.ndarray, gram: np.ndarray, penalty: float, is_scaled: bool) -> np.ndarray:
+        """Return the errors (example, horizon) of ridge regressions without the example, in the scale of the windows.
+
+        Source: Golub, Heath and Wahba (1979), Technometrics 21(2).
+
+        Args:
+            weights: Of the fit with all examples (horizon, input).
+            gram: Its inputs' products, summed over all its examples, of which these may be some (input, input).
+            penalty: As in `ridge`.
+            is_scaled: The form of the windows.
+        """
+        inputs = self.inputs(is_scaled)
+        solved = np.linalg.lstsq(_penalised(gram, penalty), inputs.T, rcond=None)[0]
+        leverage = np.clip(np.einsum("ei,ie->e", inputs, solved), 0.0, _MOST_LEVERAGE)
+        return np.asarray((self.change(is_scaled) - inputs @ weights.T) / (1 - leverage)[:, None])
+
     def error(self, weights: np.ndarray, examples: np.ndarray, is_scaled: bool) -> float:
         """Return the mean absolute error of some examples."""
         forecast = self.last + self.scale(is_scaled) * (self.inputs(is_scaled) @ weights.T)
@@ -208,11 +260,15 @@ def ridge(gram: np.ndarray, moment: np.ndarray, penalty: float) -> np.ndarray:
         moment: The products of inputs and outputs (input, output).
         penalty: In units of the mean variance of the inputs, times the number of examples.
     """
+    return np.asarray(np.linalg.lstsq(_penalised(gram, penalty), moment, rcond=None)[0].T)
+
+
+def _penalised(gram: np.ndarray, penalty: float) -> np.ndarray:
     gram = gram.copy()
     usual = float(np.trace(gram[:-1, :-1])) / max(1, len(gram) - 1) or 1.0
     gram[np.diag_indices(len(gram) - 1)] += penalty * usual
     gram[-1, -1] += 1e-9
-    return np.asarray(np.linalg.lstsq(gram, moment, rcond=None)[0].T)
+    return gram
 
 
 def _examples(series: SeriesValues, preparation: Preparation) -> tuple[np.ndarray, np.ndarray]:

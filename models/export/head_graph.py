@@ -42,7 +42,8 @@ def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
 def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
     """Return the nodes that turn logits into probabilities and a label, or scale a regression back to its own unit.
 
-    Quantiles are sorted, so that they never cross. A label of several is given if its probability is above one half.
+    Quantiles of a value are sorted, so that they never cross. A label of several is given if its probability is above
+    one half.
 
     For text: the nodes that compute the natural log-probabilities of the character after each one, and the bits of each
     character except the first.
@@ -94,12 +95,22 @@ def _several(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
         return
     values = _own_unit(builder, preparation, raw)
     if preparation.task == "quantile":
-        num = builder.constant("num", np.array([preparation.num_outputs], np.int64))
-        sorted_values = builder.prefix + "sorted"
-        names = [sorted_values, builder.prefix + "order"]
-        builder.nodes.append(helper.make_node("TopK", [values, num], names, name=names[0], axis=1, largest=0, sorted=1))
-        values = sorted_values
+        values = _sorted(builder, values, preparation.target.num_quantiles, len(preparation.target.columns))
     builder.node("Cast", [values], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
+
+
+def _sorted(builder: GraphBuilder, values: str, num_quantiles: int, num_horizons: int) -> str:
+    """Return the name of (batch, horizon * quantile), the quantiles of each horizon in order."""
+    num = builder.constant("num", np.array([num_quantiles], np.int64))
+    if num_horizons > 1:
+        shape = builder.constant("apart", np.array([0, num_horizons, num_quantiles], np.int64))
+        values = builder.node("Reshape", [values, shape], "by_horizon")
+    names = [builder.prefix + "sorted", builder.prefix + "order"]
+    builder.nodes.append(helper.make_node("TopK", [values, num], names, name=names[0], axis=-1, largest=0, sorted=1))
+    if num_horizons == 1:
+        return names[0]
+    shape = builder.constant("together", np.array([0, num_horizons * num_quantiles], np.int64))
+    return builder.node("Reshape", [names[0], shape], "outputs")
 
 
 def _language(builder: GraphBuilder, raw: str) -> None:

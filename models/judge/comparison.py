@@ -14,7 +14,7 @@ from models.metrics import classification, mcnemar
 from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
 from models.metrics.evaluator import Evaluator
 from models.metrics.metrics import Array, Metric
-from models.metrics.outputs import Output
+from models.metrics.outputs import Output, by_horizon
 from models.metrics.ranking import has_order
 
 POWER = 0.87
@@ -131,7 +131,7 @@ def horizon_estimates(
     seed: int = 0,
     clusters: Array | None = None,
 ) -> dict[str, Estimate]:
-    """Return the metric at each horizon by itself, with its interval, by output; empty for other outputs.
+    """Return the metric at each horizon by itself, with its interval, by horizon; empty for other outputs.
 
     The resamples are those of `resample_models`.
 
@@ -147,15 +147,18 @@ def horizon_estimates(
 
     Cost: `resamples` x outputs x examples.
     """
-    prepare = metric.of_each
-    if prepare is None or not all(output.horizon for output in outputs):
+    of_some = metric.of_some
+    if of_some is None or not all(output.horizon for output in outputs):
         return {}
-    evaluators = [prepare(target[:, at], prediction[:, at]) for at in range(len(outputs))]
+    horizons = by_horizon(outputs)
+    evaluators = [
+        of_some([outputs[place] for place in at])(target[:, at], prediction[:, at]) for at in horizons.values()
+    ]
     drawn, once = resample(evaluators, len(target), resamples, seed, clusters), np.ones(len(target))
     estimates = {}
-    for at, output in enumerate(outputs):
+    for at, name in enumerate(horizons):
         low, high = percentile_interval(drawn[:, at], confidence) or (None, None)
-        estimates[output.name] = Estimate(value=evaluators[at](once), low=low, high=high)
+        estimates[name] = Estimate(value=evaluators[at](once), low=low, high=high)
     return estimates
 
 

@@ -22,7 +22,7 @@ from models.judge.gates import gates_of, number, sample_gate
 from models.judge.slices import judge_slices
 from models.judge.verdict import Difference, Gate, OutputFigures, Verdict
 from models.metrics.metrics import Array, Metric, measure, metrics_for
-from models.metrics.outputs import output_figures
+from models.metrics.outputs import by_horizon, output_figures
 from models.project_spec import blocks as spec
 
 _OUTPUT_METRICS = ("mae", "rmse", "r2", "roc_auc", "pr_auc", "f1")
@@ -181,15 +181,17 @@ def _outputs(
         for name in ("challenger", "champion")
         if name in evidence.models
     }
+    horizon_of = {at: name for name, places in by_horizon(evidence.outputs).items() for at in places}
     return [
         OutputFigures(
             name=output.name,
             quantile=output.quantile,
-            goal=goal.get(output.name),
+            horizon=horizon_of[at] if output.quantile is not None and output.horizon is not None else None,
+            goal=goal.get(horizon_of[at]),
             challenger=figures["challenger"][output.name],
             champion=figures["champion"][output.name] if "champion" in figures else {},
         )
-        for output in evidence.outputs
+        for at, output in enumerate(evidence.outputs)
     ]
 
 

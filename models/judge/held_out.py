@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, un
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
 from models.metrics.bootstrap import block_length, time_blocks
-from models.metrics.metrics import DEFAULTS, Array, measure, metrics_for
+from models.metrics.metrics import DEFAULTS, Array, measure, metrics_for, quantiles_of
 from models.project_spec.blocks import Spec, Task, TimeUnit
 from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, SPLIT_COLUMN
 from models.sources.code_points import code_points
@@ -44,8 +45,14 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
         training = code_points(text.text_of(prepared, "train", preparation.characters))
         return unigram(training, feeds.targets(prepared, "test"))
     if preparation.window is not None:
-        target = feeds.targets(prepared, "test")
-        return min(naive_forecasts(prepared, preparation), key=lambda each: np.abs(each.prediction - target).mean())
+        target, levels = feeds.targets(prepared, "test"), quantiles_of(preparation.outputs, metric)
+        shares = np.resize(levels or [0.5], target.shape[-1] if target.ndim > 1 else 1)
+
+        def loss(forecast: Baseline) -> float:
+            error = (target - forecast.prediction).reshape(len(target), -1)
+            return float(np.maximum(shares * error, (shares - 1) * error).mean())
+
+        return min(naive_forecasts(prepared, preparation, metric), key=loss)
     num_classes = len(preparation.target.classes or ()) or 2
     training, outputs = feeds.targets(prepared, "train"), preparation.target.outputs
     return trivial_baseline(preparation.task, training, num_examples, num_classes, metric, outputs)
@@ -76,33 +83,48 @@ def check_measurable(prepared: Path, preparation: Preparation, metric: str | Non
             raise DataError(f"data.split: {split} rows: {error}, or give data.split.{split} a larger share") from error
 
 
-def naive_forecasts(prepared: Path, preparation: Preparation) -> list[Baseline]:
+def naive_forecasts(prepared: Path, preparation: Preparation, metric: str = "") -> list[Baseline]:
     """Return the naive forecasts of the test rows of series: the last value, and that of a season ago if there is one.
 
-    Where no season lies before a row, its seasonal forecast is the last value.
+    Where no season lies before a row, its seasonal forecast is the last value. A quantile is the forecast plus that
+    quantile of its errors on the training rows.
     """
-    window, series = preparation.window, preparation.series
+    window, levels = preparation.window, quantiles_of(preparation.outputs, metric)
     assert window is not None
-    season = series.season if series else None
-    values, steps, last = feeds.series_targets(prepared)
     middle = float(feeds.targets(prepared, "train").mean())
+    test = feeds.series_targets(prepared)
+    train = feeds.series_targets(prepared, "train") if levels else None
     of_each = []
     for ahead in window.horizons:
-        targets = feeds.SeriesTargets(values, steps, last - (window.last_horizon - ahead))
-        of_each.append(_naive_of_horizon(targets, ahead, season, middle))
+        forecasts = _naive_of_horizon(test, ahead, preparation, middle)
+        if train is not None:
+            past = _naive_of_horizon(train, ahead, preparation, middle)
+            true = train.values[train.rows - (window.last_horizon - ahead)]
+            pairs = zip(forecasts, itertools.chain(past, itertools.repeat(past[-1])), strict=False)
+            forecasts = [
+                Baseline(each.name, each.prediction[:, None] + np.quantile(true - before.prediction, levels))
+                for each, before in pairs
+            ]
+        of_each.append(forecasts)
     if len(of_each) == 1:
-        return of_each[0]
+        form = (-1, len(preparation.outputs)) if preparation.outputs else (-1,)
+        return [Baseline(each.name, each.prediction.reshape(form)) for each in of_each[0]]
     names = ("the last value", "the value of a season ago")
     num = max(len(forecasts) for forecasts in of_each)
     return [
-        Baseline(name, np.stack([forecasts[min(at, len(forecasts) - 1)].prediction for forecasts in of_each], axis=1))
+        Baseline(name, np.column_stack([forecasts[min(at, len(forecasts) - 1)].prediction for forecasts in of_each]))
         for at, name in enumerate(names[:num])
     ]
 
 
-def _naive_of_horizon(series: feeds.SeriesTargets, ahead: int, season: int | None, middle: float) -> list[Baseline]:
+def _naive_of_horizon(
+    targets: feeds.SeriesTargets, ahead: int, preparation: Preparation, middle: float
+) -> list[Baseline]:
     """Return the last value, and the seasonal one if it is another, as forecasts of one horizon."""
-    values, steps, rows = series
+    assert preparation.window is not None
+    values, steps, last_rows = targets
+    rows = last_rows - (preparation.window.last_horizon - ahead)
+    season = preparation.series.season if preparation.series else None
     last = naive_forecast(values, steps, rows, ahead, middle)
     lag = seasonal_lag(season, ahead) if season else ahead
     is_old = steps[rows] >= lag

@@ -65,6 +65,7 @@ class OutputFigures(FrozenModel):
 
     name: str
     quantile: float | None = None
+    horizon: str | None = Field(None, description="Of a quantile at one of several horizons: the horizon's name.")
     goal: Estimate | None = Field(None, description="The goal's metric of the challenger at this horizon alone.")
     challenger: dict[str, Number]
     champion: dict[str, Number] = Field(default_factory=dict)
@@ -150,8 +151,8 @@ class Verdict(FrozenModel):
 
     @property
     def horizons(self) -> dict[str, Estimate]:
-        """The goal's metric of the challenger at each of several horizons, by output."""
-        return {output.name: output.goal for output in self.outputs if output.goal is not None}
+        """The goal's metric of the challenger at each of several horizons, of all its quantiles, by horizon."""
+        return {output.horizon or output.name: output.goal for output in self.outputs if output.goal is not None}
 
     @property
     def num_dependent(self) -> int | None:

@@ -60,8 +60,8 @@ class Metric:
     decides: bool = False
     """It looks at the predicted class only, so it depends on the decision threshold."""
     join: Callable[[Prepare, Sequence[Output]], Prepare] | None = None
-    of_each: Prepare | None = None
-    """The same of one output by itself, where `prepare` takes several."""
+    of_some: Callable[[Sequence[Output]], Prepare] | None = None
+    """The same of some of the outputs by themselves, where `prepare` takes all."""
 
     @property
     def sign(self) -> int:
@@ -91,7 +91,9 @@ class Metric:
         """Return the metric of a model with these outputs; itself if there are none."""
         if not outputs or self.join is None:
             return self
-        return replace(self, prepare=self.join(self.prepare, outputs), join=None, of_each=self.prepare)
+        return replace(
+            self, prepare=self.join(self.prepare, outputs), join=None, of_some=partial(self.join, self.prepare)
+        )
 
     def value(self, target: Array, prediction: Array, weight: Array | None = None) -> float:
         """Return the metric's value; NaN where it is undefined (one class only, constant target).
@@ -236,6 +238,16 @@ def quantile_of(name: str) -> float | None:
     """Return the quantile of a metric `pinball_<quantile>`; None for all others."""
     match = re.fullmatch(r"pinball_(0?\.\d+|\d(?:\.\d+)?e-\d+)", name)
     return float(match[1]) if match else None
+
+
+def quantiles_of(outputs: Sequence[Output], metric: str = "") -> list[float]:
+    """Return the quantiles that are predicted of each true value: those of the outputs, or of a metric `pinball_`.
+
+    None are, if another prediction than quantiles is the best by the metric.
+    """
+    quantile = quantile_of(metric)
+    levels = dict.fromkeys(output.quantile for output in outputs if output.quantile is not None)
+    return list(levels) if quantile is None else [quantile]
 
 
 def is_of_numbers(name: str | None) -> bool:

@@ -97,20 +97,40 @@ def pinball(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
 
 
 def coverage_gap(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
-    """Return the distance between the share of true values within the outermost quantiles and the share intended."""
+    """Return the distance between the share of true values within the outermost quantiles and the share intended.
+
+    The share is that of all horizons together.
+    """
     del prepare
     levels = _levels(outputs)
 
     def several(target: Array, prediction: Array) -> Evaluator:
-        covered = weighted_mean(is_covered(target, prediction))
+        covered = weighted_mean(is_covered(target, prediction, outputs).mean(axis=1))
         return lambda weight: abs(covered(weight) - float(levels[-1] - levels[0]))
 
     return several
 
 
-def is_covered(target: Array, prediction: Array) -> Array:
-    """Return whether the true value lies between the lowest and the highest predicted quantile, bool (example,)."""
-    return np.asarray((target[:, 0] >= prediction[:, 0]) & (target[:, 0] <= prediction[:, -1]))
+def is_covered(target: Array, prediction: Array, outputs: Sequence[Output]) -> Array:
+    """Return whether true values lie between their lowest and highest predicted quantile, bool (example, horizon)."""
+    parts = [(target[:, at[0]], prediction[:, at[0]], prediction[:, at[-1]]) for at in by_horizon(outputs).values()]
+    return np.stack([(low <= true) & (true <= high) for true, low, high in parts], axis=1)
+
+
+def horizon_name(ahead: int) -> str:
+    """Return the name of the output for the value `ahead` steps after a window, and of its column of true values."""
+    return f"h{ahead}"
+
+
+def by_horizon(outputs: Sequence[Output]) -> dict[str, list[int]]:
+    """Return the places of the outputs of each horizon, by its name; of outputs without a horizon all, by "".
+
+    Several outputs of a horizon are its quantiles, ascending.
+    """
+    places: dict[str, list[int]] = {}
+    for at, output in enumerate(outputs):
+        places.setdefault("" if output.horizon is None else horizon_name(output.horizon), []).append(at)
+    return places
 
 
 def needs_outputs(target: Array, prediction: Array) -> Evaluator:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from models.data.feeds import feeds, targets
 from models.data.preparation import ROWS_FILE, SPLITS, DatetimeInput, Preparation
+from models.data.prepared_rows import rows_of
 from models.inference.predict import predict
 from models.monitoring.calibration import fit_calibration
 from models.monitoring.coverage import coverage_of
 from models.monitoring.histogram import Bins, CategoricalBins, Measure, NumericBins, measured, numeric_bins
 from models.monitoring.reference import Reference, ReferenceColumn
 from models.monitoring.tally import INPUT, PredictionCounts, scores_of, tally
-from models.project_spec.reserved_columns import SPLIT_COLUMN
+from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
 
 BATCH_ROWS = 1 << 16
 
@@ -42,11 +43,18 @@ def build(prepared: Path, graph: Path, preparation: Preparation) -> Reference:
     prediction = predict(graph, feeds(prepared, "test", preparation), preparation)
     target = targets(prepared, "test")
     with pq.ParquetFile(prepared / ROWS_FILE) as file:  # opened once: the time to open a file grows with its columns
-        return reference_of(preparation, target, prediction, lambda split, names: _batches(file, split, names))
+        times = None
+        if preparation.window is not None:
+            times = rows_of(prepared, "test", [KEY_COLUMN]).column(0).to_numpy()
+        return reference_of(preparation, target, prediction, lambda split, names: _batches(file, split, names), times)
 
 
 def reference_of(
-    preparation: Preparation, target: NDArray[Any], prediction: NDArray[np.float64], rows: Rows
+    preparation: Preparation,
+    target: NDArray[Any],
+    prediction: NDArray[np.float64],
+    rows: Rows,
+    times: NDArray[np.int64] | None = None,
 ) -> Reference:
     """Return the reference of a model, from its test predictions and its training rows.
 
@@ -55,6 +63,7 @@ def reference_of(
         target: Targets of the test rows, in the form for metrics.
         prediction: Predictions of the test rows, in the form for metrics.
         rows: Returns training and test rows; called for tables only.
+        times: Of series, the time of each test example (example,).
     """
     classes = preparation.target.classes
     prediction = prediction.mean(axis=1) if preparation.characters is not None else prediction
@@ -62,7 +71,8 @@ def reference_of(
     watched = scores_of(prediction, preparation.task, [output.name for output in outputs])
     scores = [_score(name, values, classes) for name, values in watched.items()]
     calibration = fit_calibration(target, prediction) if classes else None
-    coverage = coverage_of(target, prediction, outputs)
+    span = preparation.window.last_horizon if preparation.window else 1
+    coverage = coverage_of(target, prediction, outputs, times, span)
     empty = Reference(task=preparation.task, classes=classes, scores=scores, calibration=calibration, coverage=coverage)
     return _with_columns(empty, preparation, rows) if preparation.kind == "table" else empty
 

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from models.frozen_model import FrozenModel
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class Coverage(FrozenModel):
     intended: float
     num_covered: int
     num_rows: int
+    design_effect: float = Field(1.0, description="Variance of the share by that of as many independent rows.")
 
     @property
     def share(self) -> float:
@@ -37,28 +40,61 @@ class Coverage(FrozenModel):
     def has_changed(self, since: Coverage) -> bool:
         """Return whether the coverage differs from an earlier one: a two-proportion z test beyond `CRITICAL`.
 
+        Rows depend on each other as much as those of the earlier one did.
+
         Source: Agresti (2013), Categorical Data Analysis, 3.1, with the pooled variance.
         """
         total = self.num_rows + since.num_rows
         pooled = (self.num_covered + since.num_covered) / max(1, total)
-        variance = pooled * (1 - pooled) * (1 / max(1, self.num_rows) + 1 / max(1, since.num_rows))
+        variance = (
+            pooled * (1 - pooled) * (1 / max(1, self.num_rows) + 1 / max(1, since.num_rows)) * since.design_effect
+        )
         return abs(self.share - since.share) > CRITICAL * math.sqrt(variance) if variance > 0 else False
 
 
 def coverage_of(
-    target: NDArray[np.float64], prediction: NDArray[np.float64], outputs: Sequence[Output]
+    target: NDArray[np.float64],
+    prediction: NDArray[np.float64],
+    outputs: Sequence[Output],
+    times: NDArray[np.int64] | None = None,
+    span: int = 1,
 ) -> Coverage | None:
     """Return the coverage of predicted quantiles; None without any true value, and for other outputs.
 
     Args:
         target: True values (example, quantile).
         prediction: Predicted quantiles (example, quantile), ascending.
-        outputs: The quantiles.
+        outputs: The quantiles; at several horizons a row counts as covered by the share of its horizons.
+        times: Of series, the time of each example (example,): neighbours, and all series at a time, depend on each
+            other.
+        span: Steps of time that depend on each other: the farthest horizon.
     """
     from models.metrics.outputs import is_covered  # NumPy: the page that shows a coverage needs none
 
     low, high = (outputs[0].quantile, outputs[-1].quantile) if outputs else (None, None)
     if not len(target) or low is None or high is None:
         return None
-    covered = int(is_covered(target, prediction).sum())
-    return Coverage(intended=high - low, num_covered=covered, num_rows=len(target))
+    covered = is_covered(target, prediction, outputs).mean(axis=1)
+    return Coverage(
+        intended=high - low,
+        num_covered=round(float(covered.sum())),
+        num_rows=len(target),
+        design_effect=1.0 if times is None else _design_effect(covered, times, span),
+    )
+
+
+def _design_effect(covered: NDArray[np.float64], times: NDArray[np.int64], span: int) -> float:
+    """Return the variance of the share covered by blocks of `span` times, by that of independent rows, at least 1.
+
+    Source: Kish (1965), Survey Sampling, 8.2.
+    """
+    import numpy as np
+
+    share, num = float(covered.mean()), len(covered)
+    blocks = np.unique(times, return_inverse=True)[1] // span
+    num_blocks = int(blocks.max()) + 1
+    if num_blocks < 2 or not 0 < share < 1:
+        return 1.0
+    sums = np.bincount(blocks, covered - share)
+    variance = float((sums**2).sum()) * num_blocks / (num_blocks - 1)
+    return max(1.0, variance / (num * share * (1 - share)))

@@ -42,21 +42,23 @@ class LinearWindow(nn.Module):
     """The last value of a window plus a linear map of the window relative to it.
 
     It is the linear reference forecast (`models/data/window_reference.py`) with weights of its own: penalty and scaling
-    are chosen on the validation examples, not on some of the training examples.
+    are chosen on the validation examples, not on some of the training examples. The quantiles of a horizon have the
+    same weights, and constants of their own.
 
     Args:
         reference: The window's reference, of which the target's column and units are taken.
         length: Steps of a window.
         num_features: Inputs of a step.
+        num_outputs: Horizons, or all their quantiles.
     """
 
     is_scaled: torch.Tensor
     numbers: torch.Tensor
 
-    def __init__(self, reference: NetReference, length: int, num_features: int) -> None:
+    def __init__(self, reference: NetReference, length: int, num_features: int, num_outputs: int) -> None:
         super().__init__()
         self.reference = reference
-        self.weight = nn.Parameter(torch.zeros(reference.num_horizons, length + num_features))
+        self.weight = nn.Parameter(torch.zeros(num_outputs, length + num_features))
         self.register_buffer("is_scaled", torch.tensor(False))
         numbers = [*(reference.log or ()), reference.factor, reference.shift]
         self.register_buffer("numbers", torch.tensor(numbers), persistent=False)
@@ -64,7 +66,7 @@ class LinearWindow(nn.Module):
         self._plain, self._scaled = (linear.model_copy(update={"is_scaled": each}) for each in (False, True))
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
-        """Return (batch, horizon), the standardised target, from series (batch, time, feature)."""
+        """Return (batch, output), the standardised target, from series (batch, time, feature)."""
         floor = self.reference.forecast.floor
         plain, scaled = (window_parts(series, each, self.weight, floor) for each in (self._plain, self._scaled))
         change = torch.where(self.is_scaled, scaled.change * scaled.scale, plain.change)
@@ -89,4 +91,4 @@ def build(sizes: Sizes, l2: float = 1.0, iterations: int = 100) -> nn.Module:
             "model.net: linear continues the target's window, but data.window.reference is none, or the target no "
             "input: leave both as they are by default, or take another net"
         )
-    return LinearWindow(sizes.reference, *sizes.window)
+    return LinearWindow(sizes.reference, *sizes.window, sizes.num_outputs)

@@ -21,7 +21,7 @@ class WindowParts(NamedTuple):
         relative: The target's window less its last value, divided by `scale` (batch, time).
         last: The last value (batch, 1).
         scale: Of the window, or 1 (batch, 1).
-        change: What the reference adds to the last value, divided by `scale` (batch, horizon), or (batch, 1) for all.
+        change: What the reference adds to the last value, divided by `scale` (batch, output), or (batch, 1) for all.
     """
 
     relative: torch.Tensor
@@ -31,7 +31,11 @@ class WindowParts(NamedTuple):
 
 
 def window_parts(
-    series: torch.Tensor, forecast: WindowReference, weights: torch.Tensor, floor: torch.Tensor | float
+    series: torch.Tensor,
+    forecast: WindowReference,
+    weights: torch.Tensor,
+    floor: torch.Tensor | float,
+    quantiles: torch.Tensor | None = None,
 ) -> WindowParts:
     """Return the parts of windows.
 
@@ -40,6 +44,7 @@ def window_parts(
         forecast: The reference forecast.
         weights: Its weights, in the type of `series` (horizon, input).
         floor: Its least scale; a float64 tensor for float64 series, for torch's exporter rounds a number to float32.
+        quantiles: Of its errors, in the type of `series` (output,); those of a horizon are next to each other.
     """
     column = forecast.column
     own = series[:, :, column]
@@ -58,6 +63,10 @@ def window_parts(
         before, after = series[:, -1, :column], series[:, -1, column + 1 :]
         known = torch.cat([relative, before, after, torch.ones_like(last)], dim=1)
         change = torch.cat([(known * row).sum(dim=1, keepdim=True) for row in weights.unbind()], dim=1)
+    if quantiles is not None and len(quantiles):
+        num = len(quantiles) // change.shape[1]
+        places = [at for at in range(change.shape[1]) for _ in range(num)]
+        change = torch.cat([change[:, at : at + 1] for at in places], dim=1) + quantiles
     return WindowParts(relative, last, scale, change)
 
 
@@ -94,6 +103,7 @@ class RelativeNet(nn.Module):
     """
 
     weights: torch.Tensor
+    quantiles: torch.Tensor
     numbers: torch.Tensor
 
     def __init__(self, net: nn.Module, reference: NetReference, *, starts_at_zero: bool) -> None:
@@ -102,6 +112,7 @@ class RelativeNet(nn.Module):
         self.reference = reference
         # Not a part of the state: they belong to the preparation.
         self.register_buffer("weights", weights_of(reference, torch.float32), persistent=False)
+        self.register_buffer("quantiles", torch.tensor(reference.forecast.quantiles), persistent=False)
         numbers = [*(reference.log or ()), reference.factor, reference.shift]
         self.register_buffer("numbers", torch.tensor(numbers), persistent=False)
         for name, head in net.named_modules():
@@ -110,9 +121,10 @@ class RelativeNet(nn.Module):
                 nn.init.zeros_(head.bias)
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
-        """Return (batch, horizon), the standardised target, from series (batch, time, feature)."""
-        parts = window_parts(series, self.reference.forecast, self.weights, self.reference.forecast.floor)
-        is_log, column = self.reference.log is not None, self.reference.forecast.column
+        """Return (batch, output), the standardised target, from series (batch, time, feature)."""
+        forecast = self.reference.forecast
+        parts = window_parts(series, forecast, self.weights, forecast.floor, self.quantiles)
+        is_log, column = self.reference.log is not None, forecast.column
         if is_log:
             parts = on_log_scale(parts, series[:, :, column], self.numbers)
         before, after = series[:, :, :column], series[:, :, column + 1 :]

@@ -64,6 +64,7 @@ class NetReference:
     """Whether the spec names it, so that the user's own nets have it too."""
     log: LogScale | None = None
     num_horizons: int = 1
+    """Forecasts of a window that its weights make, one for each true value."""
 
     @classmethod
     def of(cls, preparation: Preparation) -> NetReference | None:
@@ -75,11 +76,11 @@ class NetReference:
         if target.log_offset is None:
             shift = (part.shift - target.shift) / target.scale
             factor = part.scale / target.scale
-            return cls(forecast, factor, shift, is_chosen, None, preparation.num_outputs)
+            return cls(forecast, factor, shift, is_chosen, None, len(target.columns))
         mean = target.shift - math.log(part.scale)
         least = math.exp(mean + min(math.log(_LEAST_SHARE), -_LOWEST * target.scale))
         log = LogScale((part.shift + target.log_offset) / part.scale, max(least, LEAST_VALUE))
-        return cls(forecast, 1 / target.scale, -mean / target.scale, is_chosen, log, preparation.num_outputs)
+        return cls(forecast, 1 / target.scale, -mean / target.scale, is_chosen, log, len(target.columns))
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ MOST_LAGS = 96
 class WindowFeatures(nn.Module):
     """Returns features and the forecast that the trees correct, from series (batch, time, feature).
 
-    The output is float64 (batch, num_features + num_horizons + 1): the features, rounded to float32, so that torch and
-    ONNX Runtime decide alike at each threshold; then the base of each horizon's standardised target and their slope:
+    The output is float64 (batch, num_features + num_outputs + 1): the features, rounded to float32, so that torch and
+    ONNX Runtime decide alike at each threshold; then the base of each output's standardised target and their slope:
     the target is base + slope * trees.
 
     Args:
@@ -30,6 +30,7 @@ class WindowFeatures(nn.Module):
     """
 
     weights: torch.Tensor
+    quantiles: torch.Tensor
     numbers: torch.Tensor
 
     def __init__(self, preparation: Preparation) -> None:
@@ -41,24 +42,26 @@ class WindowFeatures(nn.Module):
         season = preparation.series.season if preparation.series else None
         spans = {1 << power for power in range(1, 31) if 1 << power < window.length} | {window.length}
         self.spans = sorted(spans | ({season} if season and season < window.length else set()))
-        self.num_horizons = preparation.num_outputs
+        self.num_outputs = preparation.num_outputs
         numbers: list[float] = []
         if self.reference:
             numbers = [self.reference.forecast.floor, *(self.reference.log or ())]
             numbers += [self.reference.factor, self.reference.shift]
         weights = weights_of(self.reference, torch.float64) if self.reference else torch.empty(0)
+        quantiles = self.reference.forecast.quantiles if self.reference else []
         self.register_buffer("weights", weights, persistent=False)
+        self.register_buffer("quantiles", torch.tensor(quantiles, dtype=torch.float64), persistent=False)
         self.register_buffer("numbers", torch.tensor(numbers, dtype=torch.float64), persistent=False)
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
-        """Return (batch, num_features + num_horizons + 1)."""
+        """Return (batch, num_features + num_outputs + 1)."""
         wide = series.double()
         if self.reference is None:
             zero = torch.zeros_like(wide[:, -1, :1])
             features = self._of(wide)
-            return torch.cat([features.float().double(), *[zero] * self.num_horizons, zero + 1.0], dim=1)
+            return torch.cat([features.float().double(), *[zero] * self.num_outputs, zero + 1.0], dim=1)
         forecast = self.reference.forecast
-        parts = window_parts(wide, forecast, self.weights, self.numbers[0])
+        parts = window_parts(wide, forecast, self.weights, self.numbers[0], self.quantiles)
         factor, shift = self.numbers[-2], self.numbers[-1]
         if self.reference.log is not None:
             parts = on_log_scale(parts, wide[:, :, forecast.column], self.numbers[1:])
@@ -68,7 +71,7 @@ class WindowFeatures(nn.Module):
         features = torch.cat([self._of(parts.relative.unsqueeze(2)), *known], dim=1)
         base = (parts.last + parts.scale * parts.change) * factor + shift
         slope = parts.scale * factor
-        bases = [base] * (self.num_horizons // base.shape[1])
+        bases = [base] * (self.num_outputs // base.shape[1])
         return torch.cat([features.float().double(), *bases, slope], dim=1)
 
     def _of(self, windows: torch.Tensor) -> torch.Tensor:

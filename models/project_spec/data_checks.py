@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from models.project_spec.block import MAX_OUTPUTS
 from models.project_spec.blocks import Data, Features, Text
 
 ORDERED = "say `split: {by: time, column: ...}`, or drop it"
@@ -35,7 +36,7 @@ def _check_kind(data: Data) -> None:
         raise ValueError("kind series needs `data.window` with length")
     if data.kind == "series" and data.split.by != "time":
         raise ValueError("kind series needs `data.split.by: time` with its column: shuffled series leak")
-    if data.kind == "series" and data.task not in (None, "regression"):
+    if data.kind == "series" and data.task not in (None, "regression", "quantile"):
         raise ValueError(
             f"kind series predicts a number, got task {data.task}: remove `task`, or let the source make each "
             "window a row and say `kind: table`"
@@ -98,14 +99,20 @@ def _check_fitted(data: Data) -> None:
 
 
 def _check_quantiles(data: Data, quantiles: list[float]) -> None:
-    if data.kind not in ("table", "image"):
-        raise ValueError(f"quantiles are of tables and images, got kind {data.kind}: remove `quantiles`")
+    if data.kind == "text":
+        raise ValueError("quantiles are of numbers, but kind text predicts characters: remove `quantiles`")
     if not isinstance(data.target, str):
         raise ValueError(f"quantiles are of one target, got {len(data.target)}: name one, or remove `quantiles`")
     if data.task not in (None, "regression", "quantile"):
         raise ValueError(f"quantiles are of a regression, got task {data.task}: remove `quantiles` or `task`")
     if any(low >= high for low, high in itertools.pairwise(quantiles)):
         raise ValueError(f"quantiles: got {quantiles}, expected ascending ones, such as [0.1, 0.5, 0.9]")
+    num = len(data.window.horizons) * len(quantiles) if data.window else 0
+    if num > MAX_OUTPUTS:
+        raise ValueError(
+            f"quantiles: got {num:,} outputs, {len(quantiles)} for each horizon of the window, expected {MAX_OUTPUTS} "
+            "at most: name fewer quantiles or fewer horizons"
+        )
 
 
 def _check_ranking(data: Data) -> None:

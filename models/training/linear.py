@@ -1,5 +1,8 @@
 """The fit of the `linear` net in one process and one epoch: L-BFGS over all training rows; of series, ridge regression.
 
+A quantile of series is the forecast of the ridge regression plus that quantile of the errors that it makes without the
+example (`models/data/window_reference.py`).
+
 The objective is convex, so there are no learning rate, no batches and no checkpoints: a fit that was killed begins
 again from zero and ends with the same bits. It holds the training rows in memory.
 Source: Nocedal and Wright, Numerical Optimization, algorithm 7.5; the penalty is scikit-learn's, with l2 = 1 / C.
@@ -19,11 +22,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from models.data.feeds import spread_positions
 from models.data.preparation import Preparation
-from models.data.window_reference import WindowExamples, ridge
+from models.data.window_reference import MOST_EXAMPLES, WindowExamples, error_quantiles, ridge
 from models.errors import TrainingError, UsageError
 from models.files import storing
-from models.metrics.metrics import metric_of
+from models.metrics.metrics import metric_of, quantiles_of
 from models.metrics.ranking import groups_of
 from models.nets.build import build_net, check_arguments
 from models.nets.linear import Linear, LinearWindow, build
@@ -79,7 +83,8 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
         return call(score, metric.name, metric, preparation.task, *examples), val_loss
 
     if isinstance(net, LinearWindow):
-        fits = _window_fits(net, train, preparation, l2, job.refit)
+        tried = _Tried(l2, quantiles_of(preparation.outputs, metric.name))
+        fits = _window_fits(net, train, preparation, tried, job.refit)
         chosen = _fit_windows(net, fits, job.direction, lambda: scored()[0].goal)
         train_loss = _evaluate(net, train, losses[0])[1]
     else:
@@ -192,26 +197,43 @@ class _WindowFit(NamedTuple):
         return {"weight": self.weight, "is_scaled": torch.tensor(self.is_scaled)}
 
 
+class _Tried(NamedTuple):
+    """The penalties that are tried, and the quantiles that are predicted; none: the mean."""
+
+    l2: list[float]
+    levels: list[float]
+
+
 def _window_fits(
-    net: LinearWindow, train: ExampleSet, preparation: Preparation, l2: list[float], refit: RefitSettings | None
+    net: LinearWindow, train: ExampleSet, preparation: Preparation, tried: _Tried, refit: RefitSettings | None
 ) -> Iterator[_WindowFit]:
     """Yield the fit with each penalty, to windows as they are and divided by their spread; of a refit only the one."""
-    forecast = net.reference.forecast
+    forecast, levels = net.reference.forecast, tried.levels
     part = preparation.numeric[forecast.column]
-    target = (train.values().reshape(len(train), -1) - part.shift) / part.scale
+    values = train.values().reshape(len(train), -1)[:, :: max(1, len(levels))]
+    target = (values - part.shift) / part.scale
+
+    def windows(positions: torch.Tensor) -> WindowExamples:
+        inputs = train.gather(positions)["series"].double().numpy()
+        return WindowExamples.of(inputs, target[positions.numpy()], forecast.column, forecast.floor)
+
     forms = (False, True) if refit is None else (bool(refit.is_scaled),)
     for is_scaled in forms:
         gram: NDArray[np.float64] = np.zeros((net.weight.shape[1], net.weight.shape[1]))
         moment: NDArray[np.float64] = np.zeros((net.weight.shape[1], target.shape[1]))
         for positions in torch.split(torch.arange(len(train)), LARGEST_PASS):
-            windows = train.gather(positions)["series"].double().numpy()
-            some = WindowExamples.of(windows, target[positions.numpy()], forecast.column, forecast.floor)
+            some = windows(positions)
             inputs = some.inputs(is_scaled)
             gram += inputs.T @ inputs
             moment += inputs.T @ some.change(is_scaled)
-        for penalty in l2:
-            weight = torch.from_numpy(ridge(gram, moment, penalty / len(train))).float()
-            yield _WindowFit(weight, penalty, is_scaled)
+        for penalty in tried.l2:
+            weights = ridge(gram, moment, penalty / len(train))
+            if levels:
+                some = windows(torch.from_numpy(spread_positions(len(train), MOST_EXAMPLES)))
+                errors = some.left_out_errors(weights, gram, penalty / len(train), is_scaled)
+                weights = np.repeat(weights, len(levels), axis=0)
+                weights[:, -1] += error_quantiles(errors, levels)
+            yield _WindowFit(torch.from_numpy(weights).float(), penalty, is_scaled)
 
 
 def _losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> list[Loss]:

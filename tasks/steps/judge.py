@@ -163,7 +163,8 @@ def _references(loop: Loop, prepared: Path, preparation: Preparation, baseline: 
         from models.judge.held_out import naive_forecasts
 
         metric, target = metric_of(loop.spec.goal, preparation, loop.project.folder), targets(prepared, "test")
-        others = [each for each in naive_forecasts(prepared, preparation) if each.name != baseline]
+        forecasts = naive_forecasts(prepared, preparation, metric.name)
+        others = [each for each in forecasts if each.name != baseline]
         return {each.name: float(metric.value(target, each.prediction)) for each in others}
     if preparation.characters is None:
         return {}
@@ -282,8 +283,9 @@ def _of_outputs(evidence: Evidence, target: TargetEncoding) -> dict[str, bytes]:
 
     names = [output.name for output in target.outputs]
     if evidence.task == "quantile":
-        levels = [output.quantile or 0.0 for output in target.outputs]
-        return {"quantiles": output_figures.quantiles(evidence.target, evidence.challenger, levels)}
+        levels = [output.quantile or 0.0 for output in target.outputs[: target.num_quantiles]]
+        target_rows, rows = (each.reshape(-1, len(levels)) for each in (evidence.target, evidence.challenger))
+        return {"quantiles": output_figures.quantiles(target_rows, rows, levels)}
     if evidence.task == "multilabel":
         return {"labels": output_figures.labels(evidence.target, evidence.challenger, names)}
     return {"targets": output_figures.targets(evidence.target, evidence.challenger, names)}

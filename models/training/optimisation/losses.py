@@ -152,8 +152,8 @@ def settled_loss(
 def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
     """Return the input of metrics: the second class's probability, all probabilities, or values in the target's unit.
 
-    Of several outputs (example, output). Quantiles are sorted, so that they never cross: sorting never makes the
-    pinball loss larger. Source: Chernozhukov, Fernandez-Val and Galichon (2010), Econometrica 78(3).
+    Of several outputs (example, output). Quantiles of a value are sorted, so that they never cross: sorting never makes
+    the pinball loss larger. Source: Chernozhukov, Fernandez-Val and Galichon (2010), Econometrica 78(3).
 
     For text: the bits of each character, as `settle` returns them.
     """
@@ -168,7 +168,9 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
         return output.sigmoid().numpy()
     learnt = output if preparation.target.outputs else output[:, 0]
     values = np.asarray(preparation.target.decode(learnt.numpy()))
-    return np.sort(values, axis=1) if preparation.task == "quantile" else values
+    if preparation.task != "quantile":
+        return values
+    return np.sort(values.reshape(len(values), -1, preparation.target.num_quantiles), axis=2).reshape(values.shape)
 
 
 def _own_loss(reference: str, base: Path, preparation: Preparation, targets: torch.Tensor) -> Loss:
