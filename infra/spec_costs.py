@@ -11,7 +11,7 @@ goal.metric: 1,000 resamples of 60,000 test rows take the verdict 2 CPU-s; your 
 data.source: A CSV of 1,000,000 rows and ten columns is read in 0.9 CPU-s. Its rows are stored as Parquet, raw and
   prepared.
 data.target: With several targets, trees train a booster for each; a net has an output more for each.
-data.quantiles: Trees train a booster for each; a net has an output more for each.
+data.quantiles: Trees train a booster for each, at each horizon of a series; a net has an output more for each.
 data.split.validation: Rows that choose the model. They are predicted once an epoch. Only trees and linear models learn
   from them afterwards.
 data.split.test: Rows that train no model. The time of the verdict grows with them.

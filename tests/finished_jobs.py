@@ -154,11 +154,11 @@ def spec_of(kind: str, task: str) -> Spec:
     elif kind == "text":
         data = {"source": "raw.parquet", "kind": kind, "text": {"length": 12}}
     elif kind == "series":
-        several = {"horizon": [1, 2, 4], "known_future": ["°C"]} if task == "horizons" else {}
+        several = {"horizon": [1, 2, 4], "known_future": ["°C"]} if task in ("horizons", "quantile") else {}
         data |= {"window": {"length": 8, **several}, "split": {"by": "time", "column": "time"}}
     else:
         data["features"] = {"kinds": {"month": "categorical"}}
-        data |= {"quantiles": LEVELS} if task == "quantile" else {}
+    data |= {"quantiles": LEVELS} if task == "quantile" else {}
     return Spec.model_validate({"name": "tiny", "data": data})
 
 

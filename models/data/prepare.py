@@ -155,7 +155,7 @@ def _prepare_series(
     update = {
         "series": _series_input(ordered, data).model_copy(update={"season": season}),
         "numeric": [_of_source(part, future.get(part.name)) for part in preparation.numeric],
-        "reference": fit_reference(values, preparation, season),
+        "reference": fit_reference(values, preparation, season, spec.goal.reference or ""),
         "dropped": _older(is_newest, data),
     }
     return with_slices(made, table, spec.judge.slices), preparation.model_copy(update=update)

@@ -85,8 +85,12 @@ def seasonal_lag(season: int, horizon: int) -> int:
     return season * -(-horizon // season)
 
 
-def fit_reference(series: SeriesValues, preparation: Preparation, season: int | None) -> WindowReference | None:
+def fit_reference(
+    series: SeriesValues, preparation: Preparation, season: int | None, metric: str = ""
+) -> WindowReference | None:
     """Return the best reference for the training examples; None if the target is no input.
+
+    Of quantiles, and with a metric of one quantile, it has the quantiles of its errors.
 
     Cost: a linear fit takes O(examples x width^2), the width being the steps of the window plus the other columns.
     """
@@ -98,7 +102,7 @@ def fit_reference(series: SeriesValues, preparation: Preparation, season: int | 
     windows, target = _examples(series, preparation)
     data = WindowExamples.of(windows, target, column)
     best = _chosen(data, column, season, window, series)
-    levels = quantiles_of(preparation.outputs)
+    levels = quantiles_of(preparation.outputs, metric)
     return best.model_copy(update={"quantiles": error_quantiles(data.errors(best), levels)}) if levels else best
 
 

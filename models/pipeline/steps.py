@@ -78,7 +78,7 @@ STEPS = (
     Step(
         "prepare",
         after=("ingest",),
-        reads=("data", "-data.source", "-data.expectations", "judge.slices", "goal.metric"),
+        reads=("data", "-data.source", "-data.expectations", "judge.slices", "goal.metric", "goal.quantile"),
         code=("tasks.steps.prepare",),
         libraries=("pyarrow", "pandas", "numpy"),
         references=("data.features.make", "data.features.fit", "data.features.transform"),

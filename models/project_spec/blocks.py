@@ -133,7 +133,7 @@ class Data(SpecBlock):
         None,
         min_length=2,
         max_length=MAX_OUTPUTS,
-        description="Predict these quantiles of a number, such as [0.1, 0.5, 0.9].",
+        description="Predict these quantiles of a number, such as [0.1, 0.5, 0.9]; of a series at each horizon.",
     )
     split: Split = Field(default_factory=Split)
     features: Features = Field(default_factory=Features)

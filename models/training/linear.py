@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from models.data.feeds import spread_positions
-from models.data.preparation import Preparation
+from models.data.preparation import NumericInput, Preparation
 from models.data.window_reference import MOST_EXAMPLES, WindowExamples, error_quantiles, ridge
 from models.errors import TrainingError, UsageError
 from models.files import storing
@@ -83,8 +83,7 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
         return call(score, metric.name, metric, preparation.task, *examples), val_loss
 
     if isinstance(net, LinearWindow):
-        tried = _Tried(l2, quantiles_of(preparation.outputs, metric.name))
-        fits = _window_fits(net, train, preparation, tried, job.refit)
+        fits = _window_fits(net, train, _Tried.of(preparation, metric.name, l2), job.refit)
         chosen = _fit_windows(net, fits, job.direction, lambda: scored()[0].goal)
         train_loss = _evaluate(net, train, losses[0])[1]
     else:
@@ -198,18 +197,24 @@ class _WindowFit(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """The penalties that are tried, and the quantiles that are predicted; none: the mean."""
+    """The penalties that are tried, the quantiles that are predicted (none: the mean), and the inputs."""
 
     l2: list[float]
     levels: list[float]
+    inputs: list[NumericInput]
+
+    @classmethod
+    def of(cls, preparation: Preparation, metric: str, l2: list[float]) -> _Tried:
+        """Return what is tried for the goal's metric."""
+        return cls(l2, quantiles_of(preparation.outputs, metric), preparation.numeric)
 
 
 def _window_fits(
-    net: LinearWindow, train: ExampleSet, preparation: Preparation, tried: _Tried, refit: RefitSettings | None
+    net: LinearWindow, train: ExampleSet, tried: _Tried, refit: RefitSettings | None
 ) -> Iterator[_WindowFit]:
     """Yield the fit with each penalty, to windows as they are and divided by their spread; of a refit only the one."""
     forecast, levels = net.reference.forecast, tried.levels
-    part = preparation.numeric[forecast.column]
+    part = tried.inputs[forecast.column]
     values = train.values().reshape(len(train), -1)[:, :: max(1, len(levels))]
     target = (values - part.shift) / part.scale
 

@@ -104,7 +104,8 @@ def _example_loss(preparation: Preparation, train: Train, metric: str, targets: 
     if name == "relative_l1":
         return partial(_relative_l1, encoding=preparation.target)
     if name == "pinball":
-        levels = [output.quantile for output in preparation.target.outputs] or [quantile_of(metric)]
+        quantile = quantile_of(metric)
+        levels = [output.quantile for output in preparation.target.outputs] if quantile is None else [quantile]
         return partial(_pinball, levels=torch.tensor(levels, dtype=torch.float32, device=targets.device))
     if name == "gamma":
         return partial(_gamma, scale=preparation.target.scale)

@@ -95,6 +95,18 @@ def test_several_horizons_are_judged_together_and_each_by_itself(tmp_path: Path)
     assert all(output.goal and output.goal.low < output.goal.value < output.goal.high for output in verdict.outputs)
 
 
+def test_the_quantiles_of_a_horizon_are_judged_together(tmp_path: Path):
+    data = {**DATA, "kind": "series", "window": {"length": 5, "horizon": [1, 3]}, "quantiles": [0.1, 0.9]}
+    own = Spec.model_validate({"name": "t", "data": data, "model": {"net": "linear"}})
+    table = pa.table({"t": np.arange(300), "y": np.sin(np.arange(300) / 5) + np.random.default_rng(0).normal(size=300)})
+    verdict = contest(model_of(table, own, tmp_path, "pinball", "minimize"), None, own, tmp_path)
+    assert [output.name for output in verdict.outputs] == ["h1_q0.1", "h1_q0.9", "h3_q0.1", "h3_q0.9"]
+    assert list(verdict.horizons) == ["h1", "h3"]
+    for name, estimate in verdict.horizons.items():
+        losses = [output.challenger["pinball"] for output in verdict.outputs if output.horizon == name]
+        assert estimate.value == pytest.approx(np.mean(losses))
+
+
 TABLE = Preparation(kind="table", task="binary", target=TargetEncoding(name="y", classes=["no", "yes"]))
 SERIES = Preparation(
     kind="series", task="regression", target=TargetEncoding(name="y"), window=Window(length=4, horizon=25)

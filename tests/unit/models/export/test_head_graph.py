@@ -92,3 +92,13 @@ def test_a_logarithm_of_several_horizons_is_undone_in_graph_and_training_alike()
     np.testing.assert_allclose(predictions(torch.from_numpy(raw), preparation), expected, rtol=1e-12)
     values = np.array([[0.0, 1.0], [20.0, 400.0]])
     np.testing.assert_allclose(preparation.target.decode(preparation.target.encode(values)), values, atol=1e-12)
+
+
+def test_quantiles_are_sorted_within_each_horizon_in_graph_and_training_alike() -> None:
+    target = with_outputs(TargetEncoding(name="y", shift=3.0, scale=2.0), [1, 7], [0.1, 0.5, 0.9])
+    preparation = table_preparation("regression").model_copy(update={"task": "quantile", "target": target})
+    raw = np.array([[2.0, 1.0, 3.0, -5.0, -4.0, -6.0], [0.0, 1.0, 2.0, 9.0, 8.0, 7.0]])
+    (prediction,) = run_stretch(head_part(preparation, "core/out"), {"core/out": raw}, ["prediction"])
+    expected = 3 + 2 * np.array([[1.0, 2.0, 3.0, -6.0, -5.0, -4.0], [0.0, 1.0, 2.0, 7.0, 8.0, 9.0]])
+    np.testing.assert_allclose(prediction, expected, rtol=1e-6)
+    np.testing.assert_allclose(predictions(torch.from_numpy(raw), preparation), expected, rtol=1e-12)

@@ -141,6 +141,26 @@ def test_each_horizon_has_the_last_value_and_the_seasonal_one(tmp_path: Path):
     assert baseline_of(folder, preparation, len(ends), "mae").name == seasonal.name
 
 
+def test_a_naive_quantile_is_the_forecast_and_the_quantile_of_its_errors_in_training(tmp_path: Path):
+    values = np.random.default_rng(0).normal(size=400).cumsum()
+    window = {"length": 9, "horizon": [1, 8], "season": 7}
+    split = {"by": "time", "column": "t"}
+    data = {"kind": "series", "window": window, "split": split, "quantiles": [0.1, 0.9]}
+    _, preparation = prepared(pa.table({"t": np.arange(400), "y": values}), tmp_path, **data)
+    folder = tmp_path / "prepared"
+    assert [output.name for output in preparation.outputs] == ["h1_q0.1", "h1_q0.9", "h8_q0.1", "h8_q0.9"]
+    true = targets(folder, "test")
+    ends = 400 - len(true) - 8 + np.arange(len(true))
+    assert baseline_of(folder, preparation, len(true), "pinball").name == "the last value"
+    forecast = naive_forecasts(folder, preparation)[0].prediction
+    num_train = len(targets(folder, "train"))
+    for at, ahead in ((0, 1), (2, 8)):
+        before = 8 + np.arange(num_train)
+        errors = values[before + ahead] - values[before]
+        expected = values[ends, None] + np.quantile(errors, [0.1, 0.9])
+        np.testing.assert_allclose(forecast[:, at : at + 2], expected)
+
+
 def test_a_table_split_by_time_has_days_or_the_unit_that_the_spec_names(tmp_path: Path):
     hours = np.datetime64("2024-01-01T00", "h") + np.arange(24 * 100)
     table = pa.table({"at": hours.astype("datetime64[us]"), "x": np.arange(2400.0), "y": np.arange(2400.0)})

@@ -4,7 +4,7 @@ from sklearn import metrics as sk
 
 from models.data.preparation import OutputColumn
 from models.metrics.metrics import METRICS, metrics_for, resolve_metric
-from models.metrics.outputs import output_figures
+from models.metrics.outputs import by_horizon, is_covered, output_figures
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.integers(0, 3, 200).astype(float)
@@ -84,3 +84,28 @@ def test_the_pinball_loss_of_one_quantile_is_the_mean_over_the_horizons(tmp_path
     metric = resolve_metric("pinball_0.9", "regression", tmp_path, outputs=own)
     expected = [sk.mean_pinball_loss(target[:, at], prediction[:, at], alpha=0.9) for at in range(2)]
     assert metric.value(target, prediction) == pytest.approx(np.mean(expected))
+
+
+def test_the_quantiles_of_each_horizon_have_an_interval_and_a_loss_of_their_own():
+    own = [
+        OutputColumn(name=f"h{ahead}_q{level}", column=f"h{ahead}", horizon=ahead, quantile=level)
+        for ahead in (1, 7)
+        for level in (0.1, 0.9)
+    ]
+    target = np.array([[5.0, 5.0, 5.0, 5.0], [1.0, 1.0, 9.0, 9.0]])
+    prediction = np.array([[4.0, 6.0, 6.0, 7.0], [0.0, 2.0, 8.0, 10.0]])
+    np.testing.assert_array_equal(is_covered(target, prediction, own), [[True, False], [True, True]])
+    assert METRICS["coverage_gap"].of(own).value(target, prediction) == pytest.approx(0.8 - 0.75)
+    pinball = METRICS["pinball"].of(own)
+    assert pinball.of_some is not None
+    assert by_horizon(own) == {"h1": [0, 1], "h7": [2, 3]}
+    each = [
+        pinball.of_some([own[place] for place in at])(target[:, at], prediction[:, at])(np.ones(2))
+        for at in by_horizon(own).values()
+    ]
+    assert pinball.value(target, prediction) == pytest.approx(np.mean(each))
+    assert each[0] == pytest.approx(
+        np.mean(
+            [sk.mean_pinball_loss(target[:, at], prediction[:, at], alpha=level) for at, level in ((0, 0.1), (1, 0.9))]
+        )
+    )

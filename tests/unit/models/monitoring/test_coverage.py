@@ -33,3 +33,23 @@ def _changes(share_at_test: float, share_now: float, windows: int = 4000) -> flo
 def test_a_changed_coverage_is_found_and_an_unchanged_one_alarms_once_in_a_thousand():
     assert _changes(0.76, 0.76) <= 0.002
     assert _changes(0.80, 0.68) >= 0.9
+
+
+def _covered_by_days(num_days: int, random: np.random.Generator) -> np.ndarray:
+    """Whether ten shops' values are within an interval of 80 %, if all of a day are or are not: (day * shop,)."""
+    return np.repeat(random.random(num_days) < 0.8, 10).astype(np.float64)
+
+
+def test_the_coverage_of_series_that_move_together_seldom_counts_as_changed():
+    random, alarms = np.random.default_rng(0), {True: 0, False: 0}
+    days = np.repeat(np.arange(200), 10)
+    for _ in range(400):
+        before, now = (_covered_by_days(num, random) for num in (200, 50))
+        target = np.stack([before, before], axis=1)
+        for is_dated in alarms:
+            since = coverage_of(target, np.tile([0.5, 1.5], (2000, 1)), QUANTILES, days if is_dated else None)
+            assert since is not None
+            window = Coverage(intended=0.8, num_covered=int(now.sum()), num_rows=len(now))
+            alarms[is_dated] += window.has_changed(since)
+    assert alarms[True] <= 4
+    assert alarms[False] > 40, "without the times the test takes shops of a day as independent"

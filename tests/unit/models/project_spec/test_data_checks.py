@@ -54,6 +54,18 @@ def test_what_is_known_beforehand_is_neither_target_nor_key():
             Data.model_validate({**series, "window": window})
 
 
+def test_quantiles_are_of_tables_images_and_series_with_outputs_that_can_be_counted():
+    series = {"source": "x.csv", "target": "y", "kind": "series", "split": {"by": "time", "column": "t"}}
+    many = {**series, "window": {"length": 3, "horizon": {"first": 1, "last": 100}}}
+    assert Data.model_validate({**many, "quantiles": [0.1, 0.9], "task": "quantile"}).quantiles == [0.1, 0.9]
+    with pytest.raises(
+        ValidationError, match="got 300 outputs, 3 for each horizon of the window, expected 200 at most"
+    ):
+        Data.model_validate({**many, "quantiles": [0.1, 0.5, 0.9]})
+    with pytest.raises(ValidationError, match="kind text predicts characters: remove `quantiles`"):
+        Data.model_validate({"source": "x.csv", "kind": "text", "text": {"length": 8}, "quantiles": [0.1, 0.9]})
+
+
 def test_one_target_several_and_quantiles_are_taken():
     assert Data(source="x.csv", target=["a", "b"]).targets == ["a", "b"]
     assert Data(source="x.csv", target="a", quantiles=[0.1, 0.9]).target_name == "a"
