@@ -101,9 +101,18 @@ def fit_reference(
     column = names.index(preparation.target.name)
     windows, target = _examples(series, preparation)
     data = WindowExamples.of(windows, target, column)
-    best = _chosen(data, column, season, window, series)
     levels = quantiles_of(preparation.outputs, metric)
-    return best.model_copy(update={"quantiles": error_quantiles(data.errors(best), levels)}) if levels else best
+    back = [seasonal_lag(season, ahead) - ahead for ahead in window.horizons] if season else []
+    back = back if max(back, default=0) < window.length else []
+    if window.reference == "last" or (window.reference == "auto" and len(target) < LEAST_EXAMPLES):
+        best = WindowReference(kind="last", column=column, floor=data.floor)
+    elif window.reference == "seasonal" and back:
+        best = WindowReference(kind="seasonal", column=column, back=back, floor=data.floor)
+    else:
+        best = _best(data, column, back, window.reference, held_out(series, window), levels)
+    if not levels:
+        return best
+    return best.model_copy(update={"quantiles": error_quantiles(data.left_out_errors(best), levels)})
 
 
 def error_quantiles(errors: np.ndarray, levels: Sequence[float]) -> list[float]:
@@ -113,19 +122,6 @@ def error_quantiles(errors: np.ndarray, levels: Sequence[float]) -> list[float]:
     Source: Vovk, Gammerman and Shafer (2005), Algorithmic Learning in a Random World; Hyndman and Fan (1996), type 6.
     """
     return [float(each) for each in np.quantile(errors, levels, axis=0, method="weibull").T.ravel()]
-
-
-def _chosen(
-    data: WindowExamples, column: int, season: int | None, window: Window, series: SeriesValues
-) -> WindowReference:
-    """Return the reference that the spec names, or the best one."""
-    back = [seasonal_lag(season, ahead) - ahead for ahead in window.horizons] if season else []
-    back = back if max(back, default=0) < window.length else []
-    if window.reference == "last" or (window.reference == "auto" and len(data.target) < LEAST_EXAMPLES):
-        return WindowReference(kind="last", column=column, floor=data.floor)
-    if window.reference == "seasonal" and back:
-        return WindowReference(kind="seasonal", column=column, back=back, floor=data.floor)
-    return _best(data, column, back, window.reference, held_out(series, window))
 
 
 class HeldOut(NamedTuple):
@@ -148,28 +144,34 @@ def held_out(series: SeriesValues, window: Window) -> HeldOut:
     return HeldOut(early, late)
 
 
-def _best(data: WindowExamples, column: int, back: list[int], reference: str, parts: HeldOut) -> WindowReference:
-    early, late = parts
-    fits = {
-        (is_scaled, penalty): data.error(data.weights(early, penalty, is_scaled), late, is_scaled)
-        for is_scaled in (False, True)
-        for penalty in _PENALTIES
-    }
-    is_scaled, penalty = min(fits, key=lambda fit: fits[fit])
-    errors = {"linear": fits[is_scaled, penalty]}
+def _best(
+    data: WindowExamples, column: int, back: list[int], reference: str, parts: HeldOut, levels: Sequence[float]
+) -> WindowReference:
+    early, late = (data.only(each) for each in parts)
+
+    def loss(candidate: WindowReference) -> float:
+        return _loss(early, late, candidate, levels)
+
+    fits = [early.linear(column, penalty, is_scaled) for is_scaled in (False, True) for penalty in _PENALTIES]
+    candidates = [min(fits, key=loss)]
     if reference == "auto":
-        errors["last"] = float(np.abs(data.target[late] - data.last[late]).mean())
+        common = {"column": column, "floor": data.floor, "is_scaled": candidates[0].is_scaled}
+        candidates.append(WindowReference(kind="last", **common))
         if back:
-            seasonal = data.own[late][:, [-1 - steps for steps in back]]
-            errors["seasonal"] = float(np.abs(data.target[late] - seasonal).mean())
-    kind = min(errors, key=lambda name: errors[name])
-    common = {"column": column, "floor": data.floor, "is_scaled": is_scaled}
-    if kind == "last":
-        return WindowReference(kind="last", **common)
-    if kind == "seasonal":
-        return WindowReference(kind="seasonal", back=back, **common)
-    weights = data.weights(np.ones(len(data.target), dtype=bool), penalty, is_scaled)
-    return WindowReference(kind="linear", weights=weights.ravel().tolist(), penalty=penalty, **common)
+            candidates.append(WindowReference(kind="seasonal", back=back, **common))
+    best = min(candidates, key=loss)
+    return data.linear(column, best.penalty, best.is_scaled) if best.kind == "linear" else best
+
+
+def _loss(early: WindowExamples, late: WindowExamples, reference: WindowReference, levels: Sequence[float]) -> float:
+    """Return the mean absolute error of the late examples, or the pinball loss of quantiles with the early errors."""
+    errors, scale = late.errors(reference), late.scale(reference.is_scaled)
+    if not levels:
+        return float(np.abs(errors * scale).mean())
+    quantiles = error_quantiles(early.left_out_errors(reference), levels)
+    apart = np.repeat(errors, len(levels), axis=1) - quantiles
+    shares = np.resize(levels, apart.shape[1])
+    return float((np.maximum(shares * apart, (shares - 1) * apart) * scale).mean())
 
 
 class WindowExamples(NamedTuple):
@@ -215,45 +217,52 @@ class WindowExamples(NamedTuple):
         """Return what the linear map learns: the change from the last value (example, horizon)."""
         return np.asarray((self.target - self.last) / self.scale(is_scaled))
 
-    def weights(self, examples: np.ndarray, penalty: float, is_scaled: bool) -> np.ndarray:
-        """Return the ridge regression of the change from the last value (horizon, input)."""
-        inputs = self.inputs(is_scaled)[examples]
-        return ridge(inputs.T @ inputs, inputs.T @ self.change(is_scaled)[examples], penalty)
+    def only(self, examples: np.ndarray) -> WindowExamples:
+        """Return some of the examples, bool (example,)."""
+        return WindowExamples(self.own[examples], self.others[examples], self.target[examples], self.floor)
+
+    def linear(self, column: int, penalty: float, is_scaled: bool) -> WindowReference:
+        """Return the ridge regression of the change from the last value, as a reference."""
+        inputs = self.inputs(is_scaled)
+        weights = ridge(inputs.T @ inputs, inputs.T @ self.change(is_scaled), penalty)
+        return WindowReference(
+            kind="linear",
+            column=column,
+            weights=weights.ravel().tolist(),
+            penalty=penalty,
+            is_scaled=is_scaled,
+            floor=self.floor,
+        )
 
     def errors(self, reference: WindowReference) -> np.ndarray:
-        """Return the errors of a reference (example, horizon), in the scale of the windows.
-
-        Those of a linear map are of fits without the example, which its own fit has come too near.
-        """
+        """Return the errors of a reference (example, horizon), in the scale of the windows."""
         change = self.change(reference.is_scaled)
         if reference.kind == "last":
             return change
         if reference.kind == "seasonal":
             seasonal = self.own[:, [-1 - steps for steps in reference.back]]
             return np.asarray(change - (seasonal - self.last) / self.scale(reference.is_scaled))
-        inputs, weights = self.inputs(reference.is_scaled), np.reshape(reference.weights, (change.shape[1], -1))
-        return self.left_out_errors(weights, inputs.T @ inputs, reference.penalty, reference.is_scaled)
+        weights = np.reshape(reference.weights, (change.shape[1], -1))
+        return np.asarray(change - self.inputs(reference.is_scaled) @ weights.T)
 
-    def left_out_errors(self, weights: np.ndarray, gram: np.ndarray, penalty: float, is_scaled: bool) -> np.ndarray:
-        """Return the errors (example, horizon) of ridge regressions without the example, in the scale of the windows.
+    def left_out_errors(self, reference: WindowReference, gram: np.ndarray | None = None) -> np.ndarray:
+        """Return the errors of a reference on its training examples (example, horizon), in the scale of the windows.
 
+        Those of a linear one are those of the fits without each example, which the whole fit has come too near.
         Source: Golub, Heath and Wahba (1979), Technometrics 21(2).
 
         Args:
-            weights: Of the fit with all examples (horizon, input).
-            gram: Its inputs' products, summed over all its examples, of which these may be some (input, input).
-            penalty: As in `ridge`.
-            is_scaled: The form of the windows.
+            reference: Fitted on these examples.
+            gram: Of more examples than these, on which it was fitted: the products of their inputs (input, input).
         """
-        inputs = self.inputs(is_scaled)
-        solved = np.linalg.lstsq(_penalised(gram, penalty), inputs.T, rcond=None)[0]
+        errors = self.errors(reference)
+        if reference.kind != "linear":
+            return errors
+        inputs = self.inputs(reference.is_scaled)
+        gram = inputs.T @ inputs if gram is None else gram
+        solved = np.linalg.lstsq(_penalised(gram, reference.penalty), inputs.T, rcond=None)[0]
         leverage = np.clip(np.einsum("ei,ie->e", inputs, solved), 0.0, _MOST_LEVERAGE)
-        return np.asarray((self.change(is_scaled) - inputs @ weights.T) / (1 - leverage)[:, None])
-
-    def error(self, weights: np.ndarray, examples: np.ndarray, is_scaled: bool) -> float:
-        """Return the mean absolute error of some examples."""
-        forecast = self.last + self.scale(is_scaled) * (self.inputs(is_scaled) @ weights.T)
-        return float(np.abs(self.target - forecast)[examples].mean())
+        return np.asarray(errors / (1 - leverage)[:, None])
 
 
 def ridge(gram: np.ndarray, moment: np.ndarray, penalty: float) -> np.ndarray:

@@ -235,7 +235,9 @@ def _window_fits(
             weights = ridge(gram, moment, penalty / len(train))
             if levels:
                 some = windows(torch.from_numpy(spread_positions(len(train), MOST_EXAMPLES)))
-                errors = some.left_out_errors(weights, gram, penalty / len(train), is_scaled)
+                update = {"kind": "linear", "weights": weights.ravel(), "penalty": penalty / len(train)}
+                fitted = forecast.model_copy(update={**update, "is_scaled": is_scaled})
+                errors = some.left_out_errors(fitted, gram)
                 weights = np.repeat(weights, len(levels), axis=0)
                 weights[:, -1] += error_quantiles(errors, levels)
             yield _WindowFit(torch.from_numpy(weights).float(), penalty, is_scaled)
