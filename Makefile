@@ -52,7 +52,7 @@ reference: setup  ## the generated pages of the site: reference, layers, list of
 bench: setup  ## figures against bare scripts; printed and kept under .loopline/bench/
 	$(BIN)/python -m tests.bench
 
-bench-gpu: setup  ## what the engine does on a GPU: nets, bits and speed in tables; needs a GPU
+bench-gpu: setup  ## what the engine does on a GPU: speed, memory, bits and starts in tables; needs a GPU
 	$(BIN)/python -m tests.bench.gpu $(PARTS)
 
 bench-quality: setup  ## the defaults against other tools on 33 open data sets; MINUTES=8 measures a piece, the next goes on

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,11 +23,18 @@ from rich.table import Table
 from safetensors.numpy import save_file
 
 from models.data.preparation import Preparation, TargetEncoding, TextInput
+from models.distributed.precision import set_products
 from models.distributed.world import World
 from models.errors import LooplineError
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
-from models.project_spec.blocks import Model, Train
+from models.planner.candidates import Candidate
+from models.planner.duration import duration_of
+from models.planner.machines import LAPTOP
+from models.planner.memory import TrainingShape, memory_of
+from models.planner.profile import Profiler
+from models.project_spec.blocks import Model, Precision, Train
+from models.training.costs.devices import device_peak, measured_peak
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from models.training.rank import device_name, device_of, run_job
 from tests.tiny_jobs import MakeJob, job_maker
@@ -41,7 +50,30 @@ NETS = (
     ("text", "decoder", "language"),
     ("text", "gru", "language"),
 )
-LARGE, TOY = {"width": 1024, "layers": 12, "heads": 16}, {"width": 32, "layers": 2, "heads": 2}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "fp16 with its scaled loss": {"precision": "fp16"},
+    "muon": {"optimiser": "muon"},
+    "sgd with Nesterov's momentum": {"optimiser": "sgd", "nesterov": True},
+    "moving average": {"ema": 0.9},
+    "accumulation": {"accumulate": 2},
+    "recomputation": {"recompute": "full"},
+    "batch: auto": {"batch": "auto"},
+    "streamed from disk": {"memory_mb": 1},
+}
+
+
+class Case(NamedTuple):
+    """A decoder, its batch and the length of its windows."""
+
+    arguments: dict[str, int]
+    batch: int
+    length: int
+
+
+TOY = Case({"width": 32, "layers": 2, "heads": 2}, 8, 16)
+MIDDLE = Case({"width": 1024, "layers": 12, "heads": 16}, 128, 256)  # 150 M
+LARGE = Case({"width": 2048, "layers": 20, "heads": 16}, 16, 1024)  # 1 B
+TOO_LARGE = Case({"width": 4096, "layers": 32, "heads": 32}, 8, 64)  # 6.4 B: 103 GB with gradients and AdamW's state
 _ALPHABET = "".join(map(chr, range(32, 127)))
 _STEPS, _EPOCHS = 40, 4
 _STOPPED_AT = 3
@@ -56,7 +88,7 @@ class _StoppedError(BaseException):
 def main() -> int:
     """Print the tables; return 2 without a GPU."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.gpu", description=__doc__)
-    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(_PARTS)}; default: all")
+    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}; default: all")
     parser.add_argument("--toy", action="store_true", help="tiny sizes, on a CPU too; its times say nothing")
     arguments = parser.parse_args()
     if not torch.cuda.is_available() and not arguments.toy:
@@ -65,8 +97,8 @@ def main() -> int:
     console = Console()
     console.print(f"{time.strftime('%Y-%m-%d')}, {_device()}, torch {torch.__version__}, CUDA {torch.version.cuda}")
     with tempfile.TemporaryDirectory() as place:
-        for name in arguments.parts or _PARTS:
-            heads, rows = _PARTS[name]
+        for name in arguments.parts or PARTS:
+            heads, rows = PARTS[name]
             table = Table(*heads, title=name)
             for row in rows(Path(place) / name, arguments.toy):
                 table.add_row(*row)
@@ -130,23 +162,129 @@ def _stop(epoch: EpochReport) -> bool:
     return True
 
 
+def options(folder: Path, is_toy: bool) -> Rows:
+    """Yield for each option of the trainer the metric and the training loss of the first and the last epoch."""
+    make = _maker(folder)
+    for index, (name, settings) in enumerate(OPTIONS.items()):
+        if is_toy and settings.get("precision") == "fp16":
+            continue
+        job = make("text", "language", "decoder", count=512, epochs=_EPOCHS, folder=f"job{index}", **settings)
+        result = _run(job)
+        losses = f"{result.epochs[0]['train_loss']:.4f} -> {result.epochs[-1]['train_loss']:.4f}"
+        yield name, f"{result.value:.4f}", losses
+
+
 def speed(folder: Path, is_toy: bool) -> Rows:
-    """Yield samples a second of the engine's fastest epoch and of a bare loop, for a decoder of 150 M parameters."""
+    """Yield samples a second of the engine's fastest epoch and of a bare loop, for decoders of 150 M and 1 B."""
     folder.mkdir(parents=True)
-    arguments, batch, length = (TOY, 8, 16) if is_toy else (LARGE, 128, 256)
-    ways = [("fp32-exact", False), ("fp32", False), ("bf16", False), ("bf16", True)]
-    for precision, compiled in [("fp32", False)] if is_toy else ways:
-        name = f"{precision}{'-compiled' if compiled else ''}"
-        settings = {"lr": 3e-4, "epochs": _EPOCHS, "batch": batch, "precision": precision, "compile": compiled}
-        job = _decoder_job(folder / name, length, batch * _STEPS, arguments, Train(**settings))
+    ways = [(MIDDLE, "fp32-exact", False), (MIDDLE, "fp32", False), (MIDDLE, "bf16", False), (MIDDLE, "bf16", True)]
+    ways += [(LARGE, "bf16", False), (LARGE, "bf16", True)]
+    for case, precision, compiled in [(TOY, "fp32", False)] if is_toy else ways:
+        width = case.arguments["width"]
+        job = decoder_job(folder / f"{width}-{precision}-{compiled}", case, precision, compiled)
         result = _run(job)
         ours, bare = max(epoch["samples_per_s"] for epoch in result.epochs), _bare(job)
-        mfu = result.epochs[-1].get("mfu")
+        mfu = max(epoch.get("mfu", 0.0) for epoch in result.epochs)
+        joules = sum(epoch.get("energy_j", 0.0) for epoch in result.epochs)
         facts = f"{result.num_parameters / 1e6:.1f} M", f"{ours:.1f}", f"{bare:.1f}", f"{ours / bare:.3f}"
-        yield name, *facts, "-" if mfu is None else f"{mfu:.3f}"
+        name = f"{precision}{' compiled' if compiled else ''}"
+        yield name, *facts, f"{mfu:.3f}" if mfu else "-", f"{joules / 1e3:.1f}" if joules else "-"
+        _forget()
 
 
-def _decoder_job(folder: Path, length: int, examples: int, arguments: dict[str, int], train: Train) -> TrainingJob:
+class PlanCheck(NamedTuple):
+    """What the planner foretold of a training, and what was measured: bytes of one rank, and seconds of a step."""
+
+    foretold_bytes: float
+    held_bytes: float
+    foretold_s: float
+    measured_s: float
+
+
+def plan_check(folder: Path, case: Case, precision: Precision) -> PlanCheck:
+    """Train a decoder, and foretell it with the efficiency that it reached with half the batch."""
+    folder.mkdir(parents=True)
+    half = decoder_job(folder / "half", case._replace(batch=case.batch // 2), precision, compiled=False)
+    whole = decoder_job(folder / "whole", case, precision, compiled=False)
+    device = device_of(whole)
+    set_products(precision, device)
+    peak = device_peak(device, precision) or measured_peak(whole.threads, precision)
+    assert peak, f"no peak is known for {_device()}: the time cannot be foretold"
+    reached = max(epoch["mfu"] for epoch in _run(half.model_copy(update={"peak_flops_per_s": peak})).epochs[1:])
+    _forget()
+    result = _run(whole.model_copy(update={"peak_flops_per_s": peak}))
+    sizes = Sizes.of(Preparation.load(whole.prepared))
+    profiler = Profiler(whole.model, sizes, whole.project, precision, flash=device.type == "cuda")
+    shape, candidate = TrainingShape.of(whole.train, device.type == "cpu"), Candidate.of(whole.train)
+    flops = profiler.flops()
+    assert flops is not None
+    machine = LAPTOP.model_copy(update={"efficiency": reached})
+    return PlanCheck(
+        memory_of(profiler, candidate, shape, exact=True).total,
+        result.costs.peak_memory_mb * 1e6,
+        duration_of(profiler, candidate, shape, machine, flops, peak).step_s,
+        case.batch / max(epoch["samples_per_s"] for epoch in result.epochs[1:]),
+    )
+
+
+def plan(folder: Path, is_toy: bool) -> Rows:
+    """Yield what the planner foretells of decoders of 150 M and 1 B, and what their trainings held and took."""
+    for case in (TOY,) if is_toy else (MIDDLE, LARGE):
+        check = plan_check(folder / str(case.arguments["width"]), case, "fp32" if is_toy else "bf16")
+        sizes = f"{check.foretold_bytes / 1e9:.2f}", f"{check.held_bytes / 1e9:.2f}"
+        yield str(case.arguments), *sizes, f"{check.foretold_s:.4f}", f"{check.measured_s:.4f}"
+        _forget()
+
+
+def starts(folder: Path, is_toy: bool) -> Rows:
+    """Yield the seconds until the first epoch's report, and until a net that cannot fit is refused."""
+    folder.mkdir(parents=True)
+    for name, case in ({"toy": TOY} if is_toy else {"1 B": LARGE, "too large": TOO_LARGE}).items():
+        seconds, outcome = start_of(decoder_job(folder / name, case, "auto", compiled=False, steps=1))
+        yield name, f"{seconds:.2f}", outcome
+        _forget()
+
+
+def start_of(job: TrainingJob) -> tuple[float, str]:
+    """Run an epoch; return the seconds until it was reported, or the job was refused, and which of both."""
+    begun, reported = time.perf_counter(), []
+
+    def report(_: EpochReport) -> bool:
+        reported.append(time.perf_counter() - begun)
+        return False
+
+    try:
+        _run(job, report)
+    except LooplineError as error:
+        return time.perf_counter() - begun, str(error).splitlines()[0]
+    return reported[0], "trained"
+
+
+def busy_share(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the share of the time from the first begin to the last end in which a span, of several at once, runs."""
+    ordered = sorted(spans)
+    busy, reached = 0.0, ordered[0][0]
+    for begin, end in ordered:
+        busy += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return busy / (reached - ordered[0][0])
+
+
+def _forget() -> None:
+    """Give the memory of finished trainings back, and their compiled code."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    torch.compiler.reset()  # type: ignore[no-untyped-call]
+
+
+def decoder_job(folder: Path, case: Case, precision: Precision, compiled: bool, steps: int = _STEPS) -> TrainingJob:
+    settings = {"lr": 3e-4, "epochs": _EPOCHS, "batch": case.batch, "precision": precision, "compile": compiled}
+    return _written_job(folder, case.length, case.batch * steps, case.arguments, Train(**settings))
+
+
+def _written_job(folder: Path, length: int, examples: int, arguments: dict[str, int], train: Train) -> TrainingJob:
     folder.mkdir()
     text = TextInput(column="text", length=length, stride=length, alphabet=_ALPHABET)
     target = TargetEncoding(name="next")
@@ -202,10 +340,13 @@ def _bare(job: TrainingJob) -> float:
     return _STEPS * train.batch / seconds
 
 
-_PARTS: dict[str, tuple[tuple[str, ...], Callable[[Path, bool], Rows]]] = {
+PARTS: dict[str, tuple[tuple[str, ...], Callable[[Path, bool], Rows]]] = {
     "nets": (("net", "precision", "metric", "training loss"), nets),
     "bits": (("net", "precision", "again", "stopped and resumed"), bits),
-    "speed": (("decoder", "parameters", "engine", "bare loop", "ratio", "mfu"), speed),
+    "options": (("option", "metric", "training loss"), options),
+    "speed": (("decoder", "parameters", "engine", "bare loop", "ratio", "mfu", "kJ"), speed),
+    "plan": (("decoder", "GB foretold", "GB held", "s a step foretold", "s a step measured"), plan),
+    "starts": (("decoder", "seconds", "outcome"), starts),
 }
 
 if __name__ == "__main__":
