@@ -94,6 +94,11 @@ def _check_fitted(data: Data) -> None:
             f"features.transform reads what features.fit returns: name a function in `fit`, or say "
             f"{features.transform} in `make`"
         )
+    if features.fit is not None and data.kind == "series":
+        raise ValueError(
+            "features.fit is of tables, but kind is series, whose windows hold no categories to look up: make the "
+            "columns in the source, from past rows alone, or let it make each window a row and say `kind: table`"
+        )
     if features.fit is not None and data.kind != "table":
         raise ValueError(f"features.fit is of tables, but kind is {data.kind}: remove it")
 
