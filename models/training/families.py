@@ -105,8 +105,10 @@ def families_of(spec: Spec) -> tuple[str, ...]:
         UsageError: The net does not exist, no family fits, or one that `search.families` names does not fit.
     """
     names = spec.search.families
-    if spec.model.net == ENSEMBLE:  # a replay trains what a search found
-        return member_nets({f"model.{MEMBERS}": spec.model.arguments[MEMBERS]})
+    if spec.model.net == ENSEMBLE:  # of a replay, which trains what a search found; `check_spec` refuses it in a spec
+        members = spec.model.arguments.get(MEMBERS)
+        listed = members if isinstance(members, list) else []
+        return member_nets({f"model.{MEMBERS}": [each for each in listed if isinstance(each, dict) and NET in each]})
     if not is_auto(spec):
         if names:
             raise UsageError(

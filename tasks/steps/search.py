@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
-from models.files import read_json, write_bytes, write_json, write_text
+from models.files import read_json, write_bytes, write_json
 from models.metrics.metrics import METRICS, Metric, measure, metric_name, metric_of
 from models.nets.catalogue import is_trees
 from models.pipeline.records import StepRecord
-from models.project_spec.blocks import Model, Train
+from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
 from models.training.costs.work import net_s, work_s
 from models.training.families import SearchSpace, search_space
-from models.training.job import JOB_FILE, EpochReport, TrainingResult
+from models.training.job import EpochReport, TrainingJob, TrainingResult
 from models.training.search_course import (
     PATIENCE,
     TOLERANCE,
@@ -191,15 +191,14 @@ class _Search:
 
     def _candidates(self, trials: list[Trial], most: int) -> dict[str, Trial]:
         """Return each family's best trials, at most so many, by name; a trial over folds has no model of its own."""
-        complete = [trial for trial in trials if trial.state == "complete"]
-        own = [trial for trial in complete if (self._folder_of(trial.params) / JOB_FILE).exists()]
+        own = [trial for trial in trials if trial.state == "complete" and self._spec.folds == 1]
         return bests_of(own, list(self._space.families), self._direction, most)
 
     def _compared(self, candidates: Mapping[str, Trial], is_joined: bool = False) -> Comparison | None:
         """Compare the models of trials on validation; None if there are fewer than two."""
-        jobs = {name: read_json(self._folder_of(trial.params) / JOB_FILE) for name, trial in candidates.items()}
-        if len(jobs) < 2:
+        if len(candidates) < 2:
             return None
+        jobs = {name: json.loads(self._model_of(trial).model_dump_json()) for name, trial in candidates.items()}
         reference = "models.export.validation_scores:validation_scores"
         return Comparison.model_validate(self._loop.rank_pool.call(reference, jobs=jobs, is_joined=is_joined))
 
@@ -319,15 +318,11 @@ class _Search:
 
         The cost of each fold is appended to `spent`.
         """
-        model, train = with_params(self._loop.spec.model, self._loop.spec.train, self._space.settings(trial.params))
-        model = self._start.arguments(model)
-        usual = train.epochs if self._space.is_choice else max(1, train.epochs // 2)
-        train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or usual, "refit": False})
         folds = self._spec.folds
         values: list[float] = []
         results: list[TrainingResult] = []
         for index in range(folds):
-            result = self._fit(trial, model, train, (index, folds) if folds > 1 else None)
+            result = self._fit(trial, (index, folds) if folds > 1 else None)
             values.append(result.value)
             results.append(result)
             spent += [result.costs] if result.costs else []
@@ -341,23 +336,37 @@ class _Search:
         trial.trial.set_user_attr(optuna_study.SCORE, mean_score(results))
         return sum(values) / len(values), "COMPLETE"
 
-    def _fit(self, trial: RunningTrial, model: Model, train: Train, fold: tuple[int, int] | None) -> TrainingResult:
-        task = job(
+    def _job(self, params: Mapping[str, Any], folder: Path, fold: tuple[int, int] | None, slot: int) -> TrainingJob:
+        """Return the training job of a trial, or of one of its folds."""
+        model, train = with_params(self._loop.spec.model, self._loop.spec.train, self._space.settings(params))
+        usual = train.epochs if self._space.is_choice else max(1, train.epochs // 2)
+        train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or usual, "refit": False})
+        return job(
             self._loop,
             self._inputs["prepare"],
-            trial.folder / f"fold-{fold[0]}" if fold else trial.folder,
-            model,
+            folder / f"fold-{fold[0]}" if fold else folder,
+            self._start.arguments(model),
             train,
             checkpoints=True,
             sample=self._spec.sample,
             fold=fold,
             workers=min(self._spec.workers, self._spec.trials),
-            slot=0 if self._place else trial.slot,
+            slot=0 if self._place else slot,
             start=self._start.origin,
             place=self._place,
         )
-        if self._space.is_choice and fold is None:
-            write_text(task.folder / JOB_FILE, task.model_dump_json())
+
+    def _model_of(self, trial: Trial) -> TrainingJob:
+        """Return the finished job of a complete trial, which is trained once more if another machine trained it."""
+        task = self._job(trial.params, self._folder_of(trial.params), None, 0)
+        if read_finished(task) is None:
+            self._loop.report.note(f"search: the model of trial {trial.number} is not on this machine: trained again")
+            with uploaded(self._loop, task.folder):
+                (self._placed or self._loop.rank_pool).run(task, lambda _: True)
+        return task
+
+    def _fit(self, trial: RunningTrial, fold: tuple[int, int] | None) -> TrainingResult:
+        task = self._job(trial.params, trial.folder, fold, trial.slot)
 
         def on_epoch(epoch: EpochReport) -> bool:
             self._loop.outbox.metrics(trial.run, epoch.values, epoch.epoch)

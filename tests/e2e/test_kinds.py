@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -100,6 +101,12 @@ def test_the_search_chooses_a_net_and_every_later_step_takes_it(home: Loopline):
     card = (home.state("choice") / "card.html").read_text()
     assert all(family in card for family in ("Families", "trees", "linear", "mlp", "chosen: "))
     assert not home("run", "choice", *quick).ok().json["ran"]
+    (best,) = (home.state("choice") / "work" / "search").glob("*/best.json")
+    found = best.read_bytes()
+    best.unlink()
+    shutil.rmtree(best.with_name("trials"))  # as on another machine, which has the study alone
+    assert "not on this machine: trained again" in home("run", "choice", *quick).ok().err
+    assert best.read_bytes() == found
     members = "[{weight: 0.75, model.net: trees, model.rounds: 20}, {weight: 0.25, model.net: linear}]"
     settings = f"search.settings={{model.net: ensemble, model.members: {members}}}"
     told = home("run", "choice", "-s", "search.trials=0", "-s", settings, "--json").json  # better or not

@@ -161,3 +161,8 @@ def test_a_search_counts_as_long_as_the_spec_chooses_from_its_nets() -> None:
     assert nets_of(spec_of(retrain={"start": "champion"}), {"model.net": "mlp"}) == ("mlp",)
     assert nets_of(spec_of(search={"families": ["mlp", "linear"]}), ensemble) == ()
     assert nets_of(spec_of(model={"net": "./own.py:Net"}), {"train.lr": 0.1}) == ("./own.py:Net",)
+
+
+@pytest.mark.parametrize("members", [None, 3, [3], [{"weight": 1}]])
+def test_members_that_are_none_have_no_family(members: object) -> None:
+    assert families_of(spec_of(model={"net": "ensemble", "arguments": {"members": members}})) == ()
