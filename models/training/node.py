@@ -28,13 +28,15 @@ def main(folder: Path) -> int:
     if (folder / ERROR_FILE).exists():
         return 1
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    from models.training.known_errors import explaining
     from models.training.rank import is_of_the_network, join_world, leave_world, run_job
 
     job = TrainingJob.model_validate_json((folder / JOB_FILE).read_text(), strict=False)
     try:
-        world = join_world(job, _hung)
-        run_job(job, _reporter(folder), world, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
-        leave_world(world)
+        with explaining(f"rank {os.environ.get('RANK', '0')}"):  # NCCL connects the ranks at their first collective
+            world = join_world(job, _hung)
+            run_job(job, _reporter(folder), world, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+            leave_world(world)
     except Exception as error:  # noqa: BLE001  every error is written for the submitter
         trace = traceback.format_exc()
         sys.stderr.write(trace)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from models.training import rank
 from models.training.job import ERROR_FILE, JOB_FILE, PROGRESS_FILE, STOP_FILE, EpochReport, TrainingResult
 from models.training.node import append_progress, main, read_progress
 from models.training.rank import run_job
@@ -77,6 +78,38 @@ sys.exit(code)
     assert error["traceback"].rstrip().endswith(error["text"].splitlines()[-1])
     again = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, cwd=root, check=False)
     assert (again.returncode, again.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (
+            "NCCL error: invalid usage\nDuplicate GPU detected : rank 1 and rank 0",
+            "rank 0: two ranks were given the same",
+        ),
+        ("NCCL communicator was aborted on rank 1", None),
+    ],
+)
+def test_an_error_of_nccl_that_each_start_would_meet_ends_the_job(make_job, as_rank, monkeypatch, raw, text):
+    """It comes with the first message between the ranks, before the training; what a lost peer causes is restarted."""
+
+    def fail(*_):
+        raise RuntimeError(raw)
+
+    def end(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(rank, "settle_choices", fail)
+    monkeypatch.setattr(os, "_exit", end)
+    folder = submitted(make_job(arguments={"hidden": 8}))
+    with pytest.raises(SystemExit, match="1"):
+        main(folder)
+    torch.distributed.destroy_process_group()
+    assert (folder / ERROR_FILE).exists() == (text is not None)
+    if text:
+        error = json.loads((folder / ERROR_FILE).read_text())
+        assert error["text"].startswith(text)
+        assert raw in error["text"]
 
 
 def test_a_torn_line_of_progress_costs_no_other_epoch(tmp_path):
