@@ -44,9 +44,15 @@ MakeProject = Callable[..., Project]
 Serve = Callable[..., "LiveServer"]
 
 
-def pytest_configure() -> None:
-    """Forget what the user's shell says of the tools, before any of them is imported."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Forget what the user's shell says of the tools, before any of them is imported.
+
+    GPUs are hidden unless the command line selects the tests marked `gpu`: the others fork ranks, and torch refuses to
+    compute gradients in a fork of a process that did so on a GPU.
+    """
     forget_the_user()
+    if "gpu" not in config.option.markexpr or "not gpu" in config.option.markexpr:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     gc.set_threshold(*COLLECT)
     remember_ours()
     from hypothesis import settings
