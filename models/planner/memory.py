@@ -17,8 +17,8 @@ from models.training.optimisation.optimisers import state_ratio
 
 _FULL = 4
 _HALF = 2
-# Of the tensors in a CPU's heap, for the holes between them. Measured with glibc 2.36, nine nets in fp32 and bf16: 0.3
-# to 0.55. With all blocks mapped (MALLOC_MMAP_THRESHOLD_) there are none, and a step takes 1.5 times as long.
+# Of the tensors in a CPU's heap, for the holes between them. Measured with glibc 2.36, seven nets in fp32 and bf16: 0.3
+# to 0.6. With all blocks mapped (MALLOC_MMAP_THRESHOLD_) there are none, and a step takes 1.5 times as long.
 _HOLES = 0.45
 
 
