@@ -35,8 +35,8 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
 
     Returns:
         `scores` (by family: `value`, `without`) and `constant`, NaN where the metric is not defined; `weights` of an
-        ensemble by family, empty if one model alone is as good or none was looked for, its `value` as `joined`, and
-        the name of the metric that decides on it as `joined_by`.
+        ensemble by family, empty if one model alone is as good or none was looked for, its scores as `joined`, None
+        without one, and the name of the metric that decides on it as `joined_by`.
     """
     finished = {name: _job_of(job) for name, job in jobs.items()}
     side = _Validation(next(iter(finished.values())))
@@ -48,11 +48,10 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
     scores, outputs = {}, {}
     for name, job in finished.items():
         outputs[name] = validation_outputs(job, side.preparation, at)
-        value, *without = side.values(side.predictions(outputs[name]), blocks)
-        scores[name] = {"value": value, "without": without}
-    made = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": float("nan")}
+        scores[name] = side.scores(outputs[name], blocks)
+    made = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": None}
     made["joined_by"] = side.joined_by.name
-    return {**made, **_joined(outputs, side)} if is_joined else made
+    return {**made, **_joined(outputs, side, blocks)} if is_joined else made
 
 
 def validation_value(job: dict[str, Any]) -> float:
@@ -92,6 +91,11 @@ class _Validation:
         metric, predicted = as_decided(self.metric, self.preparation.task, self.target, predicted)
         return self._evaluated(metric, predicted, blocks)
 
+    def scores(self, outputs: np.ndarray, blocks: Sequence[np.ndarray]) -> dict[str, Any]:
+        """Return the metric for raw outputs (example, output): `value`, and `without` each block."""
+        value, *without = self.values(self.predictions(outputs), blocks)
+        return {"value": value, "without": without}
+
     def constant(self) -> float:
         """Return the metric of a constant prediction."""
         preparation, count = self.preparation, len(self.positions)
@@ -119,14 +123,14 @@ class _Validation:
             return [float("nan")] * len(weights)
 
 
-def _joined(outputs: dict[str, np.ndarray], side: _Validation) -> dict[str, Any]:
+def _joined(outputs: dict[str, np.ndarray], side: _Validation, blocks: Sequence[np.ndarray]) -> dict[str, Any]:
     if side.preparation.task not in TASKS or len(outputs) < 2:
         return {}
     weights = selected(outputs, side.preparation.task, side.loss)
     if len(weights) < 2:
         return {}
     mean = combined([outputs[name] for name in weights], list(weights.values()), side.preparation.task)
-    return {"weights": weights, "joined": side.values(side.predictions(mean))[0]}
+    return {"weights": weights, "joined": side.scores(mean, blocks)}
 
 
 def _job_of(job: dict[str, Any]) -> TrainingJob:

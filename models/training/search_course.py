@@ -70,7 +70,7 @@ class Comparison(FrozenModel):
     scores: dict[str, Scores]
     constant: float = Field(description="The metric of a constant prediction; NaN if it is not defined.")
     weights: dict[str, float] = Field(description="Of the members of an ensemble that is better; empty without one.")
-    joined: float = Field(description="The metric of that ensemble; NaN without one.")
+    joined: Scores | None = Field(description="Of that ensemble.")
     joined_by: str = Field(description="The name of the metric in which it is better.")
 
 
@@ -114,6 +114,20 @@ def jackknife_error(without: Any) -> float:
     return float(np.sqrt((count - 1) / count * np.square(values - values.mean()).sum()))
 
 
+def guarded(compared: Comparison, direction: str) -> Comparison:
+    """Return the comparison without an ensemble that is clearly behind its best model in the goal's metric.
+
+    The log loss chooses ensembles of classes; a goal that asks for something else must not pay for it.
+    """
+    if compared.joined is None:
+        return compared
+    sign = 1 if direction == "maximize" else -1
+    best = max(compared.scores.values(), key=lambda score: sign * score.value)
+    error = jackknife_error(np.subtract(best.without, compared.joined.without))
+    is_behind = sign * (best.value - compared.joined.value) > ERRORS * error
+    return compared.model_copy(update={"weights": {}, "joined": None}) if is_behind else compared
+
+
 def choose(compared: Comparison, families: Mapping[str, str], direction: str, metric: str) -> dict[str, str]:
     """Return the chosen families, and why each: those of the ensemble, or without one a single family.
 
@@ -123,14 +137,14 @@ def choose(compared: Comparison, families: Mapping[str, str], direction: str, me
         direction: maximize or minimize.
         metric: Its name, for the reasons.
     """
-    if not compared.weights:
+    if compared.joined is None:
         bests = {family: compared.scores[family] for family in dict.fromkeys(families.values())}
         return dict([_choose_one(bests, direction, metric)])
     shares: dict[str, list[float]] = {}
     for name, weight in compared.weights.items():
         shares.setdefault(families[name], []).append(weight)
     better = f"better {compared.joined_by}, and " if compared.joined_by != metric else ""
-    of = f"of an ensemble with {better}{metric} {compared.joined:.4g} on validation"
+    of = f"of an ensemble with {better}{metric} {compared.joined.value:.4g} on validation"
     return {
         family: f"chosen: {' and '.join(format(weight, '.0%') for weight in weights)} {of}"
         for family, weights in shares.items()

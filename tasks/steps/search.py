@@ -32,6 +32,7 @@ from models.training.search_course import (
     budget_s,
     choose,
     first_round,
+    guarded,
     is_stalled,
     left_s,
     next_family,
@@ -423,6 +424,7 @@ class _Search:
         members, chosen = [best], {str(best.params[NET]): f"chosen: the best {self._metric} on validation"}
         if compared is not None:
             nets = {name: str(trial.params[NET]) for name, trial in candidates.items()}
+            compared = guarded(compared, self._direction)
             chosen = choose(compared, nets, self._direction, self._metric)
             members = [candidates[name] for name in compared.weights or chosen]
         settings = [self._space.settings(trial.params) for trial in members]

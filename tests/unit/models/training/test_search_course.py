@@ -11,6 +11,7 @@ from models.training.search_course import (
     budget_s,
     choose,
     first_round,
+    guarded,
     is_stalled,
     jackknife_error,
     left_s,
@@ -33,7 +34,7 @@ def scores(value: float, noise: float, seed: int) -> Scores:
 
 
 def compared(made: dict[str, Scores], **joined: object) -> Comparison:
-    alone = {"weights": {}, "joined": float("nan"), "joined_by": "log_loss"}
+    alone = {"weights": {}, "joined": None, "joined_by": "log_loss"}
     return Comparison.model_validate({"scores": made, "constant": 0.5, **alone, **joined})
 
 
@@ -80,7 +81,7 @@ def test_the_first_family_within_a_standard_error_is_chosen() -> None:
 
 def test_an_ensemble_that_is_better_is_chosen_with_the_share_of_each_member() -> None:
     close = {"trees": scores(0.79, 0.01, 1), "linear": scores(0.70, 0.01, 2), "mlp": scores(0.80, 0.01, 3)}
-    made = compared(close, weights={"linear": 0.25, "mlp": 0.5, "linear-2": 0.25}, joined=0.8123)
+    made = compared(close, weights={"linear": 0.25, "mlp": 0.5, "linear-2": 0.25}, joined=scores(0.8123, 0.01, 5))
     assert choose(made, NETS, "maximize", "roc_auc") == {
         "linear": "chosen: 25% and 25% of an ensemble with better log_loss, and roc_auc 0.8123 on validation",
         "mlp": "chosen: 50% of an ensemble with better log_loss, and roc_auc 0.8123 on validation",
@@ -88,6 +89,17 @@ def test_an_ensemble_that_is_better_is_chosen_with_the_share_of_each_member() ->
     assert choose(made, NETS, "minimize", "log_loss")["mlp"] == (
         "chosen: 50% of an ensemble with log_loss 0.8123 on validation"
     )
+
+
+def test_an_ensemble_that_is_clearly_behind_in_the_goal_is_not_taken() -> None:
+    alone = {"trees": scores(0.80, 1e-4, 1), "mlp": scores(0.84, 1e-4, 2)}
+    far, near = (
+        compared(alone, weights={"trees": 0.5, "mlp": 0.5}, joined=scores(at, 1e-4, 3)) for at in (0.76, 0.8399)
+    )
+    assert (guarded(far, "maximize").weights, guarded(far, "maximize").joined) == ({}, None)
+    assert guarded(near, "maximize") == near, "within two standard errors the log loss decides"
+    assert guarded(far, "minimize") == far
+    assert guarded(compared(alone), "maximize").joined is None
 
 
 def test_the_jackknife_has_the_error_of_a_mean() -> None:
