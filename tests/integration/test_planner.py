@@ -26,6 +26,8 @@ CASES = {
     "lstm": {"kind": "series", "task": "regression", "net": "lstm", "arguments": {"hidden": 256}, "batch": 2048,
              "count": 2048},
 }  # fmt: skip
+DAILY = ("heap", "lstm")
+"""Cases of each run of the suite; the others run with `make soak`."""
 
 TRAINED = """
     import json
@@ -60,7 +62,9 @@ def reckoned_mb(job: TrainingJob) -> float:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc to forget a peak")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in DAILY else pytest.mark.soak) for case in CASES]
+)
 def test_a_process_holds_what_was_reckoned(make_job, tmp_path, case):
     """150 to 600 MB, the best weights included, which are kept beside the others."""
     settings = {**CASES[case], "precision": "fp32", "epochs": 2, "async_checkpoints": False}
