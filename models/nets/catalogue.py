@@ -34,7 +34,8 @@ class CatalogueEntry:
 
     `arguments` names the function whose parameters are `model.arguments`, if it is not the factory. `defaults` are the
     values of its first trial, by spec path, where a search chooses between families, and each of `starts` changes them
-    for a further trial, before values are drawn. `self_tuned`: the kinds of data
+    for a further trial of a table, before values are drawn; the paths `of_tables` have a default and are searched for
+    tables alone. `self_tuned`: the kinds of data
     for which the fit itself chooses the arguments that the spec leaves out, so that there is nothing to search.
     """
 
@@ -44,6 +45,7 @@ class CatalogueEntry:
     arguments: str = ""
     defaults: dict[str, Any] = field(default_factory=dict)
     starts: tuple[dict[str, Any], ...] = ()
+    of_tables: tuple[str, ...] = ()
     self_tuned: tuple[Kind, ...] = ()
 
 
@@ -136,6 +138,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             {"model.num_leaves": 7, "model.min_data_in_leaf": 10},
             {"model.extra_trees": True},
         ),
+        of_tables=("model.feature_fraction_bynode", "model.extra_trees", OBJECTIVE),
     ),
     "linear": CatalogueEntry(
         "models.nets.linear:build",

@@ -158,14 +158,18 @@ def search_space(spec: Spec, fixed: bool, num_train: int = 0, metric: str = "") 
     set_paths = {f"train.{name}" for name in spec.train.model_fields_set}
     set_paths |= {f"model.{name}" for name in spec.model.arguments}
     set_paths |= set() if metric == "mae" and spec.train.loss is None else {OBJECTIVE}
-    families = {}
+    is_table, families = spec.data.kind == "table", {}
     for net in nets:
+        entry = CATALOGUE.get(net)
+        left_out = set_paths | set(() if is_table or entry is None else entry.of_tables)
         usual = usual_space(spec, net, fixed)
-        dimensions = spec.search.space or {path: each for path, each in usual.items() if path not in set_paths}
-        is_tuned = len(nets) > 1 and not is_self_tuned(net, spec.data.kind)
-        defaults = {**CATALOGUE[net].defaults, **_epochs(spec, net, num_train)} if is_tuned else {}
-        own = {path: value for path, value in defaults.items() if path not in set_paths}
-        families[net] = Family(dimensions, own, CATALOGUE[net].starts if is_tuned else ())
+        dimensions = spec.search.space or {path: each for path, each in usual.items() if path not in left_out}
+        if entry is None or len(nets) == 1 or is_self_tuned(net, spec.data.kind):
+            families[net] = Family(dimensions, {})
+            continue
+        defaults = {**entry.defaults, **_epochs(spec, net, num_train)}
+        own = {path: value for path, value in defaults.items() if path not in left_out}
+        families[net] = Family(dimensions, own, entry.starts if is_table else ())
     return SearchSpace(families, is_auto(spec))
 
 

@@ -69,7 +69,7 @@ BEST_FILE = "best.json"
 TRIALS, TRIALS_FILE = "trials", "trials.json"
 FIRST_ROUND = "loopline.first_round"
 MOST_MEMBERS = 2
-"""Models of one family in an ensemble, at most: see docs/decisions/0042."""
+"""Models of one family in an ensemble of a table, at most; of a series one: see docs/decisions/0042."""
 
 
 def search(loop: Loop) -> tuple[StepRecord, bool]:
@@ -419,7 +419,8 @@ class _Search:
         if not self._space.is_choice:
             return best, self._space.settings(best.params), []
         going_on = [trial for trial in trials if trial.params.get(NET) in self._first_round.families]
-        candidates = self._candidates(going_on, MOST_MEMBERS if self._spec.ensemble else 1)
+        most = MOST_MEMBERS if self._spec.ensemble and self._loop.spec.data.kind == "table" else 1
+        candidates = self._candidates(going_on, most)
         compared = self._compared(candidates, self._spec.ensemble)
         members, chosen = [best], {str(best.params[NET]): f"chosen: the best {self._metric} on validation"}
         if compared is not None:

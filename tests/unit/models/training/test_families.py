@@ -127,7 +127,12 @@ def test_auto_of_a_series_takes_trees_and_a_net(blocks: dict[str, Any], families
 
 
 def test_each_family_of_a_series_begins_with_its_defaults() -> None:
-    space = search_space(series_of(), fixed=False)
+    space = search_space(series_of(), fixed=False, metric="mae")
+    assert not {*CATALOGUE["trees"].of_tables} & {
+        *space.families["trees"].dimensions,
+        *space.families["trees"].defaults,
+    }
+    assert space.starts("trees") == []
     for net, family in space.families.items():
         assert {"model.net", *family.dimensions} == space.first(net).keys()
 
