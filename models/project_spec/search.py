@@ -99,8 +99,8 @@ class Search(SpecBlock):
     )
     ensemble: bool = Field(
         True,
-        description="Where `model.net: auto` chooses between families: join the best models, at most two a family (of a "
-        "series one), to a weighted mean, if that is better on validation. false: one model alone.",
+        description="Where `model.net: auto` chooses between families: join the best models, at most two a family (of "
+        "a series one), to a weighted mean, if that is better on validation. false: one model alone.",
     )
     space: dict[str, Dimension] | None = Field(
         None,
