@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, TrainingError
-from models.files import sha256, write_bytes, write_json
+from models.files import read_json, sha256, write_bytes, write_json
 from models.nets.catalogue import unused
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
@@ -79,11 +79,11 @@ def take_over(job: TrainingJob, folders: Iterable[Path]) -> TrainingResult | Non
     """
     if (job.folder / RESULT_FILE).exists():
         return None
+    own = identity(job)
     for folder in folders:
-        try:
-            done = read_finished(job.model_copy(update={"folder": folder}))
-        except TrainingError:
-            continue  # a job of other settings
+        if read_json(folder / RESULT_FILE).get("environment", {}).get("job") != own:
+            continue  # before the weights are read, which may be large
+        done = read_finished(job.model_copy(update={"folder": folder}))
         if done is not None and not done.pruned:
             return _taken_over(job, done, folder)
     return None
