@@ -68,6 +68,23 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.numeric_embedding": "periodic",
         },
     ),
+    "tabm": CatalogueEntry(
+        "models.nets.tabm:build",
+        ("table",),
+        {
+            "model.hidden": Dimension(choices=[64, 128, 256]),
+            "model.layers": Dimension(low=1, high=3, integer=True),
+            "model.dropout": Dimension(low=0.0, high=0.5),
+        },
+        defaults={
+            "train.lr": 2e-3,
+            "train.weight_decay": 1e-2,
+            "train.patience": 10,
+            "model.hidden": 128,
+            "model.layers": 2,
+            "model.dropout": 0.1,
+        },
+    ),
     "cnn": CatalogueEntry(
         "models.nets.cnn:build",
         ("image",),

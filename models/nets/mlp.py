@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from itertools import pairwise
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import nn
 
-from models.errors import UsageError
-from models.nets.periodic import MOST_COLUMNS, PeriodicEmbedding
 from models.nets.sizes import Sizes
 from models.nets.splitting import Style
+from models.nets.table_columns import TableColumns, chosen, is_periodic
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 
 
-class Mlp(nn.Module):
+class Mlp(TableColumns):
     """An MLP; images and series are flattened and treated as numbers."""
 
     def __init__(
         self,
         sizes: Sizes,
-        embedding_dims: list[int],
-        first: nn.Module,
-        equal: list[nn.Module],
-        head: nn.Linear,
-        periodic: PeriodicEmbedding | None = None,
+        hidden: int,
+        layers: int,
+        dropout: float,
+        norm: Callable[[int], nn.Module] | None,
+        activation: Callable[[], nn.Module],
+        periodic: bool,
     ) -> None:
-        super().__init__()
-        self.kind = sizes.kind
-        self.periodic = periodic
-        self.embeddings = nn.ModuleList(
-            nn.Embedding(n, dim) for n, dim in zip(sizes.cardinalities, embedding_dims, strict=True)
-        )
-        for weight in self.embeddings.parameters():
-            nn.init.normal_(weight, std=0.05)
-        self.trunk = nn.ModuleDict({"first": first, "blocks": nn.ModuleList(equal), "head": head})
+        super().__init__(sizes, periodic)
+        width = self.width if sizes.kind == "table" else math.prod(next(iter(sizes.inputs.values())))
+        blocks = [
+            nn.Sequential(
+                nn.Linear(before, hidden, bias=norm is None),
+                *([norm(hidden)] if norm is not None else []),
+                activation(),
+                *([nn.Dropout(dropout)] if dropout else []),
+            )
+            for before in [width, *[hidden] * (layers - 1)][:layers]
+        ]
+        first = blocks[0] if blocks else nn.Identity()
+        head = nn.Linear(hidden if layers else width, sizes.num_outputs)
+        self.trunk = nn.ModuleDict({"first": first, "blocks": nn.ModuleList(blocks[1:]), "head": head})
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Return (batch, num_outputs) from the inputs of the net's kind."""
@@ -70,10 +74,7 @@ class Mlp(nn.Module):
             assert flat is not None
             flat = flat.flatten(1)
         else:
-            columns = [numeric if self.periodic is None else self.periodic(numeric)]
-            if categorical is not None:
-                columns += [embed(categorical[:, i]) for i, embed in enumerate(self.embeddings)]
-            flat = torch.cat(columns, dim=1) if len(columns) > 1 else columns[0]
+            flat = self.columns(numeric, categorical)
         hidden: torch.Tensor = self.trunk["first"](flat)
         return hidden
 
@@ -97,11 +98,6 @@ class Mlp(nn.Module):
         return head.in_features
 
 
-def embedding_dim(cardinality: int) -> int:
-    """Return the width of a category's embedding. Source: fastai's rule, min(600, 1.6 n^0.56), here at most 50."""
-    return min(50, max(2, round(1.6 * math.pow(cardinality, 0.56))))
-
-
 def build(
     sizes: Sizes,
     hidden: int = 256,
@@ -117,28 +113,5 @@ def build(
         UsageError: `norm`, `activation` or `numeric_embedding` has an unknown value.
     """
     norms = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": None}
-    layer, act = _chosen("norm", norm, norms), _chosen("activation", activation, ACTIVATIONS)
-    dims = [embedding_dim(n) for n in sizes.cardinalities]
-    is_table = sizes.kind == "table"
-    embeds = {"none": False, "periodic": is_table and 0 < sizes.num_numeric <= MOST_COLUMNS}
-    periodic = PeriodicEmbedding(sizes.num_numeric) if _chosen("numeric_embedding", numeric_embedding, embeds) else None
-    numeric = sizes.num_numeric * (periodic.width if periodic else 1)
-    width = numeric + sum(dims) if is_table else math.prod(next(iter(sizes.inputs.values())))
-    blocks = [
-        nn.Sequential(
-            nn.Linear(before, after, bias=layer is None),
-            *([layer(after)] if layer is not None else []),
-            act(),
-            *([nn.Dropout(dropout)] if dropout else []),
-        )
-        for before, after in pairwise([width, *[hidden] * layers])
-    ]
-    first = blocks[0] if blocks else nn.Identity()
-    head = nn.Linear(hidden if layers else width, sizes.num_outputs)
-    return Mlp(sizes, dims, first, list(blocks[1:]), head, periodic)
-
-
-def _chosen(argument: str, value: str, table: Mapping[str, Any]) -> Any:
-    if value not in table:
-        raise UsageError(f"model.arguments.{argument}: got {value!r}, expected one of {', '.join(table)}")
-    return table[value]
+    layer, act = chosen("norm", norm, norms), chosen("activation", activation, ACTIVATIONS)
+    return Mlp(sizes, hidden, layers, dropout, layer, act, is_periodic(numeric_embedding))

@@ -25,7 +25,7 @@ class PeriodicEmbedding(nn.Module):
         super().__init__()
         self.width = _WIDTH
         self.frequency = nn.Parameter(torch.randn(num_numeric, _FREQUENCIES) * _SIGMA)
-        self.phase = nn.Parameter(torch.rand(num_numeric, _FREQUENCIES) * 2 - 1)
+        self.phase = nn.Parameter(torch.empty(num_numeric, _FREQUENCIES).uniform_(-1, 1))
         bound = 1 / math.sqrt(_FREQUENCIES)
         self.weight = nn.Parameter(torch.empty(num_numeric, _FREQUENCIES, _WIDTH - 1).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(num_numeric, _WIDTH - 1).uniform_(-bound, bound))

@@ -108,6 +108,6 @@ def features_of(net: nn.Module, name: str) -> Features:
     if not isinstance(inner, Trunk):
         raise UsageError(
             f"train.pretrain: {name} has no method `features(**inputs) -> (batch, width)`: give it one (all layers but "
-            "the last), or take mlp, cnn or transformer"
+            "the last), or take mlp, tabm, cnn or transformer"
         )
     return net.through(inner.features) if isinstance(net, NetAdapter) else inner.features

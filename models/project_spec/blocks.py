@@ -187,7 +187,7 @@ class Data(SpecBlock):
 
 
 class Model(SpecBlock):
-    """The architecture: mlp, cnn, gru, lstm, transformer, decoder, trees, linear, or a reference to your own."""
+    """The architecture: tabm, mlp, cnn, gru, lstm, transformer, decoder, trees, linear, or a reference to your own."""
 
     net: Reference = Field(
         "auto", description="auto: the search chooses (tables, series), cnn (images), decoder (text)."

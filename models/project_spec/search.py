@@ -91,7 +91,7 @@ class Search(SpecBlock):
         description="Trials without an improvement after which the search ends. Default: 6 where `model.net: auto` "
         "chooses between families, else none.",
     )
-    families: list[Literal["trees", "linear", "mlp", "transformer", "gru"]] | None = Field(
+    families: list[Literal["trees", "linear", "mlp", "tabm", "transformer", "gru"]] | None = Field(
         None,
         min_length=1,
         description="What `model.net: auto` chooses from, first tried first. Default: trees, linear, mlp for a table; "

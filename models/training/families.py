@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ TAKE_A_NET = "take a net, such as gru"
 """The cure for what trees on series do not do."""
 # Steps of a net's training that the validation score may stop earlier; a small table is seen at most 60 times.
 _STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3000, 5, 60
+# Steps of an epoch of a small table, whose batch is smaller; the default batch is the largest.
+_STEPS_AN_EPOCH, _SMALLEST_BATCH, _BATCH = 20, 32, 256
 
 
 @dataclass(frozen=True)
@@ -167,18 +170,22 @@ def search_space(spec: Spec, fixed: bool, num_train: int = 0, metric: str = "") 
         if entry is None or len(nets) == 1 or is_self_tuned(net, spec.data.kind):
             families[net] = Family(dimensions, {})
             continue
-        defaults = {**entry.defaults, **_epochs(spec, net, num_train)}
+        defaults = {**entry.defaults, **_passes(spec, net, num_train)}
         own = {path: value for path, value in defaults.items() if path not in left_out}
         families[net] = Family(dimensions, own, entry.starts if is_table else ())
     return SearchSpace(families, is_auto(spec))
 
 
-def _epochs(spec: Spec, net: str, num_train: int) -> dict[str, int]:
-    """Return the default epochs of a net that is trained by gradient descent."""
+def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:
+    """Return the default epochs of a net that is trained by gradient descent, and the batch if the net has its own."""
     if not is_descent(net):
         return {}
-    steps = max(1.0, num_train / (spec.train.batch or 256))
-    return {"train.epochs": max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, round(_STEPS / steps)))}
+    own = {}
+    if net == "tabm" and "batch" not in spec.train.model_fields_set:
+        fitting = 2 ** round(math.log2(max(1, num_train) / _STEPS_AN_EPOCH))
+        own["train.batch"] = max(_SMALLEST_BATCH, min(_BATCH, fitting))
+    steps = max(1.0, num_train / (own.get("train.batch") or spec.train.batch or _BATCH))
+    return {**own, "train.epochs": max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, round(_STEPS / steps)))}
 
 
 def _misfit(spec: Spec, net: str) -> str:

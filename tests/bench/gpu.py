@@ -41,6 +41,7 @@ from tests.tiny_jobs import MakeJob, job_maker
 
 NETS = (
     ("table", "mlp", "binary"),
+    ("table", "tabm", "binary"),
     ("table", "transformer", "multiclass"),
     ("image", "cnn", "binary"),
     ("image", "transformer", "binary"),

@@ -73,8 +73,8 @@ def loss_name(preparation: Preparation, metric: str) -> str:
 def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor, base: Path = Path()) -> Loss:
     """Return a function (output (batch, num_outputs), target (batch,), weight (batch,) or None) -> summed loss.
 
-    Of several outputs the target is (batch, num_outputs), and the loss of an example is the mean over its outputs. For
-    text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
+    Of several outputs the target is (batch, num_outputs), and the loss of an example is the mean over its outputs. In
+    training a net may return an output of each of several members, (batch, members, num_outputs). For text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
 
     Args:
         preparation: Holds the task and its classes.
@@ -89,7 +89,24 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
     """
     if train.loss is not None:
         return _own_loss(train.loss, base, preparation, targets)
-    return summed(_example_loss(preparation, train, metric, targets))
+    return summed(_of_members(_example_loss(preparation, train, metric, targets), preparation))
+
+
+def _of_members(losses: ExampleLoss, preparation: Preparation) -> ExampleLoss:
+    """Return a loss that also takes (batch, members, num_outputs), such as of TabM: the mean over the members' losses.
+
+    So each member learns the target by itself; the loss of their mean would let them share the work.
+    """
+    if preparation.task == "language":
+        return losses
+
+    def each(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if output.ndim < 3:
+            return losses(output, target)
+        batch, members = output.shape[:2]
+        return losses(output.flatten(0, 1), target.repeat_interleave(members, dim=0)).view(batch, members).mean(dim=1)
+
+    return each
 
 
 def _example_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor) -> ExampleLoss:
@@ -188,7 +205,7 @@ def _own_loss(reference: str, base: Path, preparation: Preparation, targets: tor
             )
         return each
 
-    loss = summed(losses)
+    loss = summed(_of_members(losses, preparation))
     if preparation.task == "language":
         return loss  # the targets here are the starts of windows
     trial = torch.zeros((len(targets[:2]), preparation.num_outputs), requires_grad=True, device=targets.device)

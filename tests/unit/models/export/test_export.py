@@ -20,6 +20,7 @@ from tests.finished_jobs import METADATA, ExportedJob, FinishedJob
 
 READY = [
     ("mlp", "table", "binary", {"hidden": 8}),
+    ("tabm", "table", "multiclass", {"hidden": 8}),
     ("transformer", "table", "multiclass", {"width": 8, "layers": 1}),
     ("linear", "table", "multiclass", {}),
     ("trees", "table", "multiclass", {}),

@@ -42,7 +42,7 @@ def test_auto_stands_for_a_net_that_takes_the_kind(kind):
 def test_wrong_names_and_kinds_say_what_there_is():
     with pytest.raises(UsageError, match="did you mean 'transformer'"):
         net_name("transfromer", "table")
-    with pytest.raises(UsageError, match="expected one of mlp, transformer, trees, linear"):
+    with pytest.raises(UsageError, match="expected one of mlp, tabm, transformer, trees, linear"):
         net_name("cnn", "table")
     assert net_name("./net.py:Net", "table") == "./net.py:Net"
 

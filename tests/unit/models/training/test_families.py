@@ -27,6 +27,7 @@ def spec_of(**blocks: Any) -> Spec:
         ({"search": {"space": {"model.l2": {"choices": [1.0]}}}}, ("linear",)),
         ({"search": {"space": {"train.class_weights": {"choices": ["none"]}}}}, FAMILIES),
         ({"search": {"families": ["mlp", "trees"]}}, ("mlp", "trees")),
+        ({"search": {"families": ["trees", "tabm"]}}, ("trees", "tabm")),
         ({"train": {"ema": 0.9}}, ("mlp",)),
         ({"retrain": {"start": "champion"}}, ("mlp",)),
     ],
@@ -83,6 +84,16 @@ def test_a_larger_table_is_seen_less_often() -> None:
         for rows in (900, 10**5, 10**7)
     ]
     assert epochs == [60, 8, 5]
+
+
+def test_tabm_has_smaller_batches_on_a_small_table() -> None:
+    def batches(*rows: int, **train: int) -> list[tuple[int | None, int]]:
+        spec = spec_of(search={"families": ["trees", "tabm"]}, train=train)
+        firsts = [search_space(spec, False, count).settings({"model.net": "tabm"}) for count in rows]
+        return [(first.get("train.batch"), first["train.epochs"]) for first in firsts]
+
+    assert batches(0, 100, 2_500, 10**5) == [(32, 60), (32, 60), (128, 60), (256, 8)]
+    assert batches(10**5, batch=1000) == [(None, 30)]
 
 
 def test_what_the_spec_sets_is_no_default() -> None:

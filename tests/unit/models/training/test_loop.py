@@ -105,6 +105,7 @@ def test_killed_after_any_checkpoint_gives_the_same_bits(make_job, monkeypatch, 
     ("kind", "task", "net", "arguments"),
     [
         ("table", "binary", "mlp", {"hidden": 16}),
+        ("table", "multiclass", "tabm", {"hidden": 16}),
         ("table", "multiclass", "transformer", {"width": 16, "layers": 1}),
         ("table", "regression", "mlp", {"hidden": 16}),
         ("image", "multiclass", "cnn", {"width": 8}),

@@ -15,7 +15,7 @@ from models.training.costs.flops import count_flops, empty_copy
 TABLE = Sizes("table", "binary", 16, (17, 4))
 IMAGE = Sizes("image", "multiclass", image=(1, 28, 28), num_outputs=10)
 SERIES = Sizes("series", "regression", 5, window=(12, 5))
-NETS = {"mlp": TABLE, "transformer": TABLE, "cnn": IMAGE, "gru": SERIES, "lstm": SERIES}
+NETS = {"mlp": TABLE, "tabm": TABLE, "transformer": TABLE, "cnn": IMAGE, "gru": SERIES, "lstm": SERIES}
 
 
 def by_torch(net: nn.Module, inputs: dict[str, torch.Tensor]) -> float:

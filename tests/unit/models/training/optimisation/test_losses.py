@@ -29,6 +29,16 @@ def test_losses_are_sums_over_the_batch():
     torch.testing.assert_close(parts, loss(output, target))
 
 
+def test_each_member_of_a_net_learns_the_target_by_itself():
+    each, target = torch.randn(6, 4, 3), torch.tensor([0, 1, 2, 2, 1, 0])
+    loss, weight = make_loss(MULTI, Train(), "accuracy", target), torch.rand(6)
+    expected = torch.stack([loss(each[:, member], target, weight) for member in range(4)]).mean()
+    torch.testing.assert_close(loss(each, target, weight), expected)
+    both = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    labels = make_loss(preparation("multilabel"), Train(), "f1", both)
+    torch.testing.assert_close(labels(each[:2, :, :2], both), labels(each[:2, :, :2].flatten(0, 1), both.repeat_interleave(4, 0)) / 4)
+
+
 def test_the_loss_follows_the_task_and_the_metric():
     assert loss_name(BINARY, "roc_auc") == "bce"
     assert loss_name(REAL, "mae") == "l1"

@@ -43,7 +43,7 @@ def test_whole_patches_of_an_image_are_hidden_in_all_channels():
     assert float(hiding.loss(image.flatten(1), target)) == 0
 
 
-@pytest.mark.parametrize(("sizes", "net"), [(TABLE, "mlp"), (TABLE, "transformer"), (IMAGE, "cnn")])
+@pytest.mark.parametrize(("sizes", "net"), [(TABLE, "mlp"), (TABLE, "tabm"), (TABLE, "transformer"), (IMAGE, "cnn")])
 def test_ready_nets_give_all_parts_back(sizes, net, tmp_path):
     made = reconstructor(build_net(Model(net=net), sizes, tmp_path), sizes, net)
     inputs = {name: torch.zeros(2, *shape) for name, shape in sizes.inputs.items()}
