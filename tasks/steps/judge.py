@@ -127,7 +127,11 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     evidence = Evidence(
         task=preparation.task,
         target=target,
-        thresholds={"challenger": served.class_head.threshold, "champion": against.threshold},
+        thresholds={
+            "challenger": served.class_head.threshold,
+            "champion": against.threshold,
+            "baseline": baseline.threshold,
+        },
         challenger=_predictions(inputs, graph, preparation),
         champion=against.prediction,
         baseline=baseline.prediction,
