@@ -61,8 +61,8 @@ class Workspace:
             if (folder / STATE).is_dir() or (folder / "projects").is_dir():
                 return cls(folder)._checked()
         raise UsageError(
-            f"{here}: neither this folder nor one above is a workspace, with projects/ or {STATE}/: go into yours, name "
-            f"it by {HOME}, or begin one here by `mkdir projects`"
+            f"{here}: neither this folder nor one above is a workspace, with projects/ or {STATE}/: go into yours, "
+            f"name it by {HOME}, or begin one here by `mkdir projects`"
         )
 
     def _checked(self) -> Workspace:
