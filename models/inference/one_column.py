@@ -101,7 +101,7 @@ class ImageSchema(OneColumnSchema):
         try:
             return {IMAGE: pixels_of(rows.column(self.columns[0]), self._image)}
         except DataError as error:
-            raise DataError(f"{display_name}, rows from {first_row} (counted from 1): {error}") from error
+            raise DataError(f"{display_name}, rows from {first_row}: {error}") from error
 
     def item_schema(self) -> Schema | None:
         """Return the JSON Schema of an image: nested lists of pixel values."""
