@@ -56,7 +56,8 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         with uploaded(loop, folder):
             result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
         add_speeds(loop.workspace, result.speeds)
-        summary = {**result.model_dump(mode="json"), "params": params}
+        begun_with = task.start.label if task.start is not None else ""
+        summary = {**result.model_dump(mode="json"), "params": params, "begun_with": begun_with}
         loop.outbox.metrics(LOOP_RUN, {"num_parameters": result.num_parameters})
         if task.start is not None:
             loop.outbox.tags(LOOP_RUN, {"loopline.start": f"{task.start.label} {task.start.sha256[:16]}"})
