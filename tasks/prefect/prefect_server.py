@@ -44,8 +44,11 @@ GUARD_POLL_S = 1.0
 
 # Prefect writes all its block types into a new database: half of such a server's start-up cost beyond its imports
 # (3.2 of 10 CPU-s, prefect 3.8.8). Only the platform needs the catalogue in the UI; a block type that a flow saves is
-# written when it is saved.
-WITHOUT_CATALOGUE = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
+# written when it is saved. Unless told not to, it imports all collections to find out whether the types have changed.
+WITHOUT_CATALOGUE = {
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
+    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
+}
 
 
 class PrefectServer:
