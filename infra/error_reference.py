@@ -22,7 +22,7 @@ FORWARDED = re.compile(r"[A-Z_. ]*")
 """Values alone: nothing of such a text is known before it is there."""
 QUOTED = re.compile(r"`[^`]*`|\{[^}]*\}|\([^()]*\)")
 """Within these a colon divides nothing."""
-PLACE = re.compile(r"(command line|rows from FIRST_ROW \(counted from 0\)|[\w.:`'/-]+)( [A-Z_']+)*(, \w+)?")
+PLACE = re.compile(r"(command line|rows from FIRST_ROW|[\w.:`'/-]+)( [A-Z_']+)*(, \w+)?")
 """What a message begins with: a key, an option or a file, with its value."""
 EXPECTED = re.compile(r"[,;] (?:expected|did you mean) ")
 """What stands before a cure that is no sentence of its own."""

@@ -337,8 +337,8 @@ def workspace() -> str:
 
     files = [f"| `{name}` | {text} |" for name, text in FILES.items()]
     parts = [
-        f"# The files of a workspace\n\n{NOTE}\nThe workspace is `LOOPLINE_HOME`; if that is not set, the nearest "
-        "folder above that holds `projects/` or `.loopline/`; else the clone.\n\n| path | is |\n|---|---|\n"
+        f"# The files of a workspace\n\n{NOTE}\nThe workspace is `LOOPLINE_HOME`; if that is not set, this folder or "
+        "the nearest one above that holds `projects/` or `.loopline/`.\n\n| path | is |\n|---|---|\n"
         + "\n".join(files)
         + "\n",
         "## Tables of the state database\n\nRead them, but let Loopline write them.\n",

@@ -1,4 +1,8 @@
-"""Ranks for tests: forked processes that meet over gloo on this machine, in a few hundredths of a second."""
+"""Ranks for the tests of a part of the engine: forked processes that meet over gloo on this machine's CPU.
+
+Whole jobs are trained by the product's rank pool (the fixture `pool` of tests/integration). It takes a job, but a test
+of the checkpoints, the watchdog or a session calls that part on each rank by a closure: so these are forked.
+"""
 
 from __future__ import annotations
 

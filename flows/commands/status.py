@@ -135,8 +135,8 @@ def _more(one: ProjectFacts, now: float) -> list[tuple[str, str]]:
     if one.challenger:
         lines.append(("challenger", f"version {one.challenger.number} ({one.challenger.metric.replace('=', ' ')})"))
     if one.search.trials:
-        best = f"{show(one.search.value)}, " if one.search.value is not None else ""
-        lines.append(("best trial", f"{best}{show(one.search.params)} ({one.search.trials} trials)"))
+        value = f"{show(one.search.value)}, " if one.search.value is not None else ""
+        lines.append(("search", f"{value}{show(one.search.params)} ({one.search.trials} trials)"))
     if one.backtest:
         lines.append(("backtest", f"{one.backtest} (page: .loopline/projects/{one.name}/backtest/backtest.html)"))
     lines += [("move", f"{move.action} to version {move.after}, {ago(move.at, now)}") for move in one.moves[:5]]

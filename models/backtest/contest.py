@@ -62,6 +62,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
         thresholds={
             "challenger": preparation.class_head.threshold,
             "champion": Preparation.load(champion).class_head.threshold if champion else 0.5,
+            "baseline": baseline.threshold,
         },
         champion=_champion(champion, prepared, preparation) if champion else None,
         baseline=baseline.prediction,

@@ -38,7 +38,7 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
         head = ClassHead(slope=calibration.slope, offsets=list(calibration.offsets))
     metric = metric_of(job, preparation, job.project)
     if preparation.task == "binary":
-        head = head.model_copy(update={"threshold": best_threshold(metric, prediction)})
+        head = head.model_copy(update={"threshold": best_threshold(metric.name, prediction)})
     names = ("log_loss", "log_loss_after", "ece", "ece_after")
     facts = {} if tested is None else {name: getattr(tested, name) for name in names}
     record = {**facts, "calibrated": calibration is not None, "threshold": head.threshold}

@@ -95,7 +95,7 @@ class InputSchema(ABC):
         """Return rows from arrays by the names of `inputs`."""
 
     @abstractmethod
-    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+    def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
         """Return the inputs of the graph from typed columns; of a series every window.
 
         Args:
@@ -140,7 +140,7 @@ def check_records(records: Sequence[Any]) -> None:
         raise DataError("got no rows, expected one or more")
     if _OBJECT.issuperset(map(type, records)):
         return
-    for at, record in enumerate(records):
+    for at, record in enumerate(records, 1):
         if not isinstance(record, dict):
             raise DataError(f"row {at}: got {shown(record)}, expected an object of columns and values")
 
@@ -156,7 +156,7 @@ def check_complete(records: Sequence[dict[str, Any]], names: Sequence[str], keys
     Raises:
         DataError: Names row and column.
     """
-    for at, record in enumerate(records):
+    for at, record in enumerate(records, 1):
         for name in names:
             try:
                 column_of(record, name, names)

@@ -84,7 +84,7 @@ class ImageSchema(OneColumnSchema):
 
     def read(self, values: Sequence[Any], name: str) -> np.ndarray:
         """Return images from nested lists, or base64 of their bytes."""
-        return np.stack([self._pixels(value, f"row {at}, column {name!r}") for at, value in enumerate(values)])
+        return np.stack([self._pixels(value, f"row {at}, column {name!r}") for at, value in enumerate(values, 1)])
 
     def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from the tensor `image`."""
@@ -94,14 +94,14 @@ class ImageSchema(OneColumnSchema):
             raise DataError(f"input 'image': got shape {list(values.shape)}, expected [rows, {self._dimensions()}]")
         return InputRows({IMAGE: _levels(values, "input 'image'").reshape(-1, *self._shape)})
 
-    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+    def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
         """Return the images of rows, from their bytes."""
         from models.data.pixels import pixels_of
 
         try:
             return {IMAGE: pixels_of(rows.column(self.columns[0]), self._image)}
         except DataError as error:
-            raise DataError(f"{display_name}, rows from {first_row} (counted from 0): {error}") from error
+            raise DataError(f"{display_name}, rows from {first_row}: {error}") from error
 
     def item_schema(self) -> Schema | None:
         """Return the JSON Schema of an image: nested lists of pixel values."""
@@ -176,7 +176,7 @@ class TextSchema(OneColumnSchema):
             raise DataError(f"input 'text': got shape {list(values.shape)}, expected BYTES of shape [rows]")
         return self.from_array(values.ravel().tolist())
 
-    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+    def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
         """Return the texts of rows."""
         from models.inference.arrow_columns import texts
 

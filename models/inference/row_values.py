@@ -43,7 +43,7 @@ class RowError(ValueError):
     """The model does not accept a value; the message names its place and what is expected."""
 
 
-def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0) -> np.ndarray:
+def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 1) -> np.ndarray:
     """Return a column of numbers as float64 (rows,), NaN for missing, or raise `RowError`, with `place` for a row."""
     if not NUMBERS.issuperset(map(type, values)):
         at = next(at for at, value in enumerate(values) if type(value) not in NUMBERS)
@@ -57,7 +57,7 @@ def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 0
     return in_range(array, name, place, first)
 
 
-def in_range(values: np.ndarray, name: str, place: str = "row", first: int = 0) -> np.ndarray:
+def in_range(values: np.ndarray, name: str, place: str = "row", first: int = 1) -> np.ndarray:
     """Return the same numbers, or raise `RowError` if one is infinite or larger than `MOST_NUMBER`."""
     if not are_in_range(values):
         at = tuple(np.argwhere(np.abs(values) > MOST_NUMBER)[0])
@@ -93,7 +93,7 @@ def checked_windows(values: np.ndarray, length: int, parts: Sequence[tuple[str, 
     if values.dtype.kind not in "fiub":
         raise RowError("input 'series': got BYTES, expected FP64, or another type of numbers")
     windows = in_range(np.ascontiguousarray(values, np.float64), "series", "window")
-    check_known(windows[:, -1], parts, "window {}".format)
+    check_known(windows[:, -1], parts, lambda at: f"window {at + 1}")
     return windows
 
 
@@ -117,7 +117,7 @@ def check_known(last: np.ndarray, parts: Sequence[tuple[str, int]], place: Calla
             )
 
 
-def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 0) -> np.ndarray:
+def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 1) -> np.ndarray:
     """Return a column of categories as an object array of texts (rows,), "" for missing: the text form of training.
 
     `dtype` is what the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`. A value that
@@ -127,7 +127,7 @@ def categories(values: Sequence[Any], name: str, dtype: str = "string", first: i
     return np.array(_complete(texts, values, name, first, "text, or null for missing"), object)
 
 
-def moments(values: Sequence[Any], name: str, first: int = 0) -> np.ndarray:
+def moments(values: Sequence[Any], name: str, first: int = 1) -> np.ndarray:
     """Return a column of times as float64 (rows,) seconds since 1970 in UTC, NaN for missing.
 
     Raises:
@@ -172,7 +172,7 @@ def texts(values: Sequence[Any], name: str) -> np.ndarray:
     Raises:
         RowError: A value is no text; names row, column and value.
     """
-    for at, value in enumerate(values):
+    for at, value in enumerate(values, 1):
         if value is not None and value == value and not isinstance(value, str):
             raise RowError(f"row {at}, column {name!r}: got {shown(value)}, expected text, or null for missing")
     return np.array([value if isinstance(value, str) else "" for value in values], object)
@@ -274,7 +274,7 @@ def columns_by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
         raise RowError(f"{where}: a column is there twice: {twice[:60]!r}")
     if not isinstance(rows, list) or not rows:
         raise RowError(f"{where}: got no rows, expected one or more, each a list of values")
-    for at, row in enumerate(rows):
+    for at, row in enumerate(rows, 1):
         if not isinstance(row, list) or len(row) != len(names):
             raise RowError(f"{where}, row {at}: got {shown(row)}, expected a list of {len(names)}: a value a column")
     return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}

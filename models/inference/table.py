@@ -109,7 +109,7 @@ class TableSchema(InputSchema):
         feed |= {name: row_values.texts(columns[name].tolist(), name) for name in self._sentences}
         return InputRows(feed, numbers=numbers)
 
-    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+    def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
         """Return numbers as float64 with NaN, categories as texts with ""."""
         from models.inference.arrow_columns import columns
 

@@ -106,7 +106,7 @@ class SeriesSchema(InputSchema):
         last = {name: _plain(windows[:, -1, at]) for at, name in enumerate(self.numbers)}
         return InputRows({INPUT: windows}, last)
 
-    def from_arrow(self, rows: pa.Table, first_row: int = 0, display_name: str = "rows") -> Feed:
+    def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
         """Return every window of the steps."""
         from models.inference.arrow_columns import columns
 
@@ -145,13 +145,13 @@ class SeriesSchema(InputSchema):
         rows = series_rows(_table({time: columns.get(time, range(num_steps)), **named}), window, time)
         ends = window_ends(rows, self._length)
         ends = ends[np.argsort(rows.positions[ends])]
-        made = self.with_future(steps, rows.steps, rows.positions, ends, lambda at: f"step {rows.positions[at]}")
+        made = self.with_future(steps, rows.steps, rows.positions, ends, lambda at: f"step {rows.positions[at] + 1}")
         return self._windows(made.steps)[made.ends - self._length + 1], rows.positions[made.ends].tolist()
 
     def _of_one_series(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return every window of steps without a gap, and the steps (window,) that end them."""
         every = np.arange(len(steps))
-        made = self.with_future(steps, every, every, every[self._length - 1 :], "step {}".format)
+        made = self.with_future(steps, every, every, every[self._length - 1 :], lambda at: f"step {at + 1}")
         return self._windows(made.steps)[made.ends - self._length + 1], made.ends
 
     def with_future(

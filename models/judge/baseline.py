@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.errors import DataError
+from models.metrics.calibration import best_threshold
 from models.metrics.language import unigram_bits
 from models.metrics.metrics import Array, quantile_of
 from models.metrics.outputs import Output
@@ -16,10 +17,14 @@ from models.project_spec.blocks import Task
 
 
 class Baseline(NamedTuple):
-    """A trivial model: its name in words and its predictions for the test examples, in the form for metrics."""
+    """A trivial model: its name in words and its predictions for the test examples, in the form for metrics.
+
+    `threshold`: from which share on it decides for class 1 of two, so that its decision is the best for the goal.
+    """
 
     name: str
     prediction: Array
+    threshold: float = 0.5
 
 
 def trivial_baseline(
@@ -41,7 +46,7 @@ def trivial_baseline(
         num_examples: Number of test examples.
         num_classes: Number of classes, including those absent from training.
         metric: `mae` is minimised by the median, `mape` by the median with weights 1 / |target|, `pinball` by the
-            quantile; the mean is used for all others.
+            quantile; the mean is used for all others. Of two classes the threshold follows from it, as that of a model.
         outputs: The outputs, if there are several.
 
     Raises:
@@ -64,7 +69,8 @@ def trivial_baseline(
         return Baseline(f"{best[0][0]} of the training targets", forecast)
     shares = np.bincount(np.asarray(train_target, dtype=np.int64), minlength=num_classes) / len(train_target)
     if task == "binary":
-        return Baseline("share of the positive class", np.full(num_examples, shares[1]))
+        threshold = best_threshold(metric, shares[1:])
+        return Baseline("share of the positive class", np.full(num_examples, shares[1]), threshold)
     return Baseline("shares of the classes", np.tile(shares, (num_examples, 1)))
 
 

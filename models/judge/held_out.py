@@ -12,7 +12,7 @@ from models.data import feeds, text
 from models.data.hashing import Hashes
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepared_rows import rows_of
-from models.data.window_reference import seasonal_lag
+from models.data.window_reference import error_quantiles, seasonal_lag
 from models.errors import DataError
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.evidence import Evidence
@@ -102,7 +102,9 @@ def naive_forecasts(prepared: Path, preparation: Preparation, metric: str = "") 
             true = train.values[train.rows - (window.last_horizon - ahead)]
             pairs = zip(forecasts, itertools.chain(past, itertools.repeat(past[-1])), strict=False)
             forecasts = [
-                Baseline(each.name, each.prediction[:, None] + np.quantile(true - before.prediction, levels))
+                Baseline(
+                    each.name, each.prediction[:, None] + error_quantiles((true - before.prediction)[:, None], levels)
+                )
                 for each, before in pairs
             ]
         of_each.append(forecasts)

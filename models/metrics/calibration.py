@@ -40,9 +40,10 @@ class PlattScaling(NamedTuple):
 
     def apply(self, prediction: Array) -> Array:
         """Return the calibrated probabilities, in the form of `prediction`."""
-        moved = self.slope * logits_of(prediction) + np.array(self.offsets)
-        chances = _softmax(moved)
-        return chances[:, 1] if prediction.ndim == 1 else chances
+        from scipy.special import softmax  # a training begins without it
+
+        chances = softmax(self.slope * logits_of(prediction) + np.array(self.offsets), axis=1)
+        return np.asarray(chances[:, 1] if prediction.ndim == 1 else chances)
 
 
 class CalibrationTest(NamedTuple):
@@ -77,6 +78,7 @@ def fit_calibration(target: Array, prediction: Array) -> PlattScaling:
         prediction: Probabilities.
     """
     from scipy.optimize import minimize
+    from scipy.special import softmax
 
     logits, truth = logits_of(prediction), np.asarray(target, dtype=np.int64)
     num, num_classes = logits.shape
@@ -85,8 +87,7 @@ def fit_calibration(target: Array, prediction: Array) -> PlattScaling:
 
     def loss(parameters: Array) -> tuple[float, Array]:
         slope, offsets = math.exp(parameters[0]), np.r_[0.0, parameters[1:]] if with_offsets else 0.0
-        moved = slope * logits + offsets
-        chances = _softmax(moved)
+        chances = softmax(slope * logits + offsets, axis=1)
         value = -np.log(np.clip(chances[np.arange(num), truth], _SMALLEST, 1.0)).sum() + 0.5 * parameters @ parameters
         error = chances - one_hot
         slopes = np.r_[slope * (error * logits).sum(), error.sum(axis=0)[1:] if with_offsets else []]
@@ -136,7 +137,7 @@ def has_own_threshold(metric: Metric) -> bool:
     return metric.name in ("f1", "balanced_accuracy") or costs_of(metric.name) is not None
 
 
-def best_threshold(metric: Metric, prediction: Array) -> float:
+def best_threshold(goal: str, prediction: Array) -> float:
     """Return the threshold for class 1 that is best for the goal if the probabilities are calibrated; 0.5 for most.
 
     A goal of ranking names no decision, and at 0.5 a rare class may never be predicted, however good the ranking. Its
@@ -146,20 +147,20 @@ def best_threshold(metric: Metric, prediction: Array) -> float:
     of the goal (docs/decisions/0030).
 
     Args:
-        metric: The goal's.
+        goal: The name of the goal's metric.
         prediction: Calibrated probability of class 1 (example,).
 
     Source: costs: Elkan (2001), IJCAI; f1: the best of all cuts by expected counts, Lewis (1995), SIGIR; balanced
     accuracy: the share of the positives.
     """
-    costs = costs_of(metric.name)
+    costs = costs_of(goal)
     if costs is not None:
         return costs[0] / (costs[0] + costs[1])
-    if metric.name == "balanced_accuracy":
+    if goal == "balanced_accuracy":
         return float(np.mean(prediction))
-    if metric.name in RANKINGS:
+    if goal in RANKINGS:
         return _break_even(prediction)
-    if metric.name != "f1" or not len(prediction):
+    if goal != "f1" or not len(prediction):
         return 0.5
     ordered = _descending(prediction)
     hits = np.cumsum(ordered)
@@ -198,8 +199,3 @@ def _descending(prediction: Array) -> Array:
 def _losses(target: Array, prediction: Array) -> Array:
     logits = logits_of(prediction)
     return np.asarray(-logits[np.arange(len(target)), target])
-
-
-def _softmax(logits: Array) -> Array:
-    power = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(power / power.sum(axis=1, keepdims=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,19 @@ Size = Annotated[int, Field(le=1 << 16)]
 _PLAIN = {"int": Size, "float": float, "bool": bool, "str": str}
 
 
+def whole_numbers(net: str, arguments: Mapping[str, Any]) -> dict[str, int]:
+    """Return the arguments of a net of the catalogue that are whole numbers, such as its width, with their defaults."""
+    factory = _factory(net)
+    if factory is None:
+        return {}
+    names, defaults = factory.args.args, factory.args.defaults
+    usual = {
+        one.arg: ast.literal_eval(value)
+        for one, value in zip(names[len(names) - len(defaults) :], defaults, strict=True)
+    }
+    return {name: value for name, value in {**usual, **arguments}.items() if type(value) is int}
+
+
 @functools.cache
 def argument_types(net: str) -> dict[str, Any] | None:
     """Return the type of each argument of a net of the catalogue, Any where it is not plain.
@@ -24,6 +38,16 @@ def argument_types(net: str) -> dict[str, Any] | None:
     Returns:
         None for a net of the user's own, and for one that takes any argument.
     """
+    node = _factory(net)
+    if node is None or node.args.kwarg:
+        return None
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return {one.arg: _type(one) for one in arguments if one.arg != "sizes"}
+
+
+@functools.cache
+def _factory(net: str) -> ast.FunctionDef | None:
+    """Return the function whose parameters are the arguments of a net; None for a net of the user's own."""
     if net not in CATALOGUE:
         return None
     module, _, name = (CATALOGUE[net].arguments or CATALOGUE[net].reference).partition(":")
@@ -32,8 +56,7 @@ def argument_types(net: str) -> dict[str, Any] | None:
         return None
     for node in ast.parse(Path(module_spec.origin).read_bytes()).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
-            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            return None if node.args.kwarg else {one.arg: _type(one) for one in arguments if one.arg != "sizes"}
+            return node
     return None
 
 

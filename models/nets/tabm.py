@@ -67,7 +67,7 @@ class TabM(TableColumns):
         nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, numeric: torch.Tensor, categorical: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the members' outputs (batch, members, num_outputs) in training, else their mean (batch, num_outputs)."""
+        """Return (batch, members, num_outputs) in training, else the mean over the members, (batch, num_outputs)."""
         hidden = self._hidden(numeric, categorical)
         output = torch.einsum("bmh,mho->bmo", hidden, self.weight) + self.bias
         return output if self.training else output.mean(dim=1)

@@ -17,9 +17,9 @@ from models.training.optimisation.optimisers import state_ratio
 
 _FULL = 4
 _HALF = 2
-# Of the tensors in a CPU's heap, for the holes between them. Measured with glibc 2.36, seven nets in fp32 and bf16: 0.3
-# to 0.6. With all blocks mapped (MALLOC_MMAP_THRESHOLD_) there are none, and a step takes 1.5 times as long.
-_HOLES = 0.45
+# Of the activations in a CPU's heap, for the holes between them. Measured with glibc 2.36, seven nets in fp32 and bf16:
+# 0.25 to 0.6. With all blocks mapped (MALLOC_MMAP_THRESHOLD_) there are none, and a step takes 1.5 times as long.
+_HOLES = 0.4
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
     whole = _FULL * profiler.weights().total // (candidate.shards if in_shards else 1) + weights.buffers
     host = _FULL * profiler.weights().total if training.on_cpu else 0
     if alone:
-        # A gradient is allocated while the activations it comes from are freed.
-        held = max(activations.peak + activations.inputs - size, 0)
+        held = _beside_gradients(activations, size, training.on_cpu)
     return RankMemory(
         weights=size // shards + weights.buffers,
         gradients=size // shards,
@@ -114,14 +113,25 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
         activations=held,
         gathered=_gathered(weights, training) if shards > 1 else 0,
         host=host,
-        holes=_holes(activations, held + size if alone else held) if training.on_cpu else 0,
+        holes=_holes(activations, activations.apart + activations.inputs if alone else held) if training.on_cpu else 0,
         whole=whole,
     )
 
 
+def _beside_gradients(activations: ActivationBytes, gradients: int, on_cpu: bool) -> int:
+    """Return the bytes that one rank's activations need in addition to all gradients.
+
+    A gradient is allocated while the activations that it comes from are freed. It takes their place, but not in a CPU's
+    heap, whose freed blocks have other sizes.
+    """
+    reused = max(activations.peak + activations.inputs - gradients, 0)
+    share = activations.heap_share if on_cpu else 0.0
+    return round(share * (activations.apart + activations.inputs) + (1 - share) * reused)
+
+
 def _holes(activations: ActivationBytes, held: int) -> int:
-    """Return the bytes between the tensors of the heap, as large ones are not in it."""
-    return round(_HOLES * held * activations.small / max(1, activations.peak))
+    """Return the bytes between the activations in the heap, as large ones are not in it."""
+    return round(_HOLES * held * activations.heap_share)
 
 
 def _stage(weights: ParameterCounts, activations: ActivationBytes, candidate: Candidate) -> tuple[ParameterCounts, int]:

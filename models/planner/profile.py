@@ -93,6 +93,11 @@ class ActivationBytes:
     small: int
 
     @property
+    def heap_share(self) -> float:
+        """The share of the bytes that a CPU's allocator takes from its heap."""
+        return self.small / max(1, self.peak)
+
+    @property
     def transient(self) -> int:
         """The bytes that the backward pass needs in addition to `saved`."""
         return self.apart - self.saved

@@ -67,7 +67,7 @@ class IngestSummary(FrozenModel):
 
 
 class SearchSummary(FrozenModel):
-    """The last search and its best trial."""
+    """The last search: the settings that it chose, of one trial or of an ensemble, and their value on validation."""
 
     study: str = ""
     trials: int = 0

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from models.distributed.precision import precision_for
 from models.distributed.world import World
 from models.errors import UsageError
@@ -55,6 +57,11 @@ def with_choices(job: TrainingJob, world: World, choices: dict[str, Any] | None 
         )
     train = job.train.model_copy(update={"precision": precision})
     return job.model_copy(update={"train": train, "chosen": (*job.chosen, "precision")})
+
+
+def cpu_despite_gpu(why: str) -> dict[str, str]:
+    """Return the choice of the CPU with its reason, as `reasons` does, if there is a GPU; without one, no choice."""
+    return {"device": f"cpu ({why})"} if torch.cuda.is_available() else {}
 
 
 def reasons(folder: Path) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from models.errors import LooplineError
 from models.files import write_json
 from models.nets.catalogue import ENSEMBLE
 from models.training.checkpoints.finished import identity
@@ -68,8 +69,17 @@ def fit_members(
         job: Of the ensemble.
         run: Trains the member of this name, or returns its stored result.
         value: Returns the goal's metric of a finished job on validation, of first fits where members are refitted.
+
+    Raises:
+        LooplineError: The training of a member, which is named, failed.
     """
-    results = {member.name: run(member.name, member.job) for member in members_of(job)}
+    results: dict[str, TrainingResult] = {}
+    for member in members_of(job):
+        try:
+            results[member.name] = run(member.name, member.job)
+        except LooplineError as error:
+            error.args = (f"{member.name} of the ensemble: {error}",)  # a new error would lose the rank's traceback
+            raise
     parts = list(results.values())
     hashes = "".join(f"{name} {result.weights_sha256}\n" for name, result in results.items())
     result = TrainingResult(

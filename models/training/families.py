@@ -111,7 +111,7 @@ def families_of(spec: Spec) -> tuple[str, ...]:
     if spec.model.net == ENSEMBLE:  # of a replay, which trains what a search found; `check_spec` refuses it in a spec
         members = spec.model.arguments.get(MEMBERS)
         listed = members if isinstance(members, list) else []
-        return member_nets({f"model.{MEMBERS}": [each for each in listed if isinstance(each, dict) and NET in each]})
+        return member_nets(each for each in listed if isinstance(each, dict) and NET in each)
     if not is_auto(spec):
         if names:
             raise UsageError(
@@ -139,7 +139,7 @@ def nets_of(spec: Spec, params: Mapping[str, Any]) -> tuple[str, ...]:
 
     A spec that changed since, such as by `retrain.start: champion`, may have other families.
     """
-    nets = member_nets(params) or (chosen_net(spec, params),)
+    nets = member_nets(params.get(f"model.{MEMBERS}", ())) or (chosen_net(spec, params),)
     return nets if {*nets} <= {*families_of(spec)} else ()
 
 
@@ -165,7 +165,7 @@ def search_space(spec: Spec, fixed: bool, num_train: int = 0, metric: str = "") 
     for net in nets:
         entry = CATALOGUE.get(net)
         left_out = set_paths | set(() if is_table or entry is None else entry.of_tables)
-        usual = usual_space(spec, net, fixed)
+        usual = usual_space(net, spec.data.kind, fixed)
         dimensions = spec.search.space or {path: each for path, each in usual.items() if path not in left_out}
         if entry is None or len(nets) == 1 or is_self_tuned(net, spec.data.kind):
             families[net] = Family(dimensions, {})

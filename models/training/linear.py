@@ -38,6 +38,7 @@ from models.training.batches.examples import LARGEST_PASS, ExampleSet, open_exam
 from models.training.checkpoints.finished import write_result
 from models.training.checkpoints.state import Progress
 from models.training.checkpoints.weights import save_weights
+from models.training.choices import cpu_despite_gpu
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, EpochReport, RefitSettings, TrainingJob, TrainingResult
@@ -116,6 +117,7 @@ def _save(net: nn.Module, folder: Path) -> str:
 def _environment(num_train: int, num_validation: int) -> dict[str, Any]:
     return {
         "torch": str(torch.__version__),
+        "chosen": cpu_despite_gpu("a linear model is fitted by few passes over all rows, in one process"),
         "threads": torch.get_num_threads(),
         "train_examples": num_train,
         "validation_examples": num_validation,

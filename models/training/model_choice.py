@@ -98,7 +98,7 @@ def as_decided(metric: Metric, task: Task, target: Array, prediction: Array) -> 
         return metric, prediction
     stride = -(-len(target) // MOST_EXAMPLES)
     calibrated = fit_calibration(target[::stride], prediction[::stride]).apply(prediction)
-    return metric.at(best_threshold(metric, calibrated)), calibrated
+    return metric.at(best_threshold(metric.name, calibrated)), calibrated
 
 
 def as_array(weights: torch.Tensor | None) -> Array | None:

@@ -21,6 +21,7 @@ from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
 from models.nets.catalogue import is_descent, is_trees
+from models.project_spec.blocks import Train
 from models.project_spec.parallel_dims import check_gpus
 from models.training.auto_batch import is_out_of_memory
 from models.training.checkpoints.finished import identity, read_finished, write_result
@@ -135,13 +136,19 @@ def join_world(job: TrainingJob, on_hang: OnHang) -> World:
     """
     torch.set_num_threads(job.threads)
     backend = "nccl" if torch.cuda.is_available() else "gloo"
-    os.environ.update({name: str(value) for name, value in job.train.nccl.items()})  # read when NCCL starts
+    os.environ.update(nccl_settings(job.train))  # read when NCCL starts
     store, rank, size = next(rendezvous("env://", timeout=_COLLECTIVE_TIMEOUT))
     if os.environ["GROUP_WORLD_SIZE"] == "1":  # one agent keeps its store through restarts: ignore keys of dead ranks
         store = PrefixStore(f"restart {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_COLLECTIVE_TIMEOUT)
     watchdog = Watchdog(store, rank, size, job.silence_s, on_hang)
     return World(rank, size, device_of(job, local_rank()), watchdog=watchdog)
+
+
+def nccl_settings(train: Train) -> dict[str, str]:
+    """Return NCCL's variables of this rank: those of its environment, and above them `train.nccl`."""
+    inherited = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
+    return {**inherited, **{name: str(value) for name, value in train.nccl.items()}}
 
 
 def device_of(job: TrainingJob, number: int = 0) -> torch.device:
@@ -193,7 +200,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
         "cuda": torch.version.cuda if cuda else None,
         "cudnn": torch.backends.cudnn.version() if cuda else None,  # type: ignore[no-untyped-call]
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,  # type: ignore[no-untyped-call]
-        "nccl_settings": job.train.nccl,
+        "nccl_settings": nccl_settings(job.train),
         "world_size": session.world.size,
         "worlds": session.progress.worlds,
         "layout": asdict(session.world.layout),

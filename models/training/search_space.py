@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from models.errors import TrainingError, UsageError
 from models.frozen_model import FrozenModel
 from models.nets.catalogue import ENSEMBLE, default_space, is_self_tuned, unused
-from models.project_spec.blocks import Model, Spec, Train
+from models.project_spec.blocks import Kind, Model, Train
 from models.project_spec.search import Dimension, Search
 from models.training.costs.summary import Costs
 from models.training.job import TrainingResult
@@ -93,20 +93,18 @@ def check_space(space: Mapping[str, Dimension], net: str = "") -> None:
             raise UsageError(f"search.space.{path}: train has no {key!r}: {cure}")
 
 
-def usual_space(spec: Spec, net: str, fixed: bool) -> dict[str, Dimension]:
-    """Return the default search space of the net, without the keys that the spec sets itself.
+def usual_space(net: str, kind: Kind, fixed: bool) -> dict[str, Dimension]:
+    """Return the default search space of a net.
 
     Args:
-        spec: The project's spec.
         net: The net, resolved.
+        kind: Of the data.
         fixed: The net starts from existing weights, so its shape must not change.
     """
-    fixed_paths = {f"train.{name}" for name in spec.train.model_fields_set}
-    fixed_paths |= {f"model.{name}" for name in spec.model.arguments}
-    space = {} if is_self_tuned(net, spec.data.kind) else default_space(net)
-    if fixed:
-        fixed_paths |= {path for path in space if path.startswith("model.") and path != "model.dropout"}
-    return {path: dimension for path, dimension in space.items() if path not in fixed_paths}
+    space = {} if is_self_tuned(net, kind) else default_space(net)
+    if not fixed:
+        return space
+    return {path: each for path, each in space.items() if path == "model.dropout" or not path.startswith("model.")}
 
 
 def with_params(
@@ -147,9 +145,9 @@ def member_names(nets: Sequence[str]) -> list[str]:
     return [net if count == 1 else f"{net}-{count}" for net, count in zip(nets, counts, strict=True)]
 
 
-def member_nets(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the families of an ensemble's members, each once; none if the settings are of no ensemble."""
-    return tuple(dict.fromkeys(str(member[NET]) for member in settings.get(_PATH, ())))
+def member_nets(members: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the families of an ensemble's members, each once."""
+    return tuple(dict.fromkeys(str(member[NET]) for member in members))
 
 
 def shares_of(settings: Mapping[str, Any]) -> dict[str, float]:

@@ -41,6 +41,7 @@ from models.training.boosters import (
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
 from models.training.checkpoints.finished import identity, write_result
 from models.training.checkpoints.state import Progress
+from models.training.choices import cpu_despite_gpu
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
@@ -427,7 +428,7 @@ def _finish(boosting: _Boosting, progress: Progress, booster: Boosters, pruned: 
         costs=of_epochs(progress.history, "cpu"),
         environment={
             "lightgbm": lightgbm.__version__,
-            "chosen": {"device": "cpu (trees grow in one process; LightGBM's GPU build is another package)"},
+            "chosen": cpu_despite_gpu("trees grow in one process; LightGBM's GPU build is another package"),
             "parameters": boosting.parameters(0)[0],
             "rounds": progress.best_round,
             "train_examples": boosting.num_train,

@@ -64,7 +64,7 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
             Middleware(Sessions, token=token, cookie=cookie_of(workspace)),
             Middleware(DashboardGuard, rules=rules),
         ],
-        exception_handlers={HTTPException: _refused, 500: _failed},
+        exception_handlers={HTTPException: _refused, StoreError: _without_store, 500: _failed},
         lifespan=_measuring,
     )
     app.state.workspace = workspace
@@ -128,6 +128,13 @@ def _refused(request: Request, error: Exception) -> Response:
     back = request.url.path if error.status_code == 409 else "/"
     page = overview_page.render_message("That cannot be done", [error.detail], back)
     return HTMLResponse(page, error.status_code, headers=error.headers)
+
+
+def _without_store(request: Request, error: Exception) -> Response:
+    """Return why a store cannot be used, such as a state database that a newer Loopline has migrated, and the cure."""
+    if request.url.path.startswith(API):
+        return JSONResponse({"error": str(error)}, 503)
+    return HTMLResponse(overview_page.render_message("A store cannot be used", [str(error)]), 503)
 
 
 def _failed(_: Request, __: Exception) -> Response:

@@ -215,7 +215,7 @@ def _refuse_newer(url: str, revision: str | None) -> None:
     if revision is not None and revision not in REVISIONS:
         raise StoreError(
             f"{shown(url)}: has schema {revision}, expected {REVISIONS[-1]} or older: a newer Loopline wrote it. "
-            "Update this one; nothing was changed"
+            "Update this one, and restart what still runs of it (`loopline down`, `loopline up`); nothing was changed"
         )
 
 

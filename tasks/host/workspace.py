@@ -45,10 +45,10 @@ class Workspace:
 
     @classmethod
     def find(cls, start: Path | None = None) -> Workspace:
-        """Return the workspace of LOOPLINE_HOME, else the nearest one at or above `start`, else the clone.
+        """Return the workspace of LOOPLINE_HOME, else the nearest one at or above `start` (default: this folder).
 
         Raises:
-            UsageError: LOOPLINE_HOME is not a folder, or another version of Loopline made the workspace.
+            UsageError: There is none, LOOPLINE_HOME is not a folder, or another version of Loopline made the workspace.
         """
         named = os.environ.get(HOME)
         if named:
@@ -60,7 +60,10 @@ class Workspace:
         for folder in (here, *here.parents):
             if (folder / STATE).is_dir() or (folder / "projects").is_dir():
                 return cls(folder)._checked()
-        return cls(CLONE)._checked()
+        raise UsageError(
+            f"{here}: neither this folder nor one above is a workspace, with projects/ or {STATE}/: go into yours, "
+            f"name it by {HOME}, or begin one here by `mkdir projects`"
+        )
 
     def _checked(self) -> Workspace:
         """Return the workspace itself if its state has this program's layout; a new workspace has no state yet."""

@@ -10,12 +10,14 @@ import threading
 from pathlib import Path
 from typing import Literal
 
+from models.cores import usable_gpus, usable_memory
 from models.data.preparation import Preparation
 from models.files import replacing_folder
 from models.metrics.metrics import metric_of
 from models.nets.catalogue import is_descent
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Model, Train
+from models.training.costs.spec_memory import batch_may_exceed
 from models.training.job import InitialWeights, TrainingJob
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
@@ -95,6 +97,21 @@ def job(
         fold=fold,
         fold_by=_FOLD_BY.get(loop.spec.data.split.by, "random"),
     )
+
+
+def check_batch(rank_pool: RankPool, job: TrainingJob) -> None:
+    """Refuse a batch that cannot fit into this machine's memory before a rank is started; nothing is done for GPUs.
+
+    The system would end the rank when the memory is full, and the rank would begin again. A GPU says at once that its
+    memory is full.
+
+    Raises:
+        TrainingError: Says how much is needed, and which batch would fit.
+    """
+    memory = usable_memory()
+    if usable_gpus(os.environ.get("CUDA_VISIBLE_DEVICES")) == 0 and batch_may_exceed(job, memory / job.train.ranks):
+        plain = json.loads(job.model_dump_json())
+        rank_pool.call("models.planner.batch_check:refuse_batch", job=plain, memory=memory)
 
 
 def validation_value(rank_pool: RankPool, job: TrainingJob) -> float:

@@ -9,7 +9,9 @@ from typing import Any
 
 from models.data.preparation import PREPARATION_FILE
 from models.errors import UsageError
+from models.nets.catalogue import ENSEMBLE, is_descent
 from models.project_spec.blocks import Model
+from models.serving.registry import ALIASES
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import JOB_FILE, WEIGHTS_FILE, InitialWeights
 from tasks.loop.loop import Inputs, Loop
@@ -34,8 +36,10 @@ class TrainingStart:
 def begin(loop: Loop, inputs: Inputs) -> TrainingStart:
     """Return the initial weights of the step `search` or `train`, whose inputs these are.
 
+    A champion (or another alias) that is no single net, such as an ensemble, gives no weights: training begins fresh.
+
     Raises:
-        UsageError: The version holds no net.
+        UsageError: The version that the spec names by its number is no single net.
         StoreError: The version's files cannot be fetched, or are not those that were registered.
     """
     start = loop.spec.train.start
@@ -50,13 +54,20 @@ def begin(loop: Loop, inputs: Inputs) -> TrainingStart:
         return TrainingStart(InitialWeights(weights=path, sha256=weights_sha256(path), label=str(path)))
     number = identity.partition(":")[0]
     names = (WEIGHTS_FILE, PREPARATION_FILE, JOB_FILE)
-    folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
-    weights = folder / WEIGHTS_FILE
-    if not weights.exists():
-        raise UsageError(
-            f"train.start.weights: {loop.spec.name} version {number} is no net (it has no {WEIGHTS_FILE}): "
-            "begin from another version, or leave train.start out"
+    folder, label = cached_version(loop.workspace, loop.spec.name, number, names).folder, f"version {number}"
+    model = json.loads((folder / JOB_FILE).read_text())["model"]
+    if model["net"] == ENSEMBLE or not is_descent(model["net"]):
+        if start.weights not in ALIASES:
+            raise UsageError(
+                f"train.start.weights: got {label}, which is of model.net {model['net']}, expected a version of a net "
+                "trained by gradient descent: name another, or leave train.start out"
+            )
+        loop.report.note(
+            f"{step}: the {start.weights} ({label}) is of model.net {model['net']} and has no weights to begin with: "
+            "training begins fresh"
         )
-    origin = InitialWeights(weights=weights, sha256=weights_sha256(weights), label=f"{loop.spec.name} version {number}")
+        return TrainingStart()
+    weights = folder / WEIGHTS_FILE
+    origin = InitialWeights(weights=weights, sha256=weights_sha256(weights), label=f"{loop.spec.name} {label}")
     loop.report.note(f"{step}: begins with {origin.label}")
-    return TrainingStart(origin, json.loads((folder / JOB_FILE).read_text())["model"])
+    return TrainingStart(origin, model)

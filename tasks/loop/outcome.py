@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from models.errors import DataError, GateRefused, LooplineError, StoreError
 from models.training.costs.summary import of_results
@@ -39,13 +39,17 @@ def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
         reason=_shown(error) if error is not None and outcome in ("failed", "rejected") else "",
     )
     try:
-        _tell(loop.workspace, loop.state, past, _words(loop, past.outcome, error))
+        _tell(loop.workspace, loop.state, past, _words(loop, past.outcome, error), past.model_dump(mode="json"))
     except StoreError as trouble:
         loop.report.note(f"the loop's end is not in its history: {trouble}")
 
 
 def conclude_killed(workspace: Workspace, state: Path, loop: LoopRecord) -> None:
-    """Record and send the end of a killed loop, whose state still says `running`."""
+    """Record and send the end of a killed loop, whose state still says `running`.
+
+    Two processes may find the same one, or one that was killed in between once more. So the event names the process
+    that was killed, not the moment when it was found: it is the same event, and is sent once.
+    """
     past = PastLoop(
         loop_id=loop.loop_id,
         began=loop.began,
@@ -54,7 +58,8 @@ def conclude_killed(workspace: Workspace, state: Path, loop: LoopRecord) -> None
         trigger=loop.trigger,
         reason="it was killed",
     )
-    _tell(workspace, state, past, "it was killed; the champion stays")
+    payload = {**past.model_dump(mode="json", exclude={"ended"}), "process": dict(loop.process)}
+    _tell(workspace, state, past, "it was killed; the champion stays", payload)
 
 
 def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:
@@ -87,9 +92,8 @@ def _shown(error: BaseException) -> str:
     return text if isinstance(error, LooplineError) else f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
-def _tell(workspace: Workspace, state: Path, past: PastLoop, words: str) -> None:
+def _tell(workspace: Workspace, state: Path, past: PastLoop, words: str, payload: dict[str, Any]) -> None:
     history.record_loop(state, past)
     text = f"loop {past.loop_id} ended: {words}"
     labels = {"loopline.outcome": past.outcome, "loopline.trigger": past.trigger}
-    payload = past.model_dump(mode="json")
     send(workspace, Event(name=LOOP_ENDED, project=state.name, text=text, payload=payload, labels=labels))

@@ -7,6 +7,7 @@ process id. The server ends when no living process has held a lease for IDLE_S s
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,8 +46,11 @@ GUARD_POLL_S = 1.0
 
 # Prefect writes all its block types into a new database: half of such a server's start-up cost beyond its imports
 # (3.2 of 10 CPU-s, prefect 3.8.8). Only the platform needs the catalogue in the UI; a block type that a flow saves is
-# written when it is saved.
-WITHOUT_CATALOGUE = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
+# written when it is saved. Unless told not to, it imports all collections to find out whether the types have changed.
+WITHOUT_CATALOGUE = {
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
+    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
+}
 
 
 class PrefectServer:
@@ -195,6 +200,14 @@ def answers(url: str, timeout_s: float = ANSWER_S) -> bool:
         return False
 
 
+def list_timezones_once() -> None:
+    """Have this process list the time zones once; call it before Prefect is imported.
+
+    Prefect looks for their files again for each schedule of each deployment that it reads, 3 ms each time.
+    """
+    zoneinfo.available_timezones = functools.cache(zoneinfo.available_timezones)
+
+
 def _serve(workspace: Workspace, for_good: bool) -> None:
     """Serve until no process needs the server; the platform's server waits for the lock and serves for good."""
     import filelock
@@ -219,6 +232,7 @@ def _serve(workspace: Workspace, for_good: bool) -> None:
 
 def _run(leases: Path, port: int) -> None:
     """Run Prefect's server on loopback; unlike `prefect server start`, it does not accept every Host header."""
+    list_timezones_once()
     import uvicorn
     from prefect.server.api.server import create_app
     from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT, PREFECT_SERVER_LOGGING_LEVEL

@@ -178,7 +178,7 @@ def _check(served: LoadedModel, answer: Prediction) -> None:
     """
     for values in answer.outputs.values() if served.preparation.characters is None else ():
         if values.dtype.kind == "f" and not np.vdot(values, values) < np.inf and not np.isfinite(values).all():
-            row = int(np.argwhere(~np.isfinite(values))[0, 0])
+            row = 1 + int(np.argwhere(~np.isfinite(values))[0, 0])
             message = "a value lies too far from those it was trained on: correct it, or give null for missing"
             raise http_errors.unreadable(f"row {row}: the model finds no number: {message}")
 

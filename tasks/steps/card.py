@@ -82,6 +82,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         schema=_schema(preparation),
         training={
             "net": _net(chosen_net(loop.spec, search.get("params", {})), shares_of(search.get("params", {}))),
+            **({"began with": trained["begun_with"] or "random weights"} if loop.spec.train.start else {}),
             "parameters": trained["num_parameters"],
             **_fits(trained),
             "seconds": round(trained["seconds"], 1),

@@ -119,7 +119,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     prepared, exported = inputs["prepare"].folder, inputs["export"]
     preparation = Preparation.load(prepared)
     graph = exported.file(MODEL_FILE)
-    served = Preparation.load(exported.folder)
+    served = Preparation.load(exported.folder).class_head
     against = _champion(loop, inputs, rival, preparation)
     known = against.known
     target = feeds.targets(prepared, "test")
@@ -127,7 +127,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     evidence = Evidence(
         task=preparation.task,
         target=target,
-        thresholds={"challenger": served.class_head.threshold, "champion": against.threshold},
+        thresholds={"challenger": served.threshold, "champion": against.threshold, "baseline": baseline.threshold},
         challenger=_predictions(inputs, graph, preparation),
         champion=against.prediction,
         baseline=baseline.prediction,

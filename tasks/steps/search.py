@@ -27,7 +27,6 @@ from models.training.search_course import (
     PATIENCE,
     TOLERANCE,
     Comparison,
-    FamilySummary,
     FirstRound,
     budget_s,
     choose,
@@ -52,7 +51,7 @@ from models.training.search_space import (
 from tasks.host import memory
 from tasks.loop.inputs import Input
 from tasks.loop.job_uploads import uploaded
-from tasks.loop.jobs import job
+from tasks.loop.jobs import check_batch, job
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import TrainingStart, begin
 from tasks.prefect.flow_runs import is_cancelled
@@ -376,6 +375,8 @@ class _Search:
             trial.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
             return not trial.should_prune(epoch.epoch * net_s(epoch.values.get("flops", 0.0)))
 
+        if self._placed is None:
+            check_batch(self._loop.rank_pool, task)
         with uploaded(self._loop, task.folder):
             return (self._placed or self._loop.rank_pool).run(task, on_epoch)
 
@@ -391,9 +392,9 @@ class _Search:
 
     def _settle(self) -> StepResult:
         trials = optuna_study.trials_of(self._study)
-        best, settings, families = self._choose(trials)
+        best, chosen = self._choose(trials)
         importances = optuna_study.importances(self._study)
-        write_json(self._folder / BEST_FILE, settings)
+        write_json(self._folder / BEST_FILE, chosen["params"])
         write_json(self._folder / TRIALS_FILE, [trial.model_dump() for trial in trials])
         self._log_pictures(trials, importances, best)
         counts = {state: sum(trial.state == state for trial in trials) for state in ("complete", "pruned", "failed")}
@@ -402,22 +403,20 @@ class _Search:
             "trials": len(trials),
             **counts,
             "best_trial": best.number,
-            "best_value": best.value,
-            "params": settings,
+            **chosen,
             "importances": importances,
             "costs": total(trial.costs for trial in trials).model_dump(),
-            **({"families": [family.model_dump() for family in families]} if families else {}),
         }
         return StepResult([self._folder / BEST_FILE], result)
 
-    def _choose(self, trials: list[Trial]) -> tuple[Trial, dict[str, Any], list[FamilySummary]]:
-        """Return the best trial and the chosen settings, and note what each family reached: none without a choice.
+    def _choose(self, trials: list[Trial]) -> tuple[Trial, dict[str, Any]]:
+        """Return the best trial, and the chosen settings with their value on validation; note what each family reached.
 
-        The settings of an ensemble are of several trials; the best trial is then that of all families.
+        The settings and the value of an ensemble are of several trials; the best trial is then that of all families.
         """
         best = best_of(trials, self._direction)
         if not self._space.is_choice:
-            return best, self._space.settings(best.params), []
+            return best, {"params": self._space.settings(best.params), "best_value": best.value}
         going_on = [trial for trial in trials if trial.params.get(NET) in self._first_round.families]
         most = MOST_MEMBERS if self._spec.ensemble and self._loop.spec.data.kind == "table" else 1
         candidates = self._candidates(going_on, most)
@@ -432,9 +431,11 @@ class _Search:
         families = summaries(list(self._space.families), trials, chosen, self._first_round.out, self._direction)
         for family in families:
             self._loop.report.note(f"search: {family.line(self._metric)}")
-        if compared is not None and compared.weights:
-            return best, settings_of(compared.weights.values(), settings), families
-        return members[0], settings[0], families
+        result = {"families": [family.model_dump() for family in families]}
+        if compared is not None and compared.joined is not None:
+            joined = settings_of(compared.weights.values(), settings)
+            return best, {"params": joined, "best_value": compared.joined.value, **result}
+        return members[0], {"params": settings[0], "best_value": members[0].value, **result}
 
     def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float], best: Trial) -> None:
         from models.report.training_figures import search_figures

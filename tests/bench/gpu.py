@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import os
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 import torch
 import torch.nn.functional as F
 from rich.console import Console
@@ -36,7 +38,10 @@ from models.planner.profile import Profiler
 from models.project_spec.blocks import Model, Precision, Train
 from models.training.costs.devices import device_peak, measured_peak
 from models.training.job import EpochReport, TrainingJob, TrainingResult
+from models.training.loop import make_step
 from models.training.rank import device_name, device_of, run_job
+from models.training.session import open_session
+from tasks.ranks.rank_pool import RankPool
 from tests.tiny_jobs import MakeJob, job_maker
 
 NETS = (
@@ -76,8 +81,8 @@ MIDDLE = Case({"width": 1024, "layers": 12, "heads": 16}, 128, 256)  # 150 M
 LARGE = Case({"width": 2048, "layers": 20, "heads": 16}, 16, 1024)  # 1 B
 TOO_LARGE = Case({"width": 4096, "layers": 32, "heads": 32}, 8, 64)  # 6.4 B: 103 GB with gradients and AdamW's state
 _ALPHABET = "".join(map(chr, range(32, 127)))
-_STEPS, _EPOCHS = 40, 4
-_STOPPED_AT = 3
+_STEPS, _WARM_STEPS, _EPOCHS = 40, 8, 4
+_STOPPED_AT, _KILLED_AT = 3, 2
 
 Rows = Iterable[tuple[str, ...]]
 
@@ -95,6 +100,7 @@ def main() -> int:
     if not torch.cuda.is_available() and not arguments.toy:
         print("bench-gpu needs a GPU, and torch sees none here: run it on a machine with one, or try --toy")
         return 2
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # as the rank pool does, for the same bits
     console = Console()
     console.print(f"{time.strftime('%Y-%m-%d')}, {_device()}, torch {torch.__version__}, CUDA {torch.version.cuda}")
     with tempfile.TemporaryDirectory() as place:
@@ -261,6 +267,76 @@ def start_of(job: TrainingJob) -> tuple[float, str]:
     return reported[0], "trained"
 
 
+def restarts(folder: Path, is_toy: bool) -> Rows:
+    """Yield of a job in a new rank pool, of the same again, and with its rank killed: seconds, restarts, same bits."""
+    make, first = _maker(folder), ""
+    with RankPool() as pool:
+        for name in ("first", "again", "killed"):
+            job = make("text", "language", "decoder", count=512, epochs=_EPOCHS, folder=name)
+            seconds, result = _in_pool(pool, job, _KILLED_AT if name == "killed" else None)
+            same = ("yes" if result.weights_sha256 == first else "no") if first else "-"
+            first = first or result.weights_sha256
+            yield name, f"{seconds[0]:.2f}", f"{seconds[-1]:.2f}", str(result.restarts), same
+
+
+def _in_pool(pool: RankPool, job: TrainingJob, killed_at: int | None) -> tuple[list[float], TrainingResult]:
+    """Return the seconds until each epoch's report and until the result, and the result; kill the rank in an epoch."""
+    begun, seconds = time.perf_counter(), list[float]()
+
+    def report(epoch: EpochReport) -> bool:
+        seconds.append(time.perf_counter() - begun)
+        if epoch.epoch == killed_at:
+            assert pool._fork_server is not None
+            for rank in psutil.Process(pool._fork_server.pid).children():
+                rank.kill()
+        return True
+
+    result = pool.run(job, report)
+    return [*seconds, time.perf_counter() - begun], result
+
+
+def determinism(folder: Path, is_toy: bool) -> Rows:
+    """Yield with and without deterministic algorithms the ms of a step, and whether two runs give the same bits."""
+    folder.mkdir(parents=True)
+    job = decoder_job(folder / "job", TOY if is_toy else MIDDLE, "fp32" if is_toy else "bf16", compiled=False)
+    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    try:
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # as the engine does
+        for is_on in (True, False):
+            torch.use_deterministic_algorithms(is_on, warn_only=True)
+            (first_ms, first), (second_ms, second) = _stepped(job), _stepped(job)
+            same = all(map(torch.equal, first, second))
+            yield "on" if is_on else "off", f"{min(first_ms, second_ms):.1f}", "yes" if same else "no"
+    finally:
+        torch.use_deterministic_algorithms(mode=False)
+        torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
+
+
+def _stepped(job: TrainingJob) -> tuple[float, list[torch.Tensor]]:
+    """Return the mean ms of a step of the engine, after some that warm up, and the weights in the end."""
+    device = device_of(job)
+    set_products(job.train.precision, device)
+    session = open_session(job, World(device=device))
+    session.plan.learn(on=True)
+    step, order, begun = make_step(session), session.train.order(0, session.order), 0.0
+    for index in range(_STEPS):
+        if index == _WARM_STEPS:
+            _wait(device)
+            begun = time.perf_counter()
+        step(order, 0, index)
+    _wait(device)
+    ms = (time.perf_counter() - begun) / (_STEPS - _WARM_STEPS) * 1e3
+    weights = [parameter.detach().cpu() for parameter in session.net.parameters()]
+    del session, step
+    _forget()
+    return ms, weights
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def busy_share(spans: Iterable[tuple[float, float]]) -> float:
     """Return the share of the time from the first begin to the last end in which a span, of several at once, runs."""
     ordered = sorted(spans)
@@ -331,12 +407,11 @@ def _bare(job: TrainingJob) -> float:
         optimiser.zero_grad(set_to_none=True)
 
     seconds = 0.0
-    for count in (8, _STEPS):  # the first steps warm up
+    for count in (_WARM_STEPS, _STEPS):
         begun = time.perf_counter()
         for index in range(count):
             step(index)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        _wait(device)
         seconds = time.perf_counter() - begun
     return _STEPS * train.batch / seconds
 
@@ -348,6 +423,8 @@ PARTS: dict[str, tuple[tuple[str, ...], Callable[[Path, bool], Rows]]] = {
     "speed": (("decoder", "parameters", "engine", "bare loop", "ratio", "mfu", "kJ"), speed),
     "plan": (("decoder", "GB foretold", "GB held", "s a step foretold", "s a step measured"), plan),
     "starts": (("decoder", "seconds", "outcome"), starts),
+    "restarts": (("job", "s to the first epoch", "s in all", "restarts", "bits of the first"), restarts),
+    "determinism": (("deterministic", "ms a step", "same bits again"), determinism),
 }
 
 if __name__ == "__main__":

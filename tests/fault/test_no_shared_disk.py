@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,8 @@ pytestmark = [
     pytest.mark.skipif(not is_installed(), reason="Postgres is not installed"),
 ]
 Machines = Callable[..., Callable[[], Loopline]]
+LOOK_S = 0.2
+"""The S3 server lives in this process: a look costs some 20 ms of its CPU."""
 
 
 class Stores(NamedTuple):
@@ -78,7 +81,12 @@ def test_a_training_that_was_killed_is_finished_elsewhere(
     machine = machines("apart", TWO_RANKS)
     first = machine()
     run, checkpoints = first.start("run", "apart"), "projects/apart/checkpoints"
-    run.wait_until(lambda: any("manifests/" in name for name in objects(first, stores, f"{checkpoints}/train")))
+
+    def has_checkpoint() -> bool:
+        time.sleep(LOOK_S)
+        return any("manifests/" in name for name in objects(first, stores, f"{checkpoints}/train"))
+
+    run.wait_until(has_checkpoint)
     assert run.kill().code == -signal.SIGKILL
     before = lost(first, "apart")
     assert {record["step"] for record in before.values()} >= {"ingest", "prepare", "search"}

@@ -26,6 +26,8 @@ from tests.running import mounted
 from tests.serving import LiveServer, crown, live_server
 
 CLIENTS = 3
+PAUSE_S = 0.003
+"""Between a client's requests: still hundreds a second, and cores for the workers that start again."""
 JSON = {"Content-Type": "application/json"}
 
 
@@ -56,6 +58,7 @@ class Client(threading.Thread):
             time.sleep(0.01)
 
     def _ask(self, connection: http.client.HTTPConnection) -> None:
+        time.sleep(PAUSE_S)
         self.asked += 1
         one = f"{self.number}-{self.asked}"
         body = {"dataframe_records": [{"x": self.asked % 7, "c": "u"}]}

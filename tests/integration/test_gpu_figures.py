@@ -23,7 +23,7 @@ def test_the_busy_share_counts_what_runs_at_once_only_once() -> None:
     assert busy_share([(2, 5)]) == 1
 
 
-@pytest.mark.parametrize("part", [pytest.param("options", marks=pytest.mark.soak), "starts"])
+@pytest.mark.parametrize("part", [pytest.param("options", marks=pytest.mark.soak), "starts", "determinism"])
 def test_the_tables_are_made_without_a_gpu_too(tmp_path: Path, part: str) -> None:
     heads, rows = gpu.PARTS[part]
     table = list(rows(tmp_path / part, True))
@@ -83,6 +83,23 @@ def test_a_large_net_starts_soon_and_one_that_cannot_fit_is_refused_at_once(tmp_
     assert float(started) < 5
     assert "weights, gradients and optimiser state" in why
     assert float(refused) < 2
+
+
+@pytest.mark.parametrize(
+    "is_toy", [pytest.param(True, marks=pytest.mark.soak, id="toy"), pytest.param(False, marks=on_gpu, id="gpu")]
+)
+@pytest.mark.usefixtures("cold_fork_servers")
+def test_a_killed_rank_costs_one_restart_and_the_bits_stay(tmp_path: Path, is_toy: bool) -> None:
+    table = list(gpu.restarts(tmp_path / "restarts", is_toy))
+    assert [row[3:] for row in table] == [("0", "-"), ("0", "yes"), ("1", "yes")]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
+def test_determinism_costs_nothing(tmp_path: Path) -> None:
+    (_, deterministic, same), (_, free, _) = gpu.determinism(tmp_path / "determinism", False)
+    assert same == "yes"
+    assert float(deterministic) <= float(free) * 1.03
 
 
 @pytest.mark.gpu

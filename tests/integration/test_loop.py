@@ -331,6 +331,7 @@ def test_a_loop_may_begin_with_the_champion_s_weights(first: Loop, project: Proj
     assert all((old[name] == new[name]).all() for name in held)
     assert any((old[name] != new[name]).any() for name in old)
     assert run_of(loop).data.tags["loopline.start"].startswith(f"tiny version {champion.number} ")
+    assert f"tiny version {champion.number}" in (loop.state / "card.html").read_text()
     _, before = carry_round(project, *settings)
     assert before["train"], "the champion that came of it is no reason to train once more"
     with pytest.raises(UsageError, match="no version 99"):

@@ -46,12 +46,9 @@ def settings(plan):
     return {**PLANS[plan], "parallel": "ddp" if name == "zero" else name}
 
 
-def run(job, tmp_path, report=None):
-    """The result of rank 0 and the weights."""
-    if job.train.ranks == 1:
-        result = run_job(job, report)
-    else:
-        result = on_ranks(job.train.ranks, tmp_path / "ranks", lambda world: run_job(job, report, world))[0]
+def run(job, pool, report=None):
+    """The result of rank 0 and the weights; a job of one rank is trained in the process of the test."""
+    result = run_job(job, report) if job.train.ranks == 1 else pool.run(job, report)
     return result, load_file(job.folder / WEIGHTS_FILE)
 
 
@@ -71,15 +68,16 @@ def alone(tmp_path_factory):
     @functools.cache
     def alone(layers):
         place = tmp_path_factory.mktemp("alone")
-        return run(job_maker(place)(net="transformer", arguments={**NET, "layers": layers}, **SGD), place)
+        job = job_maker(place)(net="transformer", arguments={**NET, "layers": layers}, **SGD)
+        return run_job(job), load_file(job.folder / WEIGHTS_FILE)
 
     return alone
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_every_plan_ends_where_one_process_does(make_job, tmp_path, alone, plan):
+def test_every_plan_ends_where_one_process_does(make_job, pool, alone, plan):
     job = make_job(net="transformer", arguments=net_of(plan), **SGD, **settings(plan))
-    result, weights = run(job, tmp_path)
+    result, weights = run(job, pool)
     expected, theirs = alone(net_of(plan)["layers"])
     for name in ("train_loss", "val_loss"):
         assert result.epochs[0][name] == pytest.approx(expected.epochs[0][name], rel=1e-6), name
@@ -87,6 +85,24 @@ def test_every_plan_ends_where_one_process_does(make_job, tmp_path, alone, plan)
     assert result.num_parameters == expected.num_parameters
     assert result.environment["parallel"] == job.train.parallel
     assert sorted(result.environment["mesh"].values()) == sorted({2: [2], 4: [2, 2]}[job.train.ranks])
+
+
+TEXT = {"arguments": {"width": 16, "layers": 2, "heads": 2}, "count": 64, "batch": 8, "epochs": 1}
+
+
+@pytest.fixture(scope="module")
+def text_alone(tmp_path_factory):
+    """What one process makes of a text."""
+    return run_job(job_maker(tmp_path_factory.mktemp("text"))("text", "language", **TEXT))
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp", pytest.param("hsdp", marks=pytest.mark.soak), "tp", "pp"])
+def test_a_text_is_learnt_alike_under_every_plan(make_job, pool, text_alone, parallel):
+    """Two ranks of hsdp cut as those of fsdp do, and what is hsdp's own is seen on four, above."""
+    result = pool.run(make_job("text", "language", ranks=2, parallel=parallel, **TEXT))
+    for one, two in zip(text_alone.epochs, result.epochs, strict=True):
+        for name in ("train_loss", "val_loss", "val_bits_per_char"):
+            assert two[name] == pytest.approx(one[name], rel=1e-3), name
 
 
 DOUBLE = """
@@ -116,7 +132,7 @@ DOUBLE = """
 
 
 @pytest.mark.parametrize("plan", ["fsdp", "pp"])
-def test_in_float64_the_weights_of_adamw_agree_too(make_job, tmp_path, plan):
+def test_in_float64_the_weights_of_adamw_agree_too(make_job, pool, tmp_path, plan):
     """An own net that says how it is split. No clipping: the norm is taken in float32.
 
     Where a gradient is almost zero, as that of a key's bias, AdamW divides its rounding (5e-14, measured) by 1e-8, and
@@ -125,8 +141,8 @@ def test_in_float64_the_weights_of_adamw_agree_too(make_job, tmp_path, plan):
     (tmp_path / "net.py").write_text(textwrap.dedent(DOUBLE))
     base = {**SGD, "net": "./net.py:Net", "optimiser": "adamw", "clip_norm": None, "checkpoints": False, "lr": 1e-6}
     job = {"checkpoints": base.pop("checkpoints")}
-    _, expected = run(make_job(folder="one", job=job, **base), tmp_path)
-    _, found = run(make_job(folder="two", job=job, **base, ranks=2, parallel=plan), tmp_path)
+    _, expected = run(make_job(folder="one", job=job, **base), pool)
+    _, found = run(make_job(folder="two", job=job, **base, ranks=2, parallel=plan), pool)
     assert furthest(found, expected) < 1e-9
 
 
@@ -144,32 +160,33 @@ PLAIN = """
 
 
 @pytest.mark.parametrize("plan", ["ddp", "fsdp"])
-def test_a_net_that_says_nothing_of_itself_trains_unchanged(make_job, tmp_path, plan):
+def test_a_net_that_says_nothing_of_itself_trains_unchanged(make_job, pool, tmp_path, plan):
     (tmp_path / "net.py").write_text(textwrap.dedent(PLAIN))
-    _, expected = run(make_job(folder="one", net="./net.py:Net", **SGD), tmp_path)
-    _, found = run(make_job(folder="two", net="./net.py:Net", **SGD, ranks=2, parallel=plan), tmp_path)
+    _, expected = run(make_job(folder="one", net="./net.py:Net", **SGD), pool)
+    _, found = run(make_job(folder="two", net="./net.py:Net", **SGD, ranks=2, parallel=plan), pool)
     assert furthest(found, expected) < 2e-7
 
 
-def test_weights_in_channels_last_memory_are_sharded_too(make_job, tmp_path):
+def test_weights_in_channels_last_memory_are_sharded_too(make_job, pool):
     job = make_job("image", "multiclass", arguments={"width": 4, "hidden": 8}, **SGD, ranks=2, parallel="fsdp")
-    result, _ = run(job, tmp_path)
+    result, _ = run(job, pool)
     assert result.environment["mesh"] == {"shard": 2}
 
 
-def interrupt(job, tmp_path, last):
-    """Train until epoch `last` is over and leave what a kill then would: the checkpoints of the epochs before."""
+def interrupt(job, pool, last):
+    """Kill the ranks when epoch `last` is over: the checkpoints of the epochs before stay."""
 
-    def work(world):
-        session = open_session(job, world)
-        train(session, lambda epoch: epoch.epoch < last)
-        session.saver.settle()
+    def report(epoch):
+        if epoch.epoch == last:
+            raise InterruptedError
+        return True
 
-    on_ranks(job.train.ranks, tmp_path / "ranks", work)
+    with pytest.raises(InterruptedError):
+        pool.run(job, report)
 
 
 @pytest.mark.parametrize("plan", ["zero", "fsdp", "pp-interleaved"])
-def test_going_on_gives_the_bits_of_a_run_that_was_never_interrupted(make_job, tmp_path, plan):
+def test_going_on_gives_the_bits_of_a_run_that_was_never_interrupted(make_job, pool, plan):
     base = {**SGD, "optimiser": "adamw", "epochs": 2, "async_checkpoints": False, **settings(plan)}
     base |= {"net": "transformer", "arguments": {**net_of(plan), "dropout": 0.2}}
     job, cut = make_job(folder="whole", **base), make_job(folder="cut", **base)
@@ -180,23 +197,23 @@ def test_going_on_gives_the_bits_of_a_run_that_was_never_interrupted(make_job, t
             shutil.copytree(job.folder, cut.folder)
         return True
 
-    whole, expected = run(job, tmp_path, report)
-    result, found = run(cut, tmp_path)
+    whole, expected = run(job, pool, report)
+    result, found = run(cut, pool)
     assert result.resumed_from
     assert result.weights_sha256 == whole.weights_sha256, furthest(found, expected)
 
 
-def test_any_plan_goes_on_from_any_other(make_job, tmp_path):
+def test_any_plan_goes_on_from_any_other(make_job, pool):
     base = {**SGD, "net": "transformer", "arguments": DEEP, "epochs": 4, "async_checkpoints": False}
-    _, expected = run(make_job(folder="one", **base), tmp_path)
+    _, expected = run(make_job(folder="one", **base), pool)
     for last, plan in ((2, "fsdp"), (3, "pp-interleaved"), (4, "tp")):
-        interrupt(make_job(folder="cut", **base, **settings(plan) | {"accumulate": 1}), tmp_path, last)
-    result, found = run(make_job(folder="cut", **base), tmp_path)
+        interrupt(make_job(folder="cut", **base, **settings(plan) | {"accumulate": 1}), pool, last)
+    result, found = run(make_job(folder="cut", **base), pool)
     assert len(result.resumed_from) == 3
     assert furthest(found, expected) < 1e-6
 
 
-def test_ranks_that_share_a_layer_draw_the_same_masks(make_job, tmp_path):
+def test_ranks_that_share_a_layer_draw_the_same_masks(make_job, pool, tmp_path):
     job = make_job(net="transformer", arguments={**NET, "dropout": 0.3}, **SGD, ranks=2, parallel="tp")
 
     def work(world):
@@ -221,8 +238,8 @@ def test_ranks_that_share_a_layer_draw_the_same_masks(make_job, tmp_path):
         ({"gradient_hook": "powersgd"}, 1e-4),
     ],
 )
-def test_what_saves_memory_or_messages_changes_losses_little(make_job, tmp_path, alone, changes, tolerance):
-    result, _ = run(make_job(net="transformer", arguments=NET, **SGD, ranks=2, **changes), tmp_path)
+def test_what_saves_memory_or_messages_changes_losses_little(make_job, pool, alone, changes, tolerance):
+    result, _ = run(make_job(net="transformer", arguments=NET, **SGD, ranks=2, **changes), pool)
     expected, _ = alone(NET["layers"])
     for name in ("train_loss", "val_loss"):
         assert result.epochs[0][name] == pytest.approx(expected.epochs[0][name], rel=tolerance), name

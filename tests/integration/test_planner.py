@@ -18,11 +18,13 @@ from models.training.job import TrainingJob
 from tests.running import ROOT
 
 # What fills the memory: weights and state; large tensors, which the C library maps; small ones, in its heap with holes
-# between them; and the workspace of oneDNN's LSTM.
+# between them; gradients that find no room in those; and the workspace of oneDNN's LSTM.
 CASES = {
     "weights": {"net": "mlp", "arguments": {"hidden": 3072, "layers": 4}, "batch": 64, "count": 200},
     "mapped": {"net": "mlp", "arguments": {"hidden": 512, "layers": 4}, "batch": 16384, "count": 16384},
     "heap": {"net": "mlp", "arguments": {"hidden": 512, "layers": 4}, "batch": 4096, "count": 8192},
+    "gradients": {"net": "mlp", "arguments": {"hidden": 2048, "layers": 4}, "batch": 512, "count": 1024,
+                  "precision": "bf16"},
     "lstm": {"kind": "series", "task": "regression", "net": "lstm", "arguments": {"hidden": 256}, "batch": 2048,
              "count": 2048},
 }  # fmt: skip
@@ -67,7 +69,7 @@ def reckoned_mb(job: TrainingJob) -> float:
 )
 def test_a_process_holds_what_was_reckoned(make_job, tmp_path, case):
     """150 to 600 MB, the best weights included, which are kept beside the others."""
-    settings = {**CASES[case], "precision": "fp32", "epochs": 2, "async_checkpoints": False}
+    settings = {"precision": "fp32", **CASES[case], "epochs": 2, "async_checkpoints": False}
     settings |= {"job": {"checkpoints": False}}
     large = make_job(folder="large", **settings)
     small = make_job(folder="small", **{**settings, "arguments": {"hidden": 8}, "batch": 32})

@@ -71,6 +71,8 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
         assert url.startswith("http://127.0.0.1:")
         server_access.use(workspace, url)
         assert ask(url, "block_types/filter", {}) == [], "a loop has no use for Prefect's catalogue: it costs seconds"
+        memory = workspace.state / "prefect" / "memo_store.toml"
+        assert not memory.exists(), "nor has it imported all collections to see whether the catalogue has changed"
         lets_nobody_in(url)
         state = server.state()
         assert state is not None

@@ -17,6 +17,7 @@ import pytest
 from models.errors import TrainingError, UserCodeError
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE
+from tasks.loop import jobs
 from tasks.ranks.rank_pool import RankPool, default_threads
 from tests import warm
 from tests.tiny_jobs import job_maker
@@ -83,6 +84,15 @@ def test_the_caller_needs_no_torch_its_script_runs_once_and_epochs_arrive_once(t
     assert seen == [1, 2, 3]
     assert not has_torch
     assert digest == weights_sha256(job.folder / WEIGHTS_FILE)
+
+
+def test_a_batch_that_cannot_fit_is_refused_before_a_rank_starts(pool, make_job, monkeypatch):
+    monkeypatch.setattr(jobs, "usable_memory", lambda: 1e8)
+    monkeypatch.setattr(jobs, "usable_gpus", lambda _: 0)
+    job = make_job(net="mlp", arguments={"hidden": 256}, batch=100_000)
+    with pytest.raises(TrainingError, match=r"train\.batch: 100,000 examples need .* take at most about"):
+        jobs.check_batch(pool, job)
+    assert not job.folder.exists()
 
 
 def test_two_ranks_follow_one_rank(pool, make_job):

@@ -1,19 +1,24 @@
-"""Refuses weights that cannot fit when a spec is read, before any data is made: a net of the catalogue, without torch.
+"""Bounds of the memory of a net of the catalogue, without torch: only what may exceed it is estimated with torch.
 
-torch is imported only for a net that may be too large: it takes seconds.
+Weights that cannot fit are refused when a spec is read, before any data is made.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import subprocess
 from pathlib import Path
 
 from models.cores import usable_memory
+from models.data.preparation import Preparation
 from models.errors import TrainingError, UsageError
+from models.nets.arguments import whole_numbers
 from models.nets.catalogue import CATALOGUE, is_descent
+from models.nets.sizes import Sizes
 from models.project_spec.blocks import Spec
+from models.training.job import TrainingJob
 
 # Generous: a layer of width w has 12 w^2 weights in a transformer, 8 w^2 in an LSTM; each has 16 bytes with its
 # gradient and AdamW's state.
@@ -23,6 +28,10 @@ _LAYERS = 10
 _LENGTH = 8
 # What every GPU has, so that most nets need no question.
 _SMALL_GPU = 4e9
+# Numbers that a block of width 1 keeps of a position for the backward pass, at most 32 in the nets of the catalogue,
+# and of each pair of positions and head, 3 in attention with dropout.
+_OF_POSITION, _OF_PAIR = 40, 4
+_NUMBER = 4
 
 
 def check_weights(spec: Spec, net: str, base: Path, gpus: int) -> None:
@@ -49,6 +58,23 @@ def check_weights(spec: Spec, net: str, base: Path, gpus: int) -> None:
     memory = gpu_memory() if gpus else usable_memory()
     if memory is not None:
         _build_and_compare(spec, net, base, "cuda" if gpus else "cpu", memory)
+
+
+def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
+    """Return whether the activations of a step may need more than `memory` bytes of a CPU.
+
+    It is an upper bound. False where the planner cannot say: a net of the user's, ranks that share weights, compiled
+    code, and `batch: auto`, which is measured.
+    """
+    train, net = job.train, job.model.net
+    if net not in CATALOGUE or not is_descent(net) or train.parallel != "ddp" or train.compile is True:
+        return False
+    preparation, numbers = Preparation.load(job.prepared), whole_numbers(net, job.model.arguments)
+    sizes, batch = Sizes.of(preparation), min(train.batch, preparation.rows.get("train", train.batch))
+    positions = sum(math.prod(shape) for shape in sizes.inputs.values())
+    width, heads, layers = numbers.get("width") or numbers["hidden"], numbers.get("heads", 0), numbers.get("layers", 1)
+    of_example = layers * positions * (_OF_POSITION * width + _OF_PAIR * heads * positions)
+    return _NUMBER * of_example * batch / (train.accumulate * train.ranks) > memory
 
 
 def gpu_memory() -> float | None:

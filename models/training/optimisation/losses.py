@@ -74,7 +74,8 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
     """Return a function (output (batch, num_outputs), target (batch,), weight (batch,) or None) -> summed loss.
 
     Of several outputs the target is (batch, num_outputs), and the loss of an example is the mean over its outputs. In
-    training a net may return an output of each of several members, (batch, members, num_outputs). For text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
+    training a net may return an output of each of several members, (batch, members, num_outputs). For text, (batch,
+    position, num_outputs) and (batch, position): the mean over positions, summed over examples.
 
     Args:
         preparation: Holds the task and its classes.

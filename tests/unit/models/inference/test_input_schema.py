@@ -27,7 +27,7 @@ def test_the_number_of_rows_is_that_of_any_input() -> None:
 
 @pytest.mark.parametrize(
     ("records", "said"),
-    [([], "no rows"), ({}, "an object, expected a list"), ([{}, 3], "row 1: got 3"), ([[1]], "row 0: got a list of 1")],
+    [([], "no rows"), ({}, "an object, expected a list"), ([{}, 3], "row 2: got 3"), ([[1]], "row 1: got a list of 1")],
 )
 def test_records_are_objects(records: object, said: str) -> None:
     with pytest.raises(DataError, match=said):
@@ -40,9 +40,9 @@ def test_what_a_record_lacks_is_missing_in_its_column() -> None:
 
 def test_a_record_must_have_what_the_model_takes_among_others_too() -> None:
     check_complete([{"a": 1}, {"a": 2, "b": 3}], ["a"])
-    with pytest.raises(DataError, match="row 1: the model takes 'a': got 'b': give null for a missing value"):
+    with pytest.raises(DataError, match="row 2: the model takes 'a': got 'b': give null for a missing value"):
         check_complete([{"a": 1}, {"b": 2}], ["a"])
-    with pytest.raises(DataError, match="row 0: the model takes 'shop': got 'a': give it in each row"):
+    with pytest.raises(DataError, match="row 1: the model takes 'shop': got 'a': give it in each row"):
         check_complete([{"a": 1}], ["a", "shop"], ["shop"])
 
 
@@ -83,7 +83,7 @@ def test_names_in_a_message_are_few() -> None:
 
 
 def test_a_refusal_of_a_value_is_one_of_the_data() -> None:
-    with pytest.raises(DataError, match="row 0, column 'x': got 'a', expected a number"):
+    with pytest.raises(DataError, match="row 1, column 'x': got 'a', expected a number"):
         refusing(row_values.numbers)(["a"], "x")
 
 

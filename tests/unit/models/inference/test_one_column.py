@@ -62,7 +62,7 @@ def test_columns_beside_the_image_are_kept_but_for_the_target() -> None:
     ],
 )
 def test_an_image_that_does_not_do_is_told_with_its_row(value: object, said: str) -> None:
-    with pytest.raises(DataError, match=f"row 1, column 'picture'.*{said}"):
+    with pytest.raises(DataError, match=f"row 2, column 'picture'.*{said}"):
         SCHEMA.from_records([{"picture": TEXT}, {"picture": value}])
 
 
@@ -127,8 +127,8 @@ def test_other_columns_are_kept() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ([5], "row 0, column 'line': got 5"),
-        ([["a"]], "row 0, column 'line': got a list"),
+        ([5], "row 1, column 'line': got 5"),
+        ([["a"]], "row 1, column 'line': got a list"),
         ([], "no rows"),
         ("ab", "expected a list"),
     ],
@@ -150,7 +150,7 @@ def test_the_schema_has_the_projects_own_column() -> None:
 
 
 def test_a_record_without_text_is_told_with_its_row() -> None:
-    with pytest.raises(DataError, match="row 1: the model takes 'line': got 'text'"):
+    with pytest.raises(DataError, match="row 2: the model takes 'line': got 'text'"):
         TEXTS.from_records([{"line": "ab"}, {"text": "ab"}])
 
 

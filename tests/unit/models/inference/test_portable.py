@@ -137,8 +137,8 @@ def known(tmp_path: Path) -> LoadedModel:
 @pytest.mark.parametrize(
     ("window", "message"),
     [
-        ([[1, 2, None]] * 3, "window 1: no value of 'x' for the step 2 ahead"),
-        ([[1, 2, math.inf]] * 3, "window 1, column 'series': got inf"),
+        ([[1, 2, None]] * 3, "window 2: no value of 'x' for the step 2 ahead"),
+        ([[1, 2, math.inf]] * 3, "window 2, column 'series': got inf"),
     ],
 )
 def test_windows_are_refused_as_the_server_does(known: LoadedModel, window: list[list[float]], message: str) -> None:

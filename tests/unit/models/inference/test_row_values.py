@@ -9,12 +9,12 @@ from models.inference.row_values import RowError
 
 def test_an_infinite_number_is_refused_with_its_row() -> None:
     assert row_values.in_range(np.array([1.0, np.nan]), "x")[0] == 1
-    with pytest.raises(RowError, match="row 2, column 'x'"):
+    with pytest.raises(RowError, match="row 3, column 'x'"):
         row_values.in_range(np.array([1.0, np.nan, -np.inf]), "x")
 
 
 def test_a_whole_number_beyond_float64_is_refused_with_its_row() -> None:
-    with pytest.raises(RowError, match="row 2, column 'x': got inf, expected a number between"):
+    with pytest.raises(RowError, match="row 3, column 'x': got inf, expected a number between"):
         row_values.numbers([1, None, 10**400], "x")
 
 
@@ -67,7 +67,7 @@ def test_cells_of_a_numeric_column() -> None:
     ("content", "message"),
     [
         (b"", "got no CSV"),
-        (b"a,b\n1", "row 0: got a list of 1"),
+        (b"a,b\n1", "row 1: got a list of 1"),
         (b"a,a\n1,2", "'a'"),
         (b"a\n", "no rows"),
         (b"\xff", "UTF-8"),

@@ -53,7 +53,7 @@ def test_many_rows_are_read_in_pieces_as_in_one(count: int, monkeypatch: pytest.
     np.testing.assert_array_equal(pieces.numbers, whole.numbers)
     assert pieces.extra == whole.extra == {"note": list(range(count))}
     records[-1]["x"] = "far"
-    with pytest.raises(DataError, match=f"row {count - 1}, column 'x': got 'far', expected a number"):
+    with pytest.raises(DataError, match=f"row {count}, column 'x': got 'far', expected a number"):
         SCHEMA.from_records(records)
 
 
@@ -95,17 +95,17 @@ def test_columns_that_are_no_input_are_kept_but_for_the_target() -> None:
 
 def test_a_record_means_the_same_alone_and_among_others() -> None:
     for records in ([{"x": 1}], [{"x": 1, "c": "u"}, {"x": 1}]):
-        with pytest.raises(DataError, match=f"row {len(records) - 1}: the model takes 'c': got 'x': give null"):
+        with pytest.raises(DataError, match=f"row {len(records)}: the model takes 'c': got 'x': give null"):
             SCHEMA.from_records(records)
 
 
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"x": "1", "c": "u"}, "row 0, column 'x': got '1', expected a number"),
-        ({"x": [1], "c": "u"}, "row 0, column 'x': got a list of 1"),
-        ({"x": 1, "c": 1.5}, "row 0, column 'c': got 1.5, expected text"),
-        ({"x": 1, "c": {}}, "row 0, column 'c': got an object"),
+        ({"x": "1", "c": "u"}, "row 1, column 'x': got '1', expected a number"),
+        ({"x": [1], "c": "u"}, "row 1, column 'x': got a list of 1"),
+        ({"x": 1, "c": 1.5}, "row 1, column 'c': got 1.5, expected text"),
+        ({"x": 1, "c": {}}, "row 1, column 'c': got an object"),
     ],
 )
 def test_a_value_that_does_not_do_is_told_with_its_place(record: dict[str, object], said: str) -> None:
@@ -114,14 +114,14 @@ def test_a_value_that_does_not_do_is_told_with_its_place(record: dict[str, objec
 
 
 def test_an_infinite_number_is_refused() -> None:
-    with pytest.raises(DataError, match="row 1, column 'x': got inf, expected a number between"):
+    with pytest.raises(DataError, match="row 2, column 'x': got inf, expected a number between"):
         SCHEMA.from_columns({"x": [0.0, float("inf")], "c": ["u", "u"]})
 
 
 @pytest.mark.parametrize("missing", [None, 0.0])
 def test_a_number_that_float32_cannot_hold_is_refused_beside_any_other(missing: float | None) -> None:
     records = [{"x": missing, "c": "u"}, {"x": 1e39, "c": "u"}]
-    with pytest.raises(DataError, match="row 1, column 'x': got 1e\\+39, expected a number between"):
+    with pytest.raises(DataError, match="row 2, column 'x': got 1e\\+39, expected a number between"):
         SCHEMA.from_records(records)
     assert SCHEMA.from_records([{"x": missing, "c": "u"}, {"x": -9e29, "c": "u"}]).feed["x"][1] == -9e29
 
@@ -170,7 +170,7 @@ def test_no_input_is_taken_for_another_that_is_misspelt() -> None:
         (np.zeros(2), np.array(["u"], object), r"inputs have \[1, 2\] rows"),
         (np.zeros((1, 2)), np.array(["u"], object), r"got shape \[1, 2\], expected \[rows\]"),
         (np.array(["1"], object), np.array(["u"], object), "'x': got BYTES"),
-        (np.zeros(1), np.full(1, 0.5), "row 0, column 'c': got 0.5, expected text"),
+        (np.zeros(1), np.full(1, 0.5), "row 1, column 'c': got 0.5, expected text"),
         (np.array([np.inf]), np.array(["u"], object), "got inf, expected a number"),
         (np.zeros(0), np.zeros(0, object), "no rows"),
     ],

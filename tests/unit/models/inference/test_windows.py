@@ -84,7 +84,7 @@ def test_steps_that_name_no_series_or_no_time_are_refused() -> None:
     [
         (STEPS[:2], "got 2 steps, expected at least 3"),
         ([{"x": 1}] * 3, "takes 'y'"),
-        ([{"x": "a", "y": 1}] * 3, "step 0, column 'x': got 'a'"),
+        ([{"x": "a", "y": 1}] * 3, "step 1, column 'x': got 'a'"),
     ],
 )
 def test_steps_that_do_not_do_are_refused(records: list[dict[str, object]], said: str) -> None:
@@ -153,9 +153,9 @@ def test_steps_after_a_window_give_what_is_known_of_them() -> None:
     assert rows.extra["x"] == [2, 3]
     with pytest.raises(DataError, match="no window of 3 steps has 2 steps after it"):
         schema.from_records(steps[:4])
-    with pytest.raises(DataError, match="step 3: no value of 'x' for the step 2 ahead, which the model takes as known"):
+    with pytest.raises(DataError, match="step 4: no value of 'x' for the step 2 ahead, which the model takes as known"):
         schema.from_records([*steps[:5], {"x": None, "y": None}])
-    with pytest.raises(DataError, match="window 1: no value of 'x' for the step 2 ahead"):
+    with pytest.raises(DataError, match="window 2: no value of 'x' for the step 2 ahead"):
         schema.from_array([[[1, 2, 3]] * 3, [[1, 2, None]] * 3])
 
 

@@ -1,17 +1,29 @@
 """The trivial model that every challenger must beat."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from models.errors import DataError
 from models.judge.baseline import naive_forecast, trivial_baseline
-from models.metrics.metrics import METRICS
+from models.metrics.classification import at_threshold
+from models.metrics.metrics import METRICS, resolve_metric
 
 
 def test_binary_share_of_the_positive_class():
     baseline = trivial_baseline("binary", np.array([0, 0, 1, 0]), 3)
     assert baseline.prediction.tolist() == [0.25, 0.25, 0.25]
     assert "positive" in baseline.name
+
+
+@pytest.mark.parametrize(("goal", "best"), [("cost_1_9", 0.8), ("cost_9_1", 0.2), ("f1", 1 / 3), ("accuracy", 0.8)])
+def test_a_constant_decides_for_the_class_that_is_best_for_the_goal(goal, best):
+    """A fifth of the rows is positive: where a missed one costs nine times as much, all are called positive."""
+    target = np.tile([0, 0, 0, 0, 1], 20)
+    baseline = trivial_baseline("binary", target, 100, metric=goal)
+    metric = resolve_metric(goal, "binary", Path())
+    assert metric.value(target, at_threshold(baseline.prediction, baseline.threshold)) == pytest.approx(best)
 
 
 def test_multiclass_shares_keep_classes_that_training_lacks():
@@ -56,4 +68,4 @@ def test_naive_forecast_takes_no_value_of_another_series():
 
 def test_a_ranking_has_a_random_order():
     baseline = trivial_baseline("ranking", np.array([[0, 0], [2, 0]]), 3)
-    assert baseline == ("a random order", pytest.approx([0.0, 0.0, 0.0]))
+    assert (baseline.name, baseline.prediction.tolist()) == ("a random order", [0.0, 0.0, 0.0])

@@ -63,7 +63,7 @@ def test_certain_predictions_stay_finite():
 def test_the_threshold_serves_the_goal(goal):
     target, prediction = binary(0, 21_000)
     metric = resolve_metric(goal, "binary", None)
-    threshold = best_threshold(metric, prediction[:1000])
+    threshold = best_threshold(metric.name, prediction[:1000])
     grid = np.linspace(0.02, 0.6, 60)
     values = [metric.at(each).value(target[1000:], prediction[1000:]) for each in grid]
     best = max(values) if metric.direction == "maximize" else min(values)
@@ -74,7 +74,7 @@ def test_the_threshold_serves_the_goal(goal):
 
 def test_other_goals_keep_one_half():
     for name in ("accuracy", "recall", "log_loss"):
-        assert best_threshold(METRICS[name], np.array([0.1, 0.2])) == 0.5
+        assert best_threshold(name, np.array([0.1, 0.2])) == 0.5
 
 
 @pytest.mark.parametrize("goal", ["roc_auc", "pr_auc"])
@@ -82,7 +82,7 @@ def test_a_goal_of_ranking_predicts_a_rare_class_as_often_as_it_occurs(goal):
     rng = np.random.default_rng(0)
     chance = 1 / (1 + np.exp(3.2 - 0.8 * rng.normal(size=20_000)))
     target = (rng.random(20_000) < chance).astype(np.int64)
-    threshold = best_threshold(METRICS[goal], chance[:1000])
+    threshold = best_threshold(goal, chance[:1000])
     assert (chance > 0.5).mean() < 0.001
     assert (chance > threshold).mean() == pytest.approx(target.mean(), rel=0.25)
 
@@ -90,8 +90,8 @@ def test_a_goal_of_ranking_predicts_a_rare_class_as_often_as_it_occurs(goal):
 @pytest.mark.parametrize("goal", ["roc_auc", "f1"])
 def test_a_threshold_does_not_divide_equal_predictions(goal):
     tied = np.repeat([0.3, 0.02], [30, 70])
-    threshold = best_threshold(METRICS[goal], tied)
+    threshold = best_threshold(goal, tied)
     assert 0.02 < threshold < 0.3
     noisy = tied + np.repeat([3e-8, 0.0, -2e-9, 0.0], [1, 29, 1, 69])
-    assert best_threshold(METRICS[goal], noisy) == pytest.approx(threshold, abs=1e-6)
-    assert best_threshold(METRICS["roc_auc"], np.full(50, 0.1)) == 0.5
+    assert best_threshold(goal, noisy) == pytest.approx(threshold, abs=1e-6)
+    assert best_threshold("roc_auc", np.full(50, 0.1)) == 0.5

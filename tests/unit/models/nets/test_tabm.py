@@ -41,7 +41,8 @@ def test_a_wide_input_is_multiplied_once_for_all_members():
     sizes = Sizes(kind="table", task="binary", num_numeric=MOST_COLUMNS + 1)
     net = build(sizes, hidden=8, members=4)
     first = net.trunk[0]
-    assert first.before is None and not torch.equal(first.after[0], first.after[1])
+    assert first.before is None
+    assert not torch.equal(first.after[0], first.after[1])
     assert first.linear(torch.zeros(2, 1, sizes.num_numeric)).shape == (2, 1, 8)
     assert net(**example_inputs(sizes, 2)).shape == (2, 4, 1)
 

@@ -153,6 +153,13 @@ def test_the_light_says_whether_it_may_serve(decision, gates, light):
     assert f'class="light {light}"' in render_card(card(verdict=judged))
 
 
+def test_the_gap_of_quantiles_is_explained_where_it_stands():
+    explained = "how far the share of true values from the lowest to the highest quantile"
+    gap = verdict(metrics={"pinball": {"challenger": 0.2}, "coverage_gap": {"challenger": 0.01}})
+    assert explained in render_card(card(verdict=gap))
+    assert explained not in render_card(card())
+
+
 def test_the_variants_stand_with_the_costs_and_say_which_is_served_and_why_not_the_others():
     table = [
         VariantMeasurement(name="fp32", size_bytes=9000, latency_ms=0.05, value=0.75, loss=0.0, most_lost=0.0),

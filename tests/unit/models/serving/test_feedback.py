@@ -109,7 +109,7 @@ def test_csv():
         {"id": "a", "label": "yes"},
         {"id": "b", "label": None},
     ]
-    for body, said in ((b"\xff\xfe", "no UTF-8"), (b"id,label\na\n", "row 0"), (b"id,label\na,b,c\n", "row 0")):
+    for body, said in ((b"\xff\xfe", "no UTF-8"), (b"id,label\na\n", "row 1"), (b"id,label\na,b,c\n", "row 1")):
         with pytest.raises(DataError, match=said):
             rows_of_csv(body)
 

@@ -4,8 +4,8 @@ from models.serving import http_errors
 
 
 def test_a_refusal_carries_its_status_and_says_what_it_was_told() -> None:
-    refused = http_errors.unreadable("row 0: got 'x', expected a number")
-    assert (refused.status, str(refused), refused.headers) == (400, "row 0: got 'x', expected a number", {})
+    refused = http_errors.unreadable("row 1: got 'x', expected a number")
+    assert (refused.status, str(refused), refused.headers) == (400, "row 1: got 'x', expected a number", {})
     assert [http_errors.unknown("").status, http_errors.too_large("").status, http_errors.late("").status] == [
         404,
         413,

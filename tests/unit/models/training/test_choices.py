@@ -48,6 +48,17 @@ def test_fp16_of_a_gpu_does_not_go_on_without_one(make_job: MakeJob) -> None:
         settle_choices(job, World())
 
 
+@pytest.mark.parametrize(("net", "why"), [("trees", "LightGBM's GPU build"), ("linear", "few passes over all rows")])
+def test_a_fit_says_why_a_gpu_is_not_used(
+    make_job: MakeJob, monkeypatch: pytest.MonkeyPatch, net: str, why: str
+) -> None:
+    assert run_job(make_job(net=net, folder="without")).environment["chosen"] == {}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    chosen = run_job(make_job(net=net, folder="with")).environment["chosen"]
+    assert chosen["device"].startswith("cpu (")
+    assert why in chosen["device"]
+
+
 def test_a_named_precision_is_no_choice(make_job: MakeJob) -> None:
     job = make_job(precision="bf16", compile=False)
     assert settle_choices(job, World()) is job

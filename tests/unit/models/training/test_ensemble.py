@@ -166,7 +166,7 @@ def test_members_are_trained_in_turn_and_their_result_is_one(tmp_path: Path) -> 
         costs = Costs(device_seconds=4.0)
         return TrainingResult(best_epoch=1, value=0.5, epochs=[{"val_loss": 1.0}], costs=costs, **figures)
 
-    with pytest.raises(TrainingError):
+    with pytest.raises(TrainingError, match="mlp of the ensemble: ended in the middle"):
         fit_members(job, run, lambda _: 0.9)
     assert not (tmp_path / RESULT_FILE).exists(), "nothing says that it is finished"
     result = fit_members(job, run, lambda trained: 0.9 if trained is job else 0.0)

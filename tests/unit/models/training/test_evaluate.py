@@ -8,8 +8,6 @@ from models.distributed.world import World
 from models.training.evaluate import evaluate
 from models.training.rank import run_job
 from models.training.session import open_session
-from tests.ranks import on_ranks
-from tests.tiny_jobs import job_maker
 
 KINDS = [("table", "binary"), ("image", "multiclass"), ("series", "regression"), ("text", "language")]
 
@@ -52,25 +50,6 @@ def test_a_text_is_learnt_and_its_loss_is_its_bits(make_job, net):
     for epoch in (first, last):
         assert epoch["val_loss"] == pytest.approx(epoch["val_bits_per_char"] * math.log(2), rel=1e-6)
     assert result.environment["steps_per_epoch"] == 100 // 8 + 1
-
-
-SHARED = {"arguments": {"width": 16, "layers": 2, "heads": 2}, "count": 64, "batch": 8, "epochs": 1}
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """What one process makes of the text."""
-    return run_job(job_maker(tmp_path_factory.mktemp("alone"))("text", "language", **SHARED))
-
-
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp", pytest.param("hsdp", marks=pytest.mark.soak), "tp", "pp"])
-def test_a_text_is_learnt_alike_under_every_plan(make_job, tmp_path, alone, parallel):
-    """Two ranks of hsdp cut as those of fsdp do, and what is hsdp's own is seen on four, in tests/integration."""
-    shared = make_job("text", "language", folder="shared", ranks=2, parallel=parallel, **SHARED)
-    result = on_ranks(2, tmp_path / "ranks", lambda world: run_job(shared, world=world.under(shared.train)))[0]
-    for one, two in zip(alone.epochs, result.epochs, strict=True):
-        for name in ("train_loss", "val_loss", "val_bits_per_char"):
-            assert two[name] == pytest.approx(one[name], rel=1e-3), name
 
 
 def test_evaluating_leaves_training_as_it_was(make_job):

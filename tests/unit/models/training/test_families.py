@@ -182,3 +182,17 @@ def test_a_search_counts_as_long_as_the_spec_chooses_from_its_nets() -> None:
 @pytest.mark.parametrize("members", [None, 3, [3], [{"weight": 1}]])
 def test_members_that_are_none_have_no_family(members: object) -> None:
     assert families_of(spec_of(model={"net": "ensemble", "arguments": {"members": members}})) == ()
+
+
+def test_what_the_spec_sets_is_not_searched_for_unless_it_asks() -> None:
+    """Else the architecture that a user wrote down is thrown away."""
+
+    def searched(fixed: bool = False, **blocks: Any) -> set[str]:
+        return {*search_space(spec_of(**{"model": {"net": "mlp"}, **blocks}), fixed=fixed).dimensions}
+
+    everything = searched()
+    assert {"train.lr", "model.hidden", "model.layers", "model.dropout"} <= everything
+    model = {"net": "mlp", "arguments": {"hidden": 8, "layers": 1}}
+    own = searched(train={"lr": 0.1, "epochs": 3}, model=model)
+    assert own == everything - {"train.lr", "model.hidden", "model.layers"}
+    assert {path for path in searched(fixed=True) if path.startswith("model.")} == {"model.dropout"}

@@ -115,7 +115,7 @@ def kept_net(seed: int, share: float, metric: str) -> tuple[np.ndarray, np.ndarr
     tested = calibration_that_helps(target[num_train:][:num_validation], kept[:num_validation])
     if tested is not None and tested.calibration is not None:
         kept = tested.calibration.apply(kept)
-    threshold = best_threshold(METRICS[metric], kept[:num_validation])
+    threshold = best_threshold(metric, kept[:num_validation])
     return target[num_train + num_validation :], kept[num_validation:] > threshold
 
 

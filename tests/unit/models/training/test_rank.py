@@ -79,13 +79,16 @@ def test_settings_of_nccl_reach_the_rank_and_the_record(make_job, monkeypatch):
     """They must be in the environment before the group begins; here the rendezvous stops it just before."""
     for name in ("NCCL_SOCKET_IFNAME", "NCCL_P2P_DISABLE"):
         monkeypatch.setenv(name, "")  # taken back afterwards
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")  # of the shell: those of the spec stand above it
     job = make_job(nccl={"NCCL_SOCKET_IFNAME": "eth0", "NCCL_P2P_DISABLE": 1}, epochs=1)
-    assert run_job(job).environment["nccl_settings"] == job.train.nccl
+    effective = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0", "NCCL_P2P_DISABLE": "1"}
+    recorded = run_job(job).environment["nccl_settings"]
+    assert {name: value for name, value in recorded.items() if name in effective} == effective
     assert identity(job) == identity(make_job(epochs=1))
     seen = {}
 
     def init(*_, **__):
-        seen.update({name: os.environ.get(name) for name in job.train.nccl})
+        seen.update({name: os.environ.get(name) for name in effective})
         raise StoreError("far enough")
 
     monkeypatch.setattr(rank, "rendezvous", lambda *_, **__: iter([(None, 0, 1)]))
@@ -93,4 +96,4 @@ def test_settings_of_nccl_reach_the_rank_and_the_record(make_job, monkeypatch):
     monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
     with pytest.raises(StoreError, match="far enough"):
         rank.join_world(job, lambda *_: None)
-    assert seen == {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_P2P_DISABLE": "1"}
+    assert seen == effective

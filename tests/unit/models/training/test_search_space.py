@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import TrainingError, UsageError
-from models.project_spec.blocks import Model, Spec, Train
+from models.project_spec.blocks import Model, Train
 from models.project_spec.search import Dimension, Search
 from models.training.search_space import (
     Trial,
@@ -18,7 +18,6 @@ from models.training.search_space import (
     grid_point,
     suggest,
     trials_owed,
-    usual_space,
     with_params,
 )
 
@@ -151,23 +150,6 @@ def test_a_space_over_what_plays_no_part_is_refused() -> None:
     check_space({"train.patience": Dimension(choices=[1]), "model.rounds": Dimension(choices=[1])}, "trees")
     with pytest.raises(UsageError, match=r"search\.space\.train\.lr: has no effect for trees"):
         check_space({"train.lr": Dimension(choices=[1.0])}, "trees")
-
-
-def test_what_the_spec_sets_is_not_searched_for_unless_it_asks() -> None:
-    """Else the architecture that a user wrote down is thrown away."""
-
-    def usual(fixed: bool = False, **blocks: Any) -> set[str]:
-        return set(
-            usual_space(
-                Spec.model_validate({"name": "t", "data": {"source": "x", "target": "y"}, **blocks}), "mlp", fixed
-            )
-        )
-
-    everything = usual()
-    assert {"train.lr", "model.hidden", "model.layers", "model.dropout"} <= everything
-    said = {"train": {"lr": 0.1, "epochs": 3}, "model": {"arguments": {"hidden": 8, "layers": 1}}}
-    assert usual(**said) == everything - {"train.lr", "model.hidden", "model.layers"}
-    assert {path for path in usual(fixed=True) if path.startswith("model.")} == {"model.dropout"}
 
 
 def test_suggest_asks_in_the_order_of_the_space() -> None:

@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse
 from tasks.dashboard.app import application
 from tasks.dashboard.guard import API_BYTES, FORM_BYTES, HEADERS, DashboardGuard
 from tasks.dashboard.session import LOGGED_IN
+from tasks.host import database
 from tasks.host.http_guard import AccessRules
 from tasks.host.workspace import Workspace
 from tasks.operations import overview
@@ -79,6 +80,22 @@ def test_every_answer_forbids_scripts_frames_and_guessing() -> None:
         assert found["cache-control"] == "no-store"
 
 
+async def front_page(workspace: Workspace) -> httpx.Response:
+    transport = httpx.ASGITransport(application(workspace, "127.0.0.1"), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        return await client.get("/")
+
+
+def test_a_state_database_that_a_newer_loopline_migrated_is_named_with_the_cure(workspace: Workspace) -> None:
+    with database.writing(workspace.state) as connection:
+        connection.exec_driver_sql("update alembic_version set version_num = '9999'")
+    answer = asyncio.run(front_page(workspace))
+    assert answer.status_code == 503
+    assert "has schema 9999" in answer.text
+    assert "restart what still runs of it (`loopline down`" in answer.text
+    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+
+
 def test_the_page_of_an_internal_error_has_the_same_headers(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,13 +103,7 @@ def test_the_page_of_an_internal_error_has_the_same_headers(
         raise ValueError("a secret")
 
     monkeypatch.setattr(overview, "overview", fail)
-
-    async def asked() -> httpx.Response:
-        transport = httpx.ASGITransport(application(workspace, "127.0.0.1"), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.get("/")
-
-    answer = asyncio.run(asked())
+    answer = asyncio.run(front_page(workspace))
     assert (answer.status_code, "secret" in answer.text) == (500, False)
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
 

@@ -40,8 +40,12 @@ def test_a_path_that_cuts_the_addresses_of_databases_is_refused(
     assert [path.name for path in (tmp_path / name).iterdir()] == ["projects"]
 
 
-def test_else_the_clone(tmp_path: Path) -> None:
-    assert Workspace.find(tmp_path).root == CLONE
+def test_a_folder_without_a_workspace_is_refused_with_the_cure(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no.* is a workspace.*LOOPLINE_HOME, or begin one here by `mkdir projects`"):
+        Workspace.find(tmp_path)
+    (tmp_path / "projects").mkdir()
+    assert Workspace.find(tmp_path).root == tmp_path
+    assert Workspace.find(CLONE).root == CLONE
 
 
 def test_a_project_by_name_by_folder_and_by_its_spec(

@@ -16,6 +16,7 @@ from models.sources.read import write_table
 from tasks.loop import jobs
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
+from tests.tiny_jobs import job_maker
 
 
 @pytest.fixture
@@ -54,3 +55,21 @@ def test_another_encoder_makes_them_anew(loop: Loop, prepared: Input, monkeypatc
     assert asked == ["models.data.encode"]
     assert second["train"].parent != first["train"].parent
     assert second["train"].read_bytes() == first["train"].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "batch", "is_estimated"),
+    [(0, 32, False), (0, 1_000_000, True), (1, 1_000_000, False), (None, 1_000_000, False)],
+    ids=["usual", "large", "on a GPU", "unknown device"],
+)
+def test_only_a_batch_that_may_be_too_large_is_estimated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int | None, batch: int, is_estimated: bool
+) -> None:
+    calls: list[Any] = []
+    pool: Any = SimpleNamespace(call=lambda reference, job, memory: calls.append((reference, job["train"], memory)))
+    monkeypatch.setattr(jobs, "usable_gpus", lambda _: gpus)
+    monkeypatch.setattr(jobs, "usable_memory", lambda: 8e9)
+    job = job_maker(tmp_path)(net="mlp", batch=batch)
+    jobs.check_batch(pool, job)
+    expected = "models.planner.batch_check:refuse_batch", job.train.model_dump(mode="json"), 8e9
+    assert calls == [expected] * is_estimated

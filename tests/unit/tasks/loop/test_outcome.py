@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,3 +98,12 @@ def test_one_that_was_killed_is_told_as_failed(loop: Loop) -> None:
     (told,) = read_loops(loop.state)
     assert (told.loop_id, told.began, told.outcome, told.trigger) == ("tiny-1", 5.0, "failed", "drift")
     assert told.reason == "it was killed"
+
+
+def test_a_killed_loop_is_told_once_however_many_find_it_and_again_if_it_is_killed_again(loop: Loop) -> None:
+    killed = LoopRecord("tiny-1", "running", began=5.0, process={"host": "a", "pid": 7, "started": 1.0})
+    for found in (killed, killed, replace(killed, process={"host": "b", "pid": 9, "started": 2.0})):
+        conclude_killed(loop.workspace, loop.state, found)
+    texts = [event["text"] for event in stored_events(loop.workspace)]
+    assert texts == ["loop tiny-1 ended: it was killed; the champion stays"] * 2
+    assert len(read_loops(loop.state)) == 1

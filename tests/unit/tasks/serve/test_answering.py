@@ -159,7 +159,7 @@ def test_a_value_for_which_the_model_finds_no_number_is_refused_and_not_written_
     chances = np.array([[0.5, 0.5], [np.nan, np.nan]], np.float32)
     said = Prediction("tiny", "2", {"label": np.array(["no", "no"], object), "probabilities": chances})
     monkeypatch.setattr(LoadedModel, "answer", lambda *_: said)
-    with pytest.raises(RequestError, match="row 1: the model finds no number: a value lies too far") as refused:
+    with pytest.raises(RequestError, match="row 2: the model finds no number: a value lies too far") as refused:
         ask(state, name="tiny")
     assert refused.value.status == 400
     assert not segments_folder(settings.state("tiny")).exists()

@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
+from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.nets.catalogue import CATALOGUE
+from models.nets.sizes import Sizes
+from models.planner.profile import Profiler
 from models.project_spec.blocks import Spec
 from models.training.costs import spec_memory
-from models.training.costs.spec_memory import check_weights, gpu_memory
+from models.training.costs.spec_memory import batch_may_exceed, check_weights, gpu_memory
+from tests.tiny_jobs import job_maker
 
 SEVEN_BILLION = {"width": 4096, "layers": 32, "heads": 32}
 WINDOW = {"kind": "series", "window": {"length": 4}, "split": {"by": "time", "column": "day"}}
@@ -87,3 +91,35 @@ def test_the_memory_of_the_largest_gpu_is_asked_of_the_driver(tmp_path: Path, mo
     assert gpu_memory() == 81559 * 2**20
     program.write_text("#!/bin/sh\necho '[N/A]'\n")
     assert gpu_memory() is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "net", "arguments"),
+    [
+        ("table", "binary", "mlp", {"numeric_embedding": "periodic"}),
+        ("table", "binary", "transformer", {"layers": 1}),
+        ("image", "multiclass", "cnn", {"stages": 3}),
+        ("image", "multiclass", "transformer", {}),
+        ("series", "regression", "gru", {}),
+        ("series", "regression", "lstm", {"hidden": 512}),
+        ("series", "regression", "transformer", {"dropout": 0.1}),
+        ("text", "language", "decoder", {"dropout": 0.1}),
+    ],
+)
+def test_the_bound_of_a_batch_is_above_the_estimate(
+    tmp_path: Path, kind: str, task: str, net: str, arguments: dict[str, Any]
+) -> None:
+    """And not so far above that usual trainings are looked at with torch."""
+    job = job_maker(tmp_path)(kind, task, net, arguments, batch=512)
+    sizes = Sizes.of(Preparation.load(job.prepared))
+    estimate = Profiler(job.model, sizes, job.project, "fp32").exactly(512)
+    assert batch_may_exceed(job, estimate.peak)
+    assert not batch_may_exceed(job, 1e9)
+
+
+def test_what_the_planner_cannot_say_is_let_through(tmp_path: Path) -> None:
+    make = job_maker(tmp_path)
+    assert batch_may_exceed(make(net="mlp", batch=512), 1e7)
+    for settings in ({"net": "trees"}, {"net": "./net.py:Net"}, {"batch": "auto"}, {"compile": True},
+                     {"ranks": 2, "parallel": "fsdp"}):  # fmt: skip
+        assert not batch_may_exceed(make(**{"net": "mlp", "batch": 512, **settings}), 1e7), settings

@@ -36,7 +36,8 @@ def test_each_member_of_a_net_learns_the_target_by_itself():
     torch.testing.assert_close(loss(each, target, weight), expected)
     both = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
     labels = make_loss(preparation("multilabel"), Train(), "f1", both)
-    torch.testing.assert_close(labels(each[:2, :, :2], both), labels(each[:2, :, :2].flatten(0, 1), both.repeat_interleave(4, 0)) / 4)
+    flat, repeated = each[:2, :, :2].flatten(0, 1), both.repeat_interleave(4, dim=0)
+    torch.testing.assert_close(labels(each[:2, :, :2], both), labels(flat, repeated) / 4)
 
 
 def test_the_loss_follows_the_task_and_the_metric():
