@@ -402,8 +402,9 @@ class _Child:
 def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
     gc.disable()  # it would go through four million objects again and again, a third of the time of the imports
-    from flows.prefect import deployments
+    from flows.prefect import work_pool
     from tasks.dashboard import acting
+    from tasks.operations import migrate
     from tasks.platform import supervision
     from tasks.prefect import prefect_server
     from tasks.release import fetch_and_verify
@@ -415,7 +416,7 @@ def _main() -> None:
     if os.fork():
         os._exit(0)
     preload()
-    stand_in(sys.argv[1], deployments, acting, supervision, prefect_server, fetch_and_verify)
+    stand_in(sys.argv[1], work_pool, acting, migrate, supervision, prefect_server, fetch_and_verify)
     dvc_repo.PROGRAM = dvc_program(sys.argv[1])
     make_forks_cheap()
     gc.enable()

@@ -19,6 +19,7 @@ from typing import Any
 from tests.warm_call import begin, exit_code_of
 
 MODULES = (
+    "prefect",
     "prefect.engine",
     "tasks.dashboard",
     "tasks.dashboard.acting",
@@ -68,6 +69,7 @@ def stand_in(address: str, *users: Any) -> None:
     script.write_text(_SCRIPT.format(python=sys.executable, root=root, address=address, machine=_machine()))
     script.chmod(0o755)
     for user in users:
+        assert user.sys.executable == sys.executable, f"{user} starts no Python: another module does"
         user.sys = _Sys(str(script))
 
 

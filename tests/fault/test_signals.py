@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from tasks.platform.open_signals import ask_again, undecided
 from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import all_runs
 from tasks.prefect.prefect_server import PrefectServer
+from tests import warm
 from tests.conftest import MakeProject
 from tests.running import begin_prefect, eventually
 
@@ -46,7 +45,9 @@ def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
             secret = os.environ["PREFECT_API_AUTH_STRING"]
             with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: secret}):
                 deploy(workspace, [project], note=lambda text: None)
-            worker = subprocess.Popen([sys.executable, "-m", "tasks.prefect.worker", str(workspace.root)])
+            with (workspace.root / "worker.log").open("wb") as printed:
+                arguments = ["-m", "tasks.prefect.worker", str(workspace.root)]
+                worker = warm.start_python(arguments, dict(os.environ), workspace.root, printed)
             assert send(workspace, of_signal("tiny", asked))
             eventually(lambda: any(run["state_type"] == "PENDING" for run in all_runs(url, {})))
             killed = server.state()
