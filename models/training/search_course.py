@@ -199,9 +199,13 @@ def budget_s(trials: Sequence[Trial]) -> float:
     return min(MOST_S, max(LEAST_S, FITS * trials[0].work_s)) if trials else MOST_S
 
 
-def left_s(trials: Sequence[Trial], budget: float) -> float:
-    """Return what the work of the trials leaves of the budget."""
-    return budget - sum(trial.work_s for trial in trials)
+def left_s(trials: Sequence[Trial], budget: float, family: str | None = None) -> float:
+    """Return what the work of the trials leaves of the budget; with `family`, the work of its own alone.
+
+    So what another family's first trial took ends no family before it has had its own first ones.
+    """
+    own = [trial for trial in trials if family in (None, trial.params.get(NET))]
+    return budget - sum(trial.work_s for trial in own)
 
 
 def summaries(

@@ -224,12 +224,13 @@ class _Search:
         if timeout and time.monotonic() - self._began > timeout:
             return True
         is_choice, trials = self._space.is_choice, optuna_study.trials_of(self._study)
-        if left_s(trials, self._budget_s(trials)) <= 0:
+        begun = self._first_trials() if is_choice else []
+        is_first = self._position < len(begun) and self._spec.budget_s is None
+        if left_s(trials, self._budget_s(trials), begun[self._position][NET] if is_first else None) <= 0:
             return True
         patience = self._spec.patience or (PATIENCE if is_choice else None)
-        first = len(self._first_trials()) if is_choice else 0
         tolerance = TOLERANCE * self._first_round.gain
-        return patience is not None and is_stalled(trials, self._direction, patience, tolerance, first)
+        return patience is not None and is_stalled(trials, self._direction, patience, tolerance, len(begun))
 
     def _budget_s(self, trials: list[Trial]) -> float:
         """Return the budget of the search in work; infinite without one."""

@@ -72,7 +72,8 @@ def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
     preparation, numbers = Preparation.load(job.prepared), whole_numbers(net, job.model.arguments)
     sizes, batch = Sizes.of(preparation), min(train.batch, preparation.rows.get("train", train.batch))
     positions = sum(math.prod(shape) for shape in sizes.inputs.values())
-    width, heads, layers = numbers.get("width") or numbers["hidden"], numbers.get("heads", 0), numbers.get("layers", 1)
+    width = (numbers.get("width") or numbers["hidden"]) * numbers.get("members", 1)
+    heads, layers = numbers.get("heads", 0), numbers.get("layers", 1)
     of_example = layers * positions * (_OF_POSITION * width + _OF_PAIR * heads * positions)
     return _NUMBER * of_example * batch / (train.accumulate * train.ranks) > memory
 

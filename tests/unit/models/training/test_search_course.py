@@ -157,3 +157,5 @@ def test_the_budget_follows_the_first_trial_and_counts_work() -> None:
     assert left_s(worked(2.0, 30.0, 9.0), 40.0) == -1.0
     assert left_s(worked(2.0, 30.0), 40.0) == 8.0
     assert left_s(worked(2.0), math.inf) == math.inf
+    both = [*worked(2.0), trial(1, "mlp", 0.5).model_copy(update={"work_s": 30.0})]
+    assert [left_s(both, 10.0, family) for family in (None, "trees", "mlp", "linear")] == [-22.0, 8.0, -20.0, 10.0]
