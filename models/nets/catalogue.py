@@ -35,8 +35,8 @@ class CatalogueEntry:
     `arguments` names the function whose parameters are `model.arguments`, if it is not the factory. `defaults` are the
     values of its first trial, by spec path, where a search chooses between families, and each of `starts` changes them
     for a further trial of a table, before values are drawn; the paths `of_tables` have a default and are searched for
-    tables alone. `self_tuned`: the kinds of data
-    for which the fit itself chooses the arguments that the spec leaves out, so that there is nothing to search.
+    tables alone. `self_tuned`: the kinds of data for which the fit itself chooses the arguments that the spec leaves
+    out, so that there is nothing to search. `is_divided`: whether ranks can share its layers or its blocks.
     """
 
     reference: str
@@ -47,6 +47,7 @@ class CatalogueEntry:
     starts: tuple[dict[str, Any], ...] = ()
     of_tables: tuple[str, ...] = ()
     self_tuned: tuple[Kind, ...] = ()
+    is_divided: bool = False
 
 
 CATALOGUE: dict[str, CatalogueEntry] = {
@@ -67,6 +68,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.dropout": 0.1,
             "model.numeric_embedding": "periodic",
         },
+        is_divided=True,
     ),
     "tabm": CatalogueEntry(
         "models.nets.tabm:build",
@@ -116,6 +118,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.layers": Dimension(low=1, high=4, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.3),
         },
+        is_divided=True,
     ),
     "decoder": CatalogueEntry(
         "models.nets.decoder:build",
@@ -125,6 +128,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.layers": Dimension(low=2, high=6, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.3),
         },
+        is_divided=True,
     ),
     "trees": CatalogueEntry(
         "models.training.trees:train_trees",

@@ -91,6 +91,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     _check_own_net(spec, base)
     for net in nets:
         _check_arguments(net, "model.arguments", spec.model.arguments.items())
+        _check_parallel(spec, net)
     _check_metric(spec, base)
     _check_fits_on_series(spec, nets)
     _check_sampler(spec, nets)
@@ -109,6 +110,17 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     path = _local_path(spec.data.source, base)
     if path is not None:
         _check_columns(spec, path, base)
+
+
+def _check_parallel(spec: Spec, net: str) -> None:
+    """Refuse to divide the layers or blocks of a ready net that cannot be divided; own nets are asked when built."""
+    shared = {"tp", "pp"} & {*spec.train.parallel.split("+")}
+    if shared and is_descent(net) and net in CATALOGUE and not CATALOGUE[net].is_divided:
+        fitting = ", ".join(name for name, entry in CATALOGUE.items() if entry.is_divided)
+        raise UsageError(
+            f"train.parallel: got {spec.train.parallel}, but the ranks cannot share {net}: say ddp, fsdp or hsdp, or "
+            f"take {fitting}"
+        )
 
 
 def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -> None:

@@ -1,4 +1,5 @@
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -7,7 +8,8 @@ from torch import nn
 from models.errors import UsageError
 from models.nets import mlp, transformer
 from models.nets.adapters import NetAdapter, adapt, named_inputs
-from models.nets.build import build_net, example_inputs
+from models.nets.build import build_net, draft_net, example_inputs
+from models.nets.catalogue import CATALOGUE, is_descent
 from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, features_of, tensor_plan
 from models.project_spec.blocks import Model
@@ -120,3 +122,16 @@ def test_an_adapter_feeds_the_trunk_too():
 def test_no_trunk_is_told():
     with pytest.raises(UsageError, match="features"):
         features_of(nn.Linear(1, 1), "own")
+
+
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if is_descent(name)])
+def test_the_catalogue_says_which_nets_the_ranks_can_share(name):
+    sizes = {
+        "table": TABLE,
+        "image": IMAGE,
+        "series": Sizes("series", "regression", window=(6, 3), num_numeric=3),
+        "text": Sizes("text", "language", length=8, num_outputs=7),
+    }
+    for kind in CATALOGUE[name].kinds:
+        net = draft_net(Model(net=name), sizes[kind], Path()).net
+        assert (tensor_plan(net) is not None) == (BlockStackView.of(net) is not None) == CATALOGUE[name].is_divided

@@ -104,6 +104,10 @@ def series(**window: Any) -> dict[str, Any]:
         ({"data": {"source": "pipe"}}, "pipe is neither a file nor a folder"),
         ({"data": {"source": "/dev/zero"}}, "data.source: /dev/zero is neither a file nor a folder"),
         ({"data": {"source": "s3://bucket/x.csv"}}, "data.source: got 's3://bucket/x.csv', expected a file, a folder"),
+        (
+            {"model": {"net": "tabm"}, "train": {"ranks": 2, "parallel": "tp"}},
+            "train.parallel: got tp, but the ranks cannot share tabm: .* or take mlp, transformer, decoder",
+        ),
         ({"train": {"ranks": 1_000_000}}, "train.ranks: got 1000000, expected at most .* on this machine"),
         ({"goal": {"metric": "rmse"}}, "goal.metric: got 'rmse', which is for regression, expected one for binary: "),
         (
