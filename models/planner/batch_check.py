@@ -14,6 +14,7 @@ from models.planner.candidates import Candidate
 from models.planner.memory import TrainingShape, memory_of
 from models.planner.profile import Profiler
 from models.project_spec.blocks import Precision
+from models.training.costs.spec_memory import examples_of_step
 from models.training.job import TrainingJob
 
 # The estimate was at most 13 % more than what a process held (docs/how-to/planner.md).
@@ -34,7 +35,7 @@ def refuse_batch(job: dict[str, Any], memory: float) -> None:
     """
     task = TrainingJob.model_validate_json(json.dumps(job), strict=False)
     preparation, train = Preparation.load(task.prepared), task.train
-    batch = min(train.batch, preparation.rows.get("train", train.batch))
+    batch = examples_of_step(task, preparation)
     precision: Precision = "fp32" if train.precision == "auto" else train.precision
     profiler = Profiler(task.model, Sizes.of(preparation), task.project, precision)
     candidate = replace(Candidate.of(train), data=train.ranks)

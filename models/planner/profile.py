@@ -31,6 +31,7 @@ from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, tensor_plan
 from models.project_spec.blocks import Model, Precision, Train
 from models.training.costs.flops import count_flops, empty_copy
+from models.training.optimisation.chunked_loss import MANY_CLASSES, chunked_cross_entropy
 
 Recompute = Literal["none", "full", "selective"]
 _COUNTED = 2
@@ -262,9 +263,10 @@ class Profiler:
             with live:
                 with autocast(Train(precision=self._precision), torch.device("cpu")):
                     output, block, hidden = _forward(net, inputs, live)
-                    # Saves as much as the engine's losses: log-probabilities of classes, or a difference.
-                    output = output.float()
-                    loss = F.log_softmax(output, -1).sum() if output.shape[-1] > 1 else output.square().sum()
+                    # Saves as much as the engine's losses: logits, log-probabilities of classes, or a difference.
+                    in_chunks = self._sizes.task in ("multiclass", "language") and output.shape[-1] >= MANY_CLASSES
+                    output = output if in_chunks else output.float()
+                    loss = _loss_in_chunks(output) if in_chunks else _loss(output)
                 saved = live.now
                 torch.autograd.backward([loss])
         input_bytes = sum(value.numel() * value.element_size() for value in inputs.values())
@@ -314,6 +316,15 @@ def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes
         hidden = block(hidden)
     stored = (live.now - before) // len(traced)
     return stack.leave(hidden), stored, size
+
+
+def _loss(output: torch.Tensor) -> torch.Tensor:
+    return F.log_softmax(output, -1).sum() if output.shape[-1] > 1 else output.square().sum()
+
+
+def _loss_in_chunks(output: torch.Tensor) -> torch.Tensor:
+    logits = output.flatten(0, -2)
+    return chunked_cross_entropy(logits, torch.zeros(len(logits), dtype=torch.int64)).sum()
 
 
 def _narrowed(net: nn.Module, ranks: int) -> tuple[nn.Module, int]:

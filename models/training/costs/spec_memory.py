@@ -31,6 +31,8 @@ _SMALL_GPU = 4e9
 # Numbers that a block of width 1 keeps of a position for the backward pass, at most 32 in the nets of the catalogue,
 # and of each pair of positions and head, 3 in attention with dropout.
 _OF_POSITION, _OF_PAIR = 40, 4
+# Of each output: its logit, the loss's copy and the gradients of both.
+_OF_OUTPUT = 4
 _NUMBER = 4
 
 
@@ -63,19 +65,37 @@ def check_weights(spec: Spec, net: str, base: Path, gpus: int) -> None:
 def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
     """Return whether the activations of a step may need more than `memory` bytes of a CPU.
 
-    It is an upper bound. False where the planner cannot say: a net of the user's, ranks that share weights, compiled
-    code, and `batch: auto`, which is measured.
+    It is an upper bound. False where the planner cannot say: a net of the user's, frozen layers, ranks that share
+    weights, compiled code, and `batch: auto`, which is measured.
     """
     train, net = job.train, job.model.net
     if net not in CATALOGUE or not is_descent(net) or train.parallel != "ddp" or train.compile is True:
         return False
+    if train.start is not None and train.start.freeze:
+        return False
     preparation, numbers = Preparation.load(job.prepared), whole_numbers(net, job.model.arguments)
-    sizes, batch = Sizes.of(preparation), min(train.batch, preparation.rows.get("train", train.batch))
+    sizes, batch, members = Sizes.of(preparation), examples_of_step(job, preparation), numbers.get("members", 1)
     positions = sum(math.prod(shape) for shape in sizes.inputs.values())
-    width = (numbers.get("width") or numbers["hidden"]) * numbers.get("members", 1)
+    width = (numbers.get("width") or numbers["hidden"]) * members
     heads, layers = numbers.get("heads", 0), numbers.get("layers", 1)
     of_example = layers * positions * (_OF_POSITION * width + _OF_PAIR * heads * positions)
+    of_example += _OF_OUTPUT * members * math.prod(sizes.output)
     return _NUMBER * of_example * batch / (train.accumulate * train.ranks) > memory
+
+
+def examples_of_step(job: TrainingJob, preparation: Preparation) -> int:
+    """Return the examples of a step over all ranks, at most those of the job's fold, recent rows and sample."""
+    batch, rows, share = job.train.batch, preparation.rows, job.sample
+    if "train" not in rows:
+        return batch
+    num = rows["train"]
+    if job.fold is not None:
+        (index, k), num = job.fold, num + rows.get("validation", 0)
+        rolls = preparation.kind == "series" or (preparation.kind != "text" and job.fold_by == "blocks")
+        share *= (index + 1) / (k + 1) if rolls else 1 - 1 / k
+    if job.train.recent is not None:
+        share *= job.train.recent.share + job.train.recent.replay * (1 - job.train.recent.share)
+    return min(batch, max(1, round(num * share)))
 
 
 def gpu_memory() -> float | None:

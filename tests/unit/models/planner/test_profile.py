@@ -65,6 +65,15 @@ def test_half_precision_and_flash_attention_keep_less(make_profiler):
     assert half < 0.8 * flash
 
 
+@pytest.mark.parametrize(("precision", "most"), [("fp32", 2.5), ("bf16", 1.5)])
+def test_of_many_classes_no_log_probabilities_are_kept(make_profiler, precision, most):
+    """The engine's loss goes over them in chunks, so the logits and their gradients are all there is."""
+    classes, batch = 8192, 1024
+    sizes = Sizes("table", "multiclass", 16, num_outputs=classes)
+    found = make_profiler("mlp", sizes, precision, hidden=16, layers=1).exactly(batch)
+    assert found.peak < most * 4 * batch * classes
+
+
 def test_a_net_of_seven_billion_parameters_needs_no_memory(make_profiler):
     profiler = make_profiler("transformer", SERIES, width=8192, layers=8, heads=64)
     assert profiler.weights().total > 6e9

@@ -12,7 +12,7 @@ from models.nets.sizes import Sizes
 from models.planner.profile import Profiler
 from models.project_spec.blocks import Spec
 from models.training.costs import spec_memory
-from models.training.costs.spec_memory import batch_may_exceed, check_weights, gpu_memory
+from models.training.costs.spec_memory import batch_may_exceed, check_weights, examples_of_step, gpu_memory
 from tests.tiny_jobs import job_maker
 
 SEVEN_BILLION = {"width": 4096, "layers": 32, "heads": 32}
@@ -120,6 +120,42 @@ def test_the_bound_of_a_batch_is_above_the_estimate(
 def test_what_the_planner_cannot_say_is_let_through(tmp_path: Path) -> None:
     make = job_maker(tmp_path)
     assert batch_may_exceed(make(net="mlp", batch=512), 1e7)
-    for settings in ({"net": "trees"}, {"net": "./net.py:Net"}, {"batch": "auto"}, {"compile": True},
+    frozen = {"start": {"weights": "champion", "freeze": ["trunk.first"]}}
+    for settings in ({"net": "trees"}, {"net": "./net.py:Net"}, {"batch": "auto"}, {"compile": True}, frozen,
                      {"ranks": 2, "parallel": "fsdp"}):  # fmt: skip
         assert not batch_may_exceed(make(**{"net": "mlp", "batch": 512, **settings}), 1e7), settings
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "train", "num"),
+    [
+        ("table", {}, {}, 1000),
+        ("table", {"sample": 0.25}, {}, 250),
+        ("table", {"sample": 0.25}, {"recent": {"share": 0.2, "replay": 0.25}}, 100),
+        ("table", {"fold": (1, 3)}, {}, 800),
+        ("table", {"fold": (1, 3), "fold_by": "blocks"}, {}, 600),
+        ("series", {"fold": (0, 2)}, {}, 400),
+        ("text", {"fold": (0, 2), "fold_by": "blocks"}, {}, 600),
+    ],
+)
+def test_a_step_holds_no_more_examples_than_there_are(
+    tmp_path: Path, kind: str, settings: dict[str, Any], train: dict[str, Any], num: int
+) -> None:
+    tasks = {"series": "regression", "text": "language"}
+    job = job_maker(tmp_path)(kind, tasks.get(kind, "binary"), batch=5000, job=settings, **train)
+    preparation = Preparation.load(job.prepared)
+    assert examples_of_step(job, preparation) == 5000
+    rows = preparation.model_copy(update={"rows": {"train": 1000, "validation": 200}})
+    assert examples_of_step(job, rows) == num
+
+
+def test_many_characters_count_in_the_bound(tmp_path: Path) -> None:
+    job = job_maker(tmp_path)("text", "language", "decoder", {"width": 8, "heads": 1, "layers": 1}, batch=256)
+    preparation = Preparation.load(job.prepared)
+    assert not batch_may_exceed(job, 1e7)
+    alphabet = "".join(map(chr, range(0x4E00, 0x4E00 + 3000)))
+    assert preparation.characters
+    characters = preparation.characters.model_copy(update={"alphabet": alphabet})
+    preparation.model_copy(update={"characters": characters}).save(job.prepared)
+    profiler = Profiler(job.model, Sizes.of(Preparation.load(job.prepared)), job.project, "fp32")
+    assert batch_may_exceed(job, profiler.exactly(256).peak)
