@@ -15,7 +15,7 @@ from models.cores import usable_memory
 from models.data.preparation import Preparation
 from models.errors import TrainingError, UsageError
 from models.nets.arguments import whole_numbers
-from models.nets.catalogue import CATALOGUE, is_descent
+from models.nets.catalogue import CATALOGUE, is_descent, net_name
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Spec
 from models.training.job import TrainingJob
@@ -68,12 +68,11 @@ def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
     It is an upper bound. False where the planner cannot say: a net of the user's, frozen layers, ranks that share
     weights, compiled code, and `batch: auto`, which is measured.
     """
-    train, net = job.train, job.model.net
-    if net not in CATALOGUE or not is_descent(net) or train.parallel != "ddp" or train.compile is True:
+    train, preparation = job.train, Preparation.load(job.prepared)
+    net, is_frozen = net_name(job.model.net, preparation.kind), train.start is not None and bool(train.start.freeze)
+    if net not in CATALOGUE or not is_descent(net) or train.parallel != "ddp" or train.compile is True or is_frozen:
         return False
-    if train.start is not None and train.start.freeze:
-        return False
-    preparation, numbers = Preparation.load(job.prepared), whole_numbers(net, job.model.arguments)
+    numbers = whole_numbers(net, job.model.arguments)
     sizes, batch, members = Sizes.of(preparation), examples_of_step(job, preparation), numbers.get("members", 1)
     positions = sum(math.prod(shape) for shape in sizes.inputs.values())
     width = (numbers.get("width") or numbers["hidden"]) * members

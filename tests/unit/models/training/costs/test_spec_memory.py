@@ -104,6 +104,9 @@ def test_the_memory_of_the_largest_gpu_is_asked_of_the_driver(tmp_path: Path, mo
         ("series", "regression", "lstm", {"hidden": 512}),
         ("series", "regression", "transformer", {"dropout": 0.1}),
         ("text", "language", "decoder", {"dropout": 0.1}),
+        ("table", "binary", "tabm", {"members": 4}),
+        ("image", "multiclass", "auto", {}),
+        ("text", "language", "auto", {}),
     ],
 )
 def test_the_bound_of_a_batch_is_above_the_estimate(
