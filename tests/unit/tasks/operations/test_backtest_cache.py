@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from models.backtest.periods import Period, PeriodRule, RowRange, TimeOrderedRows, in_time_order
 from models.backtest.replay import TrainingOutcome
 from models.export.export import export
+from models.planner.batch_check import refuse_batch
 from models.project_spec.reader import read_spec
 from models.training.job import TrainingJob, TrainingResult
 from models.training.rank import run_job
 from tasks.host.workspace import Project, Workspace
+from tasks.loop import jobs
 from tasks.loop.loop import SilentReporter
 from tasks.operations.backtest_cache import BacktestCache, ReplayProgress
 
@@ -32,6 +34,9 @@ monitor: {window: 100, min_labels: 50, alarms: 1, of: 1}
 """
 
 
+REFUSE_BATCH = "models.planner.batch_check:refuse_batch"
+
+
 class HereGang:
     """Runs jobs in this process: the same code, without a child."""
 
@@ -43,8 +48,7 @@ class HereGang:
         return run_job(job)
 
     def call(self, reference: str, **keywords: Any) -> Any:
-        assert reference == "models.export.export:export"
-        return export(**keywords)
+        return {"models.export.export:export": export, REFUSE_BATCH: refuse_batch}[reference](**keywords)
 
 
 def rows(changed: int | None = None) -> pa.Table:
@@ -165,6 +169,14 @@ def test_the_newest_training_rows_tell_models_apart_and_leave_the_test_rows(proj
 def test_rows_that_cannot_be_trained_on_are_a_failure_not_an_error(project: Project):
     here, _ = world(project)
     assert "rows" in here.train(RowRange(0, 5), None, None).failure
+
+
+def test_a_batch_that_cannot_fit_is_a_failure_before_any_training(project: Project, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jobs, "usable_memory", lambda: 1e4)
+    monkeypatch.setattr(jobs, "usable_gpus", lambda _: 0)
+    here, pool = world(project, None, "model.net=mlp", "train.batch=100000")
+    assert here.train(RowRange(0, KNOWN), None, None).failure.startswith("train.batch: ")
+    assert pool.jobs == []
 
 
 def test_what_was_not_used_for_long_goes(project: Project, first: First):
