@@ -76,7 +76,7 @@ def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
     sizes, batch, members = Sizes.of(preparation), examples_of_step(job, preparation), numbers.get("members", 1)
     positions = sum(math.prod(shape) for shape in sizes.inputs.values())
     width = (numbers.get("width") or numbers["hidden"]) * members
-    heads, layers = numbers.get("heads", 0), numbers.get("layers", 1)
+    heads, layers = numbers.get("heads", 0), max(1, numbers.get("layers", 1))
     of_example = layers * positions * (_OF_POSITION * width + _OF_PAIR * heads * positions)
     of_example += _OF_OUTPUT * members * math.prod(sizes.output)
     return _NUMBER * of_example * batch / (train.accumulate * train.ranks) > memory

@@ -104,6 +104,7 @@ def test_the_memory_of_the_largest_gpu_is_asked_of_the_driver(tmp_path: Path, mo
         ("series", "regression", "lstm", {"hidden": 512}),
         ("series", "regression", "transformer", {"dropout": 0.1}),
         ("text", "language", "decoder", {"dropout": 0.1}),
+        ("table", "binary", "mlp", {"layers": 0, "numeric_embedding": "periodic"}),
         ("table", "binary", "tabm", {"members": 4}),
         ("image", "multiclass", "auto", {}),
         ("text", "language", "auto", {}),
