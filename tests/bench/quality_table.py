@@ -46,11 +46,10 @@ _PEERS = """\
 LightGBM: learning rate .05, early stopping on the validation rows. HGB: scikit-learn's histogram gradient boosting.
 Linear: logistic or ridge regression, on TF-IDF for texts, on the window for series. Last value, seasonal naive: for
 series, one step ahead. AutoGluon: its preset `medium_quality` (LightGBM, CatBoost, XGBoost, forests, neural nets), one
-CPU, and as many CPU-seconds for the fit as Loopline took on that split when AutoGluon was measured (of the splits with
-seeds 0 and 1 before decision 42, which was about half as much again); its imports are not counted in the limit. HGB,
-linear and AutoGluon learn from the validation rows too; Loopline chooses on them, and then its trees and linear models
-learn from them; LightGBM and Loopline's nets learn from the training rows alone. `ensemble`: the weighted mean of the
-best models of several families. A dash: not for this kind of data, or not measured.
+CPU, and as many CPU-seconds for the fit as Loopline took on that split when AutoGluon was measured; its imports are not
+counted in the limit. HGB, linear and AutoGluon learn from the validation rows too; Loopline chooses on them, and then
+its trees and linear models learn from them; LightGBM and Loopline's nets learn from the training rows alone.
+`ensemble`: the weighted mean of the best models of several families. A dash: not for this kind of data, or not measured.
 `python -m tests.bench.quality --help` says how to measure again.
 """
 
