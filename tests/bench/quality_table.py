@@ -49,7 +49,8 @@ series, one step ahead. AutoGluon: its preset `medium_quality` (LightGBM, CatBoo
 CPU, and as many CPU-seconds for the fit as Loopline took on that split when AutoGluon was measured; its imports are not
 counted in the limit. HGB, linear and AutoGluon learn from the validation rows too; Loopline chooses on them, and then
 its trees and linear models learn from them; LightGBM and Loopline's nets learn from the training rows alone.
-`ensemble`: the weighted mean of the best models of several families. A dash: not for this kind of data, or not measured.
+`ensemble`: the weighted mean of the best models of several families. A dash: not for this kind of data, or not
+measured.
 `python -m tests.bench.quality --help` says how to measure again.
 """
 
