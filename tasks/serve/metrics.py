@@ -10,6 +10,7 @@ import os
 from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,7 +125,7 @@ class Metrics:
         if SHARED not in os.environ:
             return generate_latest(self._registry)
         together = CollectorRegistry()
-        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        _AllWorkers(together)  # type: ignore[no-untyped-call]
         return generate_latest(together)
 
     def _count(self) -> None:
@@ -228,6 +229,22 @@ def _bounded(known: set[str], value: str, most: int) -> str:
         return OTHER
     known.add(value)
     return value
+
+
+class _AllWorkers(MultiProcessCollector):
+    """Leaves out a file that a worker has just made: prometheus_client fails on one that is still empty."""
+
+    def collect(self) -> Any:
+        """Return the metrics of all files together."""
+        files = [str(path) for path in Path(os.environ[SHARED]).glob("*.db") if _is_begun(path)]
+        return self.merge(files, accumulate=True)  # type: ignore[no-untyped-call]
+
+
+def _is_begun(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:  # of a worker that has just ended
+        return False
 
 
 def _observe(histogram: Any, values: np.ndarray, edges: Sequence[float]) -> None:

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.parser import text_string_to_metric_families
 
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.releases import Canary, Release
+from tasks.serve.metric_files import SHARED
 from tasks.serve.metrics import MOST_CLASSES, MOST_KEPT, MOST_VERSIONS, OTHER, Metrics
 from tasks.serve.request_context import RequestContext
 from tests.served_models import write_served
@@ -126,3 +128,14 @@ def test_rows_that_were_not_written_down_are_counted() -> None:
     metrics = Metrics()
     metrics.unlogged("tiny", 5)
     assert read(metrics, "unlogged_rows_total") == {("tiny",): 5}
+
+
+def test_a_file_that_a_worker_has_just_made_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Metrics()
+    monkeypatch.setenv(SHARED, str(tmp_path))
+    written = MmapedDict(str(tmp_path / "counter_1.db"))
+    written.write_value(mmap_key("rows_total", "rows_total", [], [], "Rows"), 3.0, 0.0)
+    written.close()
+    (tmp_path / "counter_2.db").touch()
+    (tmp_path / "counter_3.db").symlink_to(tmp_path / "gone")
+    assert b"rows_total 3.0" in metrics.text()
