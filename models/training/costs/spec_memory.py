@@ -10,15 +10,17 @@ import math
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.cores import usable_memory
-from models.data.preparation import Preparation
 from models.errors import TrainingError, UsageError
 from models.nets.arguments import whole_numbers
 from models.nets.catalogue import CATALOGUE, is_descent, net_name
-from models.nets.sizes import Sizes
 from models.project_spec.blocks import Spec
-from models.training.job import TrainingJob
+
+if TYPE_CHECKING:
+    from models.data.preparation import Preparation
+    from models.training.job import TrainingJob
 
 # Generous: a layer of width w has 12 w^2 weights in a transformer, 8 w^2 in an LSTM; each has 16 bytes with its
 # gradient and AdamW's state.
@@ -68,6 +70,9 @@ def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
     It is an upper bound. False where the planner cannot say: a net of the user's, frozen layers, ranks that share
     weights, compiled code, and `batch: auto`, which is measured.
     """
+    from models.data.preparation import Preparation  # NumPy: a run with nothing to do needs none
+    from models.nets.sizes import Sizes
+
     train, preparation = job.train, Preparation.load(job.prepared)
     net, is_frozen = net_name(job.model.net, preparation.kind), train.start is not None and bool(train.start.freeze)
     if net not in CATALOGUE or not is_descent(net) or train.parallel != "ddp" or train.compile is True or is_frozen:
