@@ -23,8 +23,8 @@ class TableColumns(nn.Module):
 
     def __init__(self, sizes: Sizes, periodic: bool) -> None:
         super().__init__()
-        is_periodic = periodic and sizes.kind == "table" and 0 < sizes.num_numeric <= MOST_COLUMNS
-        self.periodic = PeriodicEmbedding(sizes.num_numeric) if is_periodic else None
+        periodic = periodic and sizes.kind == "table" and 0 < sizes.num_numeric <= MOST_COLUMNS
+        self.periodic = PeriodicEmbedding(sizes.num_numeric) if periodic else None
         dims = [embedding_dim(n) for n in sizes.cardinalities]
         self.embeddings = nn.ModuleList(nn.Embedding(n, dim) for n, dim in zip(sizes.cardinalities, dims, strict=True))
         for weight in self.embeddings.parameters():

@@ -52,10 +52,8 @@ class TabM(TableColumns):
     Source: Gorishniy, Kotelnikov and Babenko 2025, TabM (arXiv 2410.24210), with periodic embeddings of RealMLP.
     """
 
-    def __init__(
-        self, sizes: Sizes, hidden: int, layers: int, dropout: float, members: int, numeric_embedding: bool
-    ) -> None:
-        super().__init__(sizes, numeric_embedding)
+    def __init__(self, sizes: Sizes, hidden: int, layers: int, dropout: float, members: int, periodic: bool) -> None:
+        super().__init__(sizes, periodic)
         self.trunk = nn.Sequential()
         for before in [self.width, *[hidden] * (layers - 1)]:
             is_first = not len(self.trunk)

@@ -19,15 +19,6 @@ def test_members_answer_one_by_one_in_training_and_by_their_mean_after_it(table,
     assert net.features(**inputs).shape == (5, 4 * 8)
 
 
-def test_every_input_matters(table):
-    net = build(table, hidden=8).eval()
-    base = example_inputs(table, 1)
-    for name, column in (("numeric", 2), ("categorical", 0), ("categorical", 1)):
-        changed = {key: value.clone() for key, value in base.items()}
-        changed[name][0, column] += 1
-        assert not torch.equal(net(**base), net(**changed))
-
-
 def test_a_layer_is_that_of_the_paper():
     layer = SharedLinear(3, 2, members=4, is_first=True)
     hidden = torch.randn(5, 1, 3)
