@@ -37,6 +37,7 @@ class CatalogueEntry:
     for a further trial of a table, before values are drawn; the paths `of_tables` have a default and are searched for
     tables alone. `self_tuned`: the kinds of data for which the fit itself chooses the arguments that the spec leaves
     out, so that there is nothing to search. `is_divided`: whether ranks can share its layers or its blocks.
+    `steps_an_epoch`: steps that an epoch of a small table has at least, by smaller batches; 0: the usual batch.
     """
 
     reference: str
@@ -48,6 +49,7 @@ class CatalogueEntry:
     of_tables: tuple[str, ...] = ()
     self_tuned: tuple[Kind, ...] = ()
     is_divided: bool = False
+    steps_an_epoch: int = 0
 
 
 CATALOGUE: dict[str, CatalogueEntry] = {
@@ -86,6 +88,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.layers": 2,
             "model.dropout": 0.1,
         },
+        steps_an_epoch=20,
     ),
     "cnn": CatalogueEntry(
         "models.nets.cnn:build",

@@ -29,8 +29,8 @@ TAKE_A_NET = "take a net, such as gru"
 """The cure for what trees on series do not do."""
 # Steps of a net's training that the validation score may stop earlier; a small table is seen at most 60 times.
 _STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3000, 5, 60
-# Steps of an epoch of a small table, whose batch is smaller; the default batch is the largest.
-_STEPS_AN_EPOCH, _SMALLEST_BATCH, _BATCH = 20, 32, 256
+# The bounds of a batch that is smaller for a small table; the largest is the usual batch.
+_SMALLEST_BATCH, _BATCH = 32, 256
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,9 @@ def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:
     """Return the default epochs of a net that is trained by gradient descent, and the batch if the net has its own."""
     if not is_descent(net):
         return {}
-    own = {}
-    if net == "tabm" and "batch" not in spec.train.model_fields_set:
-        fitting = 2 ** round(math.log2(max(1, num_train) / _STEPS_AN_EPOCH))
+    own, wanted = {}, CATALOGUE[net].steps_an_epoch
+    if wanted and "batch" not in spec.train.model_fields_set:
+        fitting = 2 ** round(math.log2(max(1, num_train) / wanted))
         own["train.batch"] = max(_SMALLEST_BATCH, min(_BATCH, fitting))
     steps = max(1.0, num_train / (own.get("train.batch") or spec.train.batch or _BATCH))
     return {**own, "train.epochs": max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, round(_STEPS / steps)))}
