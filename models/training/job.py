@@ -9,7 +9,7 @@ from pydantic import Field
 
 from models.frozen_model import FrozenModel
 from models.nets.catalogue import is_descent
-from models.project_spec.blocks import Model, Train
+from models.project_spec.blocks import Kind, Model, Train
 from models.training.costs.speeds import MeasuredSpeed
 from models.training.costs.summary import Costs
 
@@ -86,6 +86,10 @@ class TrainingJob(FrozenModel):
     def reference(self) -> str:
         """The metric as `resolve_metric` reads it."""
         return self.metric
+
+    def rolls(self, kind: Kind) -> bool:
+        """Return whether each fold of data of this kind is judged by a model of the rows before it."""
+        return kind == "series" or (kind != "text" and self.fold_by == "blocks")
 
     @property
     def is_refitted(self) -> bool:

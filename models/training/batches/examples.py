@@ -268,7 +268,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     index, k = job.fold
     joined = _joined(job, preparation)
     is_text = preparation.kind == "text"
-    rolls = not is_text and (job.fold_by == "blocks" or preparation.kind == "series")
+    rolls = job.rolls(preparation.kind)
     key = joined.get(KEY)
     groups = key if job.fold_by == "groups" else None
     target = joined[_target_name(preparation)]

@@ -95,8 +95,7 @@ def examples_of_step(job: TrainingJob, preparation: Preparation) -> int:
     num = rows["train"]
     if job.fold is not None:
         (index, k), num = job.fold, num + rows.get("validation", 0)
-        rolls = preparation.kind == "series" or (preparation.kind != "text" and job.fold_by == "blocks")
-        share *= (index + 1) / (k + 1) if rolls else 1 - 1 / k
+        share *= (index + 1) / (k + 1) if job.rolls(preparation.kind) else 1 - 1 / k
     if job.train.recent is not None:
         share *= job.train.recent.share + job.train.recent.replay * (1 - job.train.recent.share)
     return min(batch, max(1, round(num * share)))
