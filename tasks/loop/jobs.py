@@ -18,12 +18,12 @@ from models.nets.catalogue import is_descent
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Model, Train
 from models.training.costs.spec_memory import batch_may_exceed
-from models.training.job import InitialWeights, TrainingJob
+from models.training.job import InitialWeights, TrainingJob, TrainingResult
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
 from tasks.ranks.places import Place
-from tasks.ranks.rank_pool import RankPool, default_threads
+from tasks.ranks.rank_pool import OnEpoch, RankPool, default_threads
 from tasks.state.keyed_cache import JSON, KeyedCache
 from tasks.state.machine_speeds import read_speeds
 
@@ -112,6 +112,16 @@ def check_batch(rank_pool: RankPool, job: TrainingJob) -> None:
     if usable_gpus(os.environ.get("CUDA_VISIBLE_DEVICES")) == 0 and batch_may_exceed(job, memory / job.train.ranks):
         plain = json.loads(job.model_dump_json())
         rank_pool.call("models.planner.batch_check:refuse_batch", job=plain, memory=memory)
+
+
+def run_here(rank_pool: RankPool, job: TrainingJob, on_epoch: OnEpoch | None = None) -> TrainingResult:
+    """Train a job on this machine, once its batch has been checked; see `RankPool.run`.
+
+    Raises:
+        TrainingError: The batch cannot fit, or the training failed.
+    """
+    check_batch(rank_pool, job)
+    return rank_pool.run(job, on_epoch)
 
 
 def validation_value(rank_pool: RankPool, job: TrainingJob) -> float:

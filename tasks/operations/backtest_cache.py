@@ -34,7 +34,7 @@ from models.project_spec.blocks import Spec
 from models.training.ensemble import fit_members, members_of
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob, TrainingResult
 from tasks.host.workspace import Project
-from tasks.loop.jobs import check_batch, validation_value
+from tasks.loop.jobs import run_here, validation_value
 from tasks.loop.loop import Reporter
 from tasks.loop.step_cache import StepCache
 from tasks.ranks.rank_pool import RankPool, default_threads
@@ -373,13 +373,11 @@ class BacktestCache:
         )
 
     def _trained(self, job: TrainingJob) -> TrainingResult:
-        def run(_: str, task: TrainingJob) -> TrainingResult:
-            check_batch(self._pool, task)
-            return self._pool.run(task)
-
         if not members_of(job):
-            return run("", job)
-        return fit_members(job, run, functools.partial(validation_value, self._pool))
+            return run_here(self._pool, job)
+        return fit_members(
+            job, lambda _, member: run_here(self._pool, member), functools.partial(validation_value, self._pool)
+        )
 
     def _origin(self, model: str) -> InitialWeights | None:
         """Return the weights of an earlier model of this replay, or None if it is not a net."""

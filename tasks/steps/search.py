@@ -51,7 +51,7 @@ from models.training.search_space import (
 from tasks.host import memory
 from tasks.loop.inputs import Input
 from tasks.loop.job_uploads import uploaded
-from tasks.loop.jobs import check_batch, job
+from tasks.loop.jobs import job, run_here
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import TrainingStart, begin
 from tasks.prefect.flow_runs import is_cancelled
@@ -376,10 +376,10 @@ class _Search:
             trial.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
             return not trial.should_prune(epoch.epoch * net_s(epoch.values.get("flops", 0.0)))
 
-        if self._placed is None:
-            check_batch(self._loop.rank_pool, task)
         with uploaded(self._loop, task.folder):
-            return (self._placed or self._loop.rank_pool).run(task, on_epoch)
+            if self._placed:
+                return self._placed.run(task, on_epoch)
+            return run_here(self._loop.rank_pool, task, on_epoch)
 
     def _log_end(self, run: str, name: str, value: float | None, state: str, reason: str) -> None:
         if value is not None:

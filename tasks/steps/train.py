@@ -16,7 +16,7 @@ from models.training.ensemble import fit_members, members_of, weights_of
 from models.training.job import JOB_FILE, REFIT, EpochReport, TrainingJob, TrainingResult
 from models.training.search_space import shown, with_params
 from tasks.loop.job_uploads import uploaded
-from tasks.loop.jobs import check_batch, job, validation_value
+from tasks.loop.jobs import job, run_here, validation_value
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
 from tasks.prefect.flow_runs import is_cancelled
@@ -97,8 +97,7 @@ class _Training:
             for epoch, values in enumerate(taken.epochs, 1):
                 on_epoch(EpochReport(epoch=epoch, epochs=len(taken.epochs), values=values))
         if self.place is None:
-            check_batch(loop.rank_pool, task)
-            result = loop.rank_pool.run(task, on_epoch)
+            result = run_here(loop.rank_pool, task, on_epoch)
         else:
             result = train_at(self.place, task, on_epoch, loop.report.note, is_cancelled=is_cancelled)
         for name in ("chosen", REFIT):

@@ -23,6 +23,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.loop import jobs
 from tasks.loop.loop import SilentReporter
 from tasks.operations.backtest_cache import BacktestCache, ReplayProgress
+from tasks.ranks.rank_pool import OnEpoch
 
 KNOWN = 300
 SPEC = """\
@@ -43,9 +44,9 @@ class HereGang:
     def __init__(self) -> None:
         self.jobs: list[TrainingJob] = []
 
-    def run(self, job: TrainingJob) -> TrainingResult:
+    def run(self, job: TrainingJob, on_epoch: OnEpoch | None = None) -> TrainingResult:
         self.jobs.append(job)
-        return run_job(job)
+        return run_job(job, on_epoch)
 
     def call(self, reference: str, **keywords: Any) -> Any:
         return {"models.export.export:export": export, REFUSE_BATCH: refuse_batch}[reference](**keywords)
