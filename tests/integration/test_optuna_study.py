@@ -16,6 +16,7 @@ from models.training.search_space import suggest
 from tasks.host.workspace import Workspace
 from tasks.tools import optuna_study
 from tasks.tools.optuna_study import (
+    FEWEST,
     KILLED,
     REASON,
     RunningTrial,
@@ -224,10 +225,11 @@ def test_every_pruner_is_optunas(workspace: Workspace, pruner: str) -> None:
     assert trial.should_prune() in (True, False)
 
 
-def test_importances_need_trials_that_differ(workspace: Workspace) -> None:
+def test_importances_need_twenty_trials(workspace: Workspace) -> None:
     study, search = study_of(workspace, "random")
+    carry_on(study, search, RANGES, FEWEST - 1)
     assert importances(study) == {}
-    carry_on(study, search, RANGES, 12)
+    carry_on(study, search, RANGES, FEWEST)
     found = importances(study)
     assert set(found) == set(RANGES)
     assert sum(found.values()) == pytest.approx(1.0, abs=1e-6)
