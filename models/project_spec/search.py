@@ -88,7 +88,7 @@ class Search(SpecBlock):
     patience: Whole | None = Field(
         None,
         ge=1,
-        description="Trials without an improvement after which the search ends. Default: 6 where `model.net: auto` "
+        description="Trials without an improvement after which the search ends. Default: 4 where `model.net: auto` "
         "chooses between families, else none.",
     )
     families: list[Literal["trees", "linear", "mlp", "tabm", "transformer", "gru"]] | None = Field(

@@ -29,7 +29,7 @@ LEAST_S = 6.0
 """these seconds of a reference core and at most"""
 MOST_S = 600.0
 """these."""
-PATIENCE = 6
+PATIENCE = 4
 """Trials without an improvement after which a search over families ends, if `search.patience` is not set."""
 
 
