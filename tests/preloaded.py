@@ -22,7 +22,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from models.distributed.forkserver import PRELOAD as RANKS
+from models.distributed.forkserver import OPTIMISERS, PRELOAD
 from tasks.prefect.prefect_server import list_timezones_once
 
 LIBRARIES = (
@@ -69,7 +69,8 @@ LIBRARIES = (
     "dvc.utils.strictyaml",
     "dvc_data.hashfile.db.local",
     "dvc_data.hashfile.status",
-    *RANKS,
+    *PRELOAD,
+    *OPTIMISERS,
 )
 OURS = ("models", "tasks", "flows")
 PREFECT = (

@@ -20,19 +20,15 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 from models.parent_death import die_with
 
-PRELOAD = (
-    "torch",
-    "torch._dynamo",
-    "torch.distributed.optim",
-    "models.training.rank",
-    "models.training.agent",
-)
+PRELOAD = ("torch", "models.training.rank", "models.training.agent")
+OPTIMISERS = ("torch._dynamo", "torch.distributed.optim")
+"""What the first optimiser of torch imports: 1.3 s of CPU, which trees and linear models do not need."""
 _HEADER = struct.Struct("<QI")
 _MOST_DESCRIPTORS = 253
 _LOOK_S = 0.5
@@ -58,8 +54,10 @@ def receive(sock: socket.socket) -> tuple[Any, list[int]]:
     return pickle.loads(_exactly(sock, length)), list(descriptors)  # noqa: S301  from the own caller
 
 
-def serve(descriptor: int, caller: int) -> None:
+def serve(descriptor: int, caller: int, modules: Sequence[str] = ()) -> None:
     """Fork a child for each request on the socket until the caller ends. Never returns.
+
+    All children have `PRELOAD`, and `modules`.
 
     Requests are ("start", function reference, arguments) with the child's connections, answered by its pid;
     ("wait", pid), answered by its exit code (negative: the signal that killed it); and ("import", module), answered by
@@ -69,7 +67,7 @@ def serve(descriptor: int, caller: int) -> None:
     os.dup2(2, 1)
     sock = socket.socket(fileno=descriptor)
     with _ending_with(caller):
-        for name in PRELOAD:
+        for name in (*PRELOAD, *modules):
             __import__(name)
     _freeze()
     while os.getppid() == caller:

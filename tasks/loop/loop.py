@@ -20,6 +20,7 @@ from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
+from models.training.families import families_of
 from tasks.host import processes
 from tasks.host.leases import Lease, leased
 from tasks.host.locks import held
@@ -220,7 +221,7 @@ def open_loop(
         try:
             with loop.rank_pool:
                 if any(item.state != "done" for item in loop.step_cache.plan() if item.step in TORCH_STEPS):
-                    loop.rank_pool.warm()  # imports torch while the data is read and checked
+                    loop.rank_pool.warm(families_of(spec))  # imports while the data is read and checked
                 yield loop
             status = "finished"
         except BaseException as error:

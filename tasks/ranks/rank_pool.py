@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
@@ -18,9 +18,9 @@ from typing import Any
 
 from models import errors
 from models.cores import WAITING, usable_cores
-from models.distributed.forkserver import receive, send
+from models.distributed.forkserver import OPTIMISERS, receive, send
 from models.errors import LooplineError, TrainingError
-from models.nets.catalogue import is_descent
+from models.nets.catalogue import is_descent, is_trees
 from models.training.checkpoints.finished import read_finished
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 
@@ -29,7 +29,12 @@ _CALLS = 2
 _NURSERIES = 3
 _ENDING_S = 2.0
 
-_START = "import sys; sys.path[:] = {path!r}; from models.distributed.forkserver import serve; serve({fd}, {pid})"
+_START = """\
+import sys
+sys.path[:] = {path!r}
+from models.distributed.forkserver import serve
+serve({fd}, {pid}, {modules!r})
+"""
 # The ranks must not share the agent's TCP store, or one of two restarts fails at first. Counting devices must not
 # initialise CUDA in a process that forks.
 _ENVIRONMENT = {
@@ -90,6 +95,7 @@ class RankPool:
         self._lock = threading.Lock()
         self._fork_server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._imported: set[str] = set()
         self._children: dict[int, _RankProcess] = {}
 
     def __enter__(self) -> RankPool:
@@ -100,15 +106,10 @@ class RankPool:
     ) -> None:
         self.close()
 
-    def warm(self) -> None:
-        """Start the fork server, which imports torch in the background; return at once."""
+    def warm(self, nets: Iterable[str] = ()) -> None:
+        """Start the fork server, which imports torch and what the nets need in the background; return at once."""
         with self._lock:
-            self._ensure_fork_server()
-
-    def preload(self, module: str) -> None:
-        """Import a module in the fork server, so that later children need not: LightGBM's costs 1.2 s of CPU."""
-        with self._lock:
-            self._request(("import", module), ())
+            self._ensure_fork_server([module for net in nets for module in _modules_of(net)])
 
     def run(self, job: TrainingJob, on_epoch: OnEpoch | None = None) -> TrainingResult:
         """Train `job` to its end; the result of a finished job is read from its folder.
@@ -133,7 +134,7 @@ class RankPool:
         alone = job.train.ranks == 1 or not is_descent(job.model.net)
         target, count = ("run_alone", 1) if alone else ("run_ranks", 1 + job.train.ranks)
         while True:
-            child = self._start(f"models.training.agent:{target}", (job,), count)
+            child = self._start(f"models.training.agent:{target}", (job,), count, _modules_of(job.model.net))
             try:
                 result = _follow(child, run)
             finally:
@@ -177,17 +178,23 @@ class RankPool:
         with self._lock:
             self._drop_fork_server()
 
-    def _start(self, target: str, arguments: tuple[Any, ...], count: int) -> _RankProcess:
-        """Start a child with `count` connections; replace the fork server if it is killed meanwhile."""
+    def _start(self, target: str, arguments: tuple[Any, ...], count: int, modules: Iterable[str] = ()) -> _RankProcess:
+        """Start a child with `count` connections and `modules`; replace the fork server if it is killed meanwhile."""
         for _ in range(_NURSERIES - 1):
             with contextlib.suppress(_ForkServerKilledError):
-                return self._start_once(target, arguments, count)
-        return self._start_once(target, arguments, count)
+                return self._start_once(target, arguments, count, modules)
+        return self._start_once(target, arguments, count, modules)
 
-    def _start_once(self, target: str, arguments: tuple[Any, ...], count: int) -> _RankProcess:
+    def _start_once(self, target: str, arguments: tuple[Any, ...], count: int, modules: Iterable[str]) -> _RankProcess:
         pairs = [socket.socketpair() for _ in range(count)]
         try:
             with self._lock:
+                self._ensure_fork_server(modules)
+                for module in (
+                    each for each in modules if each not in self._imported
+                ):  # in the fork server, so that later children need not
+                    self._request(("import", module), ())
+                    self._imported.add(module)
                 pid = self._request(("start", target, arguments), tuple(theirs.fileno() for _, theirs in pairs))
                 child = _RankProcess(pid, [Connection(ours.detach()) for ours, _ in pairs])
                 self._children[pid] = child
@@ -236,12 +243,14 @@ class RankPool:
             return self._fork_server.wait(_ENDING_S) if self._fork_server else None
         return None
 
-    def _ensure_fork_server(self) -> socket.socket:
+    def _ensure_fork_server(self, modules: Iterable[str] = ()) -> socket.socket:
         if self._fork_server is not None and self._fork_server.poll() is not None:
             self._drop_fork_server()
         if self._socket is None:
             ours, theirs = socket.socketpair()
-            start = _START.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid())
+            self._imported = {*modules}
+            wanted = sorted(self._imported)
+            start = _START.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid(), modules=wanted)
             self._fork_server = subprocess.Popen(
                 [sys.executable, "-c", start],
                 pass_fds=[theirs.fileno()],
@@ -262,6 +271,13 @@ class RankPool:
             self._fork_server.wait()
         self._socket, self._fork_server = None, None
         self._children.clear()
+
+
+def _modules_of(net: str) -> tuple[str, ...]:
+    """Return what the training of a net imports beside torch: it is imported once, for all children."""
+    if is_trees(net):
+        return ("lightgbm",)
+    return OPTIMISERS if is_descent(net) else ()
 
 
 def _follow(child: _RankProcess, run: _JobRun) -> TrainingResult | None:

@@ -16,7 +16,6 @@ from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
 from models.files import read_json, write_bytes, write_json
 from models.metrics.metrics import METRICS, Metric, measure, metric_name, metric_of
-from models.nets.catalogue import is_trees
 from models.pipeline.records import StepRecord
 from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
@@ -150,8 +149,6 @@ class _Search:
             self._loop.report.note(
                 f"search: {self._spec.workers} trials at once cannot be reproduced; one at a time can"
             )
-        if owed and not self._placed and any(is_trees(net) for net in self._space.families):
-            self._loop.rank_pool.preload("lightgbm")
         with ThreadPoolExecutor(self._spec.workers, thread_name_prefix="trial") as pool:
             if self._space.is_choice:
                 first = min(owed, max(0, len(self._space.families) - len(trials)))
