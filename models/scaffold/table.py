@@ -215,7 +215,10 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     yield f"  # `kind` and `window`. The model sees {shape.length} past steps."
     yield "  kind: series"
     key = "" if shape.key is None else f", series_key: {yaml_text(shape.key)}"
-    yield f"  window: {{length: {shape.length}, horizon: 1{key}}}"
+    if shape.num_missing:
+        yield f"  # {shape.num_missing:,} steps are missing: `fill` inserts them without values and never learns from them."
+    gaps = ", gaps: fill" if shape.num_missing else ""
+    yield f"  window: {{length: {shape.length}, horizon: 1{key}{gaps}}}"
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
 
 
