@@ -216,7 +216,7 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     yield "  kind: series"
     key = "" if shape.key is None else f", series_key: {yaml_text(shape.key)}"
     if shape.num_missing:
-        yield f"  # {shape.num_missing:,} steps are missing: `fill` inserts them without values and never learns from them."
+        yield f"  # {shape.num_missing:,} steps are missing: `fill` inserts them without values to learn from."
     gaps = ", gaps: fill" if shape.num_missing else ""
     yield f"  window: {{length: {shape.length}, horizon: 1{key}{gaps}}}"
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
