@@ -34,6 +34,7 @@ class SeriesRows(NamedTuple):
         steps: How many steps of the series lie directly before the row, without a gap, int64 (row,).
         frequency: Distance between two steps.
         num_gaps: How many times steps are missing; after an insertion 0.
+        num_missing: How many steps are missing in all; after an insertion 0.
         num_inserted: How many rows were inserted.
     """
 
@@ -43,6 +44,7 @@ class SeriesRows(NamedTuple):
     steps: np.ndarray
     frequency: Frequency
     num_gaps: int = 0
+    num_missing: int = 0
     num_inserted: int = 0
 
 
@@ -67,11 +69,12 @@ def series_rows(table: pa.Table, window: Window, time_column: str) -> SeriesRows
     frequency = parse_frequency(window.frequency) if window.frequency else _inferred(moments, is_same, place)
     distances = np.where(is_same, _distances(moments, is_same, frequency, place), 0)
     gaps = np.flatnonzero(distances > 1)
+    num_missing = int((distances[gaps] - 1).sum())
     if len(gaps) and window.gaps == "refuse":
-        raise DataError(place.gap(gaps, int((distances[gaps] - 1).sum()), frequency))
+        raise DataError(place.gap(gaps, num_missing, frequency))
     if len(gaps) and window.gaps == "fill":
         return _filled(SeriesRows(table, order, series, distances, frequency), moments, distances, place)
-    return SeriesRows(table, order, series, _steps(distances), frequency, len(gaps))
+    return SeriesRows(table, order, series, _steps(distances), frequency, len(gaps), num_missing)
 
 
 def example_splits(codes: np.ndarray, steps: np.ndarray, table: pa.Table, data: Data) -> np.ndarray:

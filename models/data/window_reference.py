@@ -19,6 +19,7 @@ import numpy as np
 
 from models.data.preparation import Preparation, WindowReference
 from models.metrics.metrics import quantiles_of
+from models.metrics.regression import sample_quantiles
 from models.project_spec.frequency import Frequency
 from models.project_spec.window import Window
 
@@ -112,16 +113,7 @@ def fit_reference(
         best = _best(data, column, back, window.reference, held_out(series, window), levels)
     if not levels:
         return best
-    return best.model_copy(update={"quantiles": error_quantiles(data.left_out_errors(best), levels)})
-
-
-def error_quantiles(errors: np.ndarray, levels: Sequence[float]) -> list[float]:
-    """Return the quantiles of a forecast's errors (example, horizon), those of a horizon next to each other.
-
-    They are those of a conformal prediction: few errors give the widest interval that there is.
-    Source: Vovk, Gammerman and Shafer (2005), Algorithmic Learning in a Random World; Hyndman and Fan (1996), type 6.
-    """
-    return [float(each) for each in np.quantile(errors, levels, axis=0, method="weibull").T.ravel()]
+    return best.model_copy(update={"quantiles": sample_quantiles(data.left_out_errors(best), levels).tolist()})
 
 
 class HeldOut(NamedTuple):
@@ -168,7 +160,7 @@ def _loss(early: WindowExamples, late: WindowExamples, reference: WindowReferenc
     errors, scale = late.errors(reference), late.scale(reference.is_scaled)
     if not levels:
         return float(np.abs(errors * scale).mean())
-    quantiles = error_quantiles(early.left_out_errors(reference), levels)
+    quantiles = sample_quantiles(early.left_out_errors(reference), levels)
     apart = np.repeat(errors, len(levels), axis=1) - quantiles
     shares = np.resize(levels, apart.shape[1])
     return float((np.maximum(shares * apart, (shares - 1) * apart) * scale).mean())

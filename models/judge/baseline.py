@@ -13,6 +13,7 @@ from models.metrics.calibration import best_threshold
 from models.metrics.language import unigram_bits
 from models.metrics.metrics import Array, quantile_of
 from models.metrics.outputs import Output
+from models.metrics.regression import sample_quantiles
 from models.project_spec.blocks import Task
 
 
@@ -55,8 +56,9 @@ def trivial_baseline(
     if not len(train_target):
         raise DataError("the training split is empty: a baseline needs at least one target")
     if task == "quantile":
-        levels = [np.quantile(train_target[:, at], output.quantile or 0.5) for at, output in enumerate(outputs)]
-        return Baseline("quantiles of the training targets", np.tile(levels, (num_examples, 1)))
+        pairs = zip(np.asarray(train_target).T, outputs, strict=True)
+        quantiles = np.concatenate([sample_quantiles(column, output.quantile or 0.5) for column, output in pairs])
+        return Baseline("quantiles of the training targets", np.tile(quantiles, (num_examples, 1)))
     if task == "ranking":
         return Baseline("a random order", np.zeros(num_examples))
     if task == "multilabel":
@@ -77,7 +79,7 @@ def trivial_baseline(
 def _best_constant(target: Array, metric: str) -> tuple[str, float]:
     quantile = quantile_of(metric)
     if quantile is not None:
-        return f"{quantile:g} quantile", float(np.quantile(target, quantile))
+        return f"{quantile:g} quantile", float(sample_quantiles(target, quantile)[0])
     if metric == "mae":
         return "median", float(np.median(target))
     if metric == "mape" and target.any():

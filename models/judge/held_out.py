@@ -12,13 +12,14 @@ from models.data import feeds, text
 from models.data.hashing import Hashes
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepared_rows import rows_of
-from models.data.window_reference import error_quantiles, seasonal_lag
+from models.data.window_reference import seasonal_lag
 from models.errors import DataError
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
 from models.metrics.bootstrap import block_length, time_blocks
 from models.metrics.metrics import DEFAULTS, Array, measure, metrics_for, quantiles_of
+from models.metrics.regression import sample_quantiles
 from models.project_spec.blocks import Spec, Task, TimeUnit
 from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, SPLIT_COLUMN
 from models.sources.code_points import code_points
@@ -102,9 +103,7 @@ def naive_forecasts(prepared: Path, preparation: Preparation, metric: str = "") 
             true = train.values[train.rows - (window.last_horizon - ahead)]
             pairs = zip(forecasts, itertools.chain(past, itertools.repeat(past[-1])), strict=False)
             forecasts = [
-                Baseline(
-                    each.name, each.prediction[:, None] + error_quantiles((true - before.prediction)[:, None], levels)
-                )
+                Baseline(each.name, each.prediction[:, None] + sample_quantiles(true - before.prediction, levels))
                 for each, before in pairs
             ]
         of_each.append(forecasts)

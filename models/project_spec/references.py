@@ -22,6 +22,8 @@ from typing import Any, NoReturn
 from models.errors import UsageError, UserCodeError, did_you_mean
 
 OWN_PACKAGES = ("flows", "models", "tasks")
+ALIASES = ("champion", "challenger", "previous")
+"""The names of a project's versions that move."""
 _loaded: dict[str, tuple[Path, str]] = {}
 """Modules that users' files imported from their own folders: the file of each, and its content hash at that time."""
 
@@ -44,6 +46,27 @@ def local_source(source: str, base: Path) -> Path | None:
         RuntimeError: `~` names an unknown user.
     """
     return None if is_package(source) or is_own_code(source) else base / Path(source).expanduser()
+
+
+def is_version(weights: str) -> bool:
+    """Return whether `train.start.weights` names a version of the project, and not a file."""
+    return weights in ALIASES or weights.isdecimal()
+
+
+def weights_file(weights: str, base: Path) -> Path:
+    """Return the file that `train.start.weights` names, relative to `base`.
+
+    Raises:
+        UsageError: There is no such file.
+    """
+    try:
+        path = (base / Path(weights).expanduser()).resolve()
+    except RuntimeError:  # `~` names an unknown user
+        path = base / weights
+    if not path.is_file():
+        expected = f"one of {', '.join(ALIASES)}, a version number or a safetensors file"
+        raise UsageError(f"train.start.weights: got {weights!r}, and there is no {path}: expected {expected}")
+    return path
 
 
 def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) -> Any:

@@ -16,6 +16,8 @@ FEWEST_STEPS = 60
 """Fewer steps leave too few windows for validation and test."""
 LEAST_SHARE = 0.1
 """Most of the steps of a series that a window may take."""
+MOST_MISSING = 0.1
+"""Most of the steps that may be missing, such as days on which a shop is closed; beyond, rows are not one a period."""
 _SEASONS = {"hour": 24, "day": 7, "week": 13, "month": 12, "quarter": 4, "minute": 60}
 _DEFAULT_LENGTH = 12
 
@@ -28,12 +30,14 @@ class SeriesShape:
     key: str | None
     length: int
     frequency: str
+    num_missing: int
 
 
 def recognise(table: pa.Table, target: str) -> SeriesShape | None:
     """Return the shape of a table whose target is a number of each period; None for another table.
 
-    Each series has at least `FEWEST_STEPS` steps on average and no gap. A table with several columns of times is none.
+    Each series has at least `FEWEST_STEPS` steps on average, and few steps are missing. A table with several columns of
+    times is none.
     """
     times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
     column = table.column(target)
@@ -69,9 +73,11 @@ def _shape(table: pa.Table, time: str, key: str | None) -> SeriesShape | None:
     if steps < FEWEST_STEPS:
         return None
     try:
-        rows = series_rows(table, Window(length=2, series_key=key), time)
+        rows = series_rows(table, Window(length=2, series_key=key, gaps="break"), time)
     except DataError:
+        return None
+    if rows.num_missing > MOST_MISSING * (table.num_rows + rows.num_missing):
         return None
     frequency = rows.frequency.text
     season = next((length for unit, length in _SEASONS.items() if unit in frequency), _DEFAULT_LENGTH)
-    return SeriesShape(time, key, max(2, min(season, int(steps * LEAST_SHARE))), frequency)
+    return SeriesShape(time, key, max(2, min(season, int(steps * LEAST_SHARE))), frequency, rows.num_missing)

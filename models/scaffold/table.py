@@ -56,9 +56,8 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     if not known.num_rows:
         raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
     task = infer_task(known.select(data.targets), data)
-    for column in targets if task != "regression" else ():
-        if _num_values(known.column(column)) < 2:
-            raise UsageError(f"--target: every row has the same {column!r}: name a column that differs")
+    if task != "regression":
+        _refuse_constants(known.select(targets))
     group = _group_of(known, targets)
     task = "ranking" if group else task
     texts = [name for name in table.column_names if name not in (*targets, group) and _is_prose(table.column(name))]
@@ -66,6 +65,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     shape = recognise(table, target) if is_forecast else None
     drop = dict(_not_features(table, [*targets, *texts, *([group] if group else [])]))
     inputs = [column for column in table.column_names if column not in (*drop, *targets, group)]
+    time = None if shape or group else _split_time(table, inputs)
     if not inputs and not shape:
         raise UsageError(_no_inputs(path, target, drop))
     lines = [
@@ -78,13 +78,19 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         f"  target: {yaml_value(targets) if len(targets) > 1 else yaml_text(target)}",
         *([] if shape else [f"  task: {task}  # {_why(known.select(targets), task)}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - known.num_rows, table.num_rows)),
-        *(_series_lines(shape) if shape else _split_lines(table, inputs, task, group)),
-        *_feature_lines(drop, [] if shape else texts),
+        *(_series_lines(shape) if shape else _split_lines(time, task, group)),
+        *_feature_lines(drop, [] if shape else texts, time),
         *expectation_lines(table, inputs, targets[0]),
         "",
         *([] if shape else _slice_lines(table, inputs)),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _refuse_constants(targets: pa.Table) -> None:
+    for name, column in zip(targets.column_names, targets.columns, strict=True):
+        if _num_values(column) < 2:
+            raise UsageError(f"--target: every row has the same {name!r}: name a column that differs")
 
 
 def _no_inputs(path: Path, target: str, drop: dict[str, str]) -> str:
@@ -194,16 +200,20 @@ def _unlabelled_lines(num_unanswered: int, num_rows: int) -> Iterator[str]:
         yield "  unlabelled: true"
 
 
-def _split_lines(table: pa.Table, inputs: Sequence[str], task: str, group: str | None) -> Iterator[str]:
-    if group:
-        yield f"  split: {{by: group, column: {yaml_text(group)}}}"
-        return
+def _split_time(table: pa.Table, inputs: Sequence[str]) -> str | None:
+    """Return the column of times to split by: there are other inputs, and it has enough values and none is missing."""
     times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
     times = [name for name in times if not table.column(name).null_count]
     times = [name for name in times if _num_values(table.column(name)) >= _FEWEST_TIMES]
-    if times and set(inputs) - {times[0]}:  # the time of the split is no input
+    return times[0] if times and set(inputs) - {times[0]} else None
+
+
+def _split_lines(time: str | None, task: str, group: str | None) -> Iterator[str]:
+    if group:
+        yield f"  split: {{by: group, column: {yaml_text(group)}}}"
+    elif time:
         yield f"  # If the model will predict the future, keep this; else say `by: {_by(task)}`."
-        yield f"  split: {{by: time, column: {yaml_text(times[0])}}}"
+        yield f"  split: {{by: time, column: {yaml_text(time)}}}"
     else:
         yield "  # If rows belong together (of one person, one machine), say `{by: group, column: ...}`."
         yield f"  split: {{by: {_by(task)}}}"
@@ -215,7 +225,10 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     yield f"  # `kind` and `window`. The model sees {shape.length} past steps."
     yield "  kind: series"
     key = "" if shape.key is None else f", series_key: {yaml_text(shape.key)}"
-    yield f"  window: {{length: {shape.length}, horizon: 1{key}}}"
+    if shape.num_missing:
+        yield f"  # {shape.num_missing:,} steps are missing: `fill` inserts them without values to learn from."
+    gaps = ", gaps: fill" if shape.num_missing else ""
+    yield f"  window: {{length: {shape.length}, horizon: 1{key}{gaps}}}"
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
 
 
@@ -223,12 +236,15 @@ def _by(task: str) -> str:
     return "random" if task in ("regression", "multilabel") else "stratified"
 
 
-def _feature_lines(drop: dict[str, str], texts: list[str]) -> Iterator[str]:
+def _feature_lines(drop: dict[str, str], texts: list[str], time: str | None) -> Iterator[str]:
     yield "  features:"
     if texts:
-        kinds = ", ".join(f"{yaml_text(name)}: text" for name in texts)
-        yield "    # Sentences, whose words are features; say `categorical` where a value is a category."
-        yield f"    kinds: {{{kinds}}}"
+        yield "    # text: sentences, whose words are features; say `categorical` where a value is a category."
+    if time:
+        yield "    # datetime: its place in day, week and year is an input; the date itself, which only grows, is none."
+    kinds = {**dict.fromkeys(texts, "text"), **({time: "datetime"} if time else {})}
+    if kinds:
+        yield f"    kinds: {{{', '.join(f'{yaml_text(name)}: {kind}' for name, kind in kinds.items())}}}"
     yield "    # Also drop what is only known after the event: such a column leaks the answer."
     if not drop:
         yield "    drop: []"

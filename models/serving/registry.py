@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from models.frozen_model import FrozenModel
 from models.judge.verdict import Estimate, Verdict
 
-ALIASES = ("champion", "challenger", "previous")
 KEY = "loopline.key"
 FILES = "loopline.files"
 """The tag with the SHA-256 of each file of a version."""

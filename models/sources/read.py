@@ -143,7 +143,9 @@ def _read_csv(path: Path) -> pa.Table:
         raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
     try:
         delimiter = delimiter_of(path)
-        table = with_unsigned(_parsed(path, delimiter), lambda names: _parsed(path, delimiter, texts=names))
+        table = _parsed(path, delimiter)
+        _refuse_shared_names(table.column_names, str(path))
+        table = with_unsigned(table, lambda names: _parsed(path, delimiter, texts=names))
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
         reason = _numbered(path, delimiter) or _first_line(error)

@@ -24,11 +24,12 @@ from torch import nn
 
 from models.data.feeds import spread_positions
 from models.data.preparation import NumericInput, Preparation
-from models.data.window_reference import MOST_EXAMPLES, WindowExamples, error_quantiles, ridge
+from models.data.window_reference import MOST_EXAMPLES, WindowExamples, ridge
 from models.errors import TrainingError, UsageError
 from models.files import storing
 from models.metrics.metrics import metric_of, quantiles_of
 from models.metrics.ranking import groups_of
+from models.metrics.regression import sample_quantiles
 from models.nets.build import build_net, check_arguments
 from models.nets.linear import Linear, LinearWindow, build
 from models.nets.sizes import Sizes
@@ -241,7 +242,7 @@ def _window_fits(
                 fitted = forecast.model_copy(update={**update, "is_scaled": is_scaled})
                 errors = some.left_out_errors(fitted, gram)
                 weights = np.repeat(weights, len(levels), axis=0)
-                weights[:, -1] += error_quantiles(errors, levels)
+                weights[:, -1] += sample_quantiles(errors, levels)
             yield _WindowFit(torch.from_numpy(weights).float(), penalty, is_scaled)
 
 

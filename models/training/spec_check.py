@@ -19,7 +19,7 @@ from models.nets.catalogue import CATALOGUE, ENSEMBLE, is_descent, is_trees, net
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
-from models.project_spec.references import is_own_code, local_source
+from models.project_spec.references import is_own_code, is_version, local_source, weights_file
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code
 from models.training.costs.spec_memory import check_weights
@@ -82,6 +82,8 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         DataError: The source has no such column, or its header cannot be read.
     """
     check_own_code(spec, base)
+    if spec.train.start is not None and not is_version(spec.train.start.weights):
+        weights_file(spec.train.start.weights, base)
     if spec.model.net == ENSEMBLE:
         raise UsageError(
             f"model.net: {ENSEMBLE} is what a search joins from several families: say auto; to train that of an "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from html import escape
 from urllib.parse import quote
 
@@ -123,27 +123,31 @@ def _links(overview: Overview, facts: ProjectFacts) -> list[Link]:
 def _refused(request: Request, error: Exception) -> Response:
     """Return an error as text, without internals of the program."""
     assert isinstance(error, HTTPException)
-    if request.url.path.startswith(API):
-        return JSONResponse({"error": error.detail}, error.status_code)
     back = request.url.path if error.status_code == 409 else "/"
-    page = overview_page.render_message("That cannot be done", [error.detail], back)
-    return HTMLResponse(page, error.status_code, headers=error.headers)
+    return _error_response(request, error.status_code, "That cannot be done", error.detail, back, error.headers)
 
 
 def _without_store(request: Request, error: Exception) -> Response:
     """Return why a store cannot be used, such as a state database that a newer Loopline has migrated, and the cure."""
-    if request.url.path.startswith(API):
-        return JSONResponse({"error": str(error)}, 503)
-    return HTMLResponse(overview_page.render_message("A store cannot be used", [str(error)]), 503)
+    return _error_response(request, 503, "A store cannot be used", str(error))
 
 
-def _failed(_: Request, __: Exception) -> Response:
-    """Return a general error page; the server writes the traceback into the service's log.
+def _failed(request: Request, _: Exception) -> Response:
+    """Return a general error; the server writes the traceback into the service's log.
 
     Starlette answers with it outside all middleware, so it adds the guard's headers itself.
     """
-    page = overview_page.render_message("Something went wrong", ["The log of this page's service says what."])
-    return HTMLResponse(page, 500, headers=HEADERS)
+    text = "The log of this page's service says what."
+    return _error_response(request, 500, "Something went wrong", text, headers=HEADERS)
+
+
+def _error_response(
+    request: Request, status: int, title: str, text: str, back: str = "/", headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return an error: JSON for programs, which call the paths of `API`, else a page that leads back."""
+    if request.url.path.startswith(API):
+        return JSONResponse({"error": text}, status, headers)
+    return HTMLResponse(overview_page.render_message(title, [text], back), status, headers)
 
 
 @contextlib.asynccontextmanager

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from models.data.preparation import PREPARATION_FILE
 from models.errors import UsageError
 from models.nets.catalogue import ENSEMBLE, is_descent
 from models.project_spec.blocks import Model
-from models.serving.registry import ALIASES
+from models.project_spec.references import ALIASES, weights_file
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import JOB_FILE, WEIGHTS_FILE, InitialWeights
 from tasks.loop.loop import Inputs, Loop
@@ -50,7 +49,7 @@ def begin(loop: Loop, inputs: Inputs) -> TrainingStart:
         loop.report.note(f"{step}: there is no {start.weights} to begin with yet: training begins fresh")
         return TrainingStart()
     if identity.startswith("file:"):
-        path = (loop.project.folder / Path(start.weights).expanduser()).resolve()
+        path = weights_file(start.weights, loop.project.folder)
         return TrainingStart(InitialWeights(weights=path, sha256=weights_sha256(path), label=str(path)))
     number = identity.partition(":")[0]
     names = (WEIGHTS_FILE, PREPARATION_FILE, JOB_FILE)

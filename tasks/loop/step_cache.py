@@ -15,8 +15,8 @@ from models.pipeline.keys import CodeReader, Parts, key_of, library_parts, spec_
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
-from models.project_spec.references import local_source, source_file
-from models.serving.registry import ALIASES, RegisteredVersion
+from models.project_spec.references import ALIASES, local_source, source_file, weights_file
+from models.serving.registry import RegisteredVersion
 from models.training.families import families_of
 from tasks.host import database
 from tasks.host.object_store import DamagedError, object_store
@@ -142,11 +142,7 @@ class StepCache:
             if version is None:
                 raise UsageError(f"train.start.weights: {self.spec.name} has no version {weights}: name another")
             return version.identity
-        path = (self.project.folder / Path(weights).expanduser()).resolve()
-        if not path.is_file():
-            expected = f"one of {', '.join(ALIASES)}, a version number or a safetensors file"
-            raise UsageError(f"train.start.weights: got {weights!r}, and there is no {path}: expected {expected}")
-        return f"file:{self.hashes.of(path)}"
+        return f"file:{self.hashes.of(weights_file(weights, self.project.folder))}"
 
     def parts(self, step: Step, done: Mapping[str, StepRecord]) -> Parts:
         """Return the parts of the step's cache key, computed from the records of the steps before it."""

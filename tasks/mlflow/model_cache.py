@@ -16,7 +16,8 @@ from typing import IO, Literal
 from models.errors import StoreError, UsageError
 from models.files import read_json, replacing_folder, sha256, whole_file, write_json
 from models.judge.verdict import Verdict
-from models.serving.registry import ALIASES, FILES, RegisteredVersion
+from models.project_spec.references import ALIASES
+from models.serving.registry import FILES, RegisteredVersion
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.object_store import ObjectStore, object_store
 from tasks.host.workspace import Workspace

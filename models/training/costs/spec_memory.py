@@ -20,12 +20,12 @@ from models.project_spec.blocks import Spec
 
 if TYPE_CHECKING:
     from models.data.preparation import Preparation
+    from models.nets.sizes import Sizes
     from models.training.job import TrainingJob
 
-# Generous: a layer of width w has 12 w^2 weights in a transformer, 8 w^2 in an LSTM; each has 16 bytes with its
-# gradient and AdamW's state.
-_WEIGHTS_OF_LAYER, _BYTES = 16, 16
-_LAYERS = 10
+# Generous: a layer of width w has 12 w^2 weights in a transformer, 8 w^2 in an LSTM, and all convolutions of a CNN have
+# 18 w^2 if the last stage has w channels. Each weight has 16 bytes with its gradient and AdamW's state.
+_WEIGHTS_OF_LAYER, _BYTES = 20, 16
 # A window of text, whose length changes no weights.
 _LENGTH = 8
 # What every GPU has, so that most nets need no question.
@@ -55,13 +55,23 @@ def check_weights(spec: Spec, net: str, base: Path, gpus: int) -> None:
     """
     if net not in CATALOGUE or not is_descent(net):
         return
-    numbers = {key: value for key, value in spec.model.arguments.items() if type(value) is int}
-    most = _BYTES * _WEIGHTS_OF_LAYER * max(numbers.values(), default=0) ** 2 * numbers.get("layers", _LAYERS)
-    if most < (_SMALL_GPU if gpus else usable_memory() / spec.train.ranks):
+    if _BYTES * _most_weights(spec, net) < (_SMALL_GPU if gpus else usable_memory() / spec.train.ranks):
         return
     memory = gpu_memory() if gpus else usable_memory()
     if memory is not None:
         _build_and_compare(spec, net, base, "cuda" if gpus else "cpu", memory)
+
+
+def _most_weights(spec: Spec, net: str) -> int:
+    """Return an upper bound of the weights of a net of the catalogue for the least data that there can be."""
+    numbers, image = whole_numbers(net, spec.model.arguments), spec.data.image
+    layers, widest, head = max(1, numbers.get("layers", 1)), max(numbers.values()), 0
+    if net == "cnn":
+        widest = numbers["width"] << max(0, numbers["stages"] - 1)
+        height, width = (image.height, image.width) if image else (1, 1)
+        halved = max(0, min(numbers["stages"], min(height, width).bit_length() - 1))
+        head = widest * (height >> halved) * (width >> halved) * numbers["hidden"]
+    return _WEIGHTS_OF_LAYER * widest**2 * layers + head
 
 
 def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
@@ -113,17 +123,12 @@ def gpu_memory() -> float | None:
     return None
 
 
-def _build_and_compare(spec: Spec, net: str, base: Path, device: str, memory: float) -> None:
-    import torch
-
-    from models.distributed.parallel import builds_in_shards
-    from models.distributed.world import World
-    from models.nets.build import draft_net
+def least_sizes(spec: Spec) -> Sizes:
+    """Return the sizes of the least data that there can be for a spec, for which a net has the fewest weights."""
     from models.nets.sizes import Sizes
-    from models.training.memory_check import refuse_what_cannot_fit
 
     kind, image, window = spec.data.kind, spec.data.image, spec.data.window
-    least = Sizes(
+    return Sizes(
         kind=kind,
         task={"series": "regression", "text": "language"}.get(kind, "binary"),  # type: ignore[arg-type]  # of the tasks
         num_numeric=1,
@@ -132,10 +137,23 @@ def _build_and_compare(spec: Spec, net: str, base: Path, device: str, memory: fl
         length=_LENGTH,
         num_outputs=2 if kind == "text" else 1,
     )
+
+
+def _build_and_compare(spec: Spec, net: str, base: Path, device: str, memory: float) -> None:
+    import torch
+
+    from models.distributed.parallel import builds_in_shards
+    from models.distributed.world import World
+    from models.nets.build import draft_net
+    from models.training.memory_check import refuse_what_cannot_fit
+
     try:
-        drafted = draft_net(spec.model.model_copy(update={"net": net}), least, base)
+        drafted = draft_net(spec.model.model_copy(update={"net": net}), least_sizes(spec), base)
     except UsageError:
         return  # arguments that do not fit together; the build for the true data says which
+    except RuntimeError as error:  # torch counts bytes in 64 bits, on the meta device too
+        too_large = f"model.arguments: {net} is too large for any machine ({error}): take a smaller net"
+        raise UsageError(too_large) from error
     world = World(0, spec.train.ranks, torch.device(device)).under(spec.train)
     try:
         refuse_what_cannot_fit(drafted.net, spec.train, world, builds_in_shards(world), memory)

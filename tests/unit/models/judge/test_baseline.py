@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from models.data.preparation import OutputColumn
 from models.errors import DataError
 from models.judge.baseline import naive_forecast, trivial_baseline
 from models.metrics.classification import at_threshold
@@ -40,6 +41,16 @@ def test_regression_takes_the_middle_that_suits_the_metric(metric, middle):
     function = METRICS[metric].value
     gain = function(train, np.full(3, middle)) - function(train, other)
     assert METRICS[metric].sign * gain > 0
+
+
+def test_quantiles_of_few_training_targets_are_as_wide_as_those_of_models():
+    """A constant from numpy's type 7 (18 to 82 here) would be an interval that holds too few further values."""
+    train = np.arange(10.0, 100.0, 10.0)
+    outputs = [OutputColumn(name=f"q{level}", column="y", quantile=level) for level in (0.1, 0.9)]
+    several = trivial_baseline("quantile", np.stack([train, train], axis=1), 2, outputs=outputs)
+    assert several.prediction.tolist() == [[10.0, 90.0]] * 2
+    one = trivial_baseline("regression", train, 2, metric="pinball_0.9")
+    assert one.prediction == pytest.approx([90.0] * 2)
 
 
 def test_no_training_target_is_an_error():

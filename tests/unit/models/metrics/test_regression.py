@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from models.metrics.metrics import METRICS
+from models.metrics.regression import sample_quantiles
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 
@@ -47,3 +48,12 @@ def test_r2_of_a_constant_is_undefined_however_its_mean_is_rounded(constant: flo
     weight = np.ones(200)
     weight[7] = 0
     assert math.isnan(value("r2", target, prediction, weight))
+
+
+def test_a_further_value_lies_below_the_quantiles_of_a_small_sample_as_often_as_they_say():
+    """20,000 samples of 9 values: a standard error of .0035 at most; numpy's type 7 has a share of .18 for .1."""
+    values = np.random.default_rng(5).normal(size=(10, 20_000))
+    levels = [0.1, 0.5, 0.8]
+    quantiles = sample_quantiles(values[:9], levels).reshape(-1, len(levels))
+    assert (values[9][:, None] < quantiles).mean(axis=0) == pytest.approx(levels, abs=0.012)
+    assert sample_quantiles(np.array([4.0, 2.0, 3.0]), 0.5).tolist() == [3.0]

@@ -21,3 +21,15 @@ def test_dates_at_any_distance_are_no_series(tmp_path):
     days = np.datetime64("2020-01-01") + np.cumsum(np.random.default_rng(0).integers(1, 9, 120))
     spec = spec_of(tmp_path, pa.table({"day": days, "x": np.arange(120.0), "price": np.arange(120.0)}), target="price")
     assert (spec.data.kind, spec.data.split.by) == ("table", "time")
+
+
+def test_a_series_of_which_few_days_are_missing_is_one_still(tmp_path):
+    random = np.random.default_rng(0)
+    days = np.datetime64("2020-01-01") + np.arange(200)
+    table = pa.table(
+        {"day": np.tile(days, 2), "sold": random.normal(size=400), "shop": np.repeat(["Oslo", "Rome"], 200)}
+    )
+    spec = spec_of(tmp_path, table.filter(random.random(400) > 0.05), target="sold")
+    assert (spec.data.kind, spec.data.window.series_key, spec.data.window.gaps) == ("series", "shop", "fill")
+    spec = spec_of(tmp_path, table.filter(random.random(400) > 0.3), target="sold")
+    assert spec.data.kind == "table"

@@ -156,6 +156,16 @@ def test_a_time_that_is_the_only_input_does_not_split(tmp_path):
     assert [part.name for part in prepare_table(table, spec, tmp_path)[1].datetimes] == ["when"]
 
 
+def test_the_hour_of_the_time_that_splits_is_an_input_and_the_date_is_none(tmp_path):
+    times = [datetime(2024, 1, 1) + timedelta(hours=7 * n) for n in range(60)]
+    table = pa.table({"when": times, "x": np.arange(60.0), "y": ["u", "v", "v"] * 20})
+    pq.write_table(table, tmp_path / "t.parquet")
+    spec = read(guess_spec(tmp_path / "t.parquet", "t", "y"))
+    assert (spec.data.split.by, spec.data.split.column) == ("time", "when")
+    (part,) = prepare_table(table, spec, tmp_path)[1].datetimes
+    assert (part.name, part.cycles, part.trend) == ("when", ["day", "week"], False)
+
+
 def test_without_a_usual_name_the_last_column_is_the_target():
     assert guess_target(pa.table({"a": [1], "b": [2]})) == "b"
     assert guess_target(pa.table({"Label": [1], "b": [2]})) == "Label"

@@ -108,6 +108,11 @@ def series(**window: Any) -> dict[str, Any]:
             {"model": {"net": "tabm"}, "train": {"ranks": 2, "parallel": "tp"}},
             "train.parallel: got tp, but the ranks cannot share tabm: .* or take mlp, transformer, decoder",
         ),
+        (
+            {"train": {"start": {"weights": "nosuch.safetensors"}}},
+            "train.start.weights: got 'nosuch.safetensors', and there is no /.*: expected one of champion, challenger",
+        ),
+        ({"train": {"start": {"weights": "~nobody-here/w"}}}, "train.start.weights: got '~nobody-here/w', and there"),
         ({"train": {"ranks": 1_000_000}}, "train.ranks: got 1000000, expected at most .* on this machine"),
         ({"goal": {"metric": "rmse"}}, "goal.metric: got 'rmse', which is for regression, expected one for binary: "),
         (
@@ -221,6 +226,8 @@ def test_an_ensemble_is_of_no_ranking_and_no_net_of_a_spec(base: Path) -> None:
         {"goal": {"metric": "f1"}, "data": {"target": "none"}},
         {"goal": {"metric": "f1"}, "data": {"source": "empty.csv"}},
         {"data": {"source": "nosuch.csv"}},  # ingest says so
+        {"train": {"start": {"weights": "champion"}}},
+        {"train": {"start": {"weights": "3"}}},
         {"data": {"source": "pypi:palmerpenguins==0.1.4!palmerpenguins/data/penguins.csv"}},
         {"model": {"net": "./net.py:Table", "arguments": {"layers": 2, "width": 4}}},
         {"model": {"net": "./net.py:any_arguments", "arguments": {"whatever": 2}}},

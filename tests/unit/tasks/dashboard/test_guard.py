@@ -14,7 +14,7 @@ from tasks.dashboard.app import application
 from tasks.dashboard.guard import API_BYTES, FORM_BYTES, HEADERS, DashboardGuard
 from tasks.dashboard.session import LOGGED_IN
 from tasks.host import database
-from tasks.host.http_guard import AccessRules
+from tasks.host.http_guard import AccessRules, token_of
 from tasks.host.workspace import Workspace
 from tasks.operations import overview
 
@@ -80,20 +80,29 @@ def test_every_answer_forbids_scripts_frames_and_guessing() -> None:
         assert found["cache-control"] == "no-store"
 
 
-async def front_page(workspace: Workspace) -> httpx.Response:
+async def answer_of(workspace: Workspace, path: str = "/") -> httpx.Response:
+    """The front page, or what a program with the token gets from another path."""
     transport = httpx.ASGITransport(application(workspace, "127.0.0.1"), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        return await client.get("/")
+    headers = {"authorization": f"Bearer {token_of(workspace)}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+        return await (client.get(path) if path == "/" else client.post(path, json={}))
 
 
 def test_a_state_database_that_a_newer_loopline_migrated_is_named_with_the_cure(workspace: Workspace) -> None:
     with database.writing(workspace.state) as connection:
         connection.exec_driver_sql("update alembic_version set version_num = '9999'")
-    answer = asyncio.run(front_page(workspace))
+    answer = asyncio.run(answer_of(workspace))
     assert answer.status_code == 503
     assert "has schema 9999" in answer.text
     assert "restart what still runs of it (`loopline down`" in answer.text
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    api = asyncio.run(answer_of(workspace, "/trigger/flights"))
+    assert (api.status_code, "has schema 9999" in api.json()["error"]) == (503, True)
+
+
+def test_a_program_gets_what_was_wrong_as_json(workspace: Workspace) -> None:
+    answer = asyncio.run(answer_of(workspace, "/trigger/none"))
+    assert (answer.status_code, answer.json()) == (404, {"error": "There is no project of that name."})
 
 
 def test_the_page_of_an_internal_error_has_the_same_headers(
@@ -103,9 +112,13 @@ def test_the_page_of_an_internal_error_has_the_same_headers(
         raise ValueError("a secret")
 
     monkeypatch.setattr(overview, "overview", fail)
-    answer = asyncio.run(front_page(workspace))
+    monkeypatch.setattr(overview, "project_named", fail)
+    answer = asyncio.run(answer_of(workspace))
     assert (answer.status_code, "secret" in answer.text) == (500, False)
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    api = asyncio.run(answer_of(workspace, "/trigger/flights"))
+    assert (api.status_code, api.json()) == (500, {"error": "The log of this page's service says what."})
+    assert {name: api.headers.get(name) for name in HEADERS} == HEADERS
 
 
 def test_a_host_that_is_not_ours_is_refused_even_with_the_token() -> None:

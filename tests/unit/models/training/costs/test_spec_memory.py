@@ -7,12 +7,19 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.errors import UsageError
+from models.nets.build import draft_net
 from models.nets.catalogue import CATALOGUE
 from models.nets.sizes import Sizes
 from models.planner.profile import Profiler
-from models.project_spec.blocks import Spec
+from models.project_spec.blocks import Model, Spec
 from models.training.costs import spec_memory
-from models.training.costs.spec_memory import batch_may_exceed, check_weights, examples_of_step, gpu_memory
+from models.training.costs.spec_memory import (
+    batch_may_exceed,
+    check_weights,
+    examples_of_step,
+    gpu_memory,
+    least_sizes,
+)
 from tests.tiny_jobs import job_maker
 
 SEVEN_BILLION = {"width": 4096, "layers": 32, "heads": 32}
@@ -71,6 +78,45 @@ def test_a_usual_net_needs_no_torch(net: str, monkeypatch: pytest.MonkeyPatch) -
     for arguments in ({}, {"hidden": 1024, "layers": 4}, {"width": 512, "layers": 8}):
         check_weights(spec_of(arguments, {}), net, Path(), gpus=1)
     assert built == []
+
+
+IMAGE = {"kind": "image", "image": {"height": 28, "width": 28}}
+LARGE_IMAGE = {"kind": "image", "image": {"height": 1000, "width": 1200, "channels": 3}}
+
+
+@pytest.mark.parametrize(
+    ("net", "data", "arguments"),
+    [
+        ("mlp", {}, {}),
+        ("mlp", {}, {"hidden": 4096, "layers": 1}),
+        ("tabm", {}, {"members": 512}),
+        ("cnn", IMAGE, {"stages": 8}),
+        ("cnn", IMAGE, {"width": 256, "stages": 1}),
+        ("cnn", LARGE_IMAGE, {}),
+        ("gru", WINDOW, {"hidden": 512, "layers": 3}),
+        ("lstm", {"kind": "text"}, {"hidden": 512}),
+        ("transformer", IMAGE, {"width": 256}),
+        ("decoder", {"kind": "text"}, {"layers": 12}),
+    ],
+)
+def test_no_net_has_more_weights_than_the_bound_whose_arguments_it_is_read_from(
+    net: str, data: dict[str, Any], arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the memory is what the weights need, the bound alone does not let the net through."""
+    spec = spec_of(arguments, data)
+    drafted = draft_net(Model(net=net, arguments=arguments), least_sizes(spec), Path())
+    needed = 16.0 * sum(each.numel() for each in drafted.net.parameters())
+    built = machine(monkeypatch, needed)
+    check_weights(spec, net, Path(), gpus=0)
+    assert built == [needed]
+
+
+def test_channels_that_a_cnn_doubles_by_default_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, 80e9)
+    with pytest.raises(UsageError, match="this machine's memory is 80 GB"):
+        check_weights(spec_of({"stages": 12}, IMAGE), "cnn", Path(), gpus=0)
+    with pytest.raises(UsageError, match=r"model\.arguments: cnn is too large .* overflowed .*: take a smaller net"):
+        check_weights(spec_of({"stages": 30}, IMAGE), "cnn", Path(), gpus=0)
 
 
 def test_a_large_net_that_fits_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
