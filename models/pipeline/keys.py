@@ -55,6 +55,8 @@ SILENT_MODULES = frozenset(
 )
 
 Parts = dict[str, Any]
+_STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""The fields of a statement that hold others."""
 _version = functools.cache(metadata.version)  # an imported package does not change
 
 
@@ -248,12 +250,16 @@ def _fingerprint(path: Path) -> tuple[str, list[str]]:
         tree = ast.parse(source)
     except SyntaxError:
         return hashlib.sha256(source).hexdigest()[:16], []
-    for node in ast.walk(tree):
+    imports: set[str] = set()
+    todo: list[ast.AST] = [tree]
+    while todo:  # statements alone: expressions, most of the tree, hold neither imports nor docstrings
+        node = todo.pop()
+        imports.update(_names(node))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
             node, False
         ):
             node.body = node.body[1:]
-    imports = {name for node in ast.walk(tree) for name in _names(node)}
+        todo += [inner for part in _STATEMENTS for inner in getattr(node, part, ())]
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16], sorted(imports)
 
 
