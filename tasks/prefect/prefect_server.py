@@ -230,6 +230,7 @@ def _serve(workspace: Workspace, for_good: bool) -> None:
         _run(folder / "leases", port)
 
 
+@collected_aside()  # also amid the imports, of which collections take a fifth
 def _run(leases: Path, port: int) -> None:
     """Run Prefect's server on loopback; unlike `prefect server start`, it does not accept every Host header."""
     list_timezones_once()
@@ -248,8 +249,7 @@ def _run(leases: Path, port: int) -> None:
     )
     server = uvicorn.Server(config)
     threading.Thread(target=_end_in_time, args=(leases, server), name="loopline-leases", daemon=True).start()
-    with collected_aside():
-        server.run()  # after SIGTERM it ends the process by that signal
+    server.run()  # after SIGTERM it ends the process by that signal
 
 
 def _end_in_time(leases: Path, server: uvicorn.Server) -> None:
