@@ -249,8 +249,15 @@ class Loopline:
 
     def dvc(self, *arguments: str, cwd: Path | None = None) -> Ended:
         """DVC's program in that environment, without its cold start."""
+        return self._forked_tool(warm.DVC, *arguments, cwd=cwd)
+
+    def python(self, code: str) -> Ended:
+        """Python code in that environment, without its imports."""
+        return self._forked_tool("-c", code)
+
+    def _forked_tool(self, program: str, *arguments: str, cwd: Path | None = None) -> Ended:
         environ = {**self.environment, **stores.environment(Workspace(self.home))}
-        return self._start(warm.DVC, arguments, environ, cwd or self.home).ended()
+        return self._start(program, arguments, environ, cwd or self.home).ended()
 
     def stop(self) -> None:
         """End the workspace's own Prefect server."""

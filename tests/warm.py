@@ -180,9 +180,9 @@ def start_cold(arguments: Sequence[str], environ: dict[str, str], cwd: Path, out
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ, cwd=cwd)
 
 
-def dvc_program(address: str) -> tuple[str, ...]:
-    """What starts DVC as a child of the parent too, for `dvc_repo.PROGRAM`: half of its second is imports."""
-    return (sys.executable, "-S", str(ROOT / "tests" / "warm_call.py"), address, DVC)
+def caller_of(program: Path | str, address: str) -> tuple[str, ...]:
+    """What has the parent at this address run a program: DVC for `dvc_repo.PROGRAM`, ours for DVC's stages."""
+    return (sys.executable, "-S", str(ROOT / "tests" / "warm_call.py"), address, str(program))
 
 
 def may_share_imports(environ: dict[str, str]) -> bool:
@@ -417,7 +417,7 @@ def _main() -> None:
         os._exit(0)
     preload()
     stand_in(sys.argv[1], work_pool, acting, migrate, supervision, prefect_server, fetch_and_verify)
-    dvc_repo.PROGRAM = dvc_program(sys.argv[1])
+    dvc_repo.PROGRAM = caller_of(DVC, sys.argv[1])
     make_forks_cheap()
     gc.enable()
     parent.serve()

@@ -25,7 +25,7 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
     the function a few times on a sample.
 
     Raises:
-        UserCodeError: The function needs the target, or a row's features depend on the target or on other rows.
+        UserCodeError: The function needs the target, or a row's features depend on it, on other rows or on chance.
     """
     reference = data.features.make
     if not reference or data.kind == "series":
@@ -41,13 +41,12 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
             f"data.features.make {reference}: needs the target {data.target_name!r}; {cure}. Without it: {error}"
         ) from error
     whole = made_features(sample, reference, base)
-    names = [name for name in whole.column_names if name not in data.targets]
-    there = set(alone.column_names)
-    changed = [
-        name
-        for name in names
-        if name not in there or not np.array_equal(hash_rows(whole, [name]), hash_rows(alone, [name]))
-    ]
+    changed = _unlike(whole, alone, data)
+    if changed and _unlike(whole, made_features(sample, reference, base), data):
+        raise UserCodeError(
+            f"data.features.make {reference}: the column {changed[0]!r} has other values at each call: compute it from "
+            "the row, or draw with a fixed seed in the source function"
+        )
     if changed:
         raise UserCodeError(
             f"data.features.make {reference}: the column {changed[0]!r} depends on the target {data.target_name!r}; "
@@ -59,6 +58,16 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
             "not see, and which lets training see the test rows: make it of the row alone, learn it of the "
             "training rows in data.features.fit, or make it of earlier rows in the source function"
         )
+
+
+def _unlike(whole: pa.Table, other: pa.Table, data: Data) -> list[str]:
+    """Return the columns of a table, targets apart, that another table lacks or has with other values."""
+    return [
+        name
+        for name in whole.column_names
+        if name not in data.targets
+        and (name not in other.column_names or not np.array_equal(hash_rows(whole, [name]), hash_rows(other, [name])))
+    ]
 
 
 def is_row_wise(rows: pa.Table, reference: str, base: Path) -> bool:

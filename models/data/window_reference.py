@@ -64,21 +64,25 @@ class SeriesValues(NamedTuple):
 def season_of(series: SeriesValues, frequency: Frequency, window: Window) -> int | None:
     """Return the number of steps in the season that forecasts the training targets best; None without a season.
 
-    Candidates are `window.season`, or a day, a week and a year where they are two steps or more.
+    Candidates are `window.season`, or `seasons_of` the frequency.
     """
     if window.season is not None:
         return window.season
-    periods = _PERIODS.get(frequency.unit, ())
-    whole = [period for period in periods if period == _YEAR or not period % frequency.num_units]
-    lengths = {round(period / frequency.num_units) for period in whole}
     errors = {}
-    for length in sorted(lengths):
+    for length in seasons_of(frequency):
         lag = seasonal_lag(length, window.last_horizon)
         rows = series.rows[series.steps[series.rows] >= max(lag, _LEAST_PERIODS * length)]
-        apart = np.abs(series.target[rows] - series.target[rows - lag]) if length > 1 else np.zeros(0)
+        apart = np.abs(series.target[rows] - series.target[rows - lag])
         if np.isfinite(apart).any():
             errors[length] = float(np.nanmean(apart))
     return min(errors, key=lambda length: errors[length]) if errors else None
+
+
+def seasons_of(frequency: Frequency) -> list[int]:
+    """Return the steps in a day, a week and a year, ascending, where they are two or more."""
+    periods = _PERIODS.get(frequency.unit, ())
+    whole = [period for period in periods if period == _YEAR or not period % frequency.num_units]
+    return sorted({length for period in whole if (length := round(period / frequency.num_units)) > 1})
 
 
 def seasonal_lag(season: int, horizon: int) -> int:

@@ -10,7 +10,7 @@ from models.export.ensemble_graph import MemberPart, ensemble_part
 from models.export.graph_builder import GraphBuilder
 from models.export.trained import net_of, trees_text
 from models.export.trees import trees_part
-from models.nets.catalogue import is_trees, net_name
+from models.nets.catalogue import is_trees
 from models.training.ensemble import members_of
 from models.training.job import TrainingJob
 
@@ -25,7 +25,7 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
     if members := members_of(job):
         parts = [MemberPart(*core_of(each.job, preparation), each.name, each.weight) for each in members]
         return ensemble_part(parts, preparation)
-    if is_trees(net_name(job.model.net, preparation.kind)):
+    if is_trees(job.model.net):
         return trees_part(trees_text(job), preparation)
     from models.export.net_graph import net_part
 

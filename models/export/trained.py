@@ -9,7 +9,7 @@ import numpy as np
 from models.data.feeds import TEXT_BATCH
 from models.data.preparation import Preparation
 from models.errors import StoreError
-from models.nets.catalogue import is_trees, net_name
+from models.nets.catalogue import is_trees
 from models.training.ensemble import combined, members_of
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 
@@ -46,7 +46,7 @@ def validation_outputs(
         outputs = [validation_outputs(each.job, preparation, positions, of_first_fit=of_first_fit) for each in members]
         return combined(outputs, [each.weight for each in members], preparation.task)
     job = job.validated if of_first_fit else job
-    if is_trees(net_name(job.model.net, preparation.kind)):
+    if is_trees(job.model.net):
         return _trees_outputs(job, preparation, positions)
     return _net_outputs(job, preparation, positions)
 

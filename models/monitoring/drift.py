@@ -44,11 +44,12 @@ class PastDrift:
         """Return the PSI of a column that is usual: 0 if too few windows show what is.
 
         The last `monitor.of` windows are left out, because a drift must not raise the limit that detects it; also
-        windows of an alarm, and those that drift strongly.
+        windows of an alarm, those that drift strongly, and each that drifts after an alarm that nobody accepted.
         """
         pairs = [(window, each) for window in self.windows for each in getattr(window, among) if each.name == name]
         drifts = [each for _, each in pairs]
-        quiet = [each.psi for each in _without_alarms(drifts, monitor) if each.psi is not None]
+        num_accepted = 0 if self.accepted is None else sum(window.end <= self.accepted for window, _ in pairs)
+        quiet = [each.psi for each in _without_alarms(drifts, monitor, num_accepted) if each.psi is not None]
         learnt = float(np.quantile(quiet, PERCENTILE)) if len(quiet) >= FEWEST_PAST else 0.0
         if self.accepted is None:
             return learnt
@@ -57,12 +58,19 @@ class PastDrift:
         return max([learnt, *(float(each.psi) for each in episode if each.psi is not None)])
 
 
-def _without_alarms(drifts: Sequence[Drift], monitor: Monitor) -> Iterator[Drift]:
+def _without_alarms(drifts: Sequence[Drift], monitor: Monitor, num_accepted: int) -> Iterator[Drift]:
+    """Yield the drifts that limits are learnt from.
+
+    A window that drifted alone is odd and counts, unless an alarm came before it that nobody accepted: then it may be
+    of a lasting shift so small that not every window shows it.
+    """
     drifted = [each.level != "none" for each in drifts]
+    is_alarm = [sum(drifted[start : start + monitor.of]) >= monitor.alarms for start in range(len(drifts))]
+    has_alarmed = False
     for place, each in enumerate(drifts[: len(drifts) - monitor.of] if len(drifts) > monitor.of else []):
-        starts = range(max(0, place - monitor.of + 1), place + 1)
-        is_alarm = any(sum(drifted[start : start + monitor.of]) >= monitor.alarms for start in starts)
-        if not (drifted[place] and is_alarm) and each.level != "strong":
+        has_alarmed |= is_alarm[place] and place >= num_accepted
+        is_of_alarm = any(is_alarm[max(0, place - monitor.of + 1) : place + 1])
+        if not (drifted[place] and (is_of_alarm or has_alarmed)) and each.level != "strong":
             yield each
 
 

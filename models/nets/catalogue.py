@@ -218,6 +218,16 @@ def is_descent(net: str) -> bool:
     return net not in WITHOUT_DESCENT
 
 
+def can_begin(net: str, other: str, partial: bool = False) -> bool:
+    """Return whether a net can begin with the weights of another model, both by their resolved names.
+
+    Trees, linear models and ensembles have no weights for a net, and take none. An own net may have the layers of any
+    other net, and with `partial` (`train.start.partial`) some layers are enough: the load tells.
+    """
+    are_nets = is_descent(net) and is_descent(other) and ENSEMBLE not in (net, other)
+    return are_nets and (net == other or partial or not {net, other} <= CATALOGUE.keys())
+
+
 def is_self_tuned(net: str, kind: Kind) -> bool:
     """Return whether the fit of a net chooses its arguments itself."""
     return net in CATALOGUE and kind in CATALOGUE[net].self_tuned

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from models.project_spec.block import Fraction, NumberText, OwnFunction, Reference, SpecBlock, Whole
 from models.project_spec.image_and_text import Image
+from models.project_spec.references import ALIASES
 from models.project_spec.search import Dimension
 
 Optimiser = Literal["adamw", "adam", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adafactor", "muon"]
@@ -83,7 +84,8 @@ class Start(SpecBlock):
     weights: NumberText = Field(
         "champion",
         min_length=1,
-        description="champion, previous, a version number, or the path of a safetensors file. No champion yet: fresh.",
+        description="champion, previous, a version number, or the path of a safetensors file. No champion yet, or one "
+        "that is another model: fresh.",
     )
     freeze: list[Reference] = Field(
         default_factory=list, description="Layers that are not trained, by name or pattern: `trunk.0`, `embeddings.*`."
@@ -94,6 +96,11 @@ class Start(SpecBlock):
     partial: bool = Field(
         False, description="Initialise layers that do not fit at random. Default: such layers are an error."
     )
+
+    @property
+    def needs_net(self) -> bool:
+        """Whether it needs a net: layers are named, or weights of a net; the model of an alias may be of any family."""
+        return bool(self.freeze or self.lr_scale) or self.weights not in ALIASES
 
     @field_validator("lr_scale")
     @classmethod

@@ -143,7 +143,11 @@ class Retrain(SpecBlock):
     ask_timeout_s: float = Field(
         7 * 86400.0, gt=0, description="How long the run waits for approval. Without an answer nothing is retrained."
     )
-    start: Literal["scratch", "champion"] = Field("scratch", description="Weights to begin with.")
+    start: Literal["scratch", "champion"] = Field(
+        "scratch",
+        description="Weights to begin with. champion: a net begins with those of a champion that is the same net; any "
+        "other champion is begun afresh, and trees and linear models are tried as usual.",
+    )
     search: Literal["again", "reuse"] = Field(
         "again", description="reuse: train with the settings of the champion's search. again: search again."
     )

@@ -9,17 +9,21 @@ import pyarrow.compute as pc
 
 from models.data.columns import is_number, is_text
 from models.data.series import series_rows
+from models.data.window_reference import seasons_of
 from models.errors import DataError
 from models.project_spec.window import Window
 
 FEWEST_STEPS = 60
 """Fewer steps leave too few windows for validation and test."""
-LEAST_SHARE = 0.1
-"""Most of the steps of a series that a window may take."""
+SEASONS = 3
+"""Seasons in a window, of the shortest season. Source: docs/decisions/0032-series-start-from-a-forecast.md."""
+LENGTH_WITHOUT_SEASON = 8
+"""Steps in a window where the frequency has no season, such as a year. Source: the same."""
+MOST_LENGTH = 168
+MOST_SHARE = 0.2
+"""Most of the steps of a series that a window may take: three years of fifteen."""
 MOST_MISSING = 0.1
 """Most of the steps that may be missing, such as days on which a shop is closed; beyond, rows are not one a period."""
-_SEASONS = {"hour": 24, "day": 7, "week": 13, "month": 12, "quarter": 4, "minute": 60}
-_DEFAULT_LENGTH = 12
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,6 @@ def _shape(table: pa.Table, time: str, key: str | None) -> SeriesShape | None:
         return None
     if rows.num_missing > MOST_MISSING * (table.num_rows + rows.num_missing):
         return None
-    frequency = rows.frequency.text
-    season = next((length for unit, length in _SEASONS.items() if unit in frequency), _DEFAULT_LENGTH)
-    return SeriesShape(time, key, max(2, min(season, int(steps * LEAST_SHARE))), frequency, rows.num_missing)
+    seasons = seasons_of(rows.frequency)
+    length = min(SEASONS * seasons[0], MOST_LENGTH) if seasons else LENGTH_WITHOUT_SEASON
+    return SeriesShape(time, key, min(length, int(steps * MOST_SHARE)), rows.frequency.text, rows.num_missing)

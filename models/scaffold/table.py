@@ -169,7 +169,7 @@ def _num_values(column: pa.ChunkedArray) -> int:
 def _is_id(name: str, column: pa.ChunkedArray, num_values: int) -> bool:
     if num_values < len(column) or len(column) < MIN_ROWS_OF_IDENTITY:
         return False
-    named = re.search(r"(^|_|\b)(id|uuid|key|index|rownames?)($|_|\b)", name.lower()) is not None
+    named = re.search(r"(^|_|\b)(id|uuid|key|index|rownames?|unnamed: 0)($|_|\b)", name.lower()) is not None
     return is_text(column.type) or (pa.types.is_integer(column.type) and named)
 
 

@@ -16,13 +16,11 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from models.data.preparation import Preparation
 from models.distributed.parallel import ParallelizedNet
 from models.distributed.recompute import compile_blocks
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import read_json, write_json
-from models.nets.catalogue import net_name
 from models.training.costs.speeds import compile_facts
 from models.training.job import CHOICES_FILE, TrainingJob
 
@@ -222,17 +220,12 @@ def _known(job: TrainingJob, device: torch.device) -> tuple[float | None, float 
     """Return the gain and the cost of compiling in earlier jobs of this kind on this device."""
     if not job.speeds:
         return None, None
-    return compile_facts(job.speeds, speed_device(job, device), job.train.precision, speed_net(job))
+    return compile_facts(job.speeds, speed_device(job, device), job.train.precision, job.model.net)
 
 
 def speed_device(job: TrainingJob, device: torch.device) -> str:
     """Return the name under which the speeds of a device are kept."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else job.processor
-
-
-def speed_net(job: TrainingJob) -> str:
-    """Return the name under which the speeds of the job's net are kept."""
-    return net_name(job.model.net, Preparation.load(job.prepared).kind)
 
 
 def kept_choice(folder: Path) -> CompileChoice | None:

@@ -19,7 +19,7 @@ from models.files import write_json
 from models.nets.catalogue import ENSEMBLE
 from models.training.checkpoints.finished import identity
 from models.training.costs.summary import total
-from models.training.job import RESULT_FILE, TrainingJob, TrainingResult
+from models.training.job import RESULT_FILE, TrainingJob, TrainingResult, begun
 from models.training.search_space import MEMBERS, NET, WEIGHT, member_names, with_params
 
 TURNS = 25
@@ -54,7 +54,7 @@ def members_of(job: TrainingJob) -> list[Member]:
         own = {path: value for path, value in each.items() if path != WEIGHT}
         model, train = with_params(job.model.model_copy(update={"arguments": arguments}), job.train, own)
         changed = {"folder": job.folder / MEMBERS / name, "model": model, "train": train}
-        members.append(Member(name, float(each[WEIGHT]), job.model_copy(update=changed)))
+        members.append(Member(name, float(each[WEIGHT]), begun(job.model_copy(update=changed), job.start)))
     return members
 
 

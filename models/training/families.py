@@ -22,6 +22,7 @@ from models.nets.catalogue import (
 )
 from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension
+from models.training.job import InitialWeights
 from models.training.search_space import MEMBERS, NET, TrialSuggestions, member_nets, suggest, usual_space
 from models.training.tree_parameters import is_parameter
 
@@ -102,7 +103,8 @@ def families_of(spec: Spec) -> tuple[str, ...]:
     """Return the nets that the search may choose, the first one first: one for a named net, several for `auto`.
 
     `auto` of a table or a series takes the families of `search.families` (default: all) that have the spec's arguments
-    and searched keys; methods that need gradient descent, such as `train.pretrain`, leave only nets trained by it.
+    and searched keys; methods that need gradient descent, such as `train.pretrain`, leave only nets trained by it. To
+    begin with an alias, such as the champion, is none of them: it may be of any family.
 
     Raises:
         UsageError: The net does not exist, no family fits, or one that `search.families` names does not fit.
@@ -137,7 +139,7 @@ def chosen_net(spec: Spec, params: Mapping[str, Any]) -> str:
 def nets_of(spec: Spec, params: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the nets of a search's result, of an ensemble its members; none if the spec no longer chooses from them.
 
-    A spec that changed since, such as by `retrain.start: champion`, may have other families.
+    A spec that changed since, such as by `train.ema`, may have other families.
     """
     nets = member_nets(params.get(f"model.{MEMBERS}", ())) or (chosen_net(spec, params),)
     return nets if {*nets} <= {*families_of(spec)} else ()
@@ -148,12 +150,12 @@ def is_auto(spec: Spec) -> bool:
     return spec.model.net == "auto" and spec.data.kind in FAMILIES_OF
 
 
-def search_space(spec: Spec, fixed: bool, num_train: int = 0, metric: str = "") -> SearchSpace:
+def search_space(spec: Spec, start: InitialWeights | None = None, num_train: int = 0, metric: str = "") -> SearchSpace:
     """Return the space of a search: the spec's own, or the default space of each family.
 
     Args:
         spec: The project's spec.
-        fixed: The net starts from existing weights, so its shape must not change.
+        start: Initial weights: a net that begins with them keeps their shape and has their arguments.
         num_train: Training examples, from which a net's default number of epochs follows: about 3,000 steps.
         metric: Short name of the goal's metric: of the absolute error, trees search their objective too.
     """
@@ -165,12 +167,16 @@ def search_space(spec: Spec, fixed: bool, num_train: int = 0, metric: str = "") 
     for net in nets:
         entry = CATALOGUE.get(net)
         left_out = set_paths | set(() if is_table or entry is None else entry.of_tables)
-        usual = usual_space(net, spec.data.kind, fixed)
+        begins = start is not None and start.suit(net, spec.train)
+        usual = usual_space(net, spec.data.kind, begins)
         dimensions = spec.search.space or {path: each for path, each in usual.items() if path not in left_out}
         if entry is None or len(nets) == 1 or is_self_tuned(net, spec.data.kind):
             families[net] = Family(dimensions, {})
             continue
         defaults = {**entry.defaults, **_passes(spec, net, num_train)}
+        if start is not None and begins:
+            defaults = {path: each for path, each in defaults.items() if path in usual or path.startswith("train.")}
+            defaults |= {f"model.{name}": value for name, value in start.arguments(net).items()}
         own = {path: value for path, value in defaults.items() if path not in left_out}
         families[net] = Family(dimensions, own, entry.starts if is_table else ())
     return SearchSpace(families, is_auto(spec))
@@ -203,8 +209,9 @@ def _misfit(spec: Spec, net: str) -> str:
         return f"has no argument {name!r}"
     for name in unused(net, [key for block, _, key in searched if block == "train"]):
         return f"does not use train.{name}, which search.space names"
-    methods = [f"train.{name}" for name in spec.train.methods]
-    methods += ["retrain.start: champion"] * (spec.retrain.start == "champion")
+    start = spec.train.start
+    is_wish = start is not None and not start.needs_net
+    methods = [f"train.{name}" for name in spec.train.methods if not (is_wish and name == "start")]
     if methods and not is_descent(net):
         return f"is not trained by gradient descent, which {methods[0]} needs"
     return ""

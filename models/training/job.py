@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
-from models.nets.catalogue import is_descent
+from models.nets.catalogue import ENSEMBLE, can_begin, is_descent
 from models.project_spec.blocks import Kind, Model, Train
 from models.training.costs.speeds import MeasuredSpeed
 from models.training.costs.summary import Costs
@@ -37,6 +37,18 @@ class InitialWeights(FrozenModel):
     weights: Path
     sha256: str
     label: str
+    model: Model | None = Field(
+        None, description="The net that they are of, by its resolved name, and its arguments; None: of a file."
+    )
+
+    def suit(self, net: str, train: Train) -> bool:
+        """Return whether a net, by its resolved name, can begin with them; of a file, each net tries it."""
+        partial = train.start is not None and train.start.partial
+        return can_begin(net, self.model.net if self.model else net, partial)
+
+    def arguments(self, net: str) -> dict[str, Any]:
+        """Return the arguments of their net, if it is the one of this name; else none."""
+        return self.model.arguments if self.model is not None and self.model.net == net else {}
 
 
 class RefitSettings(FrozenModel):
@@ -57,7 +69,7 @@ class TrainingJob(FrozenModel):
     prepared: Path = Field(description="Folder of preparation.json.")
     tensors: dict[str, Path] = Field(description="Safetensors of train and validation; unlabelled, if there are any.")
     project: Path = Field(description="Folder of the spec; references start here.")
-    model: Model
+    model: Model = Field(description="Its net is resolved, so it is never `auto`.")
     train: Train
     metric: str
     direction: Literal["maximize", "minimize"]
@@ -123,6 +135,18 @@ class TrainingJob(FrozenModel):
             cost_s: Seconds that one costs.
         """
         return self.checkpoints and (self.checkpoint_share == 1 or since_s * self.checkpoint_share >= cost_s)
+
+
+def begun(job: TrainingJob, start: InitialWeights | None) -> TrainingJob:
+    """Return the job with initial weights if its net can begin with them, and with those arguments that it leaves out.
+
+    An ensemble keeps them for its members (`models/training/ensemble.py`).
+    """
+    model = job.model
+    if start is None or not (model.net == ENSEMBLE or start.suit(model.net, job.train)):
+        return job.model_copy(update={"start": None})
+    model = model.model_copy(update={"arguments": {**start.arguments(model.net), **model.arguments}})
+    return job.model_copy(update={"start": start, "model": model})
 
 
 class EpochReport(FrozenModel):

@@ -28,7 +28,7 @@ from models.training.checkpoints.finished import identity, read_finished, write_
 from models.training.checkpoints.state import Tensors
 from models.training.checkpoints.weights import save_weights
 from models.training.choices import reasons, settle_choices
-from models.training.compilation import of_compiler, speed_device, speed_net
+from models.training.compilation import of_compiler, speed_device
 from models.training.costs.speeds import MeasuredSpeed, measured_speeds
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, TrainingJob, TrainingResult
@@ -228,7 +228,7 @@ def _speeds(session: TrainingSession) -> list[MeasuredSpeed]:
     of = MeasuredSpeed(
         device=speed_device(job, session.world.device),
         precision=job.train.precision,
-        net=speed_net(job),
+        net=job.model.net,
         mfu=1.0,
         compile_s=compilation.cost_s,
         ranks=session.world.size,

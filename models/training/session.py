@@ -22,7 +22,6 @@ from models.distributed.world import World
 from models.errors import TrainingError
 from models.metrics.metrics import Metric, metric_of
 from models.nets.build import draft_net
-from models.nets.catalogue import net_name
 from models.nets.deferred import NetDraft
 from models.nets.sizes import Sizes
 from models.training.batches.examples import ExampleSet, open_examples
@@ -236,12 +235,13 @@ def make_purpose(net: nn.Module, job: TrainingJob, preparation: Preparation, tar
     """
     sizes = Sizes.of(preparation)
     if job.start is not None:
-        load_origin(net, job.start, preparation, job.train.start is not None and job.train.start.partial)
+        takes_part = job.train.start is not None and job.train.start.partial
+        load_origin(net, job.model.net, job.start, preparation, takes_part)
     if job.stage == "pretrain":
         assert job.train.pretrain is not None
         hiding = MaskingScheme(sizes, job.train.pretrain)
         metric = Metric(LOSS, "minimize", (), _unused)
-        return Objective(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
+        return Objective(reconstructor(net, sizes, job.model.net), hiding.loss, metric, hiding)
     metric = metric_of(job, preparation, job.project)
     return Objective(net, make_loss(preparation, job.train, metric.name, targets, job.project), metric)
 

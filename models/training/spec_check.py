@@ -293,7 +293,7 @@ def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str) -> None:
     if net != spec.model.net and net not in [*CATALOGUE]:
         raise UsageError(f"{key}.{NET}: got {net!r}, expected one of {', '.join(CATALOGUE)}")
     with_params(spec.model, spec.train, settings, key)
-    chosen = search_space(spec, fixed=False).settings(settings)
+    chosen = search_space(spec).settings(settings)
     name = net_name(str(chosen.get(NET, net)), spec.data.kind)
     arguments = {path.removeprefix("model."): settings[path] for path in settings if path.startswith("model.")}
     _check_arguments(name, f"{key}.model", [(path, value) for path, value in arguments.items() if path != "net"])

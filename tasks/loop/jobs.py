@@ -14,11 +14,11 @@ from models.cores import usable_gpus, usable_memory
 from models.data.preparation import Preparation
 from models.files import replacing_folder
 from models.metrics.metrics import metric_of
-from models.nets.catalogue import is_descent
+from models.nets.catalogue import is_descent, net_name
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Model, Train
 from models.training.costs.spec_memory import batch_may_exceed
-from models.training.job import InitialWeights, TrainingJob, TrainingResult
+from models.training.job import InitialWeights, TrainingJob, TrainingResult, begun
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
@@ -68,14 +68,16 @@ def job(
 ) -> TrainingJob:
     """Return a training job on `prepared` that writes into `folder`, for `place` or for this machine (None).
 
-    On this machine `workers` jobs share cores and GPUs, by `slot`.
+    It has the initial weights `start` if its net can begin with them. On this machine `workers` jobs share cores and
+    GPUs, by `slot`.
     """
     preparation = Preparation.load(prepared.folder)
+    model = model.model_copy(update={"net": net_name(model.net, preparation.kind)})
     metric = metric_of(loop.spec.goal, preparation, loop.project.folder)
     threads = train.threads or (
         default_threads(train.ranks, workers) if place is None else max(1, (place.cpus or 0) // train.ranks)
     )
-    return TrainingJob(
+    made = TrainingJob(
         folder=folder,
         prepared=prepared.folder,
         tensors=tensors(loop, prepared),
@@ -91,12 +93,12 @@ def job(
         processor="cpu" if place is not None else processor_name(),
         speeds=read_speeds(loop.workspace),
         slot=slot,
-        start=start,
         checkpoints=checkpoints,
         sample=sample,
         fold=fold,
         fold_by=_FOLD_BY.get(loop.spec.data.split.by, "random"),
     )
+    return begun(made, start)
 
 
 def check_batch(rank_pool: RankPool, job: TrainingJob) -> None:

@@ -3,70 +3,69 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 from models.data.preparation import PREPARATION_FILE
 from models.errors import UsageError
-from models.nets.catalogue import ENSEMBLE, is_descent
+from models.nets.catalogue import can_begin, is_descent, net_name
 from models.project_spec.blocks import Model
 from models.project_spec.references import ALIASES, weights_file
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import JOB_FILE, WEIGHTS_FILE, InitialWeights
-from tasks.loop.loop import Inputs, Loop
+from tasks.loop.inputs import Inputs
+from tasks.loop.loop import Loop
 from tasks.loop.step_cache import FRESH
 from tasks.mlflow.model_cache import cached_version
 
 
-@dataclass(frozen=True)
-class TrainingStart:
-    """The initial weights of a training, or None without; `model` is the net of these weights, if known."""
+def begin(loop: Loop, inputs: Inputs, nets: Sequence[str]) -> InitialWeights | None:
+    """Return the initial weights of the step `search` or `train`; None without, or if none of its nets can use them.
 
-    origin: InitialWeights | None = None
-    model: dict[str, Any] = field(default_factory=dict)
+    A champion (or another alias) may be of any model: where no net can begin with it, training begins fresh.
 
-    def arguments(self, model: Model) -> Model:
-        """Return the spec's model; arguments that the spec does not set come from the trained model."""
-        if self.model.get("net") != model.net:
-            return model
-        return model.model_copy(update={"arguments": {**self.model["arguments"], **model.arguments}})
-
-
-def begin(loop: Loop, inputs: Inputs) -> TrainingStart:
-    """Return the initial weights of the step `search` or `train`, whose inputs these are.
-
-    A champion (or another alias) that is no single net, such as an ensemble, gives no weights: training begins fresh.
+    Args:
+        loop: The loop.
+        inputs: Those of the step.
+        nets: The nets that the step trains, by their resolved names.
 
     Raises:
-        UsageError: The version that the spec names by its number is no single net.
+        UsageError: No net can begin with the version that the spec names by its number.
         StoreError: The version's files cannot be fetched, or are not those that were registered.
     """
     start = loop.spec.train.start
     if start is None:
-        return TrainingStart()
+        return None
     step, identity = inputs.step.name, str(inputs.external("start"))
     if identity == FRESH:
         loop.report.note(f"{step}: there is no {start.weights} to begin with yet: training begins fresh")
-        return TrainingStart()
+        return None
     if identity.startswith("file:"):
         path = weights_file(start.weights, loop.project.folder)
-        return TrainingStart(InitialWeights(weights=path, sha256=weights_sha256(path), label=str(path)))
+        return InitialWeights(weights=path, sha256=weights_sha256(path), label=str(path))
     number = identity.partition(":")[0]
     names = (WEIGHTS_FILE, PREPARATION_FILE, JOB_FILE)
     folder, label = cached_version(loop.workspace, loop.spec.name, number, names).folder, f"version {number}"
-    model = json.loads((folder / JOB_FILE).read_text())["model"]
-    if model["net"] == ENSEMBLE or not is_descent(model["net"]):
+    model = Model.model_validate(json.loads((folder / JOB_FILE).read_text())["model"])
+    model = model.model_copy(update={"net": net_name(model.net, loop.spec.data.kind)})
+    fitting = [net for net in nets if can_begin(net, model.net, start.partial)]
+    if not fitting:
         if start.weights not in ALIASES:
-            raise UsageError(
-                f"train.start.weights: got {label}, which is of model.net {model['net']}, expected a version of a net "
-                "trained by gradient descent: name another, or leave train.start out"
-            )
+            raise UsageError(_refusal(label, model.net, nets))
         loop.report.note(
-            f"{step}: the {start.weights} ({label}) is of model.net {model['net']} and has no weights to begin with: "
-            "training begins fresh"
+            f"{step}: the {start.weights} ({label}) is of model.net {model.net}, which has no weights for "
+            f"{', '.join(nets)}: training begins fresh"
         )
-        return TrainingStart()
-    weights = folder / WEIGHTS_FILE
-    origin = InitialWeights(weights=weights, sha256=weights_sha256(weights), label=f"{loop.spec.name} {label}")
-    loop.report.note(f"{step}: begins with {origin.label}")
-    return TrainingStart(origin, model)
+        return None
+    label, weights = f"{loop.spec.name} {label}", folder / WEIGHTS_FILE
+    those = f"{', '.join(fitting)} " if len(fitting) < len(nets) else ""
+    loop.report.note(f"{step}: {those}begins with {label}")
+    return InitialWeights(weights=weights, sha256=weights_sha256(weights), label=label, model=model)
+
+
+def _refusal(label: str, theirs: str, nets: Sequence[str]) -> str:
+    expected = [net for net in nets if is_descent(net)] or ["a net trained by gradient descent"]
+    cure = f"say model.net: {theirs}" if can_begin(theirs, theirs) else "leave train.start out"
+    return (
+        f"train.start.weights: got {label}, which is of model.net {theirs}, expected a version of "
+        f"{' or '.join(expected)}: name another version, or {cure}"
+    )

@@ -14,6 +14,7 @@ from models.backtest.policies import DEFAULT, EVERY, Policy, drafted, plain
 from models.backtest.replay import PolicyHistory
 from models.errors import UsageError
 from models.files import write_json, write_text
+from models.nets.catalogue import can_begin, net_name
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_document
 from models.training.families import nets_of, search_space
@@ -62,7 +63,7 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
     began = time.perf_counter()
     spec = project.spec(overrides)
     settings = _settings(project, spec)
-    chosen = search_space(spec, fixed=False).settings(settings)
+    chosen = search_space(spec).settings(settings)
     model, train = with_params(spec.model, spec.train, chosen)
     begins = train.start is not None and train.start.weights == "champion"
     train = train.on_one_machine().model_copy(update={"start": train.start if begins else None})
@@ -76,7 +77,7 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
         report.step(STEP, "run")
         delay_s = cutting.parse_delay(request.label_delay)
         past = cutting.in_time_order(read_table(project.raw), spec.data, cut, delay_s)
-        policies = _policies(request.policies, spec, past.clock)
+        policies, without_weights = as_replayed(_policies(request.policies, spec, past.clock), spec)
         plan = _plan(past, cut, request, spec)
         progress = ReplayProgress(report, plan.moments(past.clock), len(policies) * len(plan.replayed))
         world = BacktestCache(project, spec, past, pool, progress)
@@ -85,7 +86,7 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
         result = result.model_copy(
             update={
                 "settings": settings,
-                "notes": [*_settings_note(spec, settings), *notes, *result.notes],
+                "notes": [*_settings_note(spec, settings), *notes, *without_weights, *result.notes],
                 "seconds": round(time.perf_counter() - began, 3),
                 "made_at": time.time(),
             }
@@ -230,6 +231,20 @@ def _policies(names: Sequence[str], spec: Spec, clock: LabelClock) -> list[Polic
     if twice:
         raise UsageError(f"--policy: two policies are called {', '.join(sorted(twice))}: rename a file")
     return policies
+
+
+def as_replayed(policies: list[Policy], spec: Spec) -> tuple[list[Policy], list[str]]:
+    """Return the policies as they can be replayed, and a note: trees and others have no weights to begin with.
+
+    Args:
+        policies: As they were requested.
+        spec: With the net that every training of the replay fits.
+    """
+    net = net_name(spec.model.net, spec.data.kind)
+    if can_begin(net, net) or all(policy.rules.start == "scratch" for policy in policies):
+        return policies, []
+    fresh = [Policy(each.name, each.rules.model_copy(update={"start": "scratch"})) for each in policies]
+    return fresh, [f"trainings begin fresh: the champion is of model.net {net} and has no weights to begin with"]
 
 
 def _policy(name: str, spec: Spec, clock: LabelClock) -> Policy:

@@ -28,11 +28,12 @@ from models.backtest.replay import TrainingOutcome, VerdictOutcome
 from models.errors import DataError, TrainingError
 from models.files import read_json, replacing_folder, sha256, storing, write_json
 from models.inference.portable import MODEL_FILE
+from models.nets.catalogue import net_name
 from models.pipeline.keys import Parts, key_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.training.ensemble import fit_members, members_of
-from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob, TrainingResult
+from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob, TrainingResult, begun
 from tasks.host.workspace import Project
 from tasks.loop.jobs import run_here, validation_value
 from tasks.loop.loop import Reporter
@@ -359,18 +360,18 @@ class BacktestCache:
 
         spec, preparation = self._spec, Preparation.load(prepared)
         metric = metric_of(spec.goal, preparation, self._project.folder)
-        return TrainingJob(
+        job = TrainingJob(
             folder=folder / "job",
             prepared=prepared,
             tensors={path.stem: path for path in sorted(tensors.glob("*.safetensors"))},
             project=self._project.folder,
-            model=spec.model,
+            model=spec.model.model_copy(update={"net": net_name(spec.model.net, preparation.kind)}),
             train=spec.train,
             metric=spec.goal.reference or metric.name,
             direction=metric.direction,
             threads=spec.train.threads or default_threads(spec.train.ranks),
-            start=self._origin(start) if start else None,
         )
+        return begun(job, self._origin(start) if start else None)
 
     def _trained(self, job: TrainingJob) -> TrainingResult:
         if not members_of(job):

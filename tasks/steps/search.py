@@ -20,8 +20,8 @@ from models.pipeline.records import StepRecord
 from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
 from models.training.costs.work import net_s, work_s
-from models.training.families import SearchSpace, search_space
-from models.training.job import EpochReport, TrainingJob, TrainingResult
+from models.training.families import SearchSpace, families_of, search_space
+from models.training.job import EpochReport, InitialWeights, TrainingJob, TrainingResult
 from models.training.search_course import (
     PATIENCE,
     TOLERANCE,
@@ -52,7 +52,7 @@ from tasks.loop.inputs import Input
 from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job, run_here
 from tasks.loop.loop import Inputs, Loop, StepResult
-from tasks.loop.origin import TrainingStart, begin
+from tasks.loop.origin import begin
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.places import find_search_place
 from tasks.ranks.trials import PlacedTrials
@@ -83,12 +83,12 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
         memory.release()  # memory of the data steps: from here on ranks train beside this process
         _check_goal(loop, inputs["prepare"])
-        space = search_space(loop.spec, fixed=False)
+        space = search_space(loop.spec)
         if loop.spec.search.trials:
-            start, made = begin(loop, inputs), Preparation.load(inputs["prepare"].folder)
+            made = Preparation.load(inputs["prepare"].folder)
+            start = begin(loop, inputs, families_of(loop.spec))
             metric = metric_of(loop.spec.goal, made, loop.project.folder)
-            fixed = start.origin is not None
-            space = search_space(loop.spec, fixed=fixed, num_train=made.rows["train"], metric=metric.name)
+            space = search_space(loop.spec, start, num_train=made.rows["train"], metric=metric.name)
             if space.dimensions:
                 with optuna_study.reaching_studies():
                     return _Search(loop, inputs, folder, start, space, metric).run()
@@ -118,7 +118,7 @@ class _Search:
     """One search: the study, its worker slots, and the number of remaining trials."""
 
     def __init__(
-        self, loop: Loop, inputs: Inputs, folder: Path, start: TrainingStart, space: SearchSpace, metric: Metric
+        self, loop: Loop, inputs: Inputs, folder: Path, start: InitialWeights | None, space: SearchSpace, metric: Metric
     ) -> None:
         self._loop = loop
         self._inputs = inputs
@@ -343,14 +343,14 @@ class _Search:
             self._loop,
             self._inputs["prepare"],
             folder / f"fold-{fold[0]}" if fold else folder,
-            self._start.arguments(model),
+            model,
             train,
             checkpoints=True,
             sample=self._spec.sample,
             fold=fold,
             workers=min(self._spec.workers, self._spec.trials),
             slot=0 if self._place else slot,
-            start=self._start.origin,
+            start=self._start,
             place=self._place,
         )
 

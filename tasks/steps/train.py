@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from models.pipeline.records import StepRecord
 from models.training.checkpoints.finished import take_over
 from models.training.ensemble import fit_members, members_of, weights_of
 from models.training.job import JOB_FILE, REFIT, EpochReport, TrainingJob, TrainingResult
-from models.training.search_space import shown, with_params
+from models.training.search_space import MEMBERS, member_nets, shown, with_params
 from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job, run_here, validation_value
 from tasks.loop.loop import Inputs, Loop, StepResult
@@ -41,22 +42,22 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
         params = json.loads(inputs["search"].file(BEST_FILE).read_text())
-        start = begin(loop, inputs)
         model, train = with_params(loop.spec.model, loop.spec.train, params)
-        model = start.arguments(model)
+        nets = member_nets(model.arguments.get(MEMBERS, ())) or (net_name(model.net, loop.spec.data.kind),)
+        start = begin(loop, inputs, nets)
         place = find_place(loop.workspace, train)
-        task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=start.origin, place=place)
+        task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=start, place=place)
         write_text(folder / JOB_FILE, task.model_dump_json())
-        write_json(folder / MODEL_FILE, model.model_dump(mode="json"))
+        write_json(folder / MODEL_FILE, task.model.model_dump(mode="json"))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in shown(params).items()})
         members = members_of(task)
-        nets = [member.job.model.net for member in members]
-        _note_unused(loop, nets or [net_name(model.net, loop.spec.data.kind)])
+        _note_unused(loop, nets)
         run = _Training(loop, place, inputs["search"].file(BEST_FILE).with_name(TRIALS))
         with uploaded(loop, folder):
             result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
         add_speeds(loop.workspace, result.speeds)
-        begun_with = task.start.label if task.start is not None else ""
+        begun = ", ".join(member.name for member in members if member.job.start is not None)
+        begun_with = f"{task.start.label}{f' ({begun})' * bool(begun)}" if task.start is not None else ""
         summary = {**result.model_dump(mode="json"), "params": params, "begun_with": begun_with}
         loop.outbox.metrics(LOOP_RUN, {"num_parameters": result.num_parameters})
         if task.start is not None:
@@ -67,7 +68,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
     return loop.carry_out("train", act)
 
 
-def _note_unused(loop: Loop, nets: list[str]) -> None:
+def _note_unused(loop: Loop, nets: Sequence[str]) -> None:
     """Note which keys of `train` that the spec sets none of the nets uses."""
     ignored = [unused(net, loop.spec.train.model_fields_set) for net in nets]
     for name in sorted(set(ignored[0]).intersection(*ignored)):

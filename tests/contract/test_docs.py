@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -55,6 +57,17 @@ def test_links_between_pages_lead_to_files(root: Path) -> None:
         if not (page.parent / to).exists()
     ]
     assert broken == []
+
+
+def test_the_yaml_of_the_guides_is_taken_by_every_parser(root: Path) -> None:
+    """Of DVC too, which takes no `{net: ./net.py:Net}` without quotes."""
+    shown = re.compile(r"```yaml\n(.*?)```|`([a-z_.]+: ?[{[][^`]*[}\]])`", re.DOTALL)
+    taken = 0
+    for page in [root / "README.md", *(root / "docs").rglob("*.md")]:
+        for block, line in shown.findall(page.read_text()):
+            YAML(typ="safe").load(block or line.replace("\n", " "))
+            taken += 1
+    assert taken > 50
 
 
 def test_the_readme_is_short(root: Path) -> None:

@@ -28,7 +28,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/host/migrations/versions/0005_add_the_reasons_of_failed_loops.py": "tests/unit/tasks/host/test_database.py",
     "tasks/host/migrations/versions/0004_create_the_live_servers.py": "tests/unit/tasks/host/test_database.py",
     "tasks/tools/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",
-    "tasks/operations/backtest.py": "tests/e2e/test_backtest.py: needs trainings, kept and found again",
     "tasks/steps/card.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/export.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/judge.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",

@@ -165,8 +165,7 @@ def test_the_tools_own_programs_read_what_was_made(home: Loopline):
     assert loop_id in home.tool("mlflow", "runs", "list", "--experiment-id", str(experiment)).ok().out
     assert "up to date" in home.tool("dvc", "status").ok().out
     assert "prepare@penguins" in home.tool("dvc", "dag").ok().out
-    home("run", "penguins", "-s", "search.trials=0", "-s", "train.epochs=2", "-s", "goal.good_enough=0.2")
-    assert home.book("penguins")["loop_id"] in home.tool("prefect", "flow-run", "ls").ok().out
+    assert loop_id in home.tool("prefect", "flow-run", "ls").ok().out
 
 
 def test_after_dvc_repro_a_run_has_nothing_to_prepare(home: Loopline):

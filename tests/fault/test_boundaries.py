@@ -77,7 +77,7 @@ def cut_the_promotion(home: Loopline) -> None:
     """As if the kill had come between journal and alias; the next run finishes it, as the last tests see."""
     written = "select 1 from registered_model_tags where key like 'loopline.journal.%'"
     if not home.query(written):
-        home.tool("python", "-c", WRITE_JOURNAL).ok()
+        home.python(WRITE_JOURNAL).ok()
     assert home.query(written) == [(1,)]
     assert home.aliases("killed").keys() <= {"challenger"}, "the alias had not moved when it was cut"
 

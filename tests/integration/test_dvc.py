@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.tools import dvc_repo, dvc_view
 from tests import warm
 from tests.conftest import MakeProject
-from tests.running import mounted
+from tests.running import PROGRAM, mounted
 
 # What DVC does as it notes what it linked: a new connection to its cache of links. On a full disk this never ends.
 WRITE_TO_FULL_DISK = """
@@ -33,7 +34,7 @@ links["two"] = 2
 
 @pytest.fixture(autouse=True)
 def _warm_dvc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dvc_repo, "PROGRAM", warm.dvc_program(warm.server().address))
+    monkeypatch.setattr(dvc_repo, "PROGRAM", warm.caller_of(warm.DVC, warm.server().address))
 
 
 def dvc(folder: Path, *arguments: str) -> str:
@@ -185,12 +186,16 @@ def test_a_stage_that_cannot_start_leaves_the_data(workspace: Workspace, make_pr
 
 
 def test_dvc_repro_carries_out_our_stages_and_leaves_nothing_to_do(
-    workspace: Workspace, make_project: MakeProject
+    workspace: Workspace, make_project: MakeProject, tmp_path: Path
 ) -> None:
+    """The stages name `loopline`; one without its imports stands for it in the PATH."""
+    program = tmp_path / PROGRAM.name
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(warm.caller_of(PROGRAM, warm.server().address))} "$@"\n')
+    program.chmod(0o755)
     project = make_project("tiny")
     dvc_repo._ensure_repository(workspace.root)
     dvc_repo._ensure_stages(project, workspace.root)
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    os.environ["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     dvc(workspace.root, "repro", "--quiet")
     assert project.raw.is_file()
     assert (project.prepared / "preparation.json").is_file()

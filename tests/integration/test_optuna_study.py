@@ -272,7 +272,7 @@ def test_a_gp_search_draws_the_same_after_a_resume(workspace: Workspace) -> None
 def _ask_family(study: optuna.Study, search: Search) -> tuple[optuna.Trial, dict[str, Any]]:
     """Ask for the next trial of a search over families, as the step does."""
     spec = Spec.model_validate({"name": "t", "data": {"source": "x", "target": "y"}})
-    space = search_space(spec, fixed=False)
+    space = search_space(spec)
     trials = trials_of(study)
     families = list(space.families)
     turn = len(trials) - len(families)

@@ -81,7 +81,7 @@ class Double(SpecBlock):
 def engine(tracked: Workspace, pool: RankPool, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Double]]:
     """The double as the place `gpu`."""
     monkeypatch.setitem(places.ENGINES, "slurm", Double)
-    monkeypatch.setattr(launcher, "_LOOK_S", 0.01)
+    monkeypatch.setattr(launcher, "_LOOK_S", 0.05)
     (tracked.root / "places.yaml").write_text("gpu: {engine: slurm}\n")
     Double.pool = pool
     for record in (Double.running, Double.submitted, Double.cancelled):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from models.cores import usable_memory
 from models.errors import TrainingError, UsageError
 from models.nets.arguments import whole_numbers
-from models.nets.catalogue import CATALOGUE, is_descent, net_name
+from models.nets.catalogue import CATALOGUE, is_descent
 from models.project_spec.blocks import Spec
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
     from models.nets.sizes import Sizes
 
     train, preparation = job.train, Preparation.load(job.prepared)
-    net, is_frozen = net_name(job.model.net, preparation.kind), train.start is not None and bool(train.start.freeze)
+    net, is_frozen = job.model.net, train.start is not None and bool(train.start.freeze)
     if net not in CATALOGUE or not is_descent(net) or train.parallel != "ddp" or train.compile is True or is_frozen:
         return False
     numbers = whole_numbers(net, job.model.arguments)

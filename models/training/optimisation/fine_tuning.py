@@ -29,11 +29,12 @@ _WRAPPERS = ("module.", "_orig_mod.")
 _WITH_STATISTICS = (*BATCH_NORMS, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 
 
-def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation, partial: bool) -> None:
+def load_origin(net: nn.Module, name: str, origin: InitialWeights, preparation: Preparation, partial: bool) -> None:
     """Load the weights of `origin` into `net`; categories are matched by name, new ones keep their initial weights.
 
     Args:
         net: As built, with initial weights.
+        name: The resolved name of the net.
         origin: The weights; their preparation is in the same folder, if it is known.
         preparation: The preparation of the current training data.
         partial: Layers that do not fit keep their initial weights; otherwise they are an error.
@@ -51,14 +52,15 @@ def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation
         tensors = _by_category(tensors, own, before, preparation)
         tensors = _without_other_classes(tensors, own, before, preparation)
     misfits = _misfits(tensors, own)
+    fitting = {key: tensor for key, tensor in tensors.items() if key in own and own[key].shape == tensor.shape}
+    is_other = not fitting or (origin.model is not None and origin.model.net != name)
+    if is_other and not (fitting and (partial or not misfits)):
+        raise TrainingError(_of_another_net(name, own, origin, tensors, bool(fitting)))
     if misfits and not partial:
         raise TrainingError(
             f"train.start: {origin.label} does not fit the net: {first_of(misfits, _SHOWN)}: give "
             "model.arguments as they were, or say `partial: true` to begin these layers fresh"
         )
-    fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}
-    if not fitting:
-        raise TrainingError(f"train.start: nothing of {origin.label} fits the net: is it another net?")
     net.load_state_dict(fitting, strict=False)
 
 
@@ -143,6 +145,20 @@ def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights,
                 f"train.start: {origin.label} was trained on other {what} (then {then}, now {current}): "
                 "begin from another version, or make the features the same"
             )
+
+
+def _of_another_net(name: str, own: Tensors, origin: InitialWeights, tensors: Tensors, fits_in_part: bool) -> str:
+    """Return the message about weights of another net than the one that is trained."""
+
+    def layers(tensors: Tensors) -> str:
+        return first_of(list(dict.fromkeys(each.rpartition(".")[0] or each for each in tensors)), _SHOWN)
+
+    theirs = f"model.net {origin.model.net}" if origin.model is not None else "another net"
+    cure = ", or say `partial: true` to begin with the layers that fit" if fits_in_part else ""
+    return (
+        f"train.start: {origin.label} is of {theirs} with the layers {layers(tensors)}, and model.net {name}, which is "
+        f"trained, has {layers(own)}: begin from weights of {name}, or name the net of these weights in model.net{cure}"
+    )
 
 
 def _by_category(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:

@@ -40,6 +40,7 @@ def test_few_rows_are_enough(tmp_path):
             "frame['leak'] = (frame.y == 'yes') * 1.0",
             r"needs the target 'y'; rows to predict have none.*AttributeError",
         ),
+        ("frame['noise'] = np.random.default_rng().random(len(frame))", "column 'noise' has other values at each call"),
         ("frame['leak'] = frame['y'].eq('yes') if 'y' in frame else 0.0", "column 'leak' depends on the target 'y'"),
         ("if 'y' in frame:\n        frame['leak'] = 1.0", "column 'leak' depends on the target 'y'"),
         ("frame['mean'] = frame.groupby('c')['x'].transform('mean')", r"depends on other rows.*in data\.features\.fit"),
@@ -47,7 +48,7 @@ def test_few_rows_are_enough(tmp_path):
     ],
 )
 def test_what_serving_cannot_make_is_refused_before_training(tmp_path, body, message):
-    (tmp_path / "features.py").write_text(f"def make(frame):\n    {body}\n    return frame\n")
+    (tmp_path / "features.py").write_text(f"import numpy as np\n\ndef make(frame):\n    {body}\n    return frame\n")
     rows = ROWS.append_column("y", pa.array(["yes", "no", "no"] * 1000))
     with pytest.raises(UserCodeError, match=message):
         check_feature_function(rows, data("y"), tmp_path)

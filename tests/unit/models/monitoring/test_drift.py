@@ -129,6 +129,18 @@ def test_a_lasting_shift_stays_reported_and_a_repaired_incident_leaves_no_blind_
     assert "none" not in incident[60:]
 
 
+@pytest.mark.parametrize("num_seeds", [3, pytest.param(20, marks=pytest.mark.soak)])
+def test_a_lasting_shift_at_the_limit_is_reported_as_often_later_as_at_first(num_seeds: int) -> None:
+    """Of .25 standard deviations only some windows show it: those that do so alone must not raise the limit."""
+    early, late = [], []
+    for seed in range(num_seeds):
+        drifted = [level != "none" for level in levels([0.0] * 60 + [0.25] * 140, seed=seed)]
+        alarms = list(map(all, itertools.pairwise(drifted)))
+        early.append(np.mean(alarms[60:90]))
+        late.append(np.mean(alarms[169:199]))
+    assert np.mean(late) >= 0.75 * np.mean(early) > 0.3
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
 def test_what_a_person_accepted_is_usual_and_a_further_shift_is_not(seed: int) -> None:
     accepting = Monitor(accepted="1970-02-15")  # after 45 windows of a day each

@@ -14,7 +14,17 @@ def test_a_number_a_period_is_a_series_and_many_by_a_key_are_too(tmp_path, key):
         table[key] = np.repeat(["Oslo", "Rome", "Wien"] if key == "shop" else [7, 8, 9], 96)
     spec = spec_of(tmp_path, pa.table(table), target="sales")
     assert (spec.data.kind, spec.data.window.series_key, spec.data.split.column) == ("series", key, "month")
-    assert spec.data.window.length == 9
+    assert spec.data.window.length == 19  # a fifth of the steps
+
+
+@pytest.mark.parametrize(
+    ("first", "minutes", "num_steps", "length"),
+    [("2020-01-01", 24 * 60, 200, 21), ("2020-01-01", 30, 900, 144), ("2020-01-01", 1, 2000, 168)],
+)
+def test_the_window_has_three_of_the_shortest_season(tmp_path, first, minutes, num_steps, length):
+    times = np.datetime64(first, "m") + minutes * np.arange(num_steps)
+    table = pa.table({"at": times.astype("datetime64[us]"), "sold": np.arange(float(num_steps))})
+    assert spec_of(tmp_path, table, target="sold").data.window.length == length
 
 
 def test_dates_at_any_distance_are_no_series(tmp_path):

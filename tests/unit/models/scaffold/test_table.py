@@ -72,6 +72,13 @@ def test_the_expectations_hold_for_the_data_they_were_guessed_from(path):
     assert debt["max_value"] > values.max()
 
 
+@pytest.mark.parametrize("name", ["passenger_id", "rownames", "Unnamed: 0"])
+def test_a_number_of_the_row_is_no_input(tmp_path, name):
+    table = pa.table({name: np.arange(60), "x": np.arange(60.0) % 7, "y": ["a", "b"] * 30})
+    pq.write_table(table, tmp_path / "d.parquet")
+    assert read(guess_spec(tmp_path / "d.parquet", "d")).data.features.drop == [name]
+
+
 def test_a_year_gets_a_few_years_of_slack(tmp_path):
     pq.write_table(pa.table({"year": [2007, 2008, 2009] * 20, "y": ["a", "b"] * 30}), tmp_path / "d.parquet")
     spec = read(guess_spec(tmp_path / "d.parquet", "d"))

@@ -23,7 +23,7 @@ from models.training.ensemble import (
     selected,
     weights_of,
 )
-from models.training.job import FIRST_FIT, RESULT_FILE, TrainingJob, TrainingResult
+from models.training.job import FIRST_FIT, RESULT_FILE, InitialWeights, TrainingJob, TrainingResult, begun
 from models.training.search_space import settings_of, shares_of, shown, with_params
 
 Outputs = NDArray[np.float64]
@@ -51,6 +51,19 @@ def job_of(folder: Path, settings: dict[str, Any], **model: Any) -> TrainingJob:
 
 def squared(target: Outputs) -> Callable[[Outputs], float]:
     return lambda outputs: float(np.square(outputs - target).mean())
+
+
+def test_initial_weights_are_for_the_members_of_their_net(tmp_path: Path) -> None:
+    """They have its arguments too; trees have no use for them, nor has another net."""
+    members = [*MEMBERS, {"model.net": "tabm"}]
+    start = InitialWeights(weights=tmp_path, sha256="0", label="version 3")
+    known = start.model_copy(update={"model": Model(net="mlp", arguments={"hidden": 4, "layers": 1})})
+    job = begun(job_of(tmp_path, settings_of([0.2, 0.4, 0.4], members)), known)
+    trees, mlp, tabm = (member.job for member in members_of(job))
+    assert (trees.start, tabm.start, tabm.model.arguments) == (None, None, {})
+    assert (mlp.start, mlp.model.arguments) == (known, {"hidden": 8, "layers": 1})
+    of_file = [member.job.start for member in members_of(begun(job, start))]
+    assert of_file == [None, start, start], "a net whose layers they do not have refuses them"
 
 
 def test_models_whose_errors_differ_are_joined_by_how_good_they_are() -> None:

@@ -1,14 +1,16 @@
 """Which families `auto` chooses from, and what it searches in each."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from models.errors import UsageError
 from models.nets.catalogue import CATALOGUE, FAMILIES, FAMILIES_OF, OBJECTIVE
-from models.project_spec.blocks import Spec
+from models.project_spec.blocks import Model, Spec
 from models.training import tree_parameters
 from models.training.families import chosen_net, families_of, nets_of, search_space
+from models.training.job import InitialWeights
 from models.training.search_space import settings_of
 
 
@@ -29,7 +31,11 @@ def spec_of(**blocks: Any) -> Spec:
         ({"search": {"families": ["mlp", "trees"]}}, ("mlp", "trees")),
         ({"search": {"families": ["trees", "tabm"]}}, ("trees", "tabm")),
         ({"train": {"ema": 0.9}}, ("mlp",)),
-        ({"retrain": {"start": "champion"}}, ("mlp",)),
+        ({"retrain": {"start": "champion"}}, FAMILIES),
+        ({"train": {"start": {"weights": "champion"}}}, FAMILIES),
+        ({"train": {"start": {"weights": "champion", "freeze": ["trunk.*"]}}}, ("mlp",)),
+        ({"train": {"start": {"weights": "3"}}}, ("mlp",)),
+        ({"train": {"start": {"weights": "old.safetensors"}}}, ("mlp",)),
     ],
 )
 def test_auto_takes_the_families_that_fit_the_spec(blocks: dict[str, Any], families: tuple[str, ...]) -> None:
@@ -54,7 +60,7 @@ def test_what_fits_no_family_is_refused(blocks: dict[str, Any], message: str) ->
 
 @pytest.mark.parametrize("metric", ["mae", "roc_auc"])
 def test_each_family_has_its_own_dimensions_and_begins_with_its_defaults(metric: str) -> None:
-    space = search_space(spec_of(), fixed=False, metric=metric)
+    space = search_space(spec_of(), metric=metric)
     assert space.is_choice
     for net, family in space.families.items():
         first = space.first(net)
@@ -71,16 +77,16 @@ def test_each_family_has_its_own_dimensions_and_begins_with_its_defaults(metric:
 
 
 def test_trees_start_from_several_settings_and_from_the_squared_error_where_the_goal_is_the_absolute_one() -> None:
-    absolute, squared = (search_space(spec_of(), False, metric=name).starts("trees") for name in ("mae", "rmse"))
+    absolute, squared = (search_space(spec_of(), metric=name).starts("trees") for name in ("mae", "rmse"))
     assert [start[OBJECTIVE] for start in absolute] == ["regression", "auto", "auto"]
     assert len(squared) == 2
     assert not any(OBJECTIVE in start for start in squared)
-    assert search_space(spec_of(model={"net": "trees"}), False).starts("trees") == []
+    assert search_space(spec_of(model={"net": "trees"})).starts("trees") == []
 
 
 def test_a_larger_table_is_seen_less_often() -> None:
     epochs = [
-        search_space(spec_of(), False, rows).settings({"model.net": "mlp"})["train.epochs"]
+        search_space(spec_of(), num_train=rows).settings({"model.net": "mlp"})["train.epochs"]
         for rows in (900, 10**5, 10**7)
     ]
     assert epochs == [60, 8, 5]
@@ -89,7 +95,7 @@ def test_a_larger_table_is_seen_less_often() -> None:
 def test_tabm_has_smaller_batches_on_a_small_table() -> None:
     def batches(*rows: int, **train: int) -> list[tuple[int | None, int]]:
         spec = spec_of(search={"families": ["trees", "tabm"]}, train=train)
-        firsts = [search_space(spec, False, count).settings({"model.net": "tabm"}) for count in rows]
+        firsts = [search_space(spec, num_train=count).settings({"model.net": "tabm"}) for count in rows]
         return [(first.get("train.batch"), first["train.epochs"]) for first in firsts]
 
     assert batches(0, 100, 2_500, 10**5) == [(32, 60), (32, 60), (128, 60), (256, 8)]
@@ -97,7 +103,7 @@ def test_tabm_has_smaller_batches_on_a_small_table() -> None:
 
 
 def test_what_the_spec_sets_is_no_default() -> None:
-    space = search_space(spec_of(train={"epochs": 3}), fixed=False)
+    space = search_space(spec_of(train={"epochs": 3}))
     assert "train.epochs" not in space.settings(space.first("mlp"))
 
 
@@ -105,14 +111,14 @@ def test_a_trial_that_names_its_net_does_not_ask_lightgbm_for_its_parameters(mon
     """It takes a second of the loop's own process."""
     monkeypatch.setattr(tree_parameters, "known_parameters", lambda: pytest.fail("LightGBM was imported"))
     drawn = {"model.net": "mlp", "model.hidden": 8}
-    assert search_space(spec_of(), False).settings(drawn).items() >= drawn.items()
+    assert search_space(spec_of()).settings(drawn).items() >= drawn.items()
 
 
 def test_settings_name_the_net_also_where_an_older_search_did_not() -> None:
-    space = search_space(spec_of(), fixed=False)
+    space = search_space(spec_of())
     assert space.settings({"model.hidden": 8})["model.net"] == "mlp"
     assert space.settings({})["model.net"] == FAMILIES[0]
-    named = search_space(spec_of(model={"net": "mlp"}), fixed=False)
+    named = search_space(spec_of(model={"net": "mlp"}))
     assert named.settings({"model.hidden": 8}) == {"model.hidden": 8}
     assert chosen_net(spec_of(), {"model.net": "linear"}) == "linear"
     assert chosen_net(spec_of(), {}) == FAMILIES[0]
@@ -138,7 +144,7 @@ def test_auto_of_a_series_takes_trees_and_a_net(blocks: dict[str, Any], families
 
 
 def test_each_family_of_a_series_begins_with_its_defaults() -> None:
-    space = search_space(series_of(), fixed=False, metric="mae")
+    space = search_space(series_of(), metric="mae")
     assert not {*CATALOGUE["trees"].of_tables} & {
         *space.families["trees"].dimensions,
         *space.families["trees"].defaults,
@@ -161,7 +167,7 @@ def test_a_window_without_a_reference_is_not_continued() -> None:
 
 
 def test_the_linear_model_of_a_series_has_nothing_to_search() -> None:
-    space = search_space(series_of(), fixed=False)
+    space = search_space(series_of())
     assert space.tuned(["linear", "gru"]) == ["gru"]
     assert space.tuned(["linear"]) == ["linear"]
     assert space.settings(space.first("linear")) == {"model.net": "linear"}
@@ -173,8 +179,9 @@ def test_a_search_counts_as_long_as_the_spec_chooses_from_its_nets() -> None:
     assert nets_of(spec_of(), ensemble) == ("trees", "mlp")
     twice = settings_of([0.4, 0.3, 0.3], [{"model.net": net} for net in ("trees", "trees", "linear")])
     assert nets_of(spec_of(), twice) == ("trees", "linear"), "and not trees-2, which is a name and no net"
-    assert nets_of(spec_of(retrain={"start": "champion"}), ensemble) == ()
-    assert nets_of(spec_of(retrain={"start": "champion"}), {"model.net": "mlp"}) == ("mlp",)
+    assert nets_of(spec_of(retrain={"start": "champion"}), ensemble) == ("trees", "mlp")
+    assert nets_of(spec_of(train={"ema": 0.9}), ensemble) == ()
+    assert nets_of(spec_of(train={"ema": 0.9}), {"model.net": "mlp"}) == ("mlp",)
     assert nets_of(spec_of(search={"families": ["mlp", "linear"]}), ensemble) == ()
     assert nets_of(spec_of(model={"net": "./own.py:Net"}), {"train.lr": 0.1}) == ("./own.py:Net",)
 
@@ -184,15 +191,41 @@ def test_members_that_are_none_have_no_family(members: object) -> None:
     assert families_of(spec_of(model={"net": "ensemble", "arguments": {"members": members}})) == ()
 
 
+def weights_of(net: str, **arguments: Any) -> InitialWeights:
+    model = Model(net=net, arguments=arguments)
+    return InitialWeights(weights=Path("w.safetensors"), sha256="0", label="t version 3", model=model)
+
+
+def test_the_net_of_the_champion_alone_keeps_its_shape_and_has_its_arguments() -> None:
+    """Trees and linear models are searched as without a champion."""
+    spec = spec_of(train={"start": {"weights": "champion"}})
+    space = search_space(spec, weights_of("mlp", hidden=24, dropout=0.3))
+    usual = search_space(spec)
+    for net in ("trees", "linear"):
+        assert space.families[net] == usual.families[net]
+    begun = space.families["mlp"]
+    assert begun.dimensions.keys() == {"train.lr", "train.weight_decay", "model.dropout"}
+    first = space.settings(space.first("mlp"))
+    assert {path: value for path, value in first.items() if path.startswith("model.")} == {
+        "model.net": "mlp",
+        "model.hidden": 24,
+        "model.dropout": 0.3,
+    }
+    assert first["train.patience"] == CATALOGUE["mlp"].defaults["train.patience"]
+    bare = search_space(spec, weights_of("mlp", hidden=24))
+    assert bare.first("mlp")["model.dropout"] == CATALOGUE["mlp"].defaults["model.dropout"], "and none is drawn"
+    assert search_space(spec, weights_of("tabm", hidden=24)) == usual, "no family is that net"
+
+
 def test_what_the_spec_sets_is_not_searched_for_unless_it_asks() -> None:
     """Else the architecture that a user wrote down is thrown away."""
 
-    def searched(fixed: bool = False, **blocks: Any) -> set[str]:
-        return {*search_space(spec_of(**{"model": {"net": "mlp"}, **blocks}), fixed=fixed).dimensions}
+    def searched(start: InitialWeights | None = None, **blocks: Any) -> set[str]:
+        return {*search_space(spec_of(**{"model": {"net": "mlp"}, **blocks}), start).dimensions}
 
     everything = searched()
     assert {"train.lr", "model.hidden", "model.layers", "model.dropout"} <= everything
     model = {"net": "mlp", "arguments": {"hidden": 8, "layers": 1}}
     own = searched(train={"lr": 0.1, "epochs": 3}, model=model)
     assert own == everything - {"train.lr", "model.hidden", "model.layers"}
-    assert {path for path in searched(fixed=True) if path.startswith("model.")} == {"model.dropout"}
+    assert {path for path in searched(weights_of("mlp")) if path.startswith("model.")} == {"model.dropout"}

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from models.data.prepare import prepare
-from models.project_spec.blocks import Spec
+from models.project_spec.blocks import Model, Spec, Train
 from models.sources.read import write_table
+from models.training.job import InitialWeights, TrainingJob
 from tasks.loop import jobs
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
@@ -26,7 +27,7 @@ def loop(tmp_path: Path) -> Loop:
     spec = Spec.model_validate({"name": "t", "data": {"source": "x.csv", "target": "y"}})
     prepare(tmp_path / "raw.parquet", spec, tmp_path, tmp_path / "prepared")
     made: Any = SimpleNamespace(
-        state=tmp_path / "state",
+        state=tmp_path / "state", spec=spec, project=SimpleNamespace(folder=tmp_path), workspace=None
     )
     return cast("Loop", made)
 
@@ -43,6 +44,24 @@ def test_tensors_are_made_once(loop: Loop, prepared: Input) -> None:
     stamp = first["train"].stat().st_mtime_ns
     assert jobs.tensors(loop, prepared) == first
     assert first["train"].stat().st_mtime_ns == stamp
+
+
+def test_a_job_has_the_name_of_its_net_and_begins_with_weights_of_the_same(
+    loop: Loop, prepared: Input, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "read_speeds", lambda _: ())
+    monkeypatch.setattr(jobs, "cpu_peak", lambda *_: None)
+    loop.rank_pool = cast("Any", None)
+    start = InitialWeights(
+        weights=tmp_path, sha256="0", label="version 3", model=Model(net="mlp", arguments={"hidden": 8, "layers": 1})
+    )
+
+    def made(net: str) -> TrainingJob:
+        model = Model(net=net, arguments={"layers": 2} if net == "mlp" else {})
+        return jobs.job(loop, prepared, tmp_path / "job", model, Train(), checkpoints=True, start=start)
+
+    assert (made("auto").model.net, made("auto").start) == ("trees", None)
+    assert (made("mlp").start, made("mlp").model.arguments) == (start, {"hidden": 8, "layers": 2})
 
 
 def test_another_encoder_makes_them_anew(loop: Loop, prepared: Input, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,8 +152,6 @@ def test_the_memory_of_the_largest_gpu_is_asked_of_the_driver(tmp_path: Path, mo
         ("text", "language", "decoder", {"dropout": 0.1}),
         ("table", "binary", "mlp", {"layers": 0, "numeric_embedding": "periodic"}),
         ("table", "binary", "tabm", {"members": 4}),
-        ("image", "multiclass", "auto", {}),
-        ("text", "language", "auto", {}),
     ],
 )
 def test_the_bound_of_a_batch_is_above_the_estimate(

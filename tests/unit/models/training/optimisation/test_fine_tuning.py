@@ -84,6 +84,33 @@ def test_a_net_that_does_not_fit_names_the_layers_and_partial_takes_what_does(ma
     torch.testing.assert_close(weights(made)["trunk.head.weight"], weights(job)["trunk.head.weight"])
 
 
+def test_weights_of_another_net_are_refused_with_both_nets_and_the_cure(make_job, trained):
+    job, origin = trained
+    of_file = (
+        r"version 3 is of another net with the layers trunk\.blocks\.0\.1; .*, and model\.net transformer, "
+        r"which is trained, has .*: begin from weights of transformer, or name the net of these weights in model\.net$"
+    )
+    with pytest.raises(TrainingError, match=of_file):
+        run_job(make_job(net="transformer", arguments={"width": 8}, folder="new", job={"start": origin}))
+    known = origin.model_copy(update={"model": job.model})
+    with pytest.raises(TrainingError, match=r"version 3 is of model\.net mlp with .*, and model\.net transformer, "):
+        run_job(make_job(net="transformer", arguments={"width": 8}, folder="new", job={"start": known}))
+
+
+def test_an_own_net_that_shares_layers_with_the_weights_may_take_them(make_job, trained, tmp_path):
+    job, origin = trained
+    known = origin.model_copy(update={"model": job.model})
+    net = build_net(
+        Model(net="mlp", arguments={**ARGUMENTS, "layers": 3}), Sizes.of(Preparation.load(job.prepared)), tmp_path
+    )
+    with pytest.raises(
+        TrainingError, match=r"model\.net ./own\.py:Net, .* or say `partial: true` to begin with the layers"
+    ):
+        load_origin(net, "./own.py:Net", known, Preparation.load(job.prepared), partial=False)
+    load_origin(net, "./own.py:Net", known, Preparation.load(job.prepared), partial=True)
+    assert torch.equal(net.trunk["head"].weight, weights(job)["trunk.head.weight"])
+
+
 def test_another_file_than_was_meant_is_refused(make_job, trained):
     job, origin = trained
     save_file({"trunk.head.weight": torch.zeros(1, 8)}, job.folder / WEIGHTS_FILE)
@@ -98,7 +125,7 @@ def test_categories_are_found_by_name_and_new_ones_begin_fresh(make_job, trained
     torch.manual_seed(3)
     net = build_net(Model(net="mlp", arguments=ARGUMENTS), Sizes.of(now), tmp_path)
     fresh = net.embeddings[0].weight.detach().clone()
-    load_origin(net, origin, now, partial=False)
+    load_origin(net, "mlp", origin, now, partial=False)
     old, rows = weights(job)["embeddings.0.weight"], net.embeddings[0].weight
     assert torch.equal(rows[[0, 1, 3]], old[[0, 3, 1]])
     assert torch.equal(rows[2], fresh[2])
@@ -110,12 +137,12 @@ def test_other_columns_are_refused_and_other_classes_need_a_fresh_head(make_job,
     renamed = [part.model_copy(update={"name": f"z{part.name}"}) for part in before.numeric]
     net = build_net(Model(net="mlp", arguments=ARGUMENTS), Sizes.of(before), tmp_path)
     with pytest.raises(TrainingError, match="other numeric columns"):
-        load_origin(net, origin, before.model_copy(update={"numeric": renamed}), partial=True)
+        load_origin(net, "mlp", origin, before.model_copy(update={"numeric": renamed}), partial=True)
     classes = before.model_copy(update={"target": before.target.model_copy(update={"classes": ["old", "new"]})})
     with pytest.raises(TrainingError, match=r"trunk\.head"):
-        load_origin(net, origin, classes, partial=False)
+        load_origin(net, "mlp", origin, classes, partial=False)
     head = net.trunk["head"].weight.detach().clone()
-    load_origin(net, origin, classes, partial=True)
+    load_origin(net, "mlp", origin, classes, partial=True)
     assert torch.equal(net.trunk["head"].weight, head)
 
 
@@ -153,12 +180,12 @@ def test_weights_of_a_net_with_forward_x_load_by_their_own_names(make_job, tmp_p
     run_job(job.model_copy(update={"start": origin}))
     assert torch.equal(weights(job)["net.conv1.weight"], stored[f"{prefix}conv1.weight"])
     with pytest.raises(TrainingError, match=r"net\.fc\.bias has \(1000,\), the net \(3,\)"):
-        load_origin(net, origin, Preparation.load(job.prepared), partial=False)
+        load_origin(net, "./own.py:Net", origin, Preparation.load(job.prepared), partial=False)
 
 
 def test_weights_with_the_prefix_load_into_a_net_without_an_adapter(make_job, trained, tmp_path):
     job, _ = trained
     save_file({f"net.{name}": tensor for name, tensor in weights(job).items()}, tmp_path / "inside.safetensors")
     net = build_net(job.model, Sizes.of(Preparation.load(job.prepared)), tmp_path)
-    load_origin(net, origin_of(tmp_path / "inside.safetensors", "inside"), Preparation.load(job.prepared), False)
+    load_origin(net, "mlp", origin_of(tmp_path / "inside.safetensors", "inside"), Preparation.load(job.prepared), False)
     assert all(torch.equal(tensor, weights(job)[name]) for name, tensor in net.state_dict().items())

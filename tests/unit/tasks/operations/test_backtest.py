@@ -1,0 +1,34 @@
+"""A replay says of each policy what its trainings begin with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from models.backtest.policies import Policy
+from models.project_spec.blocks import Spec
+from models.project_spec.monitor_and_retrain import Retrain
+from tasks.operations.backtest import as_replayed
+
+CHAMPION = Policy("own", Retrain(start="champion"))
+SCRATCH = Policy("every", Retrain())
+
+
+def spec_of(net: str, **arguments: Any) -> Spec:
+    spec = Spec.model_validate({"name": "t", "data": {"source": "x", "target": "y"}})
+    model = spec.model.model_copy(update={"net": net, "arguments": arguments})
+    return spec.model_copy(update={"model": model})
+
+
+@pytest.mark.parametrize("net", ["trees", "ensemble", "linear"])
+def test_trainings_of_a_model_without_weights_begin_fresh_and_say_so(net: str) -> None:
+    policies, notes = as_replayed([CHAMPION, SCRATCH], spec_of(net))
+    assert [policy.rules.start for policy in policies] == ["scratch", "scratch"]
+    assert "champion" not in policies[0].text
+    assert notes == [f"trainings begin fresh: the champion is of model.net {net} and has no weights to begin with"]
+
+
+def test_a_net_begins_with_the_champion_and_a_policy_that_does_not_ask_gets_no_note() -> None:
+    assert as_replayed([CHAMPION, SCRATCH], spec_of("mlp")) == ([CHAMPION, SCRATCH], [])
+    assert as_replayed([SCRATCH], spec_of("trees")) == ([SCRATCH], [])
