@@ -17,7 +17,6 @@ _MADV_COLLAPSE = 25
 
 def make_forks_cheap() -> None:
     """Call this last: what is allocated later is as before."""
-    gc.collect()
     gc.freeze()  # no child walks through what is there now, and thereby copies it
     for each in weakref.finalize._registry:
         each.atexit = False  # torch would take its 192 libraries to pieces as each child ends
