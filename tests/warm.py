@@ -403,6 +403,7 @@ def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
     gc.disable()  # it would go through four million objects again and again, a third of the time of the imports
     from flows.prefect import work_pool
+    from models import parent_death
     from tasks.dashboard import acting
     from tasks.operations import migrate
     from tasks.platform import supervision
@@ -416,7 +417,7 @@ def _main() -> None:
     if os.fork():
         os._exit(0)
     preload()
-    stand_in(sys.argv[1], work_pool, acting, migrate, supervision, prefect_server, fetch_and_verify)
+    stand_in(sys.argv[1], work_pool, parent_death, acting, migrate, supervision, prefect_server, fetch_and_verify)
     dvc_repo.PROGRAM = caller_of(DVC, sys.argv[1])
     make_forks_cheap()
     gc.enable()

@@ -28,6 +28,7 @@ MODULES = (
     "tasks.prefect.prefect_server",
     "tasks.prefect.worker",
     "tasks.release.registry_jobs",
+    "tasks.release.shadow",
     "tasks.release.smoke_test",
     "tasks.serve",
     "tasks.tools.optuna_page",
@@ -84,12 +85,13 @@ def become(address: str, python: str, machine: str) -> None:
     if arguments[:2] == ["-m", SERVICE]:
         begin_service = f"import sys; sys.executable = {sys.argv[0]!r}; from {SERVICE} import main; main()"
         os.execv(python, [python, "-P", "-c", begin_service, *arguments[2:]])
-    if arguments[0] != "-m" or arguments[1] not in MODULES or _machine() != machine:
+    module = arguments[1:] if arguments[0] == "-P" else arguments  # so a child that dies with its parent is started
+    if module[0] != "-m" or module[1] not in MODULES or _machine() != machine:
         os.execv(python, [python, *arguments])
     parent = socket.socket(socket.AF_UNIX)
     parent.connect(address)
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)
-    pid, descriptor = begin(parent, "-m", tuple(arguments[1:]), dict(os.environ), str(Path.cwd()), (0, 1, 2))
+    pid, descriptor = begin(parent, "-m", tuple(module[1:]), dict(os.environ), str(Path.cwd()), (0, 1, 2))
     for number in HANDED_ON:
         signal.signal(number, lambda number, _: os.kill(pid, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)
