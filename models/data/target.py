@@ -58,8 +58,12 @@ def infer_task(targets: pa.Table, data: Data, metric: str | None = None) -> Task
     return "binary" if len(pc.unique(column)) == 2 else "multiclass"
 
 
-def certain_task(first: pa.ChunkedArray, data: Data) -> Task | None:
-    """Return the task if the first values of a target decide it; None if later values may change it."""
+def certain_task(first: pa.ChunkedArray | None, data: Data) -> Task | None:
+    """Return the task that the spec names, or that the first values of its target decide whatever the others are."""
+    if data.quantiles:
+        return "quantile"
+    if data.task is not None or len(data.targets) > 1 or first is None:
+        return data.task
     values = first.drop_null()
     if pa.types.is_null(values.type) or not len(values):
         return None

@@ -13,14 +13,14 @@ from models.project_spec.blocks import Spec
 
 
 def check_own_code(spec: Spec, base: Path) -> None:
-    """Check the references to the project's own code, as far as this is possible without running it.
+    """Check the references to the project's own code and weights, as far as this is possible without running it.
 
     Args:
         spec: The project's spec.
         base: The folder of the spec.
 
     Raises:
-        UsageError: A file is missing or does not define the name, or a metric of the project has no direction.
+        UsageError: A file is missing, or does not define the name, or a metric of the project has no direction.
     """
     for key, reference in _references(spec.model_dump(), ""):
         target, _, name = reference.rpartition(":")
@@ -30,6 +30,8 @@ def check_own_code(spec: Spec, base: Path) -> None:
         known = _defined(path)
         if known is not None and name not in known:
             raise UsageError(f"{key}: {references.lacks(reference, reference, known)}")
+    if spec.train.start is not None and not references.is_version(spec.train.start.weights):
+        references.weights_file(spec.train.start.weights, base)
     if spec.goal.metric and references.is_own_code(spec.goal.metric) and spec.goal.direction is None:
         raise UsageError(f"goal.direction: needed for your own metric {spec.goal.metric}: maximize or minimize")
 

@@ -16,10 +16,10 @@ from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.arguments import argument_types
 from models.nets.catalogue import CATALOGUE, ENSEMBLE, is_descent, is_trees, net_name
-from models.project_spec.blocks import Data, Spec
+from models.project_spec.blocks import Data, Spec, Task
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
-from models.project_spec.references import is_own_code, is_version, local_source, weights_file
+from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code
 from models.training.costs.spec_memory import check_weights
@@ -29,8 +29,9 @@ from models.training.tree_parameters import (
     INTERACTIONS,
     MONOTONE,
     NAMED_GOALS,
+    check_constrained,
     check_parameter,
-    constrained_columns,
+    no_monotone,
     wrong_objective,
 )
 
@@ -82,8 +83,6 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         DataError: The source has no such column, or its header cannot be read.
     """
     check_own_code(spec, base)
-    if spec.train.start is not None and not is_version(spec.train.start.weights):
-        weights_file(spec.train.start.weights, base)
     if spec.model.net == ENSEMBLE:
         raise UsageError(
             f"model.net: {ENSEMBLE} is what a search joins from several families: say auto; to train that of an "
@@ -379,7 +378,7 @@ def _check_columns(spec: Spec, path: Path, base: Path) -> None:
         return  # ingest says what is wrong with the file
     if names is not None:
         check_names(names, data, spec.judge.slices)
-        _check_constraints(spec, names)
+        _check_constraints(spec, names, path)
         _check_series_types(data, path)
         _check_target(spec, path, base)
 
@@ -418,31 +417,34 @@ def _check_fits_on_series(spec: Spec, nets: Sequence[str]) -> None:
             raise UsageError(f"{key}: trees on series read lags, not columns: remove it")
 
 
-def _check_constraints(spec: Spec, names: Sequence[str]) -> None:
+def _check_constraints(spec: Spec, names: Sequence[str], path: Path) -> None:
     """Constraints of trees name columns of the table, and LightGBM knows them for the goal's loss."""
     if not any(map(is_trees, families_of(spec))):
         return
-    for name in constrained_columns(spec.model.arguments):
-        if name not in names and spec.data.features.fit is None:
-            cure = did_you_mean(name, names, f"expected one of {', '.join(names[:20])}")
-            raise UsageError(f"model.arguments: a constraint names {name!r}, which is no column: {cure}")
-    is_squared = spec.goal.metric == "mae" and spec.model.arguments.get("objective") == "regression"
-    if spec.model.arguments.get(MONOTONE) and spec.goal.metric in ("mae", "mape", "pinball") and not is_squared:
-        raise UsageError(
-            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {spec.goal.metric}: take rmse, "
-            "r2, or for mae model.arguments.objective: regression"
-        )
+    if spec.data.features.fit is None:
+        check_constrained(spec.model.arguments, names)
+    if not spec.model.arguments.get(MONOTONE):
+        return
+    from models.metrics.metrics import DEFAULTS
+
+    task = _certain_task(spec.data, path)
+    metric = spec.goal.metric or (task and DEFAULTS[task])
+    is_squared = metric == "mae" and spec.model.arguments.get("objective") == "regression"
+    if metric in ("mae", "mape", "pinball") and not is_squared:
+        raise no_monotone(metric)
 
 
 def _check_target(spec: Spec, path: Path, base: Path) -> None:
-    """A metric that is not for what the first rows of the target show, whatever the others hold."""
-    name, data = spec.goal.reference, spec.data
-    if name is None or is_own_code(name) or data.task is not None or data.quantiles or len(data.targets) > 1:
+    """A metric that is not for the task of the target; `_check_metric` has seen the tasks that the spec names."""
+    name = spec.goal.reference
+    if name is None or is_own_code(name) or (task := _certain_task(spec.data, path)) is None:
         return
-    from models.data.target import certain_task
     from models.metrics.metrics import resolve_metric
 
-    first = first_values(path, data.targets[0])
-    task = None if first is None else certain_task(first, data)
-    if task is not None:
-        resolve_metric(name, task, base, spec.goal.direction)
+    resolve_metric(name, task, base, spec.goal.direction)
+
+
+def _certain_task(data: Data, path: Path) -> Task | None:
+    from models.data.target import certain_task
+
+    return certain_task(first_values(path, data.targets[0]), data)

@@ -160,6 +160,26 @@ def wrong_objective(objective: str, metric: str) -> UsageError:
     )
 
 
+def no_monotone(metric: str) -> UsageError:
+    """Return the error of a monotone constraint beside a goal whose loss LightGBM takes none for."""
+    return UsageError(
+        f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {metric}: take rmse, r2, or for "
+        "mae model.arguments.objective: regression"
+    )
+
+
+def check_constrained(arguments: Mapping[str, Any], columns: Sequence[str]) -> None:
+    """Refuse constraints that name none of the columns.
+
+    Raises:
+        UsageError: Names the column and the nearest one.
+    """
+    for name in constrained_columns(arguments):
+        if name not in columns:
+            cure = did_you_mean(name, columns, f"expected one of {', '.join(columns[:20])}")
+            raise UsageError(f"model.arguments: a constraint names {name!r}, which is no column: {cure}")
+
+
 def constrained_columns(arguments: Mapping[str, Any]) -> list[str]:
     """Return the columns that constraints name."""
     groups = arguments.get(INTERACTIONS) or []

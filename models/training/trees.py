@@ -60,6 +60,7 @@ from models.training.tree_parameters import (
     MONOTONE,
     check_parameter,
     is_sampled,
+    no_monotone,
     samples_rows,
     settings,
     with_positions,
@@ -278,10 +279,7 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
     if objective != "auto" and job.train.loss is not None:
         raise UsageError(f"model.arguments.objective: got {objective} beside train.loss: drop one of them")
     if more.get(MONOTONE) and loss in RENEWED:
-        raise UsageError(
-            f"model.arguments.{MONOTONE}: LightGBM has none for the loss of goal.metric {metric.name}: take rmse, r2, "
-            "or for mae model.arguments.objective: regression"
-        )
+        raise no_monotone(metric.name)
     numbers = [part.name for part in (*preparation.numeric, *preparation.fitted)]
     times = [part.name for part in preparation.datetimes for _ in range(part.num_features)]
     texts = [part.name for part in preparation.texts for _ in range(part.num_features)]

@@ -145,6 +145,10 @@ def series(**window: Any) -> dict[str, Any]:
         (series(known_future=["town"]), "known_future: column 'town' is string, expected numbers or booleans"),
         ({**series(), "data": {**series()["data"], "target": "town"}}, "data.target: column 'town' is string"),
         (
+            {"data": {"target": "age"}, "model": {"net": "trees", "arguments": {"monotone_constraints": {"few": 1}}}},
+            "monotone_constraints: LightGBM has none for the loss of goal.metric mae: take rmse, r2, or for mae",
+        ),
+        (
             {"model": {"net": "trees", "arguments": {"monotone_constraints": {"aeg": 1}}}},
             "a constraint names 'aeg', which is no column: did you mean 'age'",
         ),
