@@ -8,13 +8,15 @@ import numpy as np
 import torch
 
 from models.distributed.order import seed_of, share
+from models.nets.arguments import whole_numbers
 from models.project_spec.references import call
 from models.training.model_choice import ValidationScore, as_array, score
 from models.training.optimisation.losses import predictions, settle, settled_loss
 from models.training.optimisation.pretrain import LOSS, MaskingScheme
 from models.training.session import TrainingSession
 
-# Examples in one forward pass without gradients: large enough to be fast, small enough to stay in the cache.
+# Rows of a net in one forward pass without gradients: large enough to be fast, small enough to stay in the cache. TabM
+# has a row of each member for an example: with 4,096 examples its evaluation held more memory than its training.
 _BATCH = {"table": 4096, "image": 256, "series": 512, "text": 64}
 
 
@@ -78,7 +80,8 @@ def _spans(session: TrainingSession, start: int, stop: int) -> Iterator[tuple[to
 
     Every rank yields the same number of batches, because most parallel plans communicate in each pass.
     """
-    examples, size = session.validation, _BATCH[session.validation.kind]
+    examples, model = session.validation, session.job.model
+    size = max(1, _BATCH[examples.kind] // whole_numbers(model.net, model.arguments).get("members", 1))
     longest = -(-len(examples) // session.world.data_size)
     for low in range(start, start + longest, size):
         # A rank with a smaller share takes part with any example and drops the output.

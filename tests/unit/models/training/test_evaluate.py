@@ -26,6 +26,18 @@ def test_scores_are_those_of_the_whole_validation_split(make_job, kind, task):
     assert set(scores) == {"val_loss", f"val_{session.metric.name}", *score}
 
 
+@pytest.mark.parametrize(("net", "arguments", "most"), [("tabm", {"members": 16}, 256), ("mlp", {}, 4096)])
+def test_a_pass_counts_the_rows_of_all_members(make_job, net, arguments, most):
+    """Else the evaluation of TabM holds several times the memory of its training."""
+    session = open_session(make_job("table", "binary", net, {"hidden": 4, **arguments}, count=20_000), World())
+    passes = []
+    session.net.register_forward_pre_hook(
+        lambda _, args, inputs: passes.append(len(inputs["numeric"])), with_kwargs=True
+    )
+    evaluate(session)
+    assert (max(passes), sum(passes)) == (most, 5_000)
+
+
 OWN = "def zeros(target, prediction):\n    return float((target == 0).sum())\n"
 
 
