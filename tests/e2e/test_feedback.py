@@ -8,9 +8,8 @@ import http.client
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ import pytest
 
 from tasks.host import ports
 from tasks.state.predictions import joined, prediction_log
-from tests.children import started
-from tests.running import PENGUINS, Loopline
+from tests import warm
+from tests.running import PENGUINS, ROOT, Loopline
 
 pytestmark = pytest.mark.e2e
 
@@ -166,6 +165,22 @@ def test_what_is_asked_can_be_filled_in_and_given_back(home: Loopline, penguins,
     assert (counts["taken"], counts["empty"]) == (5, 7)
 
 
+@contextlib.contextmanager
+def compactor(home: Loopline) -> Iterator[warm.Started]:
+    """The platform's service, which moves and merges what is in the logs; killed at the end of the block."""
+    program, environ = (
+        ("-m", "tasks.operations.compact", str(home.home)),
+        {**os.environ, "LOOPLINE_HOME": str(home.home)},
+    )
+    with Path(os.devnull).open("wb") as nothing:
+        process = warm.start_python(program, environ, ROOT, nothing)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_the_compactor_killed_at_any_moment_loses_no_row(home: Loopline, predicted: Path, tmp_path: Path):
     state = home.state("penguins")
     lines = predicted.with_name("later.csv").read_text().splitlines()
@@ -175,14 +190,12 @@ def test_the_compactor_killed_at_any_moment_loses_no_row(home: Loopline, predict
     before = prediction_log(state).parts()
     home("predict", "penguins", str(tmp_path), "--id", "tag", "--out", str(predicted.with_name("small.parquet"))).ok()
     assert len(prediction_log(state).parts()) == len(before) + 9
-    environ = {**os.environ, "LOOPLINE_HOME": str(home.home)}
-    program = ("-m", "tasks.operations.compact", str(home.home))
-    for delay in (0.0, 0.4, 0.8, 1.2):
-        with started([sys.executable, *program], env=environ, stderr=subprocess.DEVNULL) as process:
+    for delay in (0.0, 0.1, 0.2, 0.4):
+        with compactor(home) as process:
             time.sleep(delay)
             process.send_signal(signal.SIGKILL)
         assert sum(part.rows for part in prediction_log(state).parts()) == sum(part.rows for part in before) + 9
-    with started([sys.executable, *program], env=environ, stderr=subprocess.PIPE, text=True) as process:
+    with compactor(home) as process:
         deadline = time.monotonic() + 60
         while len(prediction_log(state).parts()) > len(before) + 1 and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -30,6 +30,7 @@ judge: {margin: 0.05, min_samples: 50}
 # Trained by two ranks, slowly enough that checkpoints are written: they may take only a share of the time.
 TWO_RANKS = (
     SPEC.replace("net: mlp, arguments: {layers: 1, dropout: 0.1}", "net: './slow.py:Slow'")
+    .replace("batch: 4", "batch: 8")
     .replace("threads: 1", "threads: 1, ranks: 2")
     .replace("trials: 3\n  epochs: 4", "trials: 2\n  epochs: 1")
 )
@@ -46,7 +47,7 @@ class Slow(torch.nn.Module):
 
     def forward(self, numeric):
         if self.training:
-            time.sleep(0.01)
+            time.sleep(0.02)
         return self.layers(numeric)
 """
 MakeHome = Callable[[str], Loopline]
