@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 import sys
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Read a Parquet file, or some of its columns.
 
     Raises:
-        DataError: Missing, cut short, or no Parquet at all.
+        DataError: Missing, cut short, no Parquet at all, or with columns that share a name.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file: correct the path, or make the file first")
@@ -72,6 +73,8 @@ def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
         table = pq.read_table(path, columns=columns, memory_map=True, partitioning=None)
         table.schema.names  # noqa: B018  the names are decoded only here
     except UNREADABLE as error:
+        with contextlib.suppress(*UNREADABLE):  # pyarrow reads no table whose columns share a name
+            _refuse_shared_names(pq.read_schema(path).names, str(path))
         raise DataError(
             f"{path}: got {path.stat().st_size} bytes that are no whole Parquet file ({_first_line(error)}): "
             "it was cut short or is of another format; copy or make it again"

@@ -135,6 +135,14 @@ def test_a_data_frame_with_mixed_types_or_shared_names_is_refused():
         read_source(pd.DataFrame([[1, 2]], columns=["x", "x"]))
 
 
+def test_a_parquet_file_with_shared_names_is_not_called_damaged(tmp_path):
+    table = pa.Table.from_arrays([pa.array([1.5]), pa.array([2.5])], names=["x", "x"])
+    pq.write_table(table, tmp_path / "t.parquet")
+    for source in (tmp_path / "t.parquet", tmp_path):
+        with pytest.raises(DataError, match=r"t\.parquet: several columns share a name: 'x' \(columns 1, 2\)"):
+            read_source(source)
+
+
 def test_anything_else_is_refused():
     with pytest.raises(DataError, match="got a list, expected a pandas DataFrame"):
         read_source([1, 2], display_name="./source.py:load")
