@@ -19,7 +19,8 @@ SEASONS = 3
 """Seasons in a window, of the shortest season. Source: docs/decisions/0032-series-start-from-a-forecast.md."""
 LENGTH_WITHOUT_SEASON = 8
 """Steps in a window where the frequency has no season, such as a year. Source: the same."""
-MOST_LENGTH = 168
+MOST_LENGTH = 96
+"""Trees read no more steps of a window, and the time of a GRU grows with them."""
 MOST_SHARE = 0.2
 """Most of the steps of a series that a window may take: three years of fifteen."""
 MOST_MISSING = 0.1

@@ -19,7 +19,7 @@ def test_a_number_a_period_is_a_series_and_many_by_a_key_are_too(tmp_path, key):
 
 @pytest.mark.parametrize(
     ("first", "minutes", "num_steps", "length"),
-    [("2020-01-01", 24 * 60, 200, 21), ("2020-01-01", 30, 900, 144), ("2020-01-01", 1, 2000, 168)],
+    [("2020-01-01", 24 * 60, 200, 21), ("2020-01-01", 30, 900, 96), ("2020-01-01", 1, 2000, 96)],
 )
 def test_the_window_has_three_of_the_shortest_season(tmp_path, first, minutes, num_steps, length):
     times = np.datetime64(first, "m") + minutes * np.arange(num_steps)
