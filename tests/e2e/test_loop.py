@@ -171,14 +171,14 @@ def test_the_tools_own_programs_read_what_was_made(home: Loopline):
 def test_after_dvc_repro_a_run_has_nothing_to_prepare(home: Loopline):
     spec_of(home).write_text(spec_of(home).read_text().replace("drop: [year]", "drop: [year, island]"))
     assert planned(home)["prepare"]["state"] == "run"
-    assert "changed" in home.tool("dvc", "status").ok().out
+    assert "changed" in home.dvc("status").ok().out
     home.tool("dvc", "repro", "prepare@penguins").ok()
-    assert "up to date" in home.tool("dvc", "status").ok().out
+    assert "up to date" in home.dvc("status").ok().out
     told = planned(home)
     assert {told[step]["state"] for step in ("ingest", "validate-raw", "prepare")} == {"done"}
     shutil.rmtree(home.home / "projects" / "penguins" / "data")
     assert planned(home)["ingest"]["reasons"][0].startswith("output missing")
-    home.tool("dvc", "checkout").ok()
+    home.dvc("checkout").ok()
     assert planned(home)["prepare"]["state"] == "done"
 
 
