@@ -133,7 +133,7 @@ def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
-        rows = ", ".join(str(row) for row in infinite[:5])
+        rows = ", ".join(str(row + 1) for row in infinite[:5])
         raise DataError(
             f"column {name!r}: {len(infinite)} infinite values, first in rows {rows}, expected finite numbers "
             "(missing ones are fine): replace them in the source, or drop the column, if it is not the target, in "

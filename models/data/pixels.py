@@ -28,7 +28,7 @@ def pixels_of(column: pa.ChunkedArray, image: Image) -> np.ndarray:
         got = pc.binary_length(column)[int(wrong[0])].as_py()
         raise DataError(
             f"data.image.column {image.column!r}: {len(wrong)} images have another size, first in rows "
-            f"{', '.join(map(str, wrong[:5]))} ({got} bytes), expected {size} = {image.height} x {image.width} x "
+            f"{', '.join(map(str, wrong[:5] + 1))} ({got} bytes), expected {size} = {image.height} x {image.width} x "
             f"{image.channels}: correct data.image, or the source"
         )
     flat = np.concatenate([_bytes(chunk, size) for chunk in column.chunks] or [np.zeros(0, dtype=np.uint8)])

@@ -87,7 +87,7 @@ def test_numbers_are_float64_with_nan_for_missing():
 
 
 def test_infinite_values_are_refused_with_their_rows():
-    with pytest.raises(DataError, match=r"column 'x': 2 infinite values, first in rows 1, 3"):
+    with pytest.raises(DataError, match=r"column 'x': 2 infinite values, first in rows 2, 4"):
         as_float64(pa.chunked_array([[1.0, np.inf, np.nan, -np.inf]]), "x")
 
 

@@ -24,5 +24,5 @@ def test_no_image_is_an_empty_array():
 def test_other_types_and_sizes_are_refused_with_the_rows():
     with pytest.raises(DataError, match="got type string, expected bytes"):
         pixels_of(pa.chunked_array([["text"]]), IMAGE)
-    with pytest.raises(DataError, match=r"2 images have another size, first in rows 1, 2 \(5 bytes\)"):
+    with pytest.raises(DataError, match=r"2 images have another size, first in rows 2, 3 \(5 bytes\)"):
         pixels_of(pa.chunked_array([[b"123456", b"12345", None]]), IMAGE)
