@@ -82,8 +82,9 @@ class Search(SpecBlock):
         gt=0,
         description="Work after which no further trial begins, in seconds of a reference core: counted from rows, "
         "rounds and operations, not by the clock, so that the search can be repeated. Default: where `model.net: auto` "
-        "chooses between families, 15 times the first trial, between 6 and 600, and a net's trial ends in its middle; "
-        "the trials from which a family starts count that family's work alone. Else none.",
+        "chooses between families, 15 times the first trial, between 6 and 600. There a net's first trial has only the "
+        "epochs that fit into it, its later ones end in their middle, and the trials from which a family starts count "
+        "that family's work alone. Else none.",
     )
     patience: Whole | None = Field(
         None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from models.errors import UsageError, did_you_mean
@@ -28,6 +28,7 @@ from models.training.tree_parameters import is_parameter
 
 TAKE_A_NET = "take a net, such as gru"
 """The cure for what trees on series do not do."""
+EPOCHS = "train.epochs"
 # Steps of a net's training that the validation score may stop earlier; a small table is seen at most 60 times.
 _STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3000, 5, 60
 # The bounds of a batch that is smaller for a small table; the largest is the usual batch.
@@ -91,6 +92,21 @@ class SearchSpace:
         net = params.get(NET) or self._first_with(params)
         defaults = self.families[net].defaults if net in self.families else {}
         return {NET: net, **defaults, **params}
+
+    def within(self, budget: float, epoch_s: Mapping[str, float]) -> SearchSpace:
+        """Return the space with fewer default epochs for a net of which they would take more than the whole budget.
+
+        Args:
+            budget: Of the search, in seconds of a reference core.
+            epoch_s: What an epoch of a net takes of it; 0 if that is not known.
+        """
+        families = dict(self.families)
+        for net, seconds in epoch_s.items():
+            usual = families[net].defaults[EPOCHS]
+            fitting = max(_FEWEST_EPOCHS, int(budget / seconds)) if seconds else usual
+            defaults = {**families[net].defaults, EPOCHS: min(usual, fitting)}
+            families[net] = replace(families[net], defaults=defaults)
+        return replace(self, families=families)
 
     def _first_with(self, params: Mapping[str, Any]) -> str:
         """Return the first family that has the arguments among the values, which name no net."""
@@ -191,7 +207,7 @@ def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:
         fitting = 2 ** round(math.log2(max(1, num_train) / wanted))
         own["train.batch"] = max(_SMALLEST_BATCH, min(_BATCH, fitting))
     steps = max(1.0, num_train / (own.get("train.batch") or spec.train.batch or _BATCH))
-    return {**own, "train.epochs": max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, round(_STEPS / steps)))}
+    return {**own, EPOCHS: max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, round(_STEPS / steps)))}
 
 
 def _misfit(spec: Spec, net: str) -> str:

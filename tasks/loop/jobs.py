@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,7 @@ from models.nets.catalogue import is_descent, net_name
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Model, Train
 from models.training.costs.spec_memory import batch_may_exceed
+from models.training.families import EPOCHS, SearchSpace
 from models.training.job import InitialWeights, TrainingJob, TrainingResult, begun
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
@@ -124,6 +126,23 @@ def run_here(rank_pool: RankPool, job: TrainingJob, on_epoch: OnEpoch | None = N
     """
     check_batch(rank_pool, job)
     return rank_pool.run(job, on_epoch)
+
+
+def within_budget(
+    rank_pool: RankPool, space: SearchSpace, budget_s: float, first_job: Callable[[str], TrainingJob]
+) -> SearchSpace:
+    """Return the space with no more default epochs of a net than fit into the search's budget.
+
+    Args:
+        rank_pool: Counts the operations of the nets.
+        space: As it is without a budget.
+        budget_s: In seconds of a reference core.
+        first_job: Gives the first job of a net.
+    """
+    reference = "models.planner.epoch_work:epoch_s"
+    nets = [net for net, family in space.families.items() if is_descent(net) and EPOCHS in family.defaults]
+    jobs = {net: json.loads(first_job(net).model_dump_json()) for net in nets}
+    return space.within(budget_s, {net: float(rank_pool.call(reference, job=plain)) for net, plain in jobs.items()})
 
 
 def validation_value(rank_pool: RankPool, job: TrainingJob) -> float:

@@ -50,7 +50,7 @@ from models.training.search_space import (
 from tasks.host import memory
 from tasks.loop.inputs import Input
 from tasks.loop.job_uploads import uploaded
-from tasks.loop.jobs import job, run_here
+from tasks.loop.jobs import job, run_here, within_budget
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
 from tasks.prefect.flow_runs import is_cancelled
@@ -140,19 +140,21 @@ class _Search:
 
     def run(self) -> StepResult:
         """Run the remaining trials, then choose the best; where there is a choice, one of each family first."""
-        trials = optuna_study.trials_of(self._study)
+        trials, note = optuna_study.trials_of(self._study), self._loop.report.note
         self._position = self._ended = len(trials)
         owed = trials_owed(self._spec, self._space.dimensions, trials)
         if trials:
-            self._loop.report.note(f"search: {len(trials)} trials are done, at most {owed} are left")
+            note(f"search: {len(trials)} trials are done, at most {owed} are left")
         if self._spec.workers > 1:
-            self._loop.report.note(
-                f"search: {self._spec.workers} trials at once cannot be reproduced; one at a time can"
-            )
+            note(f"search: {self._spec.workers} trials at once cannot be reproduced; one at a time can")
         with ThreadPoolExecutor(self._spec.workers, thread_name_prefix="trial") as pool:
             if self._space.is_choice:
                 first = min(owed, max(0, len(self._space.families) - len(trials)))
-                self._run_trials(pool, first)
+                alone = min(first, 0 if trials else 1)  # the budget follows from its work
+                self._run_trials(pool, alone)
+                budget = self._budget_s(optuna_study.trials_of(self._study))
+                self._space = within_budget(self._loop.rank_pool, self._space, budget, self._first_job)
+                self._run_trials(pool, first - alone)
                 self._first_round = self._judge_first_round()
                 owed -= first
             self._run_trials(pool, owed)
@@ -353,6 +355,9 @@ class _Search:
             start=self._start,
             place=self._place,
         )
+
+    def _first_job(self, net: str) -> TrainingJob:
+        return self._job(self._space.first(net), self._folder, None, 0)
 
     def _model_of(self, trial: Trial) -> TrainingJob:
         """Return the finished job of a complete trial, which is trained once more if another machine trained it."""

@@ -34,7 +34,12 @@ def work_s(result: TrainingResult, num_inputs: int) -> float:
         return _START_S + result.epochs[-1]["rounds"] * per_round
     steps = float(result.environment.get("steps_per_epoch", 0)) * len(result.epochs)
     flops = (result.costs or Costs()).flops or 0.0
-    return _START_S + (steps * _STEP_S + net_s(flops) if steps else rows * num_inputs * _FIT_S)
+    return _START_S + (epochs_s(flops, steps) if steps else rows * num_inputs * _FIT_S)
+
+
+def epochs_s(flops: float, steps: float) -> float:
+    """Return the work of epochs with so many floating point operations and steps in all."""
+    return steps * _STEP_S + net_s(flops)
 
 
 def net_s(flops: float) -> float:

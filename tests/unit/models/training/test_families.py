@@ -92,6 +92,16 @@ def test_a_larger_table_is_seen_less_often() -> None:
     assert epochs == [60, 8, 5]
 
 
+def test_a_net_has_no_more_epochs_than_the_budget_has_time_for_but_at_least_five() -> None:
+    space = search_space(spec_of(), num_train=200)
+    assert space.first("mlp").keys() == space.within(10.0, {"mlp": 0.5}).first("mlp").keys()
+    epochs = [
+        space.within(10.0, {"mlp": each}).settings({"model.net": "mlp"})["train.epochs"] for each in (0, 0.1, 0.5, 9)
+    ]
+    assert epochs == [60, 60, 20, 5]
+    assert space.within(10.0, {"mlp": 0.5}).families["trees"] == space.families["trees"]
+
+
 def test_tabm_has_smaller_batches_on_a_small_table() -> None:
     def batches(*rows: int, **train: int) -> list[tuple[int | None, int]]:
         spec = spec_of(search={"families": ["trees", "tabm"]}, train=train)
