@@ -12,10 +12,15 @@ import pytest
 from models.data.preparation import Preparation
 from models.nets.sizes import Sizes
 from models.planner.candidates import Candidate
+from models.planner.epoch_work import epoch_s
 from models.planner.memory import TrainingShape, memory_of
 from models.planner.profile import Profiler
+from models.training.costs.summary import Costs
+from models.training.costs.work import work_s
 from models.training.job import TrainingJob
+from tasks.ranks.rank_pool import RankPool
 from tests.running import ROOT
+from tests.tiny_jobs import MakeJob
 
 # What fills the memory: weights and state; large tensors, which the C library maps; small ones, in its heap with holes
 # between them; gradients that find no room in those; and the workspace of oneDNN's LSTM.
@@ -76,3 +81,14 @@ def test_a_process_holds_what_was_reckoned(make_job, tmp_path, case):
     before, peak, reported = trained(small, large, tmp_path)
     assert reported == pytest.approx(peak, rel=0.05), "what the job says of itself"
     assert peak - before == pytest.approx(reckoned_mb(large), rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["table", "series"])
+def test_the_work_of_an_epoch_is_known_before_the_training(kind: str, make_job: MakeJob, pool: RankPool) -> None:
+    """A search bounds the epochs of a net by it, and counts what was done afterwards."""
+    job = make_job(kind=kind, epochs=2)
+    made = Preparation.load(job.prepared)
+    made.model_copy(update={"rows": {"train": 200}}).save(job.prepared)
+    result = pool.run(job)
+    start_s = work_s(result.model_copy(update={"costs": Costs(), "environment": {"train_examples": 0}}), 1)
+    assert 2 * epoch_s(json.loads(job.model_dump_json())) == pytest.approx(work_s(result, 1) - start_s, rel=0.01)
