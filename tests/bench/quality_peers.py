@@ -141,6 +141,12 @@ def autogluon(python: str, case: Case, sides: Sides) -> Any:
     return predicted["value"].to_numpy() if sides.is_number else predicted
 
 
+IMPORTS = {
+    "LightGBM": ("lightgbm",),
+    "HGB": ("sklearn.ensemble",),
+    "linear": ("sklearn.compose", "sklearn.impute", "sklearn.linear_model", "sklearn.pipeline"),
+}
+"""What a peer imports, by its name: it is not counted as its fit."""
 PEERS: dict[str, Peer] = {
     "LightGBM": lightgbm,
     "HGB": hgb,

@@ -61,7 +61,7 @@ def test_less_is_better_of_an_error_and_one_split_is_not_judged() -> None:
     made += [Score("ames", seed, "LightGBM", "mae", 16.0, 1.0) for seed in range(2)]
     assert gain_over_best(made, "ames") == Gain("HGB", 2, 1.0, 0.0)
     assert gain_over_best([score for score in made if score.seed == 0], "ames") is None
-    assert "| ames | 12.0 | 2.0 | 1.0 | 8.0 | 4 |" in page(made)
+    assert "| ames | 12.0 | 2.0 | 1.0 | 8.0 | 4.0 |" in page(made)
 
 
 def test_scores_of_several_commits_are_told_apart() -> None:
