@@ -97,7 +97,7 @@ STEPS = (
         after=("prepare",),
         external=("start",),
         reads=(*_TRAINING, "-train.refit", "search", "-search.workers", "-search.on"),
-        code=("tasks.steps.search", *_TRAINING_CODE),
+        code=("tasks.steps.search", "models.planner.epoch_work", *_TRAINING_CODE),
         libraries=("torch", "optuna", "lightgbm"),
         references=("model.net", "goal.metric", "train.loss", "train.augment.function"),
     ),
