@@ -18,6 +18,7 @@ from typing import Any
 
 from models.errors import StoreError
 from models.files import DISK_IS_FULL, storing, write_text
+from models.pipeline.keys import key_of
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import CLONE, Project
 from tasks.tools.dvc_view import STAGES, default_remote, hashes, root_of
@@ -45,6 +46,7 @@ def commit(project: Project, loop_id: str) -> dict[str, str]:
         _ensure_repository(root)
         _ensure_stages(project, root)
         targets = [_address(project, root, stage) for stage in STAGES]
+        _keep_lock_file(project, root)
         _dvc(root, "commit", "--force", *targets)
         _annotate(project, loop_id)
     remote = default_remote(root)
@@ -54,6 +56,24 @@ def commit(project: Project, loop_id: str) -> dict[str, str]:
     if not file_hashes:
         raise StoreError(f"{root}: dvc.lock does not name the data that `dvc commit` has just taken: is it ignored?")
     return {**file_hashes, "remote": remote}
+
+
+def _keep_lock_file(project: Project, root: Path) -> None:
+    """Keep a copy of the whole `dvc.lock`, or put it back where a killed commit left the file torn.
+
+    DVC truncates the file before it writes it anew (3.67, `_dump_data`). What it writes ends with a line break, so a
+    file without one is torn; a file with a merge's conflict is not, and stays for the user.
+    """
+    path = (root if project.inside else project.folder) / "dvc.lock"
+    copy = project.workspace.cache / "dvc" / f"{key_of({'path': str(path)})[:16]}.lock"
+    with storing(path):
+        text = path.read_text() if path.exists() else ""
+        if text.endswith("\n"):
+            write_text(copy, text)
+        elif copy.exists():
+            write_text(path, copy.read_text())
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _address(project: Project, root: Path, stage: str) -> str:

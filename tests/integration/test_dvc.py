@@ -113,6 +113,31 @@ def test_two_projects_have_versions_of_their_own(workspace: Workspace, make_proj
     assert "ingest@one" in dvc(workspace.root, "dag")
 
 
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_lock_file_that_a_kill_left_torn_is_put_back(
+    kept: int, workspace: Workspace, make_project: MakeProject
+) -> None:
+    """DVC truncates the file and then writes it."""
+    first, second = make_project(name="first"), make_project(name="second")
+    for project in (first, second, first):
+        write_data(project, project.folder.name)
+        dvc_repo.commit(project, "loop-1")
+    before, path = dvc_view.hashes(second), workspace.root / "dvc.lock"
+    path.write_text(path.read_text()[:kept].rstrip("\n"))
+    write_data(first, "other")
+    dvc_repo.commit(first, "loop-2")
+    assert dvc_view.hashes(second) == before
+    assert status(workspace.root) == {}
+
+
+def test_a_lock_file_torn_in_the_first_commit_is_written_anew(workspace: Workspace, make_project: MakeProject) -> None:
+    project = make_project()
+    (workspace.root / "dvc.lock").touch()
+    write_data(project)
+    dvc_repo.commit(project, "loop-1")
+    assert status(workspace.root) == {}
+
+
 @pytest.mark.parametrize("within", ["nothing", "git", "dvc"])
 def test_a_project_elsewhere_keeps_to_itself(
     workspace: Workspace, make_project: MakeProject, tmp_path: Path, within: str
