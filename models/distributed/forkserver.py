@@ -94,7 +94,7 @@ def serve(descriptor: int, caller: int, modules: Sequence[str] = ()) -> None:
 def _import(modules: Iterable[str], caller: int) -> None:
     """Import modules, of which a child's garbage collection visits, and so copies, no object.
 
-    Collections amid the imports would take a quarter of their time.
+    Collections amid the imports would take a tenth of their time: 3.5 instead of 3.1 CPU-s.
     """
     gc.disable()
     with _ending_with(caller):

@@ -230,7 +230,7 @@ def _serve(workspace: Workspace, for_good: bool) -> None:
         _run(folder / "leases", port)
 
 
-@collected_aside()  # also amid the imports, of which collections take a fifth
+@collected_aside()  # also amid the imports: with a new database the start takes 5.4 instead of 6.6 CPU-s
 def _run(leases: Path, port: int) -> None:
     """Run Prefect's server on loopback; unlike `prefect server start`, it does not accept every Host header."""
     list_timezones_once()
