@@ -190,11 +190,10 @@ class RankPool:
         try:
             with self._lock:
                 self._ensure_fork_server(modules)
-                for module in (
-                    each for each in modules if each not in self._imported
-                ):  # in the fork server, so that later children need not
-                    self._request(("import", module), ())
-                    self._imported.add(module)
+                for module in modules:  # in the fork server, so that later children need not
+                    if module not in self._imported:
+                        self._request(("import", module), ())
+                        self._imported.add(module)
                 pid = self._request(("start", target, arguments), tuple(theirs.fileno() for _, theirs in pairs))
                 child = _RankProcess(pid, [Connection(ours.detach()) for ours, _ in pairs])
                 self._children[pid] = child
