@@ -21,7 +21,7 @@ from models.files import DISK_IS_FULL, storing, write_text
 from models.pipeline.keys import key_of
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import CLONE, Project
-from tasks.tools.dvc_view import STAGES, default_remote, hashes, root_of
+from tasks.tools.dvc_view import STAGES, default_remote, hashes, lock_file, root_of
 
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
 IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")
@@ -46,7 +46,7 @@ def commit(project: Project, loop_id: str) -> dict[str, str]:
         _ensure_repository(root)
         _ensure_stages(project, root)
         targets = [_address(project, root, stage) for stage in STAGES]
-        _keep_lock_file(project, root)
+        _keep_lock_file(project)
         _dvc(root, "commit", "--force", *targets)
         _annotate(project, loop_id)
     remote = default_remote(root)
@@ -58,13 +58,13 @@ def commit(project: Project, loop_id: str) -> dict[str, str]:
     return {**file_hashes, "remote": remote}
 
 
-def _keep_lock_file(project: Project, root: Path) -> None:
+def _keep_lock_file(project: Project) -> None:
     """Keep a copy of the whole `dvc.lock`, or put it back where a killed commit left the file torn.
 
     DVC truncates the file before it writes it anew (3.67, `_dump_data`). What it writes ends with a line break, so a
     file without one is torn; a file with a merge's conflict is not, and stays for the user.
     """
-    path = (root if project.inside else project.folder) / "dvc.lock"
+    path = lock_file(project)
     copy = project.workspace.cache / "dvc" / f"{key_of({'path': str(path)})[:16]}.lock"
     with storing(path):
         text = path.read_text() if path.exists() else ""
@@ -72,7 +72,7 @@ def _keep_lock_file(project: Project, root: Path) -> None:
             write_text(copy, text)
         elif copy.exists():
             write_text(path, copy.read_text())
-        else:
+        elif not text:  # torn in the first commit; what has text and no copy is for DVC to refuse
             path.unlink(missing_ok=True)
 
 

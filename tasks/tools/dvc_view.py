@@ -36,15 +36,19 @@ def default_remote(root: Path) -> str:
     return config.get("core", "remote", fallback="").strip()
 
 
+def lock_file(project: Project) -> Path:
+    """Return the `dvc.lock` of the project; those of a workspace share one."""
+    return (project.workspace.root if project.inside else project.folder) / "dvc.lock"
+
+
 def hashes(project: Project) -> dict[str, str]:
     """Return DVC's hashes of the project's raw and prepared data from `dvc.lock`; empty if it has none."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    folder = project.workspace.root if project.inside else project.folder
     suffix = f"@{project.folder.name}" if project.inside else ""
     try:
-        stages = YAML(typ="safe").load((folder / "dvc.lock").read_text())["stages"]
+        stages = YAML(typ="safe").load(lock_file(project).read_text())["stages"]
         return {name: str(stages[stage + suffix]["outs"][0]["md5"]) for stage, name in STAGES.items()}
     except (OSError, YAMLError, KeyError, IndexError, TypeError):
         return {}
