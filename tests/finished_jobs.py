@@ -202,7 +202,7 @@ def exported_job(finished_job: FinishedJob, once: MakeOnce) -> ExportedJob:
 
         def write(folder: Path) -> None:
             folder.mkdir()
-            write_json(folder / "answer.json", export(job.model_dump(mode="json"), str(folder), METADATA))
+            write_json(folder / "answer.json", export(job.as_json(), str(folder), METADATA))
 
         name = "-".join(("export", net, kind, task, *(f"{key}-{value}" for key, value in sorted(arguments.items()))))
         return job, read_json(once(name, write) / "answer.json")

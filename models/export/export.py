@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
         UserCodeError: The net cannot be exported.
         TrainingError: The graph's predictions differ from the trained model's.
     """
-    finished = TrainingJob.model_validate_json(json.dumps(job))
+    finished = TrainingJob.from_json(job)
     preparation = Preparation.load(finished.prepared)
     core, output = core_of(finished, preparation)
     preparation, class_head = choose_class_head(finished, preparation)

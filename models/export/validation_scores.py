@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +37,7 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
         ensemble by family, empty if one model alone is as good or none was looked for, its scores as `joined`, None
         without one, and the name of the metric that decides on it as `joined_by`.
     """
-    finished = {name: _job_of(job) for name, job in jobs.items()}
+    finished = {name: TrainingJob.from_json(job) for name, job in jobs.items()}
     side = _Validation(next(iter(finished.values())))
     at = side.positions
     groups = side.metric.units(side.target)
@@ -56,7 +55,7 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
 
 def validation_value(job: dict[str, Any]) -> float:
     """Return the metric of a job's model on validation, of first fits where it was refitted; NaN if not defined."""
-    side = _Validation(finished := _job_of(job))
+    side = _Validation(finished := TrainingJob.from_json(job))
     outputs = validation_outputs(finished, side.preparation, side.positions, of_first_fit=True)
     return side.values(side.predictions(outputs))[0]
 
@@ -131,7 +130,3 @@ def _joined(outputs: dict[str, np.ndarray], side: _Validation, blocks: Sequence[
         return {}
     mean = combined([outputs[name] for name in weights], list(weights.values()), side.preparation.task)
     return {"weights": weights, "joined": side.scores(mean, blocks)}
-
-
-def _job_of(job: dict[str, Any]) -> TrainingJob:
-    return TrainingJob.model_validate_json(json.dumps(job))

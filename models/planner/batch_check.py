@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -33,7 +32,7 @@ def refuse_batch(job: dict[str, Any], memory: float) -> None:
     Raises:
         TrainingError: Says how much is needed, and which batch would fit.
     """
-    task = TrainingJob.model_validate_json(json.dumps(job), strict=False)
+    task = TrainingJob.from_json(job)
     preparation, train = Preparation.load(task.prepared), task.train
     batch = examples_of_step(task, preparation)
     precision: Precision = "fp32" if train.precision == "auto" else train.precision

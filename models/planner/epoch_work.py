@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -19,7 +18,7 @@ def epoch_s(job: dict[str, Any]) -> float:
     Args:
         job: The training job, as JSON.
     """
-    task = TrainingJob.model_validate_json(json.dumps(job), strict=False)
+    task = TrainingJob.from_json(job)
     preparation = Preparation.load(task.prepared)
     flops = Profiler(task.model, Sizes.of(preparation), task.project, "fp32").flops()
     examples = task.sample * preparation.rows["train"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,6 +94,16 @@ class TrainingJob(FrozenModel):
     peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
     processor: str = Field("cpu", description="Name of this machine's processor, under which speeds are kept.")
     speeds: tuple[MeasuredSpeed, ...] = Field((), description="What earlier jobs of the workspace measured.")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the job as JSON, for a function that `RankPool.call` calls."""
+        plain: dict[str, Any] = json.loads(self.model_dump_json())
+        return plain
+
+    @classmethod
+    def from_json(cls, job: dict[str, Any]) -> TrainingJob:
+        """Return the job that `as_json` gave, or that was put together from a job's file."""
+        return cls.model_validate_json(json.dumps(job), strict=False)
 
     @property
     def reference(self) -> str:

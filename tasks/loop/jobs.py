@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import platform
 import threading
@@ -114,8 +113,7 @@ def check_batch(rank_pool: RankPool, job: TrainingJob) -> None:
     """
     memory = usable_memory()
     if usable_gpus(os.environ.get("CUDA_VISIBLE_DEVICES")) == 0 and batch_may_exceed(job, memory / job.train.ranks):
-        plain = json.loads(job.model_dump_json())
-        rank_pool.call("models.planner.batch_check:refuse_batch", job=plain, memory=memory)
+        rank_pool.call("models.planner.batch_check:refuse_batch", job=job.as_json(), memory=memory)
 
 
 def run_here(rank_pool: RankPool, job: TrainingJob, on_epoch: OnEpoch | None = None) -> TrainingResult:
@@ -141,14 +139,14 @@ def within_budget(
     """
     reference = "models.planner.epoch_work:epoch_s"
     nets = [net for net, family in space.families.items() if is_descent(net) and EPOCHS in family.defaults]
-    jobs = {net: json.loads(first_job(net).model_dump_json()) for net in nets}
+    jobs = {net: first_job(net).as_json() for net in nets}
     return space.within(budget_s, {net: float(rank_pool.call(reference, job=plain)) for net, plain in jobs.items()})
 
 
 def validation_value(rank_pool: RankPool, job: TrainingJob) -> float:
     """Return the goal's metric of a finished job on validation, of the first fit of a refitted model."""
     reference = "models.export.validation_scores:validation_value"
-    return float(rank_pool.call(reference, job=json.loads(job.model_dump_json())))
+    return float(rank_pool.call(reference, job=job.as_json()))
 
 
 def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision: str) -> float | None:

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import shutil
 import tempfile
 import time
@@ -335,7 +334,7 @@ class BacktestCache:
         result = self._trained(job)
         made = self._pool.call(
             "models.export.export:export",
-            job=json.loads(job.model_dump_json()),
+            job=job.as_json(),
             out=str(folder),
             metadata={"loopline.project": self._spec.name},
         )

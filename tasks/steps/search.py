@@ -197,7 +197,7 @@ class _Search:
         """Compare the models of trials on validation; None if there are fewer than two."""
         if len(candidates) < 2:
             return None
-        jobs = {name: json.loads(self._model_of(trial).model_dump_json()) for name, trial in candidates.items()}
+        jobs = {name: self._model_of(trial).as_json() for name, trial in candidates.items()}
         reference = "models.export.validation_scores:validation_scores"
         return Comparison.model_validate(self._loop.rank_pool.call(reference, jobs=jobs, is_joined=is_joined))
 

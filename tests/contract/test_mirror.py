@@ -9,7 +9,6 @@ ELSEWHERE: dict[str, str] = {
     "models/project_spec/reserved_columns.py": "tests/unit/models/data/test_prepare.py: names, which it writes",
     "models/feedback/columns.py": "tests/unit/models/feedback/test_feedback.py: names, which it reads and writes",
     "models/project_spec/judge.py": "tests/unit/models/project_spec/test_blocks.py: a block of the spec there",
-    "models/training/job.py": "tests/integration/test_rank_pool.py: plain data that the rank pool carries to its ranks",
     "tasks/dashboard/__main__.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/acting.py": "tests/integration/test_page.py: a process of its own",
     "tasks/dashboard/api.py": "tests/integration/test_page.py: a real server",

@@ -91,4 +91,4 @@ def test_the_work_of_an_epoch_is_known_before_the_training(kind: str, make_job: 
     made.model_copy(update={"rows": {"train": 200}}).save(job.prepared)
     result = pool.run(job)
     start_s = work_s(result.model_copy(update={"costs": Costs(), "environment": {"train_examples": 0}}), 1)
-    assert 2 * epoch_s(json.loads(job.model_dump_json())) == pytest.approx(work_s(result, 1) - start_s, rel=0.01)
+    assert 2 * epoch_s(job.as_json()) == pytest.approx(work_s(result, 1) - start_s, rel=0.01)

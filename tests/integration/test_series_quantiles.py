@@ -65,7 +65,7 @@ def predicted(place: Path, preparation: Preparation, net: str, metric: str) -> N
         direction="minimize",
     )
     run_job(job)
-    answer = export(job.model_dump(mode="json"), str(place / "export"), METADATA)
+    answer = export(job.as_json(), str(place / "export"), METADATA)
     assert answer["parity"] < answer["tolerance"]
     graph = place / "export" / MODEL_FILE
     return predict(graph, feeds(place / "prepared", "test", preparation), preparation)

@@ -50,7 +50,7 @@ def model_of(table: pa.Table, own: Spec, folder: Path, metric: str, direction: s
         direction=direction,
     )
     run_job(job)
-    export(job.model_dump(mode="json"), str(folder), {})
+    export(job.as_json(), str(folder), {})
     return folder
 
 

@@ -47,7 +47,7 @@ def test_the_graph_predicts_the_weighted_mean(
 ) -> None:
     job = joined(finished_job, tmp_path / "job", kind, task, nets)
     preparation = Preparation.load(job.prepared)
-    made = export(job.model_dump(mode="json"), str(tmp_path), METADATA)
+    made = export(job.as_json(), str(tmp_path), METADATA)
     assert made["parity"] < 1e-4
     assert not made["knows_validation"], "no member is refitted"
     graph = onnx.load(tmp_path / "model.onnx").graph
@@ -103,12 +103,12 @@ def test_graphs_inside_a_node_see_the_new_names() -> None:
 
 
 def test_families_are_joined_where_that_is_better_and_only_if_asked(finished_job: FinishedJob) -> None:
-    jobs = {net: finished_job(net, "table", "binary").model_dump(mode="json") for net in ("trees", "linear", "mlp")}
+    jobs = {net: finished_job(net, "table", "binary").as_json() for net in ("trees", "linear", "mlp")}
     alone = validation_scores(jobs)
     assert (alone["weights"], alone["scores"]) == ({}, validation_scores(jobs, is_joined=True)["scores"])
     made = validation_scores({"trees": jobs["trees"], "again": jobs["trees"]}, is_joined=True)
     assert made["weights"] == {}, "a model and its twin are no ensemble"
-    numbers = finished_job("trees", "table", "regression").model_dump(mode="json")
+    numbers = finished_job("trees", "table", "regression").as_json()
     assert (alone["joined_by"], validation_scores({"trees": numbers})["joined_by"]) == ("log_loss", "mae")
     ranks: dict[str, Any] = validation_scores(jobs, is_joined=True)
     assert set(ranks["weights"]) <= set(jobs)
@@ -117,7 +117,7 @@ def test_families_are_joined_where_that_is_better_and_only_if_asked(finished_job
 
 def test_the_figures_of_a_refitted_ensemble_are_of_its_first_fits(finished_job: FinishedJob, tmp_path: Path) -> None:
     job = joined(finished_job, tmp_path / "job", "table", "regression", ("mlp", "trees"))
-    value = validation_value(job.model_dump(mode="json"))
+    value = validation_value(job.as_json())
     refitted = job.model_copy(update={"train": job.train.model_copy(update={"refit": True})})
     trees = next(member.job.folder for member in members_of(job) if member.name == "trees")
     (trees / FIRST_FIT).mkdir()

@@ -41,7 +41,7 @@ READY = [
 
 
 def exported(job: TrainingJob, out: Path) -> dict[str, Any]:
-    return export(json.loads(job.model_dump_json()), str(out), METADATA)
+    return export(job.as_json(), str(out), METADATA)
 
 
 @pytest.fixture(scope="module", params=READY, ids=lambda ready: "-".join(ready[:3]))

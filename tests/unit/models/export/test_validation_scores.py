@@ -19,7 +19,7 @@ from tests.finished_jobs import LEVELS, FinishedJob
 def test_scores_are_of_the_jobs_own_predictions(finished_job: FinishedJob, task: str) -> None:
     net = "mlp" if task == "quantile" else "trees"
     job = finished_job(net, task=task)
-    made = validation_scores({net: job.model_dump(mode="json")})
+    made = validation_scores({net: job.as_json()})
     preparation = Preparation.load(job.prepared)
     target = open_examples(job, preparation)[1].values()
     predicted = validation_predictions(job, preparation, np.arange(num_validation_examples(job)))
@@ -56,9 +56,9 @@ def test_scores_are_those_of_the_trials(
     goal, weights = metric_of(job, preparation, job.project), as_array(examples.weights())
     share = np.full(len(examples), train.values().mean())
     expected, constant = (score(goal, "binary", examples.values(), each, weights).goal for each in (predicted, share))
-    made = validation_scores({"trees": job.model_dump(mode="json")})
+    made = validation_scores({"trees": job.as_json()})
     found = made["scores"]["trees"]
     assert found["value"] == pytest.approx(expected, rel=1e-12)
     assert len(set(found["without"])) > 1, "each block counts"
     assert made["constant"] == pytest.approx(constant, rel=1e-12)
-    assert validation_value(job.model_dump(mode="json")) == found["value"]
+    assert validation_value(job.as_json()) == found["value"]

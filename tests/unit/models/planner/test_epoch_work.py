@@ -1,6 +1,5 @@
 """The work of an epoch before it is trained; that it is what the training counts: tests/integration/test_planner.py."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.tiny_jobs import job_maker
 
 def as_json(job: TrainingJob, num_train: int) -> dict[str, Any]:
     Preparation.load(job.prepared).model_copy(update={"rows": {"train": num_train}}).save(job.prepared)
-    return json.loads(job.model_dump_json())
+    return job.as_json()
 
 
 def test_it_grows_with_the_rows_that_are_trained_and_with_the_net(tmp_path: Path) -> None:

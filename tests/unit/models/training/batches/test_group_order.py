@@ -136,14 +136,14 @@ def test_the_exported_graph_gives_the_same_scores(make_ranking, tmp_path):
     job = make_ranking("trees", **PARAMETERS)
     run_job(job)
     (tmp_path / "out").mkdir()
-    answer = export(job.model_dump(mode="json"), str(tmp_path / "out"), METADATA)
+    answer = export(job.as_json(), str(tmp_path / "out"), METADATA)
     assert answer["max_difference"] < 1e-5
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])
     (feed,) = feeds.feeds(job.prepared, "test")
     (scores,) = session.run(["prediction"], feed)
     target = feeds.targets(job.prepared, "test")
     assert METRICS["ndcg"].value(target, scores) > METRICS["ndcg"].value(target, np.zeros(len(target))) + 0.1
-    found = validation_scores({"trees": job.model_dump(mode="json")})
+    found = validation_scores({"trees": job.as_json()})
     assert len(found["scores"]["trees"]["without"]) == BLOCKS
     assert found["constant"] < found["scores"]["trees"]["value"]
 
