@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.ngrams.vocabulary import WITHOUT_SPACES
+
 FEWEST_ROWS = 50
 LOOKED_AT = 10_000
 LEAST_DIFFERENT = 0.5
 LEAST_WORDS = 3.0
 LEAST_CHARACTERS = 10.0
-_WITHOUT_SPACES = r"[\x{3040}-\x{30FF}\x{3400}-\x{9FFF}\x{0E00}-\x{0EFF}\x{1000}-\x{109F}\x{1780}-\x{17FF}]"
-"""Scripts that do not separate words: Japanese, Chinese, Thai, Lao, Burmese, Khmer."""
 
 
 def holds_texts(values: pa.ChunkedArray) -> bool:
@@ -27,7 +27,7 @@ def holds_texts(values: pa.ChunkedArray) -> bool:
     words = pc.add(pc.count_substring_regex(pc.utf8_trim_whitespace(present), r"\s+"), 1)
     if pc.mean(words).as_py() >= LEAST_WORDS:
         return True
-    dense = pc.count_substring_regex(present, _WITHOUT_SPACES)
+    dense = pc.count_substring_regex(present, f"[{WITHOUT_SPACES}]")
     return bool(pc.mean(dense).as_py() >= LEAST_CHARACTERS)
 
 

@@ -7,7 +7,7 @@ not make the others wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,13 +22,20 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 TOKENIZER_DOMAIN = "com.microsoft"
-_ML = "ai.onnx.ml"
-_OPSETS = {"": 20, _ML: 5, TOKENIZER_DOMAIN: 1}
+ML_DOMAIN = "ai.onnx.ml"
+_OPSETS = {"": 20, ML_DOMAIN: 5, TOKENIZER_DOMAIN: 1}
 _BATCH = 64
 
 
-class _Nodes:
-    """Nodes and constants under one prefix."""
+class Nodes:
+    """Nodes and constants under one prefix.
+
+    Attributes:
+        prefix: Begins the names of all nodes and constants.
+        nodes: The nodes, in their order.
+        constants: Tensors that the nodes read.
+        types: Types of outputs that the checker cannot infer.
+    """
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -37,26 +44,40 @@ class _Nodes:
         self.types: list[onnx.ValueInfoProto] = []
 
     def __call__(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """Add a node of one output and return the output's name."""
         name = f"{self.prefix}{len(self.nodes)}/{op}"
         self.nodes.append(helper.make_node(op, inputs, [name], name=name, domain=domain, **attributes))
         return name
 
     def constant(self, value: np.ndarray) -> str:
+        """Add a tensor and return its name."""
         name = f"{self.prefix}constant/{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.array(value, order="C"), name))
         return name
 
     def text(self, value: str) -> str:
+        """Add a tensor of one text (1,) and return its name."""
         name = f"{self.prefix}constant/{len(self.constants)}"
         self.constants.append(helper.make_tensor(name, onnx.TensorProto.STRING, [1], [value.encode()]))
         return name
 
 
-def feature_nodes(model: NgramModel, column: str, output: str, prefix: str) -> tuple[list[Any], list[Any]]:
-    """Return the nodes and the constants that turn texts `column` (batch,) into `output`, float32 (batch, features)."""
-    outer, inner = _Nodes(prefix), _Nodes(f"{prefix}loop/")
+def text_loop(
+    column: str, output: str, prefix: str, of_text: Callable[[Nodes, str], str], kind: int, shape: Sequence[int]
+) -> tuple[list[Any], list[Any]]:
+    """Return the nodes and the constants that turn texts `column` (batch,) into `output` (batch, *shape), one by one.
+
+    Args:
+        column: Name of the texts.
+        output: Name of the result.
+        prefix: Begins the names of all nodes and constants.
+        of_text: Adds the nodes that turn one text (1,) into its result of `shape`; returns the result's name.
+        kind: Element type of the result.
+        shape: Shape of one text's result.
+    """
+    outer, inner = Nodes(prefix), Nodes(f"{prefix}loop/")
     row = inner("Gather", column, inner("Unsqueeze", f"{prefix}step", inner.constant(np.array([0]))), axis=0)
-    features = _features(inner, model, row)
+    result = of_text(inner, row)
     inner("Identity", f"{prefix}going")
     body = helper.make_graph(
         inner.nodes,
@@ -67,7 +88,7 @@ def feature_nodes(model: NgramModel, column: str, output: str, prefix: str) -> t
         ],
         [
             helper.make_tensor_value_info(inner.nodes[-1].output[0], onnx.TensorProto.BOOL, []),
-            helper.make_tensor_value_info(features, onnx.TensorProto.FLOAT, [model.num_features]),
+            helper.make_tensor_value_info(result, kind, shape),
         ],
         value_info=inner.types,
     )
@@ -76,19 +97,28 @@ def feature_nodes(model: NgramModel, column: str, output: str, prefix: str) -> t
     return outer.nodes, [*outer.constants, *inner.constants]
 
 
+def feature_nodes(model: NgramModel, column: str, output: str, prefix: str) -> tuple[list[Any], list[Any]]:
+    """Return the nodes and the constants that turn texts `column` (batch,) into `output`, float32 (batch, features)."""
+
+    def features(nodes: Nodes, text: str) -> str:
+        return _features(nodes, model, text)
+
+    return text_loop(column, output, prefix, features, onnx.TensorProto.FLOAT, [model.num_features])
+
+
 def feature_session(model: NgramModel) -> onnxruntime.InferenceSession:
     """Return a session whose input `text` (batch,) gives `features`, float32 (batch, features)."""
     nodes, constants = feature_nodes(model, "text", "features", "n/")
-    return _session(nodes, constants, "features", onnx.TensorProto.FLOAT)
+    return text_session(nodes, constants, "features", onnx.TensorProto.FLOAT)
 
 
 def counts(model: NgramModel, texts: Sequence[str]) -> csr_matrix:
     """Return how often each term occurs in each text, float64 (text, term), sparse."""
     from scipy.sparse import csr_matrix, vstack
 
-    nodes = _Nodes("n/")
-    output = _counted(nodes, model, _codes(nodes, model, "text"))
-    session = _session(nodes.nodes, nodes.constants, output, onnx.TensorProto.FLOAT)
+    nodes = Nodes("n/")
+    output = _counted(nodes, model, character_codes(nodes, model, "text"))
+    session = text_session(nodes.nodes, nodes.constants, output, onnx.TensorProto.FLOAT)
     parts = [
         csr_matrix(session.run(None, {"text": np.array(part, object)})[0], dtype=np.float64) for part in _batches(texts)
     ]
@@ -101,7 +131,8 @@ def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         yield [text[:MOST_CHARACTERS] for text in texts[start : start + _BATCH]]
 
 
-def _session(nodes: list[Any], constants: list[Any], output: str, kind: int) -> onnxruntime.InferenceSession:
+def text_session(nodes: list[Any], constants: list[Any], output: str, kind: int) -> onnxruntime.InferenceSession:
+    """Return a session whose input `text` (batch,) gives `output` of the element type `kind`."""
     import onnxruntime
 
     text = helper.make_tensor_value_info("text", onnx.TensorProto.STRING, ["batch"])
@@ -114,7 +145,7 @@ def _session(nodes: list[Any], constants: list[Any], output: str, kind: int) -> 
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def _codes(nodes: _Nodes, model: NgramModel, texts: str) -> str:
+def character_codes(nodes: Nodes, model: NgramModel, texts: str) -> str:
     """Return the codes of the characters (batch, position): one space on either side, and none beside another."""
     space = nodes.text(" ")
     padded = nodes("StringConcat", nodes("StringConcat", space, texts), space)
@@ -127,7 +158,7 @@ def _codes(nodes: _Nodes, model: NgramModel, texts: str) -> str:
     codes = nodes(
         "LabelEncoder",
         characters,
-        domain=_ML,
+        domain=ML_DOMAIN,
         keys_strings=[character.encode() for character in model.alphabet],
         values_int64s=[model.codes[form] for form in model.alphabet.values()],
         default_int64=UNKNOWN,
@@ -136,7 +167,7 @@ def _codes(nodes: _Nodes, model: NgramModel, texts: str) -> str:
     return nodes("Slice", codes, start, stop, one)
 
 
-def _counted(nodes: _Nodes, model: NgramModel, codes: str) -> str:
+def _counted(nodes: Nodes, model: NgramModel, codes: str) -> str:
     """Return how often each term occurs (batch, term), float32."""
     order = sorted(range(len(model.terms)), key=lambda at: (len(model.terms[at]), at))
     lengths = [len(model.terms[at]) for at in order]
@@ -156,7 +187,7 @@ def _counted(nodes: _Nodes, model: NgramModel, codes: str) -> str:
     )
 
 
-def _single_spaced(nodes: _Nodes, codes: str) -> str:
+def _single_spaced(nodes: Nodes, codes: str) -> str:
     """Return the codes without spaces after a space; each row is filled up with UNKNOWN, which is in no term."""
     space, one = nodes.constant(np.array(SPACE)), nodes.constant(np.array([1], np.int64))
     before = nodes("Pad", codes, nodes.constant(np.array([0, 1, 0, -1], np.int64)))
@@ -170,10 +201,10 @@ def _single_spaced(nodes: _Nodes, codes: str) -> str:
     return nodes("ScatterElements", blank, nodes("Where", drop, width, places), codes, axis=1)
 
 
-def _features(nodes: _Nodes, model: NgramModel, text: str) -> str:
+def _features(nodes: Nodes, model: NgramModel, text: str) -> str:
     """Return the features of one text (1,), float32 (features,), by the arithmetic of `weights` in float64."""
     double = onnx.TensorProto.DOUBLE
-    codes = _codes(nodes, model, text)
+    codes = character_codes(nodes, model, text)
     zero = nodes.constant(np.array([0], np.int64))
     occurring = nodes("Squeeze", _counted(nodes, model, codes), zero)
     terms = nodes("Squeeze", nodes("NonZero", occurring), zero)

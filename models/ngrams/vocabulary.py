@@ -22,6 +22,8 @@ LONGEST_TERM = 40
 MOST_PIECE_CHARACTERS = 2_000_000
 """Characters of different words, most frequent first, of which the pieces are counted."""
 UNKNOWN, SPACE, FIRST_CODE = 0, 1, 2
+WITHOUT_SPACES = "\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Scripts that do not separate words: Japanese, Chinese, Thai, Lao, Burmese, Khmer; inside the brackets of a regex."""
 _LETTERS = "LNMS"
 _PLANES = (range(0x20, 0x250), range(0x2000, 0x2070), range(0x3000, 0x3040), range(0xFF00, 0xFFF0))
 """Letters and punctuation that count as known even if no training text has them."""

@@ -16,3 +16,8 @@ def learnt() -> tuple[NgramModel, np.ndarray]:
     result = fit_ngrams(TEXTS, LABELS, is_class=True)
     assert result is not None
     return result
+
+
+def plainly_folded(model: NgramModel, text: str) -> str:
+    """Return the text in the alphabet of the model, in spaces; a character that is not in it becomes one of no term."""
+    return "".join([model.alphabet.get(character, "\1") for character in f" {text} "])
