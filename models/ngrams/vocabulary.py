@@ -38,7 +38,7 @@ def folded(character: str) -> str:
 def alphabet_of(texts: Iterable[str]) -> dict[str, str]:
     """Return the folded form of each character of some texts, and of the usual Latin ones and punctuation."""
     characters = {chr(point) for plane in _PLANES for point in plane}.union(*texts)
-    return {character: folded(character) for character in sorted(characters) if character != "\0"}
+    return {character: folded(character) for character in sorted(characters)}
 
 
 def terms_of(texts: Sequence[str], alphabet: dict[str, str]) -> tuple[list[str], int]:

@@ -51,3 +51,10 @@ def test_a_text_unlike_all_training_texts_is_judged_by_its_words():
     assert linear.predict_proba(unlike)[:2, 1].min() > 0.5
     assert (unlike >= features.min(axis=0) - 1e-5).all()
     assert (unlike <= features.max(axis=0) + 1e-5).all()
+
+
+def test_a_null_character_separates_words_as_a_space_does():
+    nulls = [text.replace(" ", "\0") for text in TEXTS]
+    model, features = fit_ngrams(nulls, LABELS, is_class=True)
+    assert (features == fit_ngrams(TEXTS, LABELS, is_class=True)[1]).all()
+    assert (ngram_features(model, ["good\0film"]) == ngram_features(model, ["good film"])).all()
