@@ -21,7 +21,8 @@ from models.data.text import indices_of, text_of, window_starts
 from models.data.unlabelled import UNLABELLED, read_unlabelled
 from models.errors import DataError
 from models.files import whole_file
-from models.ngrams.columns import feature_matrix
+from models.ngrams.columns import feature_matrix, plain_texts
+from models.ngrams.words import FIRST_WORD
 from models.project_spec.reserved_columns import FITTED_PREFIX, KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table
@@ -32,7 +33,8 @@ Tensors = dict[str, np.ndarray]
 def encode(folder: Path, split: str) -> Tensors:
     """Return the tensors of one split of a prepared folder.
 
-    Table: `numeric` float32 (rows, num_numeric), `categorical` int32 (rows, num_categorical). Image: `image`
+    Table: `numeric` float32 (rows, num_numeric), `categorical` int32 (rows, num_categorical), and with texts `words`
+    int32 (rows, num_words, 2), indices of words and of their stems. Image: `image`
     uint8 (rows, channel, height, width). Series: `series` float32 (time, feature), all steps with NaN for missing, and
     `end` int64 (examples,), the last input row of each example. Text: `tokens` (character,), indices of the alphabet in
     the smallest type that holds them, and `start` int64 (examples,), the first token of each example. All kinds except
@@ -124,7 +126,20 @@ def _encode_inputs(rows: pa.Table, preparation: Preparation) -> Tensors:
     tensors["categorical"] = np.empty((rows.num_rows, len(preparation.categorical)), dtype=np.int32)
     for position, part in enumerate(preparation.categorical):
         tensors["categorical"][:, position] = category_indices(rows.column(part.name), part)
+    if preparation.num_words:
+        tensors["words"] = _word_indices(rows, preparation)
     return tensors
+
+
+def _word_indices(rows: pa.Table, preparation: Preparation) -> np.ndarray:
+    """Return the words of all text columns and their stems, int32 (rows, word, 2); each column has its own indices."""
+    from models.ngrams.word_graph import word_ids
+
+    parts = []
+    for part, offsets in zip(preparation.texts, preparation.word_offsets(), strict=True):
+        indices = word_ids(preparation.ngrams[part.name], plain_texts(rows.column(part.name)), part.length)
+        parts.append(np.where(indices < FIRST_WORD, indices, indices + np.array(offsets, np.int32)))
+    return np.concatenate(parts, axis=1)
 
 
 def _write_rows(prepared: Path, preparation: Preparation, paths: Mapping[str, Path]) -> None:

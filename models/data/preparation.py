@@ -16,6 +16,7 @@ from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
 from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
+from models.ngrams.words import FIRST_WORD
 from models.project_spec.blocks import Image, Kind, Task
 from models.project_spec.window import Window
 
@@ -90,11 +91,17 @@ class DatetimeInput(FrozenModel):
 
 
 class TextColumn(FrozenModel):
-    """A column of texts: its n-grams become features (`models/ngrams`); a missing text is an empty one."""
+    """A column of texts: its n-grams become features (`models/ngrams`); a missing text is an empty one.
+
+    Its first words are also an input of their own, in their order, for nets that read them.
+    """
 
     name: str
     num_terms: int = Field(description="Words, pairs of words and pieces of words in the vocabulary.")
     num_features: int
+    length: int = Field(0, description="Words that such a net reads; 0 before there were any.")
+    num_words: int = Field(0, description="Different words that it knows.")
+    num_stems: int = Field(0, description="Different beginnings of words that it knows.")
 
 
 class OutputColumn(FrozenModel):
@@ -335,6 +342,27 @@ class Preparation(FrozenModel):
         """Width of the tensor `numeric`: the numbers, the fitted features, then what the times and the texts become."""
         times = sum(part.num_features for part in self.datetimes)
         return len(self.numeric) + len(self.fitted) + times + sum(part.num_features for part in self.texts)
+
+    @property
+    def num_words(self) -> int:
+        """Words of a row, over all text columns, that a net may read in their order."""
+        return sum(part.length for part in self.texts)
+
+    @property
+    def vocabularies(self) -> tuple[int, ...]:
+        """Number of indices of words and of their stems over all text columns; empty without any."""
+        if not self.num_words:
+            return ()
+        words, stems = (sum(getattr(part, name) for part in self.texts) for name in ("num_words", "num_stems"))
+        return FIRST_WORD + words, FIRST_WORD + stems
+
+    def word_offsets(self) -> list[tuple[int, int]]:
+        """Return by how much the indices of each text column's words and stems are moved: it has its own."""
+        offsets, words, stems = [], 0, 0
+        for part in self.texts:
+            offsets.append((words, stems))
+            words, stems = words + part.num_words, stems + part.num_stems
+        return offsets
 
     @property
     def num_outputs(self) -> int:

@@ -327,6 +327,8 @@ def _texts(
     if not columns.text:
         return parts, models
     from models.ngrams.fit import fit_ngrams, ngram_features
+    from models.ngrams.word_graph import usual_length
+    from models.ngrams.words import word_index
 
     for name in columns.text:
         column = as_text(table.column(name))
@@ -345,7 +347,17 @@ def _texts(
         features[training], features[others] = learnt[1], ngram_features(learnt[0], [texts[row] for row in others])
         made[name], made[TEXT_PREFIX + name] = column, feature_column(features)
         models[name] = learnt[0]
-        parts.append(TextColumn(name=name, num_terms=len(learnt[0].terms), num_features=learnt[0].num_features))
+        known = word_index(learnt[0])
+        parts.append(
+            TextColumn(
+                name=name,
+                num_terms=len(learnt[0].terms),
+                num_features=learnt[0].num_features,
+                length=usual_length(learnt[0], [texts[row] for row in training]),
+                num_words=len(known.words),
+                num_stems=len(known.stems),
+            )
+        )
     return parts, models
 
 

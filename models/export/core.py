@@ -29,4 +29,4 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
         return trees_part(trees_text(job), preparation)
     from models.export.net_graph import net_part
 
-    return net_part(net_of(job, preparation), preparation)
+    return net_part(net_of(job, preparation), preparation, job.model.net)

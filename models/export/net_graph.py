@@ -33,15 +33,17 @@ class _Positional(nn.Module):
         return output
 
 
-def net_part(net: nn.Module, preparation: Preparation) -> tuple[GraphBuilder, str]:
+def net_part(net: nn.Module, preparation: Preparation, name: str = "") -> tuple[GraphBuilder, str]:
     """Return the net's nodes and the name of its output (batch, num_outputs), for text (batch, length, num_outputs).
+
+    The net has the inputs that one of its resolved `name` has.
 
     Cost: 1 to 5 s of CPU, and 5 s more the first time in a process.
 
     Raises:
         UserCodeError: torch.export cannot trace the net, or it fixes the batch size.
     """
-    model = _torch_export(net.eval(), example_inputs(Sizes.of(preparation), EXAMPLE_ROWS))
+    model = _torch_export(net.eval(), example_inputs(Sizes.of(preparation, name), EXAMPLE_ROWS))
     strip_traces(model.graph)
     onnx.compose.add_prefix(model, CORE_PREFIX, inplace=True)
     builder = GraphBuilder(CORE_PREFIX, list(model.graph.node), list(model.graph.initializer))

@@ -24,6 +24,7 @@ from models.data.preparation import (
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.fitted_features.lookup import Lookup
 from models.ngrams.graph import feature_nodes
+from models.ngrams.word_graph import word_nodes
 
 CORE_PREFIX = "core/"
 
@@ -65,6 +66,8 @@ def preparation_part(preparation: Preparation, wanted: set[str]) -> GraphBuilder
             _numeric(builder, preparation)
         if "categorical" in wanted:
             _categorical(builder, preparation)
+        if "words" in wanted:
+            _words(builder, preparation)
     return builder
 
 
@@ -202,6 +205,18 @@ def _categorical(builder: GraphBuilder, preparation: Preparation) -> None:
         return
     indices = [_index(builder, part) for part in parts]
     _columns(builder, indices, "categorical/stacked", CORE_PREFIX + "categorical")
+
+
+def _words(builder: GraphBuilder, preparation: Preparation) -> None:
+    parts = []
+    for at, (text, offsets) in enumerate(zip(preparation.texts, preparation.word_offsets(), strict=True)):
+        output = f"{builder.prefix}words/{at}"
+        model = preparation.ngrams[text.name]
+        nodes, constants = word_nodes(model, text.name, text.length, output, f"{output}/", *offsets)
+        builder.nodes += nodes
+        builder.constants += constants
+        parts.append(output)
+    builder.node("Concat", parts, "words", output=CORE_PREFIX + "words", axis=1)
 
 
 def _index(builder: GraphBuilder, part: CategoricalInput) -> str:

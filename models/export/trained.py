@@ -69,7 +69,7 @@ def net_of(job: TrainingJob, preparation: Preparation) -> nn.Module:
     from models.nets.sizes import Sizes
     from models.training.checkpoints.weights import load_net
 
-    return load_net(job.model, Sizes.of(preparation), job.project, job.folder / WEIGHTS_FILE)
+    return load_net(job.model, Sizes.of(preparation, job.model.net), job.project, job.folder / WEIGHTS_FILE)
 
 
 def _net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from models.inference.portable import (
     columns_of,
     read_texts,
     records_of,
+    run_in_passes,
 )
 from models.inference.predict import Feed, session
 from models.inference.table import TableSchema
@@ -32,8 +33,6 @@ from models.inference.tensors import TensorSpec, port_of
 from models.inference.windows import SeriesSchema
 from models.project_spec.blocks import Kind
 
-RUN_ROWS = 4096
-"""Rows of one run of the graph: a net's activations stay small and fit into the processor's cache."""
 WARM_UP_RUNS = 8
 TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}
 
@@ -97,7 +96,7 @@ class LoadedModel:
         Cost: a text is read in windows, one call for each.
         """
         began, rows = time.perf_counter(), len(next(iter(feed.values())))
-        outputs = self._run(feed) if rows <= RUN_ROWS else self._run_in_pieces(feed, rows)
+        outputs = self._run(feed)
         return Prediction(self.project, self.version, outputs, (time.perf_counter() - began) / (rows or 1))
 
     @functools.cached_property
@@ -117,14 +116,7 @@ class LoadedModel:
         characters = self.preparation.characters
         if characters is not None:
             return read_texts(self._session, feed["text"], characters.alphabet, characters.length)
-        return dict(zip(self._names, self._session.run(self._names, feed), strict=True))
-
-    def _run_in_pieces(self, feed: Feed, rows: int) -> dict[str, np.ndarray]:
-        pieces = [
-            self._run({name: values[start : start + RUN_ROWS] for name, values in feed.items()})
-            for start in range(0, rows, RUN_ROWS)
-        ]
-        return {name: np.concatenate([piece[name] for piece in pieces]) for name in self._names}
+        return dict(zip(self._names, run_in_passes(self._session, self._names, feed), strict=True))
 
     def _warm_up(self) -> float:
         """Return the milliseconds of one call with one row, after the runtime has allocated its memory."""

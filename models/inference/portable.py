@@ -39,6 +39,8 @@ LABEL, LABELS, PROBABILITIES, PREDICTION = "label", "labels", "probabilities", "
 NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR = "next_character", "probability", "bits_per_char"
 MODEL_FILE = "model.onnx"
 """The served graph."""
+ROWS_A_PASS = 1024
+"""Rows that a graph computes at once: with more of them a call takes as long for each row, and more memory."""
 PREPARATION_KEY = "loopline.preparation"
 """Key of the preparation schema, as JSON, in the metadata of `model.onnx`."""
 
@@ -85,6 +87,23 @@ def _records(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[dic
     if len(names) != len(columns):
         raise ValueError(f"got {len(columns)} columns for the names {list(names)}")
     return [dict(zip(names, row)) for row in zip(*columns, strict=True)]  # noqa: B905 - `strict` for each row: +50 %
+
+
+def run_in_passes(
+    session: onnxruntime.InferenceSession, names: Sequence[str], feed: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    """Return the outputs `names` of a graph for all rows of a feed, in passes of `ROWS_A_PASS` rows.
+
+    What a graph holds between its inputs and outputs, such as attention between all words of a text, then does not grow
+    with the rows of a call.
+    """
+    rows = len(next(iter(feed.values())))
+    starts = range(0, max(1, rows), ROWS_A_PASS)
+    parts = [
+        session.run(names, {name: values[start : start + ROWS_A_PASS] for name, values in feed.items()})
+        for start in starts
+    ]
+    return parts[0] if len(parts) == 1 else [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
 
 
 class Predictor:
@@ -199,7 +218,7 @@ class Predictor:
         if characters := self._preparation["characters"]:
             return read_texts(self._session, feed["text"], characters["alphabet"], characters["length"])
         names = [output.name for output in self._session.get_outputs()]
-        return dict(zip(names, self._session.run(names, feed), strict=True))
+        return dict(zip(names, run_in_passes(self._session, names, feed), strict=True))
 
 
 def read_texts(

@@ -12,7 +12,7 @@ import numpy as np
 from models.data.preparation import Preparation
 from models.errors import StoreError, TrainingError
 from models.inference.names import output_names
-from models.inference.portable import open_session
+from models.inference.portable import open_session, run_in_passes
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -67,7 +67,7 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
 
 def _run(running: onnxruntime.InferenceSession, name: str, feed: Feed) -> np.ndarray:
     try:
-        values: np.ndarray = running.run([name], dict(feed))[0]
+        values: np.ndarray = run_in_passes(running, [name], feed)[0]
     except Exception as error:
         raise TrainingError(
             f"the exported model cannot run on these rows ({error}): give rows like those that it was trained on, or "

@@ -38,6 +38,7 @@ class CatalogueEntry:
     tables alone. `self_tuned`: the kinds of data for which the fit itself chooses the arguments that the spec leaves
     out, so that there is nothing to search. `is_divided`: whether ranks can share its layers or its blocks.
     `steps_an_epoch`: steps that an epoch of a small table has at least, by smaller batches; 0: the usual batch.
+    `reads_words`: whether it takes the words of a table's texts in their order, beside the features of the texts.
     """
 
     reference: str
@@ -50,6 +51,7 @@ class CatalogueEntry:
     self_tuned: tuple[Kind, ...] = ()
     is_divided: bool = False
     steps_an_epoch: int = 0
+    reads_words: bool = False
 
 
 CATALOGUE: dict[str, CatalogueEntry] = {
@@ -121,7 +123,17 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.layers": Dimension(low=1, high=4, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.3),
         },
+        defaults={
+            "train.lr": 2e-3,
+            "train.weight_decay": 1e-2,
+            "train.patience": 3,
+            "model.width": 32,
+            "model.layers": 1,
+            "model.dropout": 0.1,
+        },
         is_divided=True,
+        steps_an_epoch=100,
+        reads_words=True,
     ),
     "decoder": CatalogueEntry(
         "models.nets.decoder:build",
@@ -177,6 +189,8 @@ FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""
 FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "linear", "gru")}
 """The same for each kind of data that has a choice."""
+OF_TEXTS = "transformer"
+"""A further family of tables with a declared text column: it reads the words, beside the linear scores of n-grams."""
 ENSEMBLE = "ensemble"
 """The net of a model that a search joined from several families: see models/training/ensemble.py."""
 _DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "trees", "text": "decoder"}
@@ -226,6 +240,11 @@ def can_begin(net: str, other: str, partial: bool = False) -> bool:
     """
     are_nets = is_descent(net) and is_descent(other) and ENSEMBLE not in (net, other)
     return are_nets and (net == other or partial or not {net, other} <= CATALOGUE.keys())
+
+
+def reads_words(net: str) -> bool:
+    """Return whether a net, by its resolved name, gets the words of a table's texts; an own net may leave them out."""
+    return CATALOGUE[net].reads_words if net in CATALOGUE else bool(net)
 
 
 def is_self_tuned(net: str, kind: Kind) -> bool:

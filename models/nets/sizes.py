@@ -8,15 +8,16 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 from models.data.preparation import LEAST_VALUE, Preparation, WindowReference
+from models.nets.catalogue import reads_words
 from models.project_spec.blocks import Kind, Task
 
-WHOLE_NUMBERS = ("categorical", "tokens")
+WHOLE_NUMBERS = ("categorical", "tokens", "words")
 """The inputs that hold indices, int64; all others are float32."""
 
 
 COMMON = ("sizes", "kind", "task", "num_outputs")
 SIZES_OF_KIND: dict[Kind, tuple[str, ...]] = {
-    "table": ("num_numeric", "cardinalities", "num_inputs"),
+    "table": ("num_numeric", "cardinalities", "num_inputs", "num_words", "vocabularies"),
     "image": ("image", "channels", "height", "width"),
     "series": ("window", "length", "num_features"),
     "text": ("length",),
@@ -91,6 +92,8 @@ class Sizes:
         num_numeric: Numbers of a table's row: its numeric columns, and what its times become. For a series, features of
             a step.
         cardinalities: Number of indices of each categorical column.
+        num_words: Words of a table's row, if the net reads texts word by word.
+        vocabularies: Number of indices of words and of their stems; empty without words.
         image: (channels, height, width), for images.
         window: (length, features), for series.
         length: Characters in a window, for text.
@@ -102,6 +105,8 @@ class Sizes:
     task: Task
     num_numeric: int = 0
     cardinalities: tuple[int, ...] = ()
+    num_words: int = 0
+    vocabularies: tuple[int, ...] = ()
     image: tuple[int, int, int] | None = None
     window: tuple[int, int] | None = None
     length: int = 0
@@ -109,8 +114,9 @@ class Sizes:
     reference: NetReference | None = None
 
     @classmethod
-    def of(cls, preparation: Preparation) -> Sizes:
-        """Return the sizes of prepared data."""
+    def of(cls, preparation: Preparation, net: str = "") -> Sizes:
+        """Return the sizes of prepared data, for a net by its resolved name: with words if it reads them."""
+        has_words = reads_words(net)
         pixels, window = preparation.pixels, preparation.window
         num_numeric = preparation.num_numeric
         return cls(
@@ -118,6 +124,8 @@ class Sizes:
             task=preparation.task,
             num_numeric=num_numeric,
             cardinalities=tuple(column.cardinality for column in preparation.categorical),
+            num_words=preparation.num_words if has_words else 0,
+            vocabularies=preparation.vocabularies if has_words else (),
             image=(pixels.image.channels, pixels.image.height, pixels.image.width) if pixels else None,
             window=(window.length, num_numeric) if window else None,
             length=preparation.characters.length if preparation.characters else 0,
@@ -139,18 +147,23 @@ class Sizes:
         else:
             num_inputs = self.num_numeric + sum(self.cardinalities)
             values |= {"num_numeric": self.num_numeric, "cardinalities": self.cardinalities, "num_inputs": num_inputs}
+            values |= {"num_words": self.num_words, "vocabularies": self.vocabularies}
         return {"sizes": NetSizes(**values, inputs=self.inputs, output=self.output), **values}
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
-        """The name and the shape, without the batch, of each input; `numeric` and `categorical` may have width 0."""
+        """The name and the shape, without the batch, of each input; `numeric` and `categorical` may have width 0.
+
+        `words` holds the index of each word and that of its stem: 0 after the last word, 1 for an unknown one.
+        """
         if self.kind == "image":
             return {"image": self.image or (0, 0, 0)}
         if self.kind == "series":
             return {"series": self.window or (0, 0)}
         if self.kind == "text":
             return {"tokens": (self.length,)}
-        return {"numeric": (self.num_numeric,), "categorical": (len(self.cardinalities),)}
+        words = {"words": (self.num_words, len(self.vocabularies))} if self.num_words else {}
+        return {"numeric": (self.num_numeric,), "categorical": (len(self.cardinalities),), **words}
 
     @property
     def output(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A transformer encoder; its tokens are the columns of a table, the patches of an image or the steps of a series.
+"""A transformer encoder; its tokens are a table's columns and words, an image's patches or the steps of a series.
 
 Source: pre-norm blocks as in Xiong et al. 2020; tables as in Gorishniy et al. 2021 (FT-Transformer); images as in
 Dosovitskiy et al. 2021 (ViT).
@@ -14,6 +14,7 @@ from models.errors import UsageError
 from models.nets.attention import AttentionBlocks, by_head, query_key_value
 from models.nets.sizes import Sizes
 from models.nets.splitting import Style
+from models.ngrams.words import UNKNOWN_WORD
 
 
 class EncoderBlock(nn.Module):
@@ -48,20 +49,47 @@ BLOCK_PLAN: dict[str, Style] = {
 }
 
 
-class TableTokens(nn.Module):
-    """One token per column: a number times a learnt vector, or a category's embedding."""
+class WordTokens(nn.Module):
+    """One token per word of the texts: its embedding plus that of its stem.
 
-    def __init__(self, sizes: Sizes, width: int) -> None:
+    In training a share of the words is unknown, and that share of the features is 0: texts are few, words are many.
+    """
+
+    def __init__(self, sizes: Sizes, width: int, dropout: float) -> None:
         super().__init__()
-        self.count = sizes.num_numeric + len(sizes.cardinalities)
+        self.embeddings = nn.ModuleList(nn.Embedding(n, width) for n in sizes.vocabularies)
+        for weight in self.embeddings.parameters():
+            nn.init.normal_(weight, std=0.1)
+        self.dropout = dropout
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        """Return (batch, word, width) from indices (batch, word, 2)."""
+        if self.training and self.dropout:
+            is_hidden = torch.rand(words.shape[:2], device=words.device) < self.dropout
+            words = torch.where(is_hidden.unsqueeze(-1), words.clamp(max=UNKNOWN_WORD), words)
+        tokens = torch.stack([embed(words[..., i]) for i, embed in enumerate(self.embeddings)]).sum(dim=0)
+        return F.dropout(tokens, self.dropout, self.training)
+
+
+class TableTokens(nn.Module):
+    """One token per column, a number times a learnt vector or a category's embedding; then one per word of texts."""
+
+    def __init__(self, sizes: Sizes, width: int, word_dropout: float) -> None:
+        super().__init__()
+        self.count = sizes.num_numeric + len(sizes.cardinalities) + sizes.num_words
         self.scale = nn.Parameter(torch.randn(sizes.num_numeric, width) * width**-0.5)
         self.embeddings = nn.ModuleList(nn.Embedding(n, width) for n in sizes.cardinalities)
+        self.words = WordTokens(sizes, width, word_dropout) if sizes.num_words else None
 
-    def forward(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
-        """Return (batch, column, width)."""
-        columns = [numeric.unsqueeze(-1) * self.scale]
-        columns += [embed(categorical[:, i]).unsqueeze(1) for i, embed in enumerate(self.embeddings)]
-        return torch.cat(columns, dim=1)
+    def forward(
+        self, numeric: torch.Tensor, categorical: torch.Tensor, words: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return (batch, column + word, width)."""
+        tokens = [numeric.unsqueeze(-1) * self.scale]
+        tokens += [embed(categorical[:, i]).unsqueeze(1) for i, embed in enumerate(self.embeddings)]
+        if self.words is not None:
+            tokens.append(self.words(words))
+        return torch.cat(tokens, dim=1)
 
 
 class PatchTokens(nn.Module):
@@ -109,6 +137,7 @@ class Encoder(AttentionBlocks):
         self.heads = width // blocks[0].head_width if blocks else 1
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_outputs)
+        nn.init.zeros_(self.head.weight)  # as ViT's reference does: the first steps then learn from all tokens alike
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Return (batch, num_outputs) from the inputs of the net's kind."""
@@ -135,18 +164,35 @@ class Encoder(AttentionBlocks):
 
 
 def build(
-    sizes: Sizes, width: int = 64, layers: int = 2, heads: int = 4, dropout: float = 0.1, patch: int = 4
+    sizes: Sizes,
+    width: int = 64,
+    layers: int = 2,
+    heads: int = 4,
+    dropout: float = 0.1,
+    patch: int = 4,
+    word_dropout: float = 0.25,
 ) -> nn.Module:
-    """Build an encoder of `layers` blocks over tokens of `width`; `patch` is the side of an image's patches.
+    """Build an encoder of `layers` blocks over tokens of `width`.
+
+    Args:
+        sizes: The sizes of the data.
+        width: Features of a token.
+        layers: Number of blocks.
+        heads: Number of attention heads.
+        dropout: Dropout in attention and feed-forward nets.
+        patch: Side of an image's patches.
+        word_dropout: Share of a text's words, and of the features of each, that is hidden in training.
 
     Raises:
-        UsageError: `heads` does not divide `width`, or `patch` does not divide the image.
+        UsageError: `heads` does not divide `width`, `patch` does not divide the image, or `word_dropout` is no share.
     """
     if width % heads:
         raise UsageError(f"model.arguments.heads: got {heads}, expected a divisor of width {width}")
+    if not 0 <= word_dropout < 1:
+        raise UsageError(f"model.arguments.word_dropout: got {word_dropout}, expected 0 or more and below 1")
     tokens: TableTokens | PatchTokens | StepTokens
     if sizes.kind == "table":
-        tokens = TableTokens(sizes, width)
+        tokens = TableTokens(sizes, width, word_dropout)
     elif sizes.kind == "image":
         tokens = PatchTokens(sizes, width, patch)
     else:

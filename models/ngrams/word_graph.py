@@ -18,7 +18,7 @@ from models.ngrams.model import NgramModel
 from models.ngrams.vocabulary import LONGEST_TERM, SPACE
 from models.ngrams.words import NO_WORD, STEM_LENGTH, UNKNOWN_WORD, is_without_spaces, word_index
 
-FEWEST_WORDS, MOST_WORDS = 8, 256
+FEWEST_WORDS, MOST_WORDS = 8, 128
 MOST_MEASURED = 2000
 _WIDTH = LONGEST_TERM - 1
 """Characters of a word that are read: those of the longest term without its spaces, and one more of a longer word."""
@@ -57,14 +57,14 @@ def word_ids(model: NgramModel, texts: Sequence[str], length: int) -> np.ndarray
 
 
 def usual_length(model: NgramModel, texts: Sequence[str]) -> int:
-    """Return the 99th percentile of the number of words, at least `FEWEST_WORDS` and at most `MOST_WORDS`.
+    """Return the 95th percentile of the number of words, at least `FEWEST_WORDS` and at most `MOST_WORDS`.
 
     It is that of at most `MOST_MEASURED` texts, spread evenly.
     """
     at = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), MOST_MEASURED)).astype(np.int64))
     ids = word_ids(model, [texts[row] for row in at], MOST_WORDS)
     num_words = (ids[:, :, 0] != NO_WORD).sum(axis=1)
-    return max(FEWEST_WORDS, int(np.quantile(num_words, 0.99, method="inverted_cdf"))) if texts else FEWEST_WORDS
+    return max(FEWEST_WORDS, int(np.quantile(num_words, 0.95, method="inverted_cdf"))) if texts else FEWEST_WORDS
 
 
 def _ids(nodes: Nodes, model: NgramModel, text: str, length: int, word_offset: int, stem_offset: int) -> str:

@@ -36,7 +36,7 @@ def refuse_batch(job: dict[str, Any], memory: float) -> None:
     preparation, train = Preparation.load(task.prepared), task.train
     batch = examples_of_step(task, preparation)
     precision: Precision = "fp32" if train.precision == "auto" else train.precision
-    profiler = Profiler(task.model, Sizes.of(preparation), task.project, precision)
+    profiler = Profiler(task.model, Sizes.of(preparation, task.model.net), task.project, precision)
     candidate = replace(Candidate.of(train), data=train.ranks)
 
     def estimated(size: int) -> tuple[float, float]:

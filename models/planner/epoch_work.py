@@ -20,6 +20,6 @@ def epoch_s(job: dict[str, Any]) -> float:
     """
     task = TrainingJob.from_json(job)
     preparation = Preparation.load(task.prepared)
-    flops = Profiler(task.model, Sizes.of(preparation), task.project, "fp32").flops()
+    flops = Profiler(task.model, Sizes.of(preparation, task.model.net), task.project, "fp32").flops()
     examples = task.sample * preparation.rows["train"]
     return 0.0 if flops is None else epochs_s(flops * examples, math.ceil(examples / (task.train.batch or examples)))

@@ -239,7 +239,8 @@ def _by(task: str) -> str:
 def _feature_lines(drop: dict[str, str], texts: list[str], time: str | None) -> Iterator[str]:
     yield "  features:"
     if texts:
-        yield "    # text: sentences, whose words are features; say `categorical` where a value is a category."
+        yield "    # text: sentences. A linear model of their words gives features to all nets, and a small transformer"
+        yield "    # reads them in their order. Say `categorical` where a value is a category."
     if time:
         yield "    # datetime: its place in day, week and year is an input; the date itself, which only grows, is none."
     kinds = {**dict.fromkeys(texts, "text"), **({time: "datetime"} if time else {})}

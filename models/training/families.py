@@ -14,6 +14,7 @@ from models.nets.catalogue import (
     ENSEMBLE,
     FAMILIES_OF,
     OBJECTIVE,
+    OF_TEXTS,
     is_descent,
     is_self_tuned,
     is_trees,
@@ -137,7 +138,7 @@ def families_of(spec: Spec) -> tuple[str, ...]:
                 f"{spec.data.kind}: drop it"
             )
         return (net_name(spec.model.net, spec.data.kind),)
-    usual = FAMILIES_OF[spec.data.kind]
+    usual = usual_families(spec)
     _refuse_unknown(spec, names or usual)
     reasons = {net: _misfit(spec, net) for net in names or usual}
     fitting = tuple(net for net, reason in reasons.items() if not reason)
@@ -145,6 +146,12 @@ def families_of(spec: Spec) -> tuple[str, ...]:
     if not fitting or (names and refused):
         raise UsageError(f"{'search.families' if names else 'model.net: auto'}: {'; '.join(refused)}")
     return fitting
+
+
+def usual_families(spec: Spec) -> tuple[str, ...]:
+    """Return the families that `auto` chooses from by default; a declared text column adds one that reads words."""
+    has_texts = "text" in spec.data.features.kinds.values()
+    return (*FAMILIES_OF[spec.data.kind], *((OF_TEXTS,) if has_texts else ()))
 
 
 def chosen_net(spec: Spec, params: Mapping[str, Any]) -> str:

@@ -74,7 +74,7 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     l2, iterations = _settings(job.model.arguments, preparation.kind)
     train, validation = open_examples(job, preparation)
     metric = metric_of(job, preparation, job.project)
-    net = build_net(job.model, Sizes.of(preparation), job.project)
+    net = build_net(job.model, Sizes.of(preparation, job.model.net), job.project)
     chosen: dict[str, Any] = {}
     losses = _losses(job, preparation, metric.name, (train, validation))
     most = len(validation) if preparation.task == "ranking" else LARGEST_PASS

@@ -208,7 +208,8 @@ def _draft(job: TrainingJob, preparation: Preparation, world: World) -> NetDraft
     Raises:
         TrainingError: The plan cannot fit; nothing was allocated for a net of the catalogue.
     """
-    drafted, is_pretraining = draft_net(job.model, Sizes.of(preparation), job.project), job.stage == "pretrain"
+    drafted = draft_net(job.model, Sizes.of(preparation, job.model.net), job.project)
+    is_pretraining = job.stage == "pretrain"
     if not is_pretraining:
         freeze(drafted.net, job.train)
     in_shards = drafted.is_deferred and job.start is None and not is_pretraining and builds_in_shards(world)
@@ -233,7 +234,7 @@ def make_purpose(net: nn.Module, job: TrainingJob, preparation: Preparation, tar
         UsageError, UserCodeError: The metric does not match the spec.
         StoreError, TrainingError: The initial weights cannot be read, or do not fit.
     """
-    sizes = Sizes.of(preparation)
+    sizes = Sizes.of(preparation, job.model.net)
     if job.start is not None:
         takes_part = job.train.start is not None and job.train.start.partial
         load_origin(net, job.model.net, job.start, preparation, takes_part)

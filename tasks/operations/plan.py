@@ -46,7 +46,7 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
     from models.planner.profile import Profiler
 
     machine = detect_machine(spec.train.precision) if cluster == "detect" else read_machine(cluster)
-    sizes = Sizes.of(Preparation.load(project.prepared))
+    sizes = Sizes.of(Preparation.load(project.prepared), net)
     flash = machine.kind == "cuda"
     train = spec.train.model_copy(update={"precision": machine.precision(spec.train.precision)})
     if cluster == "detect" or "efficiency" not in machine.model_fields_set:

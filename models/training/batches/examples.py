@@ -17,7 +17,8 @@ from models.data.tensor_file import places
 from models.distributed.order import SampleOrder, seed_of
 from models.errors import DataError, TrainingError
 from models.metrics.ranking import groups_of, has_order
-from models.nets.catalogue import is_descent
+from models.nets.catalogue import is_descent, reads_words
+from models.nets.sizes import WHOLE_NUMBERS
 from models.project_spec.blocks import Kind
 from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, recent_of
 from models.training.batches.stream import Shards, Stream, StreamOrder
@@ -108,7 +109,8 @@ class ExampleSet:
         """Return the net's inputs for the examples at `positions`; `change` alters images in [0, 1] before scaling."""
         at = self._at(positions)
         if self.kind == "table":
-            return {"numeric": self._select("numeric", at), "categorical": self._select("categorical", at).long()}
+            whole = {name: self._select(name, at).long() for name in self._whole_numbers()}
+            return {"numeric": self._select("numeric", at), **whole}
         if self.kind == "series":
             return {"series": self._windows(at)}
         if self.kind == "text":
@@ -122,7 +124,8 @@ class ExampleSet:
         """Return the net's inputs for all examples that count; the numbers of a whole table are not copied."""
         if self.kind != "table" or self.keep is not None or self.stream is not None:
             return self.gather(torch.arange(len(self)))
-        return {"numeric": self.tensors["numeric"], "categorical": self.tensors["categorical"].long()}
+        whole = {name: self.tensors[name].long() for name in self._whole_numbers()}
+        return {"numeric": self.tensors["numeric"], **whole}
 
     def gather_target(self, positions: torch.Tensor) -> torch.Tensor:
         """Return the targets of the examples at `positions`: for text the next characters, int64 (examples, window)."""
@@ -145,6 +148,9 @@ class ExampleSet:
         tensors = {name: tensor.to(device) for name, tensor in self.tensors.items()}
         target = self.target.to(device)
         return replace(self, tensors=tensors, target=target, keep=keep, mean=mean, std=std, fill=fill, device=device)
+
+    def _whole_numbers(self) -> list[str]:
+        return [name for name in WHOLE_NUMBERS if name in self.tensors]
 
     def _at(self, positions: torch.Tensor) -> torch.Tensor:
         if self.stream is not None:
@@ -198,7 +204,7 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
         DataError: A tensor file cannot be read, or a split is empty.
     """
     if job.refit is not None:
-        train = _examples(preparation, _joined(job, preparation), None)
+        train = _examples(job, preparation, _joined(job, preparation), None)
         validation = _opened(job, preparation, "validation")
     elif job.fold is None:
         train = _opened(job, preparation, "train")
@@ -219,13 +225,13 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
     is_part = split == "train" and (job.sample < 1 or is_chosen(job))
     if not is_large or is_part or preparation.kind not in _ROWS_APART or not is_descent(job.model.net):
         tensors = _mapped(path)
-        return _examples(preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
+        return _examples(job, preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
     locations = places(path)
     row_bytes = sum(place.row_bytes for place in locations.values())
     least = max(job.train.batch + job.train.batch // 8, LARGEST_PASS)
     shards = Shards.fitting(locations["target"].shape[0], row_bytes, limit // 2, least, job.train.seed)
     stream = Stream(path, shards)
-    return replace(_examples(preparation, stream.buffers, None), target=stream.buffers["target"], stream=stream)
+    return replace(_examples(job, preparation, stream.buffers, None), target=stream.buffers["target"], stream=stream)
 
 
 def _mapped(path: Path) -> Inputs:
@@ -236,13 +242,14 @@ def _mapped(path: Path) -> Inputs:
         raise DataError(f"{path}: cannot be read as tensors ({error}): remove it and run again") from error
 
 
-def _examples(preparation: Preparation, tensors: Inputs, keep: torch.Tensor | None) -> ExampleSet:
+def _examples(job: TrainingJob, preparation: Preparation, tensors: Inputs, keep: torch.Tensor | None) -> ExampleSet:
     name = _target_name(preparation)
+    left = {name, KEY, FIRST_KEY, VALUE} | (set() if reads_words(job.model.net) else {"words"})
     kind = torch.int64 if preparation.task in ("multiclass", "language") else torch.float32
     pixels, window = preparation.pixels, preparation.window or preparation.characters
     return ExampleSet(
         kind=preparation.kind,
-        tensors={key: tensor for key, tensor in tensors.items() if key not in (name, KEY, FIRST_KEY, VALUE)},
+        tensors={key: tensor for key, tensor in tensors.items() if key not in left},
         target=tensors[name].to(kind),
         target_type=kind,
         keep=keep,
@@ -285,7 +292,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     if FIRST_KEY in joined:
         train = _without_shared_targets(train, joined[KEY], joined[FIRST_KEY][validation].min())
     recent = recent_of(joined, train, job)
-    return _examples(preparation, joined, recent), _examples(preparation, joined, validation)
+    return _examples(job, preparation, joined, recent), _examples(job, preparation, joined, validation)
 
 
 def _joined(job: TrainingJob, preparation: Preparation) -> Inputs:
@@ -370,7 +377,7 @@ def open_unlabelled(job: TrainingJob, preparation: Preparation) -> ExampleSet:
         raise DataError("train.pseudo_labels: no row without a target: leave `pseudo_labels` out, or give such rows")
     tensors = _mapped(job.tensors["unlabelled"])
     target = torch.zeros(len(next(iter(tensors.values()))), dtype=torch.int64)
-    return _examples(preparation, {**tensors, "target": target}, None)
+    return _examples(job, preparation, {**tensors, "target": target}, None)
 
 
 def _sampled(train: ExampleSet, job: TrainingJob, has_groups: bool) -> ExampleSet:

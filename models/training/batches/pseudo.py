@@ -51,7 +51,8 @@ def give_labels(teacher: TrainingJob, confidence: float, world: World) -> Pseudo
     path = teacher.folder / LABELS_FILE
     unlabelled = open_unlabelled(teacher, preparation)
     if world.is_first and not path.exists():
-        net = load_net(teacher.model, Sizes.of(preparation), teacher.project, teacher.folder / WEIGHTS_FILE)
+        sizes = Sizes.of(preparation, teacher.model.net)
+        net = load_net(teacher.model, sizes, teacher.project, teacher.folder / WEIGHTS_FILE)
         chance, label = confident(net, unlabelled, preparation.task == "binary")
         position = torch.nonzero(chance >= confidence).flatten()
         save_weights(path, {"position": position, "target": label[position]})

@@ -88,7 +88,8 @@ def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
     if net not in CATALOGUE or not is_descent(net) or train.parallel != "ddp" or train.compile is True or is_frozen:
         return False
     numbers = whole_numbers(net, job.model.arguments)
-    sizes, batch, members = Sizes.of(preparation), examples_of_step(job, preparation), numbers.get("members", 1)
+    sizes, batch = Sizes.of(preparation, job.model.net), examples_of_step(job, preparation)
+    members = numbers.get("members", 1)
     positions = sum(math.prod(shape) for shape in sizes.inputs.values())
     width = (numbers.get("width") or numbers["hidden"]) * members
     heads, layers = numbers.get("heads", 0), max(1, numbers.get("layers", 1))

@@ -73,7 +73,7 @@ class MaskingScheme:
         hidden = self._drawn(generator, tuple(true.shape), true)
         shown = 1 - hidden
         width = numeric.shape[1]
-        left = {"numeric": numeric * shown[:, :width], "categorical": categorical * shown[:, width:].long()}
+        left = {**inputs, "numeric": numeric * shown[:, :width], "categorical": categorical * shown[:, width:].long()}
         return left, torch.stack([true, hidden], dim=1)
 
     def loss(self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, /) -> torch.Tensor:

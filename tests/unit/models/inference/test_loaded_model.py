@@ -10,9 +10,10 @@ import pytest
 
 from models.data.feeds import feeds
 from models.errors import StoreError
-from models.inference.loaded_model import RUN_ROWS, LoadedModel, input_schema
+from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.names import scores_of
 from models.inference.one_column import ImageSchema, TextSchema
+from models.inference.portable import ROWS_A_PASS
 from models.inference.predict import predict
 from models.inference.table import TableSchema
 from models.inference.windows import SeriesSchema
@@ -154,9 +155,9 @@ def test_texts_are_read(made):
     assert 0 < scores_of(answer.outputs, "language")[0] < 20
 
 
-def test_many_rows_run_in_pieces_and_come_in_order(made):
+def test_many_rows_run_in_passes_and_come_in_order(made):
     _, model, _ = made("mlp", "table", "binary", hidden=8)
-    count = 2 * RUN_ROWS + 3
+    count = 2 * ROWS_A_PASS + 3
     rows = pa.table(
         {part.name: np.linspace(-2, 2, count) for part in model.preparation.numeric}
         | {part.name: ["1"] * count for part in model.preparation.categorical}

@@ -1,4 +1,4 @@
-from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding, TextColumn
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image
 from models.project_spec.window import Window
@@ -15,6 +15,21 @@ def test_sizes_of_a_table():
     sizes = Sizes.of(preparation)
     assert (sizes.num_numeric, sizes.cardinalities, sizes.num_outputs) == (1, (3,), 3)
     assert sizes.inputs == {"numeric": (1,), "categorical": (1,)}
+
+
+def test_words_are_an_input_of_nets_that_read_them():
+    texts = [
+        TextColumn(name="a", num_terms=9, num_features=3, length=8, num_words=5, num_stems=2),
+        TextColumn(name="b", num_terms=9, num_features=3, length=20, num_words=7, num_stems=0),
+    ]
+    target = TargetEncoding(name="y", classes=["a", "b"])
+    preparation = Preparation(kind="table", task="binary", target=target, texts=texts)
+    for net in ("transformer", "./own.py:Net"):
+        sizes = Sizes.of(preparation, net)
+        assert sizes.inputs == {"numeric": (6,), "categorical": (0,), "words": (28, 2)}
+        assert sizes.for_net()["vocabularies"] == (14, 4)
+    assert Sizes.of(preparation, "mlp").inputs == {"numeric": (6,), "categorical": (0,)}
+    assert preparation.word_offsets() == [(0, 0), (5, 2)]
 
 
 def test_sizes_of_images_and_series():

@@ -13,6 +13,8 @@ from models.training.families import chosen_net, families_of, nets_of, search_sp
 from models.training.job import InitialWeights
 from models.training.search_space import settings_of
 
+TEXTS = {"source": "x", "target": "y", "features": {"kinds": {"note": "text"}}}
+
 
 def spec_of(**blocks: Any) -> Spec:
     return Spec.model_validate({"name": "t", "data": {"source": "x", "target": "y"}, **blocks})
@@ -31,6 +33,8 @@ def spec_of(**blocks: Any) -> Spec:
         ({"search": {"families": ["mlp", "trees"]}}, ("mlp", "trees")),
         ({"search": {"families": ["trees", "tabm"]}}, ("trees", "tabm")),
         ({"train": {"ema": 0.9}}, ("mlp",)),
+        ({"data": TEXTS}, (*FAMILIES, "transformer")),
+        ({"data": TEXTS, "train": {"ema": 0.9}}, ("mlp", "transformer")),
         ({"retrain": {"start": "champion"}}, FAMILIES),
         ({"train": {"start": {"weights": "champion"}}}, FAMILIES),
         ({"train": {"start": {"weights": "champion", "freeze": ["trunk.*"]}}}, ("mlp",)),
