@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.preparation import NumericInput, Preparation
+from models.data.preparation import NumericInput, Preparation, TextColumn
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import StepRecord
@@ -310,13 +310,18 @@ def _schema(preparation: Preparation) -> list[dict[str, Any]]:
         inputs = f"{len(preparation.characters.alphabet)} characters, windows of {preparation.characters.length}"
         return [{"input": preparation.characters.column, "kind": "text", "values": inputs}]
     texts = [
-        {"input": part.name, "kind": "text", "values": f"{part.num_terms:,} n-grams, {part.num_features} features"}
+        {"input": part.name, "kind": "text", "values": _text(part)}
         for part in preparation.texts
     ]
     fitted = [
         {"input": part.name, "kind": "fitted", "values": _fitted(preparation, part)} for part in preparation.fitted
     ]
     return [*numeric, *datetimes, *categorical, *texts, *fitted]
+
+
+def _text(part: TextColumn) -> str:
+    words = f", the first {part.length} words" if part.length else ""
+    return f"{part.num_terms:,} n-grams, {part.num_features} features{words}"
 
 
 def _fitted(preparation: Preparation, part: NumericInput) -> str:

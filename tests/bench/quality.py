@@ -102,12 +102,14 @@ def _score(case: Case, seed: int, name: str, result: Result) -> Score:
 
 
 def _spec(case: Case, seed: int) -> str:
-    """Return the spec of a newcomer: source, target, goal, and what the kind of data needs."""
+    """Return the spec of a newcomer: source, target, goal, and what the kind of data needs, as `loopline new` says it."""
     split, more = f"{{by: random, seed: {seed}}}", ""
     if case.kind == "series":
         split, more = "{by: time, column: time}", f"  kind: series\n  window: {{length: {case.window}}}\n"
     if case.kind == "image":
         more = "  kind: image\n  image: {column: image, height: 8, width: 8, channels: 1}\n"
+    if case.kind == "text":
+        more = f"  features: {{kinds: {{{case.text}: text}}}}\n"  # as `loopline new` writes it
     return SPEC.format(name="t", metric=case.metric, target=case.target, split=split, seed=seed, more=more)
 
 
