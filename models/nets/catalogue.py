@@ -38,6 +38,7 @@ class CatalogueEntry:
     tables alone. `self_tuned`: the kinds of data for which the fit itself chooses the arguments that the spec leaves
     out, so that there is nothing to search. `is_divided`: whether ranks can share its layers or its blocks.
     `steps_an_epoch`: steps that an epoch of a small table has at least, by smaller batches; 0: the usual batch.
+    `fewest_epochs`: epochs of a family's first trial, however many examples there are and however long one takes.
     `reads_words`: whether it takes the words of a table's texts in their order, beside the features of the texts.
     """
 
@@ -51,6 +52,7 @@ class CatalogueEntry:
     self_tuned: tuple[Kind, ...] = ()
     is_divided: bool = False
     steps_an_epoch: int = 0
+    fewest_epochs: int = 5
     reads_words: bool = False
 
 
@@ -133,6 +135,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         },
         is_divided=True,
         steps_an_epoch=100,
+        fewest_epochs=2,
         reads_words=True,
     ),
     "decoder": CatalogueEntry(

@@ -18,7 +18,7 @@ from models.ngrams.model import NgramModel
 from models.ngrams.vocabulary import LONGEST_TERM, SPACE
 from models.ngrams.words import NO_WORD, STEM_LENGTH, UNKNOWN_WORD, is_without_spaces, word_index
 
-FEWEST_WORDS, MOST_WORDS = 8, 128
+FEWEST_WORDS, MOST_WORDS = 8, 64
 MOST_MEASURED = 2000
 _WIDTH = LONGEST_TERM - 1
 """Characters of a word that are read: those of the longest term without its spaces, and one more of a longer word."""

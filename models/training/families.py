@@ -31,7 +31,7 @@ TAKE_A_NET = "take a net, such as gru"
 """The cure for what trees on series do not do."""
 EPOCHS = "train.epochs"
 # Steps of a net's training that the validation score may stop earlier; a small table is seen at most 60 times.
-_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3000, 5, 60
+_STEPS, _MOST_EPOCHS = 3000, 60
 # The bounds of a batch that is smaller for a small table; the largest is the usual batch.
 _SMALLEST_BATCH, _BATCH = 32, 256
 
@@ -104,7 +104,7 @@ class SearchSpace:
         families = dict(self.families)
         for net, seconds in epoch_s.items():
             usual = families[net].defaults[EPOCHS]
-            fitting = max(_FEWEST_EPOCHS, int(budget / seconds)) if seconds else usual
+            fitting = max(CATALOGUE[net].fewest_epochs, int(budget / seconds)) if seconds else usual
             defaults = {**families[net].defaults, EPOCHS: min(usual, fitting)}
             families[net] = replace(families[net], defaults=defaults)
         return replace(self, families=families)
@@ -214,7 +214,7 @@ def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:
         fitting = 2 ** round(math.log2(max(1, num_train) / wanted))
         own["train.batch"] = max(_SMALLEST_BATCH, min(_BATCH, fitting))
     steps = max(1.0, num_train / (own.get("train.batch") or spec.train.batch or _BATCH))
-    return {**own, EPOCHS: max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, round(_STEPS / steps)))}
+    return {**own, EPOCHS: max(CATALOGUE[net].fewest_epochs, min(_MOST_EPOCHS, round(_STEPS / steps)))}
 
 
 def _misfit(spec: Spec, net: str) -> str:

@@ -309,10 +309,7 @@ def _schema(preparation: Preparation) -> list[dict[str, Any]]:
     if preparation.characters:
         inputs = f"{len(preparation.characters.alphabet)} characters, windows of {preparation.characters.length}"
         return [{"input": preparation.characters.column, "kind": "text", "values": inputs}]
-    texts = [
-        {"input": part.name, "kind": "text", "values": _text(part)}
-        for part in preparation.texts
-    ]
+    texts = [{"input": part.name, "kind": "text", "values": _text(part)} for part in preparation.texts]
     fitted = [
         {"input": part.name, "kind": "fitted", "values": _fitted(preparation, part)} for part in preparation.fitted
     ]

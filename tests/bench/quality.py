@@ -102,7 +102,7 @@ def _score(case: Case, seed: int, name: str, result: Result) -> Score:
 
 
 def _spec(case: Case, seed: int) -> str:
-    """Return the spec of a newcomer: source, target, goal, and what the kind of data needs, as `loopline new` says it."""
+    """Return the spec of a newcomer: source, target, goal, and what `loopline new` writes for the kind of data."""
     split, more = f"{{by: random, seed: {seed}}}", ""
     if case.kind == "series":
         split, more = "{by: time, column: time}", f"  kind: series\n  window: {{length: {case.window}}}\n"
