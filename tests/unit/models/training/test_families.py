@@ -104,6 +104,8 @@ def test_a_net_has_no_more_epochs_than_the_budget_has_time_for_but_at_least_five
     ]
     assert epochs == [60, 60, 20, 5]
     assert space.within(10.0, {"mlp": 0.5}).families["trees"] == space.families["trees"]
+    texts = search_space(spec_of(data=TEXTS), num_train=200).within(10.0, {"transformer": 9})
+    assert texts.settings({"model.net": "transformer"})["train.epochs"] == 2
 
 
 def test_tabm_has_smaller_batches_on_a_small_table() -> None:
