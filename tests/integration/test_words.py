@@ -20,7 +20,7 @@ from models.training.job import TrainingJob
 from models.training.rank import run_job
 from tests.finished_jobs import METADATA
 
-NUM_ROWS = 1600
+NUM_ROWS = 800
 FILLERS = ["river", "stone", "window", "garden", "letter", "market", "silver", "winter"]
 
 
@@ -55,7 +55,7 @@ def job_of(place: Path, folder: Path, model: Model, **train: int) -> TrainingJob
         tensors={path.stem: path for path in (place / "tensors").glob("*.safetensors")},
         project=folder,
         model=model,
-        train=Train(refit=False, lr=3e-3, **train),
+        train=Train(refit=False, lr=6e-3, **train),
         metric="roc_auc",
         direction="maximize",
         threads=1,
