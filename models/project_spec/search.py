@@ -95,8 +95,8 @@ class Search(SpecBlock):
     families: list[Literal["trees", "linear", "mlp", "tabm", "transformer", "gru"]] | None = Field(
         None,
         min_length=1,
-        description="What `model.net: auto` chooses from, first tried first. Default: trees, linear, mlp for a table, and "
-        "transformer if `data.features.kinds` declares a text; trees, linear, gru for a series.",
+        description="What `model.net: auto` chooses from, first tried first. Default: trees, linear, mlp for a table, "
+        "and transformer if `data.features.kinds` declares a text; trees, linear, gru for a series.",
     )
     ensemble: bool = Field(
         True,
