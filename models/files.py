@@ -1,7 +1,8 @@
-"""Atomic writes of files, hashes of files, and a cache of hashes by stat."""
+"""Atomic writes and reads of files, hashes of files, and a cache of hashes by stat."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import hashlib
@@ -9,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +31,7 @@ CURES = {
     errno.EACCES: "this user may not read or write it: change its owner or mode, or set LOOPLINE_HOME",
 }
 CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) of file system timestamps
+_parsing = threading.Lock()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -73,6 +76,22 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def read_python(path: Path) -> ast.Module:
+    """Return the syntax tree of a Python file; threads parse one after the other.
+
+    Before Python 3.11.8 two threads that parse at once can end each other: "AST constructor recursion depth mismatch".
+
+    Raises:
+        SyntaxError: Or ValueError, if it is no Python.
+        OSError: It cannot be read.
+
+    Source: https://github.com/python/cpython/issues/106905
+    """
+    source = path.read_bytes()
+    with _parsing:
+        return ast.parse(source)
 
 
 def sync(path: Path) -> None:

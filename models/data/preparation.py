@@ -100,8 +100,8 @@ class TextColumn(FrozenModel):
     num_terms: int = Field(description="Words, pairs of words and pieces of words in the vocabulary.")
     num_features: int
     length: int = Field(0, description="Words that such a net reads; 0 before there were any.")
-    num_words: int = Field(0, description="Different words that it knows.")
-    num_stems: int = Field(0, description="Different beginnings of words that it knows.")
+    words: list[str] = Field(default_factory=list, repr=False, description="Those it knows, in the order of their ids.")
+    stems: list[str] = Field(default_factory=list, repr=False, description="Known beginnings of words, in this order.")
 
 
 class OutputColumn(FrozenModel):
@@ -353,7 +353,7 @@ class Preparation(FrozenModel):
         """Number of indices of words and of their stems over all text columns; empty without any."""
         if not self.num_words:
             return ()
-        words, stems = (sum(getattr(part, name) for part in self.texts) for name in ("num_words", "num_stems"))
+        words, stems = (sum(len(getattr(part, name)) for part in self.texts) for name in ("words", "stems"))
         return FIRST_WORD + words, FIRST_WORD + stems
 
     def word_offsets(self) -> list[tuple[int, int]]:
@@ -361,7 +361,7 @@ class Preparation(FrozenModel):
         offsets, words, stems = [], 0, 0
         for part in self.texts:
             offsets.append((words, stems))
-            words, stems = words + part.num_words, stems + part.num_stems
+            words, stems = words + len(part.words), stems + len(part.stems)
         return offsets
 
     @property

@@ -335,9 +335,8 @@ def _texts(
         texts = plain_texts(column)
         if column.filter(pa.array(rows.train)).null_count == rows.train.sum():
             raise DataError(all_missing(name))
-        values = made[target.name].filter(pa.array(rows.train))
-        answers = class_indices(values, target) if target.classes else (values.to_numpy() - target.shift) / target.scale
         training = np.flatnonzero(rows.train)
+        answers = _learnt_by_texts(made, target, rows.train)
         learnt = fit_ngrams([texts[row] for row in training], answers, target.classes is not None)
         if learnt is None:
             columns.left_out[name] = "no word or piece of a word is in two training texts"
@@ -354,11 +353,22 @@ def _texts(
                 num_terms=len(learnt[0].terms),
                 num_features=learnt[0].num_features,
                 length=usual_length(learnt[0], [texts[row] for row in training]),
-                num_words=len(known.words),
-                num_stems=len(known.stems),
+                words=list(known.words),
+                stems=list(known.stems),
             )
         )
     return parts, models
+
+
+def _learnt_by_texts(
+    made: dict[str, pa.ChunkedArray | pa.Array], target: TargetEncoding, train: np.ndarray
+) -> np.ndarray:
+    """Return class indices (row,), numbers on the net's scale (row,), or values of several targets (row, target)."""
+    columns = [made[name].filter(pa.array(train)) for name in target.columns]
+    if target.classes:
+        return class_indices(columns[0], target)
+    values = np.stack([column.to_numpy() for column in columns], axis=1)
+    return values if target.outputs else target.encode(values[:, 0])
 
 
 def _with_fitted(

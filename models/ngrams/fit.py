@@ -30,7 +30,7 @@ MOST_TOPIC_TEXTS = 10_000
 NUM_TOPICS = 16
 NUM_FOLDS = 4
 MOST_SCORES = 50
-"""With more classes, texts have topics alone: a score for each class would be too many features."""
+"""With more classes or targets, texts have topics alone: a score for each would be too many features."""
 INVERSE_PENALTY = 4.0
 _BATCH = 4096
 
@@ -40,7 +40,7 @@ def fit_ngrams(texts: Sequence[str], target: np.ndarray, is_class: bool) -> tupl
 
     Args:
         texts: Training texts, "" for missing.
-        target: Class indices, or numbers (text,).
+        target: Class indices or numbers (text,), or of several targets numbers (text, target).
         is_class: Whether the target is a class.
 
     Returns:
@@ -110,9 +110,10 @@ Linear = tuple[np.ndarray, np.ndarray]
 def _scores(weighted: csr_matrix, target: np.ndarray, is_class: bool) -> tuple[np.ndarray, Linear]:
     """Return the scores of texts by models that did not see them (text, score), and a model of all texts."""
     classes = np.unique(target) if is_class else np.zeros(1)
-    if is_class and not 2 <= len(classes) <= MOST_SCORES:
+    num_scores = 1 if target.ndim == 1 else target.shape[1]
+    num_scores = len(classes) if len(classes) > 2 else num_scores
+    if num_scores > MOST_SCORES or (is_class and len(classes) < 2):
         return np.zeros((weighted.shape[0], 0)), (np.zeros((weighted.shape[1], 0)), np.zeros(0))
-    num_scores = len(classes) if len(classes) > 2 else 1
     folds = np.random.default_rng(0).permutation(weighted.shape[0]) % NUM_FOLDS
     out_of_fold = np.zeros((weighted.shape[0], num_scores))
     for fold in range(NUM_FOLDS):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import StoreError
-from models.files import read_json, write_text
+from models.files import read_json, read_python, sha256, write_text
 
 PACKAGES = ("models", "tasks")
 ROOT = Path(__file__).resolve().parents[2]
@@ -245,11 +245,10 @@ def _users(name: str, importer: Path, *named: Path) -> str | None:
 
 def _fingerprint(path: Path) -> tuple[str, list[str]]:
     """Return a hash of the code's AST without comments, layout and docstrings, and the imported modules."""
-    source = path.read_bytes()
     try:
-        tree = ast.parse(source)
+        tree = read_python(path)
     except SyntaxError:
-        return hashlib.sha256(source).hexdigest()[:16], []
+        return sha256(path)[:16], []
     imports: set[str] = set()
     todo: list[ast.AST] = [tree]
     while todo:  # statements alone: expressions, most of the tree, hold neither imports nor docstrings

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import UsageError
+from models.files import read_python
 from models.project_spec import references
 from models.project_spec.blocks import Spec
 
@@ -50,7 +51,7 @@ def _references(value: Any, key: str) -> Iterator[tuple[str, str]]:
 def _defined(path: Path) -> set[str] | None:
     """Return the names that a module defines; None if they cannot be determined."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = read_python(path)
     except (OSError, SyntaxError, ValueError):
         return None  # the import reports where and why
     names: set[str] = set()
@@ -62,3 +63,18 @@ def _defined(path: Path) -> set[str] | None:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
     return None if "*" in names or "__getattr__" in names else names
+
+
+def factory_of(path: Path, name: str) -> ast.FunctionDef | None:
+    """Return the function, or the constructor of the class, that a file defines at its top; None if it is elsewhere."""
+    try:
+        body = read_python(path).body
+    except (OSError, SyntaxError, ValueError):
+        return None  # the import reports where and why
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return None if node.decorator_list else node
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+            return made[0] if made and not node.decorator_list else None
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
 from models.project_spec.search import Dimension, Search
-from models.project_spec.user_code import check_own_code
+from models.project_spec.user_code import check_own_code, factory_of
 from models.training.costs.spec_memory import check_weights
 from models.training.families import TAKE_A_NET, families_of, search_space
 from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params
@@ -146,7 +145,7 @@ def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -
 def _check_own_net(spec: Spec, base: Path) -> None:
     """Check the arguments of the user's own net: sizes of its kind of data, and those of `model.arguments`."""
     file, _, name = spec.model.net.rpartition(":")
-    function = _factory_of(base / file, name) if file.endswith(".py") else None
+    function = factory_of(base / file, name) if file.endswith(".py") else None
     if function is None:
         return
     arguments = [*function.args.posonlyargs, *function.args.args]
@@ -170,21 +169,6 @@ def _check_own_net(spec: Spec, base: Path) -> None:
             f"model.net: {spec.model.net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "
             f"sizes of kind {spec.data.kind}: {', '.join(known)}"
         )
-
-
-def _factory_of(path: Path, name: str) -> ast.FunctionDef | None:
-    """Return the function, or the constructor of the class, that a file defines at its top; None if it is elsewhere."""
-    try:
-        body = ast.parse(path.read_bytes()).body
-    except (OSError, SyntaxError, ValueError):
-        return None  # the import reports where and why
-    for node in body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return None if node.decorator_list else node
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
-            return made[0] if made and not node.decorator_list else None
-    return None
 
 
 def _check_metric(spec: Spec, base: Path) -> None:
@@ -223,7 +207,7 @@ def _check_own_augmentation(spec: Spec, base: Path) -> None:
     if reference is None:
         return
     file, _, name = reference.rpartition(":")
-    function = _factory_of(base / file, name) if file.endswith(".py") else None
+    function = factory_of(base / file, name) if file.endswith(".py") else None
     if function is None or name[:1].isupper():  # made elsewhere, or a class
         return
     arguments = [*function.args.posonlyargs, *function.args.args]

@@ -38,8 +38,8 @@ def tensors(loop: Loop, prepared: Input) -> dict[str, Path]:
     """Return the prepared data as memory-mapped tensors, made once per dataset version and encoder code."""
     from models.data.encode import write_tensors
 
-    folder = loop.state / "work" / "tensors" / f"{prepared.digest[:16]}-{_encoder()}"
     with _encoding:
+        folder = loop.state / "work" / "tensors" / f"{prepared.digest[:16]}-{_encoder()}"
         if not folder.exists():
             with replacing_folder(folder) as temporary:
                 write_tensors(prepared.folder, temporary)

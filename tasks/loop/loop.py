@@ -22,7 +22,7 @@ from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.training.families import families_of
 from tasks.host import processes
-from tasks.host.leases import Lease, leased
+from tasks.host.leases import TTL_S, Lease, leased
 from tasks.host.locks import held
 from tasks.host.object_store import object_store
 from tasks.host.processes import OWNER as OWNER
@@ -40,6 +40,8 @@ from tasks.ranks.rank_pool import RankPool
 from tasks.state.ingest_segments import receive
 from tasks.state.outbox import LOOP_RUN, Outbox
 
+HANDOVER_S = 2 * TTL_S
+"""The longest time from a SIGTERM to the end of a lease: a pod may renew it until Kubernetes kills it after 30 s."""
 STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
 """Exceptions that stop a step from outside: the step itself did not fail."""
 TORCH_STEPS = ("search", "train", "export")
@@ -209,7 +211,7 @@ def open_loop(
         store.check()
         if spec.retrain.feedback:
             receive(state)  # predictions and labels of other hosts
-    with _only_loop(state) as lease, _marked(project.workspace, state, flow_run_id):
+    with _only_loop(state, flow_run_id) as lease, _marked(project.workspace, state, flow_run_id):
         loop_id = loop_id or name_loop(project, overrides)
         loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "")
         loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter())
@@ -282,8 +284,14 @@ def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[L
 
 
 @contextlib.contextmanager
-def _only_loop(state: Path) -> Iterator[Lease]:
-    """Hold the project's lock against this machine's processes, and its lease against other machines'."""
+def _only_loop(state: Path, flow_run_id: str | None = None) -> Iterator[Lease]:
+    """Hold the project's lock against this machine's processes, and its lease against other machines'.
+
+    Prefect starts a flow run again while the process that got SIGTERM still ends, or was killed with its lease: the
+    next process of the same run waits for that.
+    """
+    last = last_loop(state) if flow_run_id else None
+    timeout_s = HANDOVER_S if last and last.flow_run == flow_run_id else 0.0
 
     def busy() -> str:
         last = last_loop(state)
@@ -292,7 +300,10 @@ def _only_loop(state: Path) -> Iterator[Lease]:
         pid = last.process["pid"]
         return f"a loop of {state.name} runs already ({last.loop_id}, pid {pid}): wait for it, or end it"
 
-    with held(state / LOOP_LOCK, busy), leased(state.parents[1], lease_of(state)) as lease:
+    with (
+        held(state / LOOP_LOCK, busy, timeout_s),
+        leased(state.parents[1], lease_of(state), timeout_s) as lease,
+    ):
         yield lease
 
 

@@ -88,10 +88,10 @@ def test_words_of_two_columns_have_indices_of_their_own(place: Path) -> None:
     words = encode(place / "prepared", "train")["words"]
     assert words.shape == (preparation.rows["train"], preparation.num_words, 2)
     note, subject = preparation.texts
-    assert (words[:, : note.length].max(axis=(0, 1)) < np.array([2 + note.num_words, 2 + note.num_stems])).all()
+    assert (words[:, : note.length].max(axis=(0, 1)) < np.array([2 + len(note.words), 2 + len(note.stems)])).all()
     own = words[:, note.length :, 0]
-    assert own[own > 1].min() == 2 + note.num_words
-    assert own.max() == 1 + note.num_words + subject.num_words
+    assert own[own > 1].min() == 2 + len(note.words)
+    assert own.max() == 1 + len(note.words) + len(subject.words)
     assert (own == 0).all(axis=1).any(), "a missing text has no word"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -14,6 +16,7 @@ from models.data.preparation import PREPARATION_FILE, Preparation
 from models.distributed.precision import BATCH_NORMS
 from models.errors import StoreError, TrainingError, UsageError, first_of
 from models.nets.adapters import ADAPTER_PREFIX
+from models.ngrams.words import FIRST_WORD
 from models.project_spec.blocks import Train
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import InitialWeights
@@ -49,7 +52,7 @@ def load_origin(net: nn.Module, name: str, origin: InitialWeights, preparation: 
     if known.exists():
         before = Preparation.load(known.parent)
         _check_inputs(before, preparation, origin, partial)
-        tensors = _by_category(tensors, own, before, preparation)
+        tensors = _by_name(tensors, own, before, preparation)
         tensors = _without_other_classes(tensors, own, before, preparation)
     misfits = _misfits(tensors, own)
     fitting = {key: tensor for key, tensor in tensors.items() if key in own and own[key].shape == tensor.shape}
@@ -136,6 +139,8 @@ def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights,
         ("task", [before.task], [now.task]),
         ("numeric columns", [part.name for part in before.numeric], [part.name for part in now.numeric]),
         ("fitted features", [part.name for part in before.fitted], [part.name for part in now.fitted]),
+        ("dates and times", [part.name for part in before.datetimes], [part.name for part in now.datetimes]),
+        ("texts", [part.name for part in before.texts], [part.name for part in now.texts]),
         ("categorical columns", [part.name for part in before.categorical], [part.name for part in now.categorical]),
     ):
         if was != there and not (partial and what == "task"):
@@ -161,22 +166,68 @@ def _of_another_net(name: str, own: Tensors, origin: InitialWeights, tensors: Te
     )
 
 
-def _by_category(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
-    """Put embedding rows into the order of the current categories; their names are `embeddings.<column index>`."""
-    moved = dict(tensors)
+class _NamedRows(NamedTuple):
+    """What the rows of a tensor, along its last axis but one, stand for.
+
+    Attributes:
+        ending: The tensor's name, or the end of it.
+        num_fixed: The first rows, of missing and of unknown values, which stay.
+        before: What each further row of the weights stands for.
+        now: What each further row of the net stands for.
+        is_new: Whether the weights are of inputs without these.
+    """
+
+    ending: str
+    num_fixed: int
+    before: Sequence[Hashable]
+    now: Sequence[Hashable]
+    is_new: bool = False
+
+    def moved(self, old: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
+        """Return `fresh` with the rows of `old` that stand for the same; `old` if the rows are others than these."""
+        first = self.num_fixed
+        sizes = (first + len(self.before), first + len(self.now))
+        if old.ndim != fresh.ndim or old.shape[-1] != fresh.shape[-1] or (old.shape[-2], fresh.shape[-2]) != sizes:
+            return old
+        place = {name: row for row, name in enumerate(self.before, first)}
+        known = [(row, place[name]) for row, name in enumerate(self.now, first) if name in place]
+        pairs = torch.tensor([*((row, row) for row in range(first)), *known], dtype=torch.int64).view(-1, 2)
+        return fresh.detach().index_copy(-2, pairs[:, 0], old.index_select(-2, pairs[:, 1]))
+
+
+def _named_rows(before: Preparation, now: Preparation) -> Iterator[_NamedRows]:
+    """Yield the rows of embeddings of categories, words and stems, then those of the positions of a table's tokens."""
     for position, (was, there) in enumerate(zip(before.categorical, now.categorical, strict=True)):
-        place = {category: index + 1 for index, category in enumerate(was.categories)}
-        ending = f"embeddings.{position}.weight"
-        for name in [name for name in tensors if name == ending or name.endswith("." + ending)]:
-            old, fresh = tensors[name], own.get(name)
-            if fresh is None or old.shape[1:] != fresh.shape[1:] or len(old) != was.cardinality:
-                continue
-            rows = fresh.detach().clone()
-            rows[0] = old[0]
-            for index, category in enumerate(there.categories):
-                if category in place and index + 1 < len(rows):
-                    rows[index + 1] = old[place[category]]
-            moved[name] = rows
+        yield _NamedRows(f"embeddings.{position}.weight", 1, was.categories, there.categories)
+    is_new = not before.num_words
+    if now.num_words:
+        words, stems = zip(_words(before), _words(now), strict=True)
+        yield _NamedRows("words.embeddings.0.weight", FIRST_WORD, *words, is_new)
+        yield _NamedRows("words.embeddings.1.weight", FIRST_WORD, *stems, is_new)
+        yield _NamedRows("positions", 0, _tokens(before), _tokens(now))
+
+
+def _words(preparation: Preparation) -> tuple[list[Hashable], list[Hashable]]:
+    """Return the words and the stems of all texts, each with its column, in the order of their ids."""
+    words: list[Hashable] = [(text.name, word) for text in preparation.texts for word in text.words]
+    return words, [(text.name, stem) for text in preparation.texts for stem in text.stems]
+
+
+def _tokens(preparation: Preparation) -> list[Hashable]:
+    """Return the columns, by their places, then the place of each word in its text."""
+    num_columns = preparation.num_numeric + len(preparation.categorical)
+    return [*range(num_columns), *((text.name, at) for text in preparation.texts for at in range(text.length))]
+
+
+def _by_name(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
+    """Put the rows of categories, words and positions where the net has them; new ones stay as they are in the net."""
+    moved = dict(tensors)
+    for rows in _named_rows(before, now):
+        for name in [name for name in own if name == rows.ending or name.endswith("." + rows.ending)]:
+            if name in tensors:
+                moved[name] = rows.moved(tensors[name], own[name])
+            elif rows.is_new:
+                moved[name] = own[name]
     return moved
 
 

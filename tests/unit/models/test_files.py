@@ -1,7 +1,11 @@
 """Files are whole or not there, refusals to write name the cure, and remembered hashes are never wrong."""
 
+import ast
 import errno
+import gc
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,16 @@ from hypothesis import strategies as st
 
 from models import files
 from models.errors import StoreError
-from models.files import Hashes, replacing_folder, sha256, whole_file, write_bytes, write_json, write_text
+from models.files import (
+    Hashes,
+    read_python,
+    replacing_folder,
+    sha256,
+    whole_file,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
 
 def left(folder: Path) -> list[str]:
@@ -74,6 +87,28 @@ def test_folders_are_made_and_json_is_stable(tmp_path: Path) -> None:
     first = path.read_bytes()
     write_json(path, {"a": [1, 2], "z": 1})
     assert path.read_bytes() == first
+
+
+def test_threads_may_parse_at_once() -> None:
+    path, trees = Path(files.__file__), []
+
+    def let_the_other_go_on(phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            time.sleep(0.001)
+
+    threads = [threading.Thread(target=lambda: trees.append(ast.dump(read_python(path)))) for _ in range(2)]
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(let_the_other_go_on)
+    gc.set_threshold(200, 1000, 1000)  # the tree itself causes collections: there Python 3.11 may change the thread
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(let_the_other_go_on)
+    assert trees == [ast.dump(ast.parse(path.read_bytes()))] * 2
 
 
 def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:

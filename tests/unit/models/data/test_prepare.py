@@ -6,6 +6,7 @@ import pytest
 
 from models.data.preparation import ROWS_FILE, Preparation
 from models.errors import DataError, StoreError
+from models.project_spec.reserved_columns import TEXT_PREFIX
 
 
 def test_the_prepared_folder_holds_the_rows_and_the_preparation(run_prepare, make_spec, rows):
@@ -238,3 +239,20 @@ def test_a_target_with_the_name_of_an_output_is_renamed(run_prepare, series_spec
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"target": "h1"})})
     with pytest.raises(DataError, match=r"is a column of the data: rename it in the source, or, if it is an input"):
         run_prepare(series.rename_columns(["t", "h1", "heat"]), spec)
+
+
+@pytest.mark.parametrize(("targets", "task"), [(["a", "b"], "multilabel"), (["a", "x"], "regression"), (["x"], None)])
+def test_a_text_is_scored_by_each_target(run_prepare, make_spec, targets, task):
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, (200, 2))
+    words = [["sun", "rain"], ["tea", "milk"]]
+    notes = [f"{words[0][first]} and {words[1][second]} {row % 9}" for row, (first, second) in enumerate(labels)]
+    table = pa.table({"note": notes, "a": labels[:, 0], "b": labels[:, 1], "x": draw.normal(9.0 * labels[:, 0])})
+    features = {"columns": ["note"], "kinds": {"note": "text"}}
+    spec = make_spec(target=targets[0] if len(targets) == 1 else targets, task=task, features=features)
+    folder, preparation = run_prepare(table, spec)
+    rows = pq.read_table(folder / ROWS_FILE)
+    scores = np.array(rows.column(TEXT_PREFIX + "note").to_pylist())[:, : len(targets)]
+    for at, name in enumerate(targets):
+        assert abs(np.corrcoef(scores[:, at], rows.column(name).to_numpy())[0, 1]) > 0.9
+    assert {"and", "milk", "rain"} <= {*preparation.texts[0].words}

@@ -19,8 +19,8 @@ def test_sizes_of_a_table():
 
 def test_words_are_an_input_of_nets_that_read_them():
     texts = [
-        TextColumn(name="a", num_terms=9, num_features=3, length=8, num_words=5, num_stems=2),
-        TextColumn(name="b", num_terms=9, num_features=3, length=20, num_words=7, num_stems=0),
+        TextColumn(name="a", num_terms=9, num_features=3, length=8, words=list("abcde"), stems=["f", "g"]),
+        TextColumn(name="b", num_terms=9, num_features=3, length=20, words=list("abcdefg")),
     ]
     target = TargetEncoding(name="y", classes=["a", "b"])
     preparation = Preparation(kind="table", task="binary", target=target, texts=texts)

@@ -58,3 +58,12 @@ def test_a_null_character_separates_words_as_a_space_does():
     model, features = fit_ngrams(nulls, LABELS, is_class=True)
     assert (features == fit_ngrams(TEXTS, LABELS, is_class=True)[1]).all()
     assert (ngram_features(model, ["good\0film"]) == ngram_features(model, ["good film"])).all()
+
+
+def test_several_targets_have_a_score_each():
+    targets = np.stack([100.0 + 5 * LABELS, -LABELS.astype(float)], axis=1)
+    model, features = fit_ngrams(TEXTS, targets, is_class=False)
+    assert features.shape == (len(TEXTS), model.num_features)
+    good, bad = ngram_features(model, ["good", "bad film"])
+    assert good[0] > bad[0]
+    assert good[1] < bad[1]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -62,6 +65,30 @@ def test_a_job_has_the_name_of_its_net_and_begins_with_weights_of_the_same(
 
     assert (made("auto").model.net, made("auto").start) == ("trees", None)
     assert (made("mlp").start, made("mlp").model.arguments) == (start, {"hidden": 8, "layers": 2})
+
+
+def test_trials_that_begin_at_once_read_the_encoder_once(
+    loop: Loop, prepared: Input, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.tensors(loop, prepared)
+    begin, reads = threading.Barrier(4), []
+
+    def read_slowly(modules: list[str]) -> dict[str, str]:
+        reads.extend(modules)
+        time.sleep(0.05)
+        return {"code:encode.py": "one"}
+
+    def wanted(_: int) -> dict[str, Path]:
+        begin.wait()
+        return jobs.tensors(loop, prepared)
+
+    monkeypatch.setattr(jobs, "code_parts", read_slowly)
+    jobs._encoder.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(wanted, range(4)))
+    jobs._encoder.cache_clear()
+    assert reads == ["models.data.encode"]
+    assert made == [made[0]] * 4
 
 
 def test_another_encoder_makes_them_anew(loop: Loop, prepared: Input, monkeypatch: pytest.MonkeyPatch) -> None:

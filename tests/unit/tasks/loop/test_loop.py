@@ -3,16 +3,19 @@
 import os
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from models.errors import LeaseLostError, StoreError, UsageError
 from models.pipeline.records import StepRecord
-from tasks.host import processes
+from tasks.host import database, processes
 from tasks.host.leases import leased
+from tasks.host.tables import leases
 from tasks.host.workspace import Project
 from tasks.loop.history import last_loop, lease_of, read_loops, save_loop
 from tasks.loop.loop import OWNER, Inputs, Loop, StepResult, name_loop, new_loop_id, open_loop, open_stage
@@ -220,6 +223,33 @@ def test_the_owner_mark_is_not_left_behind(project: Project) -> None:
         pass
     assert OWNER not in os.environ
     assert processes.is_alive(processes.identity())
+
+
+def test_a_run_that_is_started_again_waits_for_its_former_process(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Prefect does it when a pod gets SIGTERM: the next pod begins before the lease of the former one has ended."""
+    state, waits = project.workspace.state, []
+    with pytest.raises(KeyboardInterrupt), open_loop(project, flow_run_id="run"):
+        raise KeyboardInterrupt
+    holder = {"host": "former-pod", "pid": 7, "started": "deadbeef/1"}
+    mine = leases.c.name == lease_of(project.state("tiny"))
+
+    def lease_until(until: float | None) -> None:
+        with database.writing(state) as connection:
+            connection.execute(leases.update().where(mine).values(holder=holder, until=until))
+
+    def end_the_former(_: float) -> None:
+        waits.append(None)
+        lease_until(None)
+
+    lease_until(time.time() + 3600)
+    with pytest.raises(StoreError, match="former-pod, pid 7, has it"), open_loop(project, flow_run_id="another run"):
+        pytest.fail("two loops at once")
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=end_the_former)
+    monkeypatch.setattr("tasks.host.leases.time", clock)
+    with open_loop(project, flow_run_id="run"):
+        assert len(waits) == 1
 
 
 def test_a_loop_that_another_machine_took_over_records_nothing_more(project: Project) -> None:

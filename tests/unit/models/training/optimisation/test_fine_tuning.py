@@ -2,7 +2,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from models.data.preparation import CategoricalInput, Preparation
+from models.data.preparation import CategoricalInput, Preparation, TargetEncoding, TextColumn
 from models.errors import StoreError, TrainingError, UsageError
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
@@ -189,3 +189,59 @@ def test_weights_with_the_prefix_load_into_a_net_without_an_adapter(make_job, tr
     net = build_net(job.model, Sizes.of(Preparation.load(job.prepared)), tmp_path)
     load_origin(net, "mlp", origin_of(tmp_path / "inside.safetensors", "inside"), Preparation.load(job.prepared), False)
     assert all(torch.equal(tensor, weights(job)[name]) for name, tensor in net.state_dict().items())
+
+
+def of_texts(length, words, stems):
+    """Return a preparation of two categories and two texts, of which the first has these words."""
+    texts = [
+        TextColumn(name="note", num_terms=9, num_features=3, length=length, words=words, stems=stems),
+        TextColumn(name="subject", num_terms=9, num_features=3, length=2, words=["red", "blue"]),
+    ]
+    target = TargetEncoding(name="y", classes=["no", "yes"])
+    colours = CategoricalInput(name="c", categories=list("abcdef"))  # as many indices as `before` has words
+    return Preparation(kind="table", task="binary", target=target, categorical=[colours], texts=texts)
+
+
+def begun(before, now, tmp_path):
+    """Return the state of a transformer of `before`, of one of `now`, and of the latter once it began."""
+    model = Model(net="transformer", arguments={"width": 8, "heads": 2, "layers": 1})
+    torch.manual_seed(3)
+    old, net = (build_net(model, Sizes.of(each, "transformer"), tmp_path) for each in (before, now))
+    fresh = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    before.save(tmp_path)
+    save_file(old.state_dict(), tmp_path / WEIGHTS_FILE)
+    load_origin(net, "transformer", origin_of(tmp_path / WEIGHTS_FILE, "version 3"), now, partial=False)
+    return old.state_dict(), fresh, net.state_dict()
+
+
+def test_words_and_their_places_are_found_by_name_and_new_ones_begin_fresh(tmp_path):
+    before, now = of_texts(3, ["sun", "rain", "snows"], ["snow"]), of_texts(4, ["hail", "rainy", "rain"], ["rain"])
+    old, fresh, loaded = begun(before, now, tmp_path)
+    name = "tokens.words.embeddings.0.weight"
+    assert torch.equal(loaded[name][[0, 1, 4, 5, 6]], old[name][[0, 1, 3, 5, 6]])
+    assert torch.equal(loaded[name][[2, 3]], fresh[name][[2, 3]])
+    name = "tokens.words.embeddings.1.weight"
+    assert torch.equal(loaded[name][:2], old[name][:2])
+    assert torch.equal(loaded[name][2:], fresh[name][2:])
+    was, there = old["positions"][0], loaded["positions"][0]
+    assert torch.equal(there[[*range(10), 11, 12]], was)
+    assert torch.equal(there[10], fresh["positions"][0, 10])
+    assert torch.equal(loaded["tokens.embeddings.0.weight"], old["tokens.embeddings.0.weight"])
+
+
+def test_a_net_of_before_there_were_words_begins_its_words_fresh(tmp_path):
+    now = of_texts(4, ["hail", "rain"], [])
+    texts = [text.model_copy(update={"length": 0, "words": [], "stems": []}) for text in now.texts]
+    old, fresh, loaded = begun(now.model_copy(update={"texts": texts}), now, tmp_path)
+    assert torch.equal(loaded["positions"][0, :7], old["positions"][0])
+    for name in ("tokens.words.embeddings.0.weight", "tokens.words.embeddings.1.weight"):
+        assert torch.equal(loaded[name], fresh[name])
+
+
+def test_texts_of_another_name_are_refused(tmp_path):
+    before = of_texts(3, ["sun"], [])
+    renamed = before.model_copy(
+        update={"texts": [before.texts[0], before.texts[1].model_copy(update={"name": "title"})]}
+    )
+    with pytest.raises(TrainingError, match=r"other texts \(then subject, now title\)"):
+        begun(before, renamed, tmp_path)
