@@ -116,7 +116,8 @@ class LoadedModel:
         characters = self.preparation.characters
         if characters is not None:
             return read_texts(self._session, feed["text"], characters.alphabet, characters.length)
-        return dict(zip(self._names, run_in_passes(self._session, self._names, feed), strict=True))
+        outputs = run_in_passes(self._session, self._names, feed, self.preparation.num_words)
+        return dict(zip(self._names, outputs, strict=True))
 
     def _warm_up(self) -> float:
         """Return the milliseconds of one call with one row, after the runtime has allocated its memory."""

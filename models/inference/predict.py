@@ -55,7 +55,7 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
     running = session(path, threads)
     task = preparation.task
     name = output_names(preparation)[-1]
-    parts = [_run(running, name, feed) for feed in feeds]
+    parts = [_run(running, name, feed, preparation.num_words) for feed in feeds]
     if not parts:
         if preparation.characters is not None:
             return np.zeros((0, preparation.characters.length))
@@ -65,9 +65,9 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
     return values[:, 1] if task == "binary" else values
 
 
-def _run(running: onnxruntime.InferenceSession, name: str, feed: Feed) -> np.ndarray:
+def _run(running: onnxruntime.InferenceSession, name: str, feed: Feed, num_words: int) -> np.ndarray:
     try:
-        values: np.ndarray = run_in_passes(running, [name], feed)[0]
+        values: np.ndarray = run_in_passes(running, [name], feed, num_words)[0]
     except Exception as error:
         raise TrainingError(
             f"the exported model cannot run on these rows ({error}): give rows like those that it was trained on, or "

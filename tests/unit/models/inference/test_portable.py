@@ -14,7 +14,7 @@ from models.data.text import window_starts, windows_of
 from models.errors import DataError
 from models.export.bundle import portable_code
 from models.inference.loaded_model import LoadedModel
-from models.inference.portable import _load_pyfunc, read_texts
+from models.inference.portable import _load_pyfunc, read_texts, run_in_passes
 from models.inference.predict import predict, session
 from models.inference.row_values import RowError
 from models.sources.code_points import code_points
@@ -163,3 +163,19 @@ def test_a_file_of_steps_that_does_not_do_names_the_series(known: LoadedModel, t
     path.write_text(past + future + "b,1,5\n" * 3 + "b,2,5\nb,3,5\n")
     with pytest.raises(RowError, match=r"the last 2 steps of 'b' have a 'y', .* give the 2 steps after the window"):
         predictor.records(path)
+
+
+@pytest.mark.parametrize(("num_words", "most"), [(0, 1024), (8, 1024), (128, 64), (20_000, 1)])
+def test_the_more_words_a_row_has_the_fewer_rows_are_in_a_pass(num_words, most):
+    class Session:
+        def __init__(self):
+            self.sizes = []
+
+        def run(self, names, feed):
+            self.sizes.append(len(feed["x"]))
+            return [feed["x"] + 1 for _ in names]
+
+    session, values = Session(), np.arange(2 * most + 1)
+    (outputs,) = run_in_passes(session, ["y"], {"x": values}, num_words)
+    assert session.sizes == [most, most, 1]
+    assert (outputs == values + 1).all()

@@ -38,6 +38,16 @@ def test_a_pass_counts_the_rows_of_all_members(make_job, net, arguments, most):
     assert (max(passes), sum(passes)) == (most, 5_000)
 
 
+def test_a_pass_has_fewer_rows_where_a_net_reads_words(make_job):
+    """Else the evaluation of a small batch's training holds several times its memory."""
+    session = open_session(make_job("table", "binary", "transformer", {"width": 4, "heads": 1}, count=5_000), World())
+    session.validation.tensors["words"] = torch.zeros(1_250, 3, 2, dtype=torch.int32)
+    passes = []
+    session.net.register_forward_pre_hook(lambda _, args, inputs: passes.append(len(inputs["words"])), with_kwargs=True)
+    evaluate(session)
+    assert passes == [512, 512, 226]
+
+
 OWN = "def zeros(target, prediction):\n    return float((target == 0).sum())\n"
 
 
