@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from models.files import read_python
 from models.nets.catalogue import CATALOGUE
 
 Size = Annotated[int, Field(le=1 << 16)]
@@ -54,7 +55,7 @@ def _factory(net: str) -> ast.FunctionDef | None:
     module_spec = importlib.util.find_spec(module)
     if module_spec is None or module_spec.origin is None:
         return None
-    for node in ast.parse(Path(module_spec.origin).read_bytes()).body:
+    for node in read_python(Path(module_spec.origin)).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return node
     return None
