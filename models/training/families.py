@@ -149,8 +149,10 @@ def families_of(spec: Spec) -> tuple[str, ...]:
 
 
 def usual_families(spec: Spec) -> tuple[str, ...]:
-    """Return the families that `auto` chooses from by default; a declared text column adds one that reads words."""
-    has_texts = "text" in spec.data.features.kinds.values()
+    """Return the families that `auto` chooses from by default; a declared text that is an input adds one of words."""
+    features = spec.data.features
+    texts = {name for name, kind in features.kinds.items() if kind == "text"} - {*features.drop}
+    has_texts = bool(texts if features.columns is None else texts & {*features.columns})
     return (*FAMILIES_OF[spec.data.kind], *((OF_TEXTS,) if has_texts else ()))
 
 

@@ -245,3 +245,12 @@ def test_what_the_spec_sets_is_not_searched_for_unless_it_asks() -> None:
     own = searched(train={"lr": 0.1, "epochs": 3}, model=model)
     assert own == everything - {"train.lr", "model.hidden", "model.layers"}
     assert {path for path in searched(weights_of("mlp")) if path.startswith("model.")} == {"model.dropout"}
+
+
+@pytest.mark.parametrize(
+    ("features", "reads_words"),
+    [({}, True), ({"columns": ["note", "x"]}, True), ({"columns": ["x"]}, False), ({"drop": ["note"]}, False)],
+)
+def test_a_declared_text_that_is_no_input_adds_no_family(features: dict[str, Any], reads_words: bool) -> None:
+    data = {**TEXTS, "features": {"kinds": {"note": "text"}, **features}}
+    assert ("transformer" in families_of(spec_of(data=data))) == reads_words
