@@ -43,7 +43,7 @@ ROWS_A_PASS = 1024
 """Rows that a graph computes at once: with more of them a call takes as long for each row, and more memory."""
 WORDS_A_PASS = 8192
 """Words of texts that a graph reads at once: of 64 rows with 128 words a transformer of width 32 holds 110 MB, of 1,024
-rows 1.7 GB, and takes 12 % longer for each."""
+rows 1.7 GB, and takes a tenth longer for each."""
 PREPARATION_KEY = "loopline.preparation"
 """Key of the preparation schema, as JSON, in the metadata of `model.onnx`."""
 
