@@ -33,6 +33,8 @@ CASES = {
     "lstm": {"kind": "series", "task": "regression", "net": "lstm", "arguments": {"hidden": 256}, "batch": 2048,
              "count": 2048},
 }  # fmt: skip
+WITHIN = {"heap": 0.2}
+"""Share by which a case may differ, if not .1: the heap's holes vary by process, 186 to 241 MB in 19 of them."""
 DAILY = ("heap", "lstm")
 """Cases of each run of the suite; the others run with `make soak`."""
 
@@ -80,7 +82,7 @@ def test_a_process_holds_what_was_reckoned(make_job, tmp_path, case):
     small = make_job(folder="small", **{**settings, "arguments": {"hidden": 8}, "batch": 32})
     before, peak, reported = trained(small, large, tmp_path)
     assert reported == pytest.approx(peak, rel=0.05), "what the job says of itself"
-    assert peak - before == pytest.approx(reckoned_mb(large), rel=0.1)
+    assert peak - before == pytest.approx(reckoned_mb(large), rel=WITHIN.get(case, 0.1))
 
 
 @pytest.mark.parametrize("kind", ["table", "series"])
