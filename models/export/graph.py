@@ -5,6 +5,7 @@ The same weights, preparation and metadata always give the same bytes, so that r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import onnx
@@ -16,7 +17,7 @@ from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.head_graph import graph_outputs, head_part
 from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_part
 from models.inference.names import refuse_taken_names
-from models.inference.portable import PREPARATION_KEY
+from models.inference.portable import PREPARATION_KEY, ROW_BYTES_KEY
 from models.ngrams.graph import TOKENIZER_DOMAIN
 
 OPSET = 20
@@ -54,10 +55,35 @@ def assemble(preparation: Preparation, core: GraphBuilder, output: str, metadata
     model = helper.make_model(
         graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="loopline", producer_version="1"
     )
-    properties = {**metadata, PREPARATION_KEY: preparation.model_dump_json()}
-    helper.set_model_props(model, dict(sorted(properties.items())))
     _check(model)
+    row_bytes = _row_bytes(model, preparation.characters.length if preparation.characters else 1)
+    properties = {**metadata, PREPARATION_KEY: preparation.model_dump_json(), ROW_BYTES_KEY: str(row_bytes)}
+    helper.set_model_props(model, dict(sorted(properties.items())))
     return model
+
+
+def _row_bytes(model: onnx.ModelProto, length: int) -> int:
+    """Return the bytes of the largest tensor that a graph makes of one row, of text of one window, as far as is known.
+
+    The shapes of all tensors follow from those of the inputs; those inside a loop over texts do not count.
+    """
+    inputs = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in model.graph.input]
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_value = {"batch": 1, "length": length}[dim.dim_param]
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    return max((_num_bytes(value.type.tensor_type) for value in inferred.graph.value_info), default=0)
+
+
+def _num_bytes(tensor: onnx.TypeProto.Tensor) -> int:
+    """Return the bytes of a tensor; 0 if a side is not known, or its values have no fixed size."""
+    sides = [dim.dim_value for dim in tensor.shape.dim]
+    if tensor.elem_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
+        return 0
+    return int(math.prod(sides) * helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize)
 
 
 def _check(model: onnx.ModelProto) -> None:

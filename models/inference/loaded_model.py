@@ -25,6 +25,7 @@ from models.inference.portable import (
     columns_of,
     read_texts,
     records_of,
+    rows_a_pass,
     run_in_passes,
 )
 from models.inference.predict import Feed, session
@@ -80,6 +81,7 @@ class LoadedModel:
         except (OSError, ValueError) as error:
             raise StoreError(f"{folder}: its preparation cannot be read ({error}): fetch the version again") from error
         self._session = session(folder / MODEL_FILE, threads)
+        self._rows_a_pass = rows_a_pass(self._session)
         self.schema = input_schema(self.preparation)
         self.inputs = self.schema.inputs
         self.graph_inputs = [port_of(value) for value in self._session.get_inputs()]
@@ -116,7 +118,7 @@ class LoadedModel:
         characters = self.preparation.characters
         if characters is not None:
             return read_texts(self._session, feed["text"], characters.alphabet, characters.length)
-        outputs = run_in_passes(self._session, self._names, feed, self.preparation.num_words)
+        outputs = run_in_passes(self._session, self._names, feed, self._rows_a_pass)
         return dict(zip(self._names, outputs, strict=True))
 
     def _warm_up(self) -> float:

@@ -40,10 +40,12 @@ NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR = "next_character", "probability", "b
 MODEL_FILE = "model.onnx"
 """The served graph."""
 ROWS_A_PASS = 1024
-"""Rows that a graph computes at once: with more of them a call takes as long for each row, and more memory."""
-WORDS_A_PASS = 8192
-"""Words of texts that a graph reads at once: of 64 rows with 128 words a transformer of width 32 holds 110 MB, of 1,024
-rows 1.7 GB, and takes a tenth longer for each."""
+"""Most rows that a graph computes at once: with more of them a call takes as long for each row, and more memory."""
+PASS_BYTES = 16 << 20
+"""Most bytes of a tensor between a graph's inputs and outputs, of which it holds several: of 64 rows with 128 words a
+transformer of width 32 holds 110 MB, of 1,024 rows 1.7 GB, and takes a tenth longer for each."""
+ROW_BYTES_KEY = "loopline.row_bytes"
+"""Key of the bytes of the largest tensor that the graph makes of one row, in the metadata of `model.onnx`."""
 PREPARATION_KEY = "loopline.preparation"
 """Key of the preparation schema, as JSON, in the metadata of `model.onnx`."""
 
@@ -92,16 +94,21 @@ def _records(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[dic
     return [dict(zip(names, row)) for row in zip(*columns, strict=True)]  # noqa: B905 - `strict` for each row: +50 %
 
 
+def rows_a_pass(session: onnxruntime.InferenceSession) -> int:
+    """Return how many rows a graph is to compute at once; a graph from before it said what a row needs, the most."""
+    row_bytes = int(session.get_modelmeta().custom_metadata_map.get(ROW_BYTES_KEY, 1))
+    return max(1, min(ROWS_A_PASS, PASS_BYTES // max(1, row_bytes)))
+
+
 def run_in_passes(
-    session: onnxruntime.InferenceSession, names: Sequence[str], feed: Mapping[str, np.ndarray], num_words: int
+    session: onnxruntime.InferenceSession, names: Sequence[str], feed: Mapping[str, np.ndarray], size: int
 ) -> list[np.ndarray]:
-    """Return the outputs `names` of a graph for all rows of a feed, in passes of `ROWS_A_PASS` rows or `WORDS_A_PASS`.
+    """Return the outputs `names` of a graph for all rows of a feed, in passes of `size` rows: see `rows_a_pass`.
 
     What a graph holds between its inputs and outputs, such as attention between all words of a text, then does not grow
-    with the rows of a call. `num_words` are those of a row, 0 without texts.
+    with the rows of a call.
     """
     rows = len(next(iter(feed.values())))
-    size = min(ROWS_A_PASS, max(1, WORDS_A_PASS // max(1, num_words)))
     parts = [
         session.run(names, {name: values[start : start + size] for name, values in feed.items()})
         for start in range(0, max(1, rows), size)
@@ -121,7 +128,7 @@ class Predictor:
         self._names = column_names(self._preparation["task"], named)
         self._parts = [(one.get("source") or one["name"], one.get("ahead", 0)) for one in self._preparation["numeric"]]
         self._numeric = list(dict.fromkeys(name for name, _ in self._parts))
-        self._num_words = sum(text.get("length", 0) for text in self._preparation.get("texts", ()))
+        self._rows_a_pass = rows_a_pass(session)
 
     def predict(
         self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
@@ -222,7 +229,7 @@ class Predictor:
         if characters := self._preparation["characters"]:
             return read_texts(self._session, feed["text"], characters["alphabet"], characters["length"])
         names = [output.name for output in self._session.get_outputs()]
-        return dict(zip(names, run_in_passes(self._session, names, feed, self._num_words), strict=True))
+        return dict(zip(names, run_in_passes(self._session, names, feed, self._rows_a_pass), strict=True))
 
 
 def read_texts(

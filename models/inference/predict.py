@@ -12,7 +12,7 @@ import numpy as np
 from models.data.preparation import Preparation
 from models.errors import StoreError, TrainingError
 from models.inference.names import output_names
-from models.inference.portable import open_session, run_in_passes
+from models.inference.portable import open_session, rows_a_pass, run_in_passes
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -55,7 +55,8 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
     running = session(path, threads)
     task = preparation.task
     name = output_names(preparation)[-1]
-    parts = [_run(running, name, feed, preparation.num_words) for feed in feeds]
+    size = rows_a_pass(running)
+    parts = [_run(running, name, feed, size) for feed in feeds]
     if not parts:
         if preparation.characters is not None:
             return np.zeros((0, preparation.characters.length))
@@ -65,9 +66,9 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
     return values[:, 1] if task == "binary" else values
 
 
-def _run(running: onnxruntime.InferenceSession, name: str, feed: Feed, num_words: int) -> np.ndarray:
+def _run(running: onnxruntime.InferenceSession, name: str, feed: Feed, size: int) -> np.ndarray:
     try:
-        values: np.ndarray = run_in_passes(running, [name], feed, num_words)[0]
+        values: np.ndarray = run_in_passes(running, [name], feed, size)[0]
     except Exception as error:
         raise TrainingError(
             f"the exported model cannot run on these rows ({error}): give rows like those that it was trained on, or "

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,8 +14,9 @@ from models.data.feeds import feeds, targets
 from models.data.preparation import Preparation
 from models.data.prepare import prepare
 from models.export.export import export
-from models.inference.portable import MODEL_FILE
+from models.inference.portable import MODEL_FILE, ROW_BYTES_KEY
 from models.inference.predict import predict
+from models.nets.sizes import Sizes
 from models.project_spec.blocks import Model, Spec, Train
 from models.training.job import TrainingJob
 from models.training.rank import run_job
@@ -74,9 +76,16 @@ def accuracy(place: Path, folder: Path, model: Model, **train: int) -> float:
     return float(((chances > 0.5) == targets(place / "prepared", "test")).mean())
 
 
+def row_bytes_of(folder: Path) -> list[str]:
+    properties = onnx.load(folder / "export" / MODEL_FILE, load_external_data=False).metadata_props
+    return [each.value for each in properties if each.key == ROW_BYTES_KEY]
+
+
 def test_a_transformer_learns_the_order_of_words_that_n_grams_do_not_see(place: Path, tmp_path: Path) -> None:
     arguments = {"width": 32, "layers": 1, "word_dropout": 0.1}
     assert accuracy(place, tmp_path, Model(net="transformer", arguments=arguments), epochs=14, batch=64) > 0.9
+    sizes, (row_bytes,) = Sizes.of(Preparation.load(place / "prepared"), "transformer"), row_bytes_of(tmp_path)
+    assert int(row_bytes) == 4 * 4 * (1 + sizes.num_numeric + sizes.num_words) ** 2, "four heads of all pairs, float32"
 
 
 def test_a_net_that_reads_features_alone_does_not(place: Path, tmp_path: Path) -> None:

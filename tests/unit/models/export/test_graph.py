@@ -12,7 +12,7 @@ from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.graph import IR_VERSION, LIMIT_BYTES, OPSET, assemble
 from models.export.graph_builder import GraphBuilder
-from models.inference.portable import PREPARATION_KEY
+from models.inference.portable import PREPARATION_KEY, ROW_BYTES_KEY
 from tests.finished_jobs import table_preparation
 
 
@@ -32,6 +32,7 @@ def test_the_file_says_what_it_is() -> None:
     found = {entry.key: entry.value for entry in model.metadata_props}
     assert found["loopline.project"] == "flüge"
     assert Preparation.model_validate_json(found[PREPARATION_KEY]) == table_preparation()
+    assert found[ROW_BYTES_KEY] == "16", "two numbers, float64"
     assert (model.ir_version, model.producer_name) == (IR_VERSION, "loopline")
     assert {opset.domain: opset.version for opset in model.opset_import} == {"": OPSET, "ai.onnx.ml": 5}
 

@@ -4,6 +4,7 @@ import ast
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from models.data.text import window_starts, windows_of
 from models.errors import DataError
 from models.export.bundle import portable_code
 from models.inference.loaded_model import LoadedModel
-from models.inference.portable import _load_pyfunc, read_texts, run_in_passes
+from models.inference.portable import ROW_BYTES_KEY, _load_pyfunc, read_texts, rows_a_pass, run_in_passes
 from models.inference.predict import predict, session
 from models.inference.row_values import RowError
 from models.sources.code_points import code_points
@@ -165,17 +166,23 @@ def test_a_file_of_steps_that_does_not_do_names_the_series(known: LoadedModel, t
         predictor.records(path)
 
 
-@pytest.mark.parametrize(("num_words", "most"), [(0, 1024), (8, 1024), (128, 64), (20_000, 1)])
-def test_the_more_words_a_row_has_the_fewer_rows_are_in_a_pass(num_words, most):
+@pytest.mark.parametrize(
+    ("metadata", "most"),
+    [({}, 1024), ({ROW_BYTES_KEY: "0"}, 1024), ({ROW_BYTES_KEY: "200000"}, 83), ({ROW_BYTES_KEY: str(1 << 30)}, 1)],
+)
+def test_the_more_a_row_needs_the_fewer_rows_are_in_a_pass(metadata, most):
     class Session:
         def __init__(self):
             self.sizes = []
+
+        def get_modelmeta(self):
+            return SimpleNamespace(custom_metadata_map=metadata)
 
         def run(self, names, feed):
             self.sizes.append(len(feed["x"]))
             return [feed["x"] + 1 for _ in names]
 
     session, values = Session(), np.arange(2 * most + 1)
-    (outputs,) = run_in_passes(session, ["y"], {"x": values}, num_words)
+    (outputs,) = run_in_passes(session, ["y"], {"x": values}, rows_a_pass(session))
     assert session.sizes == [most, most, 1]
     assert (outputs == values + 1).all()
