@@ -22,7 +22,6 @@ from models.data.unlabelled import UNLABELLED, read_unlabelled
 from models.errors import DataError
 from models.files import whole_file
 from models.ngrams.columns import feature_matrix, plain_texts
-from models.ngrams.words import FIRST_WORD
 from models.project_spec.reserved_columns import FITTED_PREFIX, KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table
@@ -137,8 +136,8 @@ def _word_indices(rows: pa.Table, preparation: Preparation) -> np.ndarray:
 
     parts = []
     for part, offsets in zip(preparation.texts, preparation.word_offsets(), strict=True):
-        indices = word_ids(preparation.ngrams[part.name], plain_texts(rows.column(part.name)), part.length)
-        parts.append(np.where(indices < FIRST_WORD, indices, indices + np.array(offsets, np.int32)))
+        texts = plain_texts(rows.column(part.name))
+        parts.append(word_ids(preparation.ngrams[part.name], texts, part.length, *offsets))
     return np.concatenate(parts, axis=1)
 
 

@@ -337,7 +337,8 @@ def _texts(
             raise DataError(all_missing(name))
         training = np.flatnonzero(rows.train)
         answers = _learnt_by_texts(made, target, rows.train)
-        learnt = fit_ngrams([texts[row] for row in training], answers, target.classes is not None)
+        seen = [texts[row] for row in training]
+        learnt = fit_ngrams(seen, answers, target.classes is not None)
         if learnt is None:
             columns.left_out[name] = "no word or piece of a word is in two training texts"
             continue
@@ -352,7 +353,7 @@ def _texts(
                 name=name,
                 num_terms=len(learnt[0].terms),
                 num_features=learnt[0].num_features,
-                length=usual_length(learnt[0], [texts[row] for row in training]),
+                length=usual_length(learnt[0], seen),
                 words=list(known.words),
                 stems=list(known.stems),
             )

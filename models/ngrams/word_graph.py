@@ -46,9 +46,12 @@ def word_nodes(
     return text_loop(column, output, prefix, ids, onnx.TensorProto.INT64, [length, 2])
 
 
-def word_ids(model: NgramModel, texts: Sequence[str], length: int) -> np.ndarray:
-    """Return the ids of the first words of texts and of their stems, int32 (text, length, 2); 0 after the last word."""
-    session = text_session(*word_nodes(model, "text", length, "words", "w/"), "words", onnx.TensorProto.INT64)
+def word_ids(
+    model: NgramModel, texts: Sequence[str], length: int, word_offset: int = 0, stem_offset: int = 0
+) -> np.ndarray:
+    """Return what `word_nodes` make of texts, int32 (text, length, 2)."""
+    nodes = word_nodes(model, "text", length, "words", "w/", word_offset, stem_offset)
+    session = text_session(*nodes, "words", onnx.TensorProto.INT64)
     parts = [
         session.run(None, {"text": np.array(texts[start : start + _BATCH], object)})[0].astype(np.int32)
         for start in range(0, len(texts), _BATCH)
