@@ -109,11 +109,14 @@ def run_in_passes(
     with the rows of a call.
     """
     rows = len(next(iter(feed.values())))
+    if rows <= size:
+        outputs: list[np.ndarray] = session.run(names, feed)
+        return outputs
     parts = [
         session.run(names, {name: values[start : start + size] for name, values in feed.items()})
-        for start in range(0, max(1, rows), size)
+        for start in range(0, rows, size)
     ]
-    return parts[0] if len(parts) == 1 else [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
+    return [np.concatenate(each) for each in zip(*parts, strict=True)]
 
 
 class Predictor:
