@@ -17,11 +17,12 @@ from models.data.preparation import CategoricalInput, ImageInput, NumericInput, 
 from models.data.prepare import prepare
 from models.export.export import export
 from models.export.graph import IR_VERSION, ML_OPSET, OPSET
-from models.export.graph_builder import ML_DOMAIN, GraphBuilder
+from models.export.graph_builder import GraphBuilder
 from models.files import read_json, write_json
 from models.nets.build import build_net
 from models.nets.catalogue import is_trees
 from models.nets.sizes import Sizes
+from models.ngrams.graph import ML_DOMAIN
 from models.project_spec.blocks import Image, Model, Spec, Train
 from models.project_spec.window import Window
 from models.training.batches.examples import open_examples

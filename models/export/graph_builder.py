@@ -11,8 +11,6 @@ from onnx import helper, numpy_helper
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
 
-ML_DOMAIN = "ai.onnx.ml"
-
 
 @dataclass
 class GraphBuilder:

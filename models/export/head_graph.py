@@ -7,10 +7,11 @@ import onnx
 from onnx import helper
 
 from models.data.preparation import LARGEST_LOGARITHM, Preparation
-from models.export.graph_builder import ML_DOMAIN, GraphBuilder
+from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LOG_PROBABILITIES
 from models.inference.portable import LABEL, LABELS, PREDICTION, PROBABILITIES
+from models.ngrams.graph import ML_DOMAIN
 from models.project_spec.blocks import NUMBER_TASKS
 
 

@@ -21,9 +21,9 @@ from models.data.preparation import (
     Preparation,
     TextInput,
 )
-from models.export.graph_builder import ML_DOMAIN, GraphBuilder
+from models.export.graph_builder import GraphBuilder
 from models.fitted_features.lookup import Lookup
-from models.ngrams.graph import feature_nodes
+from models.ngrams.graph import ML_DOMAIN, feature_nodes
 from models.ngrams.word_graph import word_nodes
 
 CORE_PREFIX = "core/"
