@@ -121,6 +121,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         challenger_cost=evidence.challenger_cost,
         champion_cost=evidence.champion_cost,
         parity=evidence.parity,
+        single_predictors=dict(evidence.single_predictors),
         digests=evidence.digests(),
     )
     # With too few examples the metric may be undefined; then the sample gate gives the reason.

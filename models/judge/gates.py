@@ -64,6 +64,22 @@ def baseline_gate(verdict: Verdict) -> Gate | None:
     return _gate("baseline", passed, f"{verb} the trivial baseline {baseline}: {_gain(verdict, verdict.over_baseline)}")
 
 
+def predictors_gate(verdict: Verdict) -> Gate | None:
+    """Fail for a first model with a column that alone predicts the target: a person promotes it, or drops the column.
+
+    A champion was let through by a person or never had such a column: its challengers are compared with it.
+    """
+    if verdict.champion is not None or not verdict.single_predictors:
+        return None
+    names = ", ".join(f"{name!r} ({score:.4g} of 1)" for name, score in verdict.single_predictors.items())
+    return _gate(
+        "predictors",
+        False,
+        f"alone enough to predict the target: {names}: a first model waits for a person then. If it is known before the "
+        "target is, promote this version by hand (`loopline promote`); if not, put it into data.features.drop",
+    )
+
+
 def slices_gate(verdict: Verdict) -> Gate | None:
     """Pass if no slice lost more than allowed, after correction for their number."""
     if verdict.rules.slice_margin is None or verdict.difference is None or not verdict.slices:
@@ -112,6 +128,7 @@ _GATES: tuple[Callable[[Verdict], Gate | None], ...] = (
     champion_gate,
     goal_gate,
     baseline_gate,
+    predictors_gate,
     slices_gate,
     latency_gate,
     size_gate,

@@ -90,7 +90,7 @@ class Parity(FrozenModel):
 class Gate(FrozenModel):
     """One condition of promotion."""
 
-    name: Literal["sample", "champion", "goal", "baseline", "slices", "latency", "size", "parity"]
+    name: Literal["sample", "champion", "goal", "baseline", "predictors", "slices", "latency", "size", "parity"]
     passed: bool
     reason: str
 
@@ -136,6 +136,9 @@ class Verdict(FrozenModel):
     challenger_cost: ServingCost = Field(default_factory=ServingCost)
     champion_cost: ServingCost | None = None
     parity: Parity | None = None
+    single_predictors: dict[str, float] = Field(
+        default_factory=dict, description="Columns that alone predict the target almost perfectly -> their score."
+    )
     digests: dict[str, str] = Field(default_factory=dict, description="SHA-256 of each array of the evidence.")
 
     @property

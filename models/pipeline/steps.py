@@ -129,8 +129,8 @@ STEPS = (
     ),
     Step(
         "judge",
-        after=("ingest", "prepare", "export"),  # a champion may need columns that are no longer prepared
-        results=("export",),
+        after=("ingest", "prepare", "validate-prepared", "export"),  # a champion may need columns no longer prepared
+        results=("validate-prepared", "export"),
         external=("champion",),
         reads=("name", "data.split", "goal", "judge", "serve.max_latency_ms", "train.seed"),
         code=("tasks.steps.judge",),

@@ -14,7 +14,7 @@ Facts = Mapping[str, object]
 """Facts in display order: a label in plain words -> text, number, list or None."""
 
 Chapter = Literal["verdict", "performance", "slices", "data", "training", "search"]
-_SOFT_GATES = {"champion"}
+_SOFT_GATES = {"champion", "predictors"}
 _REFERENCE = "for comparison, decides nothing"
 
 
@@ -95,7 +95,7 @@ def render_card(card: Card) -> str:
 
 
 def traffic_light(verdict: Verdict) -> Literal["green", "amber", "red"]:
-    """Return green: promoted; amber: sound, but the champion stays; red: the model may not serve at all."""
+    """Return green: promoted; amber: sound, but the champion stays or a person decides; red: it may not serve at all."""
     if verdict.promoted:
         return "green"
     return "amber" if {gate.name for gate in verdict.failed} <= _SOFT_GATES else "red"

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from models.data.clean import unanswered
 from models.data.columns import as_text, is_text
-from models.data.fit import MIN_ROWS_OF_IDENTITY
 from models.data.header import no_such_column
 from models.data.target import LARGEST_GRADE, infer_task
 from models.errors import UsageError
 from models.ngrams.columns import holds_texts
 from models.project_spec.blocks import Data
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
+from models.scaffold.roles import BEHAVES, id_reason, times_of_rows
 from models.scaffold.series import SeriesShape, recognise
 from models.sources.read import read_source
 from models.validation.expectations import TARGET_PRESENT
@@ -65,6 +65,9 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     shape = recognise(table, target) if is_forecast else None
     drop = dict(_not_features(table, [*targets, *texts, *([group] if group else [])]))
     inputs = [column for column in table.column_names if column not in (*drop, *targets, group)]
+    if not inputs:  # a number in the order of the file that is the only input is no id
+        drop = {name: reason for name, reason in drop.items() if reason != BEHAVES}
+        inputs = [column for column in table.column_names if column not in (*drop, *targets, group)]
     time = None if shape or group else _split_time(table, inputs)
     if not inputs and not shape:
         raise UsageError(_no_inputs(path, target, drop))
@@ -156,21 +159,14 @@ def _not_features(table: pa.Table, taken: Sequence[str]) -> Iterator[tuple[str, 
             yield name, f"of type {column.type}"
         elif num_values == 1 and not column.null_count:
             yield name, "always the same"
-        elif _is_id(name, column, num_values):
-            yield name, "an id: every row has another value"
+        elif reason := id_reason(name, column, num_values):
+            yield name, reason
 
 
 def _num_values(column: pa.ChunkedArray) -> int:
     kind = column.type
     plain = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
     return int(pc.count_distinct(plain).as_py())
-
-
-def _is_id(name: str, column: pa.ChunkedArray, num_values: int) -> bool:
-    if num_values < len(column) or len(column) < MIN_ROWS_OF_IDENTITY:
-        return False
-    named = re.search(r"(^|_|\b)(id|uuid|key|index|rownames?|unnamed: 0)($|_|\b)", name.lower()) is not None
-    return is_text(column.type) or (pa.types.is_integer(column.type) and named)
 
 
 def _group_of(table: pa.Table, targets: Sequence[str]) -> str | None:
@@ -202,9 +198,7 @@ def _unlabelled_lines(num_unanswered: int, num_rows: int) -> Iterator[str]:
 
 def _split_time(table: pa.Table, inputs: Sequence[str]) -> str | None:
     """Return the column of times to split by: there are other inputs, and it has enough values and none is missing."""
-    times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
-    times = [name for name in times if not table.column(name).null_count]
-    times = [name for name in times if _num_values(table.column(name)) >= _FEWEST_TIMES]
+    times = [name for name in times_of_rows(table) if _num_values(table.column(name)) >= _FEWEST_TIMES]
     return times[0] if times and set(inputs) - {times[0]} else None
 
 

@@ -143,6 +143,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
             {key: exported.result[key] for key in Parity.model_fields if key in exported.result}
         ),
         outputs=preparation.target.outputs,
+        single_predictors=inputs["validate-prepared"].result["single_predictors"],
     )
     evidence = with_clusters(evidence, prepared, preparation, loop.spec)
     if known is None or not known.any():

@@ -1,0 +1,74 @@
+"""The roles of columns that a first spec guesses from names and behaviour: ids, and the times when rows came."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+
+from models.data.columns import is_text
+from models.data.fit import MIN_ROWS_OF_IDENTITY
+
+NAMED, BEHAVES = "an id: every row has another value", "an id: every row has another value, in the file's order"
+_ID_WORDS = re.compile(r"ids?|uuid|guid|key|pk|index|idx|no|nr|number|rownames?|row|sku|unnamed")
+_ID_ENDINGS = re.compile(
+    r"(user|customer|client|person|patient|employee|passenger|member|account|order|case|sample|row|record|item|product|"
+    r"loan|ticket|trip|event|session|device|transaction|invoice|student)s?(id|no|nr|key)"
+)
+"""Ids written in one word of small letters."""
+_TIME_WORDS = re.compile(r"year|month|week|day|date|hour|minute|second|time|timestamp|epoch|step|period|quarter")
+_FACT_WORDS = re.compile(
+    r"birth(day|date)?|dob|born|death|died|hir(e|ed|ing|edate)|due(date)?|deadline|expir(y|es?|ed|ation)|maturity|"
+    r"founded|built"
+)
+"""Of dates that are facts of a person or a thing: they lie long before a row came, or after it."""
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a column's name in small letters, in any case style: `CustomerID` is customer, id."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name)]
+
+
+def id_reason(name: str, column: pa.ChunkedArray, num_values: int) -> str | None:
+    """Return why a column is an id, or None: each row has another value, and its name or the order of values says so.
+
+    Texts need no more than different values. Whole numbers are an id by name (`NAMED`), or because they only grow or
+    only fall from row to row (`BEHAVES`), as the number of a row does; a file in the order of the answer makes such a
+    number a leak. Numbers that are named as times are none.
+
+    Args:
+        name: The column's name.
+        column: Its values.
+        num_values: How many different ones there are, without missing ones.
+    """
+    if num_values < len(column) or len(column) < MIN_ROWS_OF_IDENTITY:
+        return None
+    if is_text(column.type):
+        return NAMED
+    if not pa.types.is_integer(column.type):
+        return None
+    if _has_word(name, _ID_WORDS) or _has_word(name, _ID_ENDINGS):
+        return NAMED
+    values = column.to_numpy()
+    is_ordered = bool((values[1:] > values[:-1]).all() or (values[1:] < values[:-1]).all())
+    return BEHAVES if is_ordered and not _has_word(name, _TIME_WORDS) else None
+
+
+def times_of_rows(table: pa.Table) -> list[str]:
+    """Return the columns of dates that may say when a row came, those in the order of the file first.
+
+    A date of birth, of hiring or of expiry is none: rows of the future do not lie behind it.
+    """
+    times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
+    times = [name for name in times if not table.column(name).null_count and not _has_word(name, _FACT_WORDS)]
+    return sorted(times, key=lambda name: not _is_ascending(table.column(name)))
+
+
+def _has_word(name: str, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.fullmatch(word) for word in words_of(name))
+
+
+def _is_ascending(column: pa.ChunkedArray) -> bool:
+    values = column.to_numpy()
+    return bool(np.all(values[1:] >= values[:-1]))
