@@ -75,7 +75,7 @@ def predictors_gate(verdict: Verdict) -> Gate | None:
     return _gate(
         "predictors",
         False,
-        f"alone enough to predict the target: {names}: a first model waits for a person then. If it is known before the "
+        f"alone enough to predict the target: {names}: a first model waits for a person. If it is known before the "
         "target is, promote this version by hand (`loopline promote`); if not, put it into data.features.drop",
     )
 

@@ -95,7 +95,7 @@ def render_card(card: Card) -> str:
 
 
 def traffic_light(verdict: Verdict) -> Literal["green", "amber", "red"]:
-    """Return green: promoted; amber: sound, but the champion stays or a person decides; red: it may not serve at all."""
+    """Return green: promoted; amber: sound, but the champion stays or a person decides; red: it may not serve."""
     if verdict.promoted:
         return "green"
     return "amber" if {gate.name for gate in verdict.failed} <= _SOFT_GATES else "red"

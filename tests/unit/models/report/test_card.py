@@ -144,6 +144,7 @@ def test_a_first_model_with_bare_facts_makes_a_card_too():
         ("promote", [gate("sample")], "green"),
         ("keep", [gate("champion", passed=False)], "amber"),
         ("keep", [gate("champion", passed=False), gate("goal", passed=False)], "red"),
+        ("keep", [gate("predictors", passed=False)], "amber"),
         ("keep", [gate("parity", passed=False)], "red"),
     ],
 )
