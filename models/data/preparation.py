@@ -293,6 +293,10 @@ class Preparation(FrozenModel):
     class_head: ClassHead = Field(
         default_factory=ClassHead, description="Set by the export: calibration and decision threshold."
     )
+    quantile_shifts: list[float] = Field(
+        default_factory=list,
+        description="Set by the export: added to each quantile as the net learnt it, in order; empty: nothing.",
+    )
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")

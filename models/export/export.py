@@ -13,6 +13,7 @@ from models.export.class_head import choose_class_head, with_class_head
 from models.export.core import core_of
 from models.export.graph import assemble
 from models.export.parity import parity
+from models.export.quantile_shifts import choose_quantile_shifts
 from models.export.signature import input_example, served_text, signature, text_example
 from models.export.trained import net_of, num_validation_examples, validation_predictions
 from models.files import storing, write_bytes
@@ -38,8 +39,9 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
     Returns:
         `path`, `sha256`, `size_bytes`; `inputs` (name, dtype, shape); `input_example`; `parity` and `max_difference`
         (the worst difference), `tolerance`, `num_examples`, `label_flips`; of classes `class_head` (calibration and
-        threshold); `knows_validation`: whether a member of an ensemble has learnt from the validation rows. For
-        text, inputs and example are those of the MLflow model, which takes a column of text, and `samples` is added.
+        threshold), of quantiles `quantile_shifts`; `knows_validation`: whether a member of an ensemble has learnt from
+        the validation rows. For text, inputs and example are those of the MLflow model, which takes a column of text,
+        and `samples` is added.
 
     Raises:
         StoreError: The weights cannot be read, or the folder not written.
@@ -50,6 +52,7 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
     preparation = Preparation.load(finished.prepared)
     core, output = core_of(finished, preparation)
     preparation, class_head = choose_class_head(finished, preparation)
+    preparation, quantile_shifts = choose_quantile_shifts(finished, preparation)
     model = assemble(preparation, core, output, metadata)
     content = model.SerializeToString(deterministic=True)
     path = Path(out) / MODEL_FILE
@@ -57,7 +60,7 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
     with storing(path):
         preparation.save(Path(out))
     result = {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
-    result |= class_head
+    result |= class_head | quantile_shifts
     result["knows_validation"] = any(member.job.is_refitted for member in members_of(finished))
     result |= _prove(path, finished, preparation)
     if preparation.characters is not None:

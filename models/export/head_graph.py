@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from models.data.preparation import LARGEST_LOGARITHM, Preparation
+from models.data.preparation import LARGEST_LOGARITHM, Preparation, TargetEncoding
 from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LOG_PROBABILITIES
@@ -67,7 +67,8 @@ def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
 
 def _regression(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
     axis = builder.constant("axis", np.array([1], np.int64))
-    values = _own_unit(builder, preparation, builder.node("Squeeze", [raw, axis], "flat"))
+    flat = _shifted(builder, preparation, builder.node("Squeeze", [raw, axis], "flat"))
+    values = _own_unit(builder, preparation, flat)
     builder.node("Cast", [values], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
 
 
@@ -94,24 +95,36 @@ def _several(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
         builder.node("Cast", [exact], "probabilities", output=PROBABILITIES, to=onnx.TensorProto.FLOAT)
         builder.node("Greater", [exact, builder.constant("half", np.array(0.5))], "labels", output=LABELS)
         return
-    values = _own_unit(builder, preparation, raw)
+    values = _own_unit(builder, preparation, _shifted(builder, preparation, raw))
     if preparation.task == "quantile":
-        values = _sorted(builder, values, preparation.target.num_quantiles, len(preparation.target.columns))
+        values = _sorted(builder, values, preparation.target)
     builder.node("Cast", [values], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
 
 
-def _sorted(builder: GraphBuilder, values: str, num_quantiles: int, num_horizons: int) -> str:
+def _shifted(builder: GraphBuilder, preparation: Preparation, learnt: str) -> str:
+    """Return the name of what the net predicts, its quantiles in order and shifted if the preparation shifts them."""
+    if not preparation.quantile_shifts:
+        return learnt
+    double = builder.node("Cast", [learnt], "learnt", to=onnx.TensorProto.DOUBLE)
+    if preparation.target.num_quantiles > 1:
+        double = _sorted(builder, double, preparation.target, "learnt_")
+    shifts = builder.constant("quantile_shifts", np.array(preparation.quantile_shifts, np.float64))
+    return builder.node("Add", [double, shifts], "shifted")
+
+
+def _sorted(builder: GraphBuilder, values: str, target: TargetEncoding, prefix: str = "") -> str:
     """Return the name of (batch, horizon * quantile), the quantiles of each horizon in order."""
-    num = builder.constant("num", np.array([num_quantiles], np.int64))
+    num_quantiles, num_horizons = target.num_quantiles, len(target.columns)
+    num = builder.constant(f"{prefix}num", np.array([num_quantiles], np.int64))
     if num_horizons > 1:
-        shape = builder.constant("apart", np.array([0, num_horizons, num_quantiles], np.int64))
-        values = builder.node("Reshape", [values, shape], "by_horizon")
-    names = [builder.prefix + "sorted", builder.prefix + "order"]
+        shape = builder.constant(f"{prefix}apart", np.array([0, num_horizons, num_quantiles], np.int64))
+        values = builder.node("Reshape", [values, shape], f"{prefix}by_horizon")
+    names = [builder.prefix + f"{prefix}sorted", builder.prefix + f"{prefix}order"]
     builder.nodes.append(helper.make_node("TopK", [values, num], names, name=names[0], axis=-1, largest=0, sorted=1))
     if num_horizons == 1:
         return names[0]
-    shape = builder.constant("together", np.array([0, num_horizons * num_quantiles], np.int64))
-    return builder.node("Reshape", [names[0], shape], "outputs")
+    shape = builder.constant(f"{prefix}together", np.array([0, num_horizons * num_quantiles], np.int64))
+    return builder.node("Reshape", [names[0], shape], f"{prefix}outputs")
 
 
 def _language(builder: GraphBuilder, raw: str) -> None:

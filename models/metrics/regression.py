@@ -58,14 +58,29 @@ def pinball(target: Array, prediction: Array, quantile: float) -> Evaluator:
     return weighted_mean(np.maximum(quantile * under, (quantile - 1) * under))
 
 
-def sample_quantiles(values: Array, levels: float | Sequence[float]) -> Array:
+def sample_quantiles(values: Array, levels: float | Sequence[float], weight: Array | None = None) -> Array:
     """Return the quantiles of a sample (example,) or (example, column), those of a column next to each other.
+
+    A value of weight 2 counts as two values.
 
     A further value of the same source lies below each with the probability that is its level, so few values give the
     widest interval that there is; numpy's usual quantiles (type 7) are too narrow for few values.
     Source: Vovk, Gammerman and Shafer (2005), Algorithmic Learning in a Random World; Hyndman and Fan (1996), type 6.
     """
-    return np.atleast_1d(np.quantile(values, levels, axis=0, method="weibull")).T.ravel()
+    if weight is None:
+        return np.atleast_1d(np.quantile(values, levels, axis=0, method="weibull")).T.ravel()
+    columns = np.reshape(values, (len(values), -1)).T
+    return np.concatenate([_weighted_quantiles(column, np.atleast_1d(levels), weight) for column in columns])
+
+
+def _weighted_quantiles(values: Array, levels: Array, weight: Array) -> Array:
+    """Return the quantiles of values that stand from `place - weight + 1` to `place`, as if each was repeated."""
+    order = np.argsort(values, kind="stable")
+    order = order[weight[order] > 0]
+    counts = np.asarray(weight, dtype=np.float64)[order]
+    place = np.cumsum(counts)
+    places = np.stack([place - counts + np.minimum(counts, 1.0), place], axis=1).ravel()
+    return np.asarray(np.interp((place[-1] + 1) * levels, places, np.repeat(values[order], 2)))
 
 
 def _error(target: Array, prediction: Array) -> Array:

@@ -54,6 +54,8 @@ class Card:
     """Hyperparameters of the final training."""
     decision: Facts = field(default_factory=dict)
     """How probabilities become a label: calibration and decision threshold."""
+    quantiles: Facts = field(default_factory=dict)
+    """How the quantiles were calibrated: the share of true values below each, as trained."""
     search: Facts = field(default_factory=dict)
     families: Sequence[Facts] = ()
     """One row for each family of nets that the search chose from; all with the same keys."""

@@ -97,6 +97,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **_short(shown(search.get("params", {}))),
         },
         decision=_decision(exported.get("class_head", {})),
+        quantiles=_quantiles(exported.get("quantile_shifts", {})),
         search={key: value for key, value in search.items() if key not in _NOT_FACTS},
         families=_families(search),
         provenance=_provenance(loop, trained, search),
@@ -150,6 +151,17 @@ def _decision(head: dict[str, Any]) -> dict[str, Any]:
         if key in head
     }
     return {"probabilities": words, **measured, "threshold of the second class": float(f"{head['threshold']:.4g}")}
+
+
+def _quantiles(shifted: dict[str, Any]) -> dict[str, Any]:
+    """Return how far the trained quantiles were from the shares that they state, on the rows that shifted them."""
+    if not shifted:
+        return {}
+    shares = zip(shifted["names"], shifted["levels"], shifted["share_below"], strict=True)
+    below = {
+        f"{name}, as trained": f"{share:.1%} of true values below, states {level:.3g}" for name, level, share in shares
+    }
+    return {**below, "shifted by its errors on": f"{shifted['num_examples']:,} validation examples"}
 
 
 def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:

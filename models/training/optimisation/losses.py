@@ -172,7 +172,8 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
     """Return the input of metrics: the second class's probability, all probabilities, or values in the target's unit.
 
     Of several outputs (example, output). Quantiles of a value are sorted, so that they never cross: sorting never makes
-    the pinball loss larger. Source: Chernozhukov, Fernandez-Val and Galichon (2010), Econometrica 78(3).
+    the pinball loss larger. Source: Chernozhukov, Fernandez-Val and Galichon (2010), Econometrica 78(3). Those of an
+    exported model are shifted as its graph shifts them (`models/export/quantile_shifts.py`).
 
     For text: the bits of each character, as `settle` returns them.
     """
@@ -185,11 +186,18 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
         return output.softmax(dim=1).numpy()
     if preparation.task == "multilabel":
         return output.sigmoid().numpy()
-    learnt = output if preparation.target.outputs else output[:, 0]
-    values = np.asarray(preparation.target.decode(learnt.numpy()))
-    if preparation.task != "quantile":
+    learnt = (output if preparation.target.outputs else output[:, 0]).numpy()
+    if preparation.quantile_shifts:
+        learnt = ordered_quantiles(learnt, preparation.target) + np.array(preparation.quantile_shifts)
+    values = np.asarray(preparation.target.decode(learnt))
+    return ordered_quantiles(values, preparation.target) if preparation.task == "quantile" else values
+
+
+def ordered_quantiles(values: NDArray[np.float64], target: TargetEncoding) -> NDArray[np.float64]:
+    """Return the quantiles of each true value in ascending order, (example, output); other outputs as they are."""
+    if target.num_quantiles == 1:
         return values
-    return np.sort(values.reshape(len(values), -1, preparation.target.num_quantiles), axis=2).reshape(values.shape)
+    return np.sort(values.reshape(len(values), -1, target.num_quantiles), axis=2).reshape(values.shape)
 
 
 def _own_loss(reference: str, base: Path, preparation: Preparation, targets: torch.Tensor) -> Loss:

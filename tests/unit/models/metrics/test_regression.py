@@ -57,3 +57,13 @@ def test_a_further_value_lies_below_the_quantiles_of_a_small_sample_as_often_as_
     quantiles = sample_quantiles(values[:9], levels).reshape(-1, len(levels))
     assert (values[9][:, None] < quantiles).mean(axis=0) == pytest.approx(levels, abs=0.012)
     assert sample_quantiles(np.array([4.0, 2.0, 3.0]), 0.5).tolist() == [3.0]
+
+
+def test_a_value_of_weight_two_counts_as_two_values_in_quantiles():
+    rng = np.random.default_rng(1)
+    values, weight, levels = rng.normal(size=(30, 2)), rng.integers(0, 4, 30), [0.01, 0.3, 0.5, 0.95]
+    expected = sample_quantiles(np.repeat(values, weight, axis=0), levels)
+    np.testing.assert_allclose(sample_quantiles(values, levels, weight.astype(np.float64)), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        sample_quantiles(values, levels, np.ones(30)), sample_quantiles(values, levels), atol=1e-12
+    )
