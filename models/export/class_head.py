@@ -8,19 +8,20 @@ import numpy as np
 
 from models.data.feeds import spread_positions
 from models.data.preparation import ClassHead, Preparation
-from models.export.trained import num_validation_examples, validation_predictions
+from models.export.trained import num_validation_examples, validation_predictions, validation_units
 from models.metrics.calibration import MOST_EXAMPLES, PlattScaling, best_threshold, calibration_that_helps
 from models.metrics.metrics import metric_of
 from models.training.batches.examples import open_examples
 from models.training.job import TrainingJob
+from models.training.model_choice import as_array
 
 
 def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
     """Return the preparation with its class head, and the facts for the record and the card.
 
     The probabilities are calibrated if that is shown to lower the log loss of held-out validation rows. The threshold
-    is the best for the goal by the calibrated probabilities. Of a refitted model both are chosen with the first fit.
-    Other tasks stay as they are.
+    is the best for the goal by the calibrated probabilities. Both count each row by its weight. Of a refitted model
+    both are chosen with the first fit. Other tasks stay as they are.
 
     Cost: a pass over the validation rows, at most `MOST_EXAMPLES`.
     """
@@ -29,8 +30,12 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
     positions = spread_positions(num_validation_examples(job), MOST_EXAMPLES)
     prediction = validation_predictions(job, preparation, positions, of_first_fit=True)
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
-    target = open_examples(whole, preparation)[1].values()[positions]
-    tested = calibration_that_helps(target, prediction, job.train.seed)
+    validation = open_examples(whole, preparation)[1]
+    target, weights = validation.values()[positions], as_array(validation.weights())
+    weight = None if weights is None else weights[positions]
+    units = validation_units(job, preparation)
+    some = None if units is None else units.at(positions)
+    tested = calibration_that_helps(target, prediction, job.train.seed, weight, some)
     calibration = tested.calibration if tested else None
     head = ClassHead()
     if calibration is not None:
@@ -38,7 +43,7 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
         head = ClassHead(slope=calibration.slope, offsets=list(calibration.offsets))
     metric = metric_of(job, preparation, job.project)
     if preparation.task == "binary":
-        head = head.model_copy(update={"threshold": best_threshold(metric.name, prediction)})
+        head = head.model_copy(update={"threshold": best_threshold(metric.name, prediction, weight)})
     names = ("log_loss", "log_loss_after", "ece", "ece_after")
     facts = {} if tested is None else {name: getattr(tested, name) for name in names}
     record = {**facts, "calibrated": calibration is not None, "threshold": head.threshold}

@@ -9,6 +9,8 @@ import numpy as np
 from models.data.feeds import TEXT_BATCH
 from models.data.preparation import Preparation
 from models.errors import StoreError
+from models.folds import Units
+from models.judge.held_out import time_units
 from models.nets.catalogue import is_trees
 from models.training.ensemble import combined, members_of
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
@@ -58,6 +60,23 @@ def num_validation_examples(job: TrainingJob) -> int:
     with safe_open(job.tensors["validation"], framework="numpy") as file:
         name = "target" if "target" in file.keys() else "start"  # noqa: SIM118  not a dict
         return int(file.get_slice(name).get_shape()[0])
+
+
+def validation_units(job: TrainingJob, preparation: Preparation) -> Units | None:
+    """Return the units of independence of the job's validation examples: their groups, or calendar units of time.
+
+    None where the split of the data names neither, so that each example is a unit of its own.
+    """
+    from safetensors import safe_open
+
+    from models.training.batches.selection import KEY
+
+    with safe_open(job.tensors["validation"], framework="numpy") as file:
+        if KEY not in file.keys():  # noqa: SIM118  not a dict
+            return None
+        key = np.asarray(file.get_tensor(KEY))
+    in_order = job.rolls(preparation.kind)
+    return Units(time_units(key) if in_order else key, in_order)
 
 
 def net_of(job: TrainingJob, preparation: Preparation) -> nn.Module:

@@ -87,7 +87,7 @@ class _Validation:
             predicted: For all examples.
             blocks: Positions, int64 (examples,).
         """
-        metric, predicted = as_decided(self.metric, self.preparation.task, self.target, predicted)
+        metric, predicted = as_decided(self.metric, self.preparation.task, self.target, predicted, self._weight)
         return self._evaluated(metric, predicted, blocks)
 
     def scores(self, outputs: np.ndarray, blocks: Sequence[np.ndarray]) -> dict[str, Any]:
@@ -100,7 +100,13 @@ class _Validation:
         preparation, count = self.preparation, len(self.positions)
         num_classes = len(preparation.target.classes or ())
         baseline = trivial_baseline(
-            preparation.task, self._train.values(), count, num_classes, self.metric.name, preparation.outputs
+            preparation.task,
+            self._train.values(),
+            count,
+            num_classes,
+            self.metric.name,
+            preparation.outputs,
+            as_array(self._train.weights()),
         )
         return self.values(baseline.prediction)[0]
 

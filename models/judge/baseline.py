@@ -35,6 +35,7 @@ def trivial_baseline(
     num_classes: int = 2,
     metric: str = "",
     outputs: Sequence[Output] = (),
+    weight: Array | None = None,
 ) -> Baseline:
     """Return the same prediction for every example: the classes' shares, or the constant that is best for the metric.
 
@@ -49,6 +50,7 @@ def trivial_baseline(
         metric: `mae` is minimised by the median, `mape` by the median with weights 1 / |target|, `pinball` by the
             quantile; the mean is used for all others. Of two classes the threshold follows from it, as that of a model.
         outputs: The outputs, if there are several.
+        weight: Of the training rows (example,), float64 >= 0; weight 2 is the row twice. None: all ones.
 
     Raises:
         DataError: No training target.
@@ -57,36 +59,39 @@ def trivial_baseline(
         raise DataError("the training split is empty: a baseline needs at least one target")
     if task == "quantile":
         pairs = zip(np.asarray(train_target).T, outputs, strict=True)
-        quantiles = np.concatenate([sample_quantiles(column, output.quantile or 0.5) for column, output in pairs])
+        best_quantiles = [sample_quantiles(column, output.quantile or 0.5, weight) for column, output in pairs]
+        quantiles = np.concatenate(best_quantiles)
         return Baseline("quantiles of the training targets", np.tile(quantiles, (num_examples, 1)))
     if task == "ranking":
         return Baseline("a random order", np.zeros(num_examples))
     if task == "multilabel":
-        return Baseline("share of each label", np.tile(train_target.mean(axis=0), (num_examples, 1)))
+        return Baseline("share of each label", np.tile(np.average(train_target, 0, weight), (num_examples, 1)))
     if task == "regression":
         columns = np.asarray(train_target, dtype=np.float64).reshape(len(train_target), -1)
-        best = [_best_constant(column, metric) for column in columns.T]
+        best = [_best_constant(column, metric, weight) for column in columns.T]
         constants = np.array([constant for _, constant in best])
         forecast = np.tile(constants, (num_examples, 1)) if outputs else np.full(num_examples, constants[0])
         return Baseline(f"{best[0][0]} of the training targets", forecast)
-    shares = np.bincount(np.asarray(train_target, dtype=np.int64), minlength=num_classes) / len(train_target)
+    counts = np.bincount(np.asarray(train_target, dtype=np.int64), weight, minlength=num_classes)
+    shares = counts / counts.sum()
     if task == "binary":
         threshold = best_threshold(metric, shares[1:])
         return Baseline("share of the positive class", np.full(num_examples, shares[1]), threshold)
     return Baseline("shares of the classes", np.tile(shares, (num_examples, 1)))
 
 
-def _best_constant(target: Array, metric: str) -> tuple[str, float]:
+def _best_constant(target: Array, metric: str, weight: Array | None) -> tuple[str, float]:
     quantile = quantile_of(metric)
     if quantile is not None:
-        return f"{quantile:g} quantile", float(sample_quantiles(target, quantile)[0])
+        return f"{quantile:g} quantile", float(sample_quantiles(target, quantile, weight)[0])
     if metric == "mae":
-        return "median", float(np.median(target))
+        return "median", float(sample_quantiles(target, 0.5, weight)[0])
     if metric == "mape" and target.any():
-        ordered = np.sort(target[target != 0])
-        half = np.cumsum(1 / np.abs(ordered))
-        return "weighted median", float(ordered[np.searchsorted(half, half[-1] / 2)])
-    return "mean", float(np.mean(target))
+        order = np.argsort(target, kind="stable")
+        order = order[target[order] != 0]
+        half = np.cumsum((1.0 if weight is None else weight[order]) / np.abs(target[order]))
+        return "weighted median", float(target[order][np.searchsorted(half, half[-1] / 2)])
+    return "mean", float(np.average(target, weights=weight))
 
 
 def unigram(training: Array, target: Array) -> Baseline:

@@ -12,7 +12,7 @@ from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Difference, Estimate
 from models.metrics import classification, mcnemar
 from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
-from models.metrics.evaluator import Evaluator
+from models.metrics.evaluator import Evaluator, effective_number
 from models.metrics.metrics import Array, Metric
 from models.metrics.outputs import Output, by_horizon
 from models.metrics.ranking import has_order
@@ -184,9 +184,7 @@ def effective_units(sizes: Array) -> float:
 
     Source: Kish (1965), Survey Sampling, 8.2: the effective number (sum n)^2 / (sum n^2).
     """
-    sizes = sizes.astype(np.float64)
-    kish = float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
-    return max(float(min(LEAST_CLUSTERS, len(sizes))), kish)
+    return max(float(min(LEAST_CLUSTERS, len(sizes))), effective_number(sizes))
 
 
 def mcnemar_resolvable_loss(target: Array, challenger: Array, champion: Array, confidence: float) -> float:

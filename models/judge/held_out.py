@@ -12,6 +12,7 @@ from models.data import feeds, text
 from models.data.hashing import Hashes
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepared_rows import rows_of
+from models.data.weights import weights_of
 from models.data.window_reference import seasonal_lag
 from models.errors import DataError
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
@@ -56,7 +57,8 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
         return min(naive_forecasts(prepared, preparation, metric), key=loss)
     num_classes = len(preparation.target.classes or ()) or 2
     training, outputs = feeds.targets(prepared, "train"), preparation.target.outputs
-    return trivial_baseline(preparation.task, training, num_examples, num_classes, metric, outputs)
+    weights = weights_of(prepared, "train")
+    return trivial_baseline(preparation.task, training, num_examples, num_classes, metric, outputs, weights)
 
 
 def check_measurable(prepared: Path, preparation: Preparation, metric: str | None) -> None:
@@ -75,11 +77,11 @@ def check_measurable(prepared: Path, preparation: Preparation, metric: str | Non
     if ready is None or preparation.characters is not None:
         return
     for split in SPLITS[1:]:
-        target = feeds.targets(prepared, split)
+        target, weights = feeds.targets(prepared, split), weights_of(prepared, split)
         num_classes = len(preparation.target.classes or ()) or 2
-        constant = trivial_baseline(preparation.task, target, len(target), num_classes, name, outputs)
+        constant = trivial_baseline(preparation.task, target, len(target), num_classes, name, outputs, weights)
         try:
-            measure(ready, target, constant.prediction)
+            measure(ready, target, constant.prediction, weights)
         except DataError as error:
             raise DataError(f"data.split: {split} rows: {error}, or give data.split.{split} a larger share") from error
 

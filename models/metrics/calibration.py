@@ -1,7 +1,7 @@
 """Calibration of a classifier's probabilities, and the decision threshold that serves a goal.
 
 Legend: prediction (example,) probability of class 1, or (example, class) probabilities; logits are their logarithms,
-up to a constant for each example.
+up to a constant for each example; weight (example,) float64 >= 0, or None for all ones: weight 2 is the example twice.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.folds import Units, rows_apart
 from models.metrics import classification
-from models.metrics.evaluator import Array
+from models.metrics.evaluator import Array, effective_number, weighted_mean
 from models.metrics.metrics import Metric, costs_of
 
 FOLDS = 5
@@ -70,26 +71,29 @@ def logits_of(prediction: Array) -> Array:
     return np.asarray(np.log(np.clip(chances, _SMALLEST, 1.0)))
 
 
-def fit_calibration(target: Array, prediction: Array) -> PlattScaling:
+def fit_calibration(target: Array, prediction: Array, weight: Array | None = None) -> PlattScaling:
     """Return the calibration with the least log loss, slightly drawn to none by a ridge penalty.
 
     Args:
         target: Class indices (example,).
         prediction: Probabilities.
+        weight: Of the examples.
     """
     from scipy.optimize import minimize
     from scipy.special import softmax
 
     logits, truth = logits_of(prediction), np.asarray(target, dtype=np.int64)
     num, num_classes = logits.shape
+    weights = np.ones(num) if weight is None else weight
     one_hot = truth[:, None] == np.arange(num_classes)
-    with_offsets = num >= OFFSET_EXAMPLES * num_classes
+    with_offsets = effective_number(weights) >= OFFSET_EXAMPLES * num_classes
 
     def loss(parameters: Array) -> tuple[float, Array]:
         slope, offsets = math.exp(parameters[0]), np.r_[0.0, parameters[1:]] if with_offsets else 0.0
         chances = softmax(slope * logits + offsets, axis=1)
-        value = -np.log(np.clip(chances[np.arange(num), truth], _SMALLEST, 1.0)).sum() + 0.5 * parameters @ parameters
-        error = chances - one_hot
+        losses = -np.log(np.clip(chances[np.arange(num), truth], _SMALLEST, 1.0))
+        value = (losses * weights).sum() + 0.5 * parameters @ parameters
+        error = (chances - one_hot) * weights[:, None]
         slopes = np.r_[slope * (error * logits).sum(), error.sum(axis=0)[1:] if with_offsets else []]
         return float(value), slopes + parameters
 
@@ -99,7 +103,9 @@ def fit_calibration(target: Array, prediction: Array) -> PlattScaling:
     return PlattScaling(float(math.exp(solution[0])), (0.0, *map(float, offsets)))
 
 
-def calibration_that_helps(target: Array, prediction: Array, seed: int = 0) -> CalibrationTest | None:
+def calibration_that_helps(
+    target: Array, prediction: Array, seed: int = 0, weight: Array | None = None, units: Units | None = None
+) -> CalibrationTest | None:
     """Fit a calibration and test on held-out folds whether it lowers the log loss; None with too few examples.
 
     It is kept if the mean gain of the held-out examples is above 0 by a one-sided test at 5 %. Simulated
@@ -109,27 +115,42 @@ def calibration_that_helps(target: Array, prediction: Array, seed: int = 0) -> C
         target: Class indices (example,).
         prediction: Probabilities.
         seed: Of the division into folds.
+        weight: Of the examples. The standard error counts examples, not weights.
+        units: Of independence: no fold divides one, and the standard error counts them. None: each example is one.
     """
-    if len(target) < LEAST_EXAMPLES:
+    truth, stated = np.asarray(target, dtype=np.int64), np.asarray(prediction, dtype=np.float64)
+    weights = np.ones(len(truth)) if weight is None else np.asarray(weight, dtype=np.float64)
+    if effective_number(weights) < LEAST_EXAMPLES:
         return None
-    stride = -(-len(target) // MOST_EXAMPLES)
-    truth, stated = np.asarray(target, dtype=np.int64)[::stride], np.asarray(prediction, dtype=np.float64)[::stride]
-    fold = np.random.default_rng(seed).permutation(len(truth)) % FOLDS
-    after = np.empty_like(stated)
-    for held in range(FOLDS):
-        fitted = fit_calibration(truth[fold != held], stated[fold != held])
+    stride = -(-len(truth) // MOST_EXAMPLES)
+    truth, stated, weights = truth[::stride], stated[::stride], weights[::stride]
+    units = rows_apart(len(truth)) if units is None else Units(units.of_rows[::stride], units.in_order)
+    fold = units.folds(FOLDS, seed)
+    after = stated.copy()
+    for held in np.unique(fold):
+        fitted = fit_calibration(truth[fold != held], stated[fold != held], weights[fold != held])
         after[fold == held] = fitted.apply(stated[fold == held])
-    gain = _losses(truth, stated) - _losses(truth, after)
-    spread = float(gain.std(ddof=1)) / math.sqrt(len(gain))
-    helps = float(gain.mean()) > ONE_SIDED_95 * spread
-    once = np.ones(len(truth))
+    helps = _is_above_zero(_losses(truth, stated) - _losses(truth, after), weights, units.of_rows)
     return CalibrationTest(
-        calibration=fit_calibration(truth, stated) if helps else None,
-        log_loss=float(_losses(truth, stated).mean()),
-        log_loss_after=float(_losses(truth, after).mean()),
-        ece=classification.ece(truth, stated)(once),
-        ece_after=classification.ece(truth, after)(once),
+        calibration=fit_calibration(truth, stated, weights) if helps else None,
+        log_loss=weighted_mean(_losses(truth, stated))(weights),
+        log_loss_after=weighted_mean(_losses(truth, after))(weights),
+        ece=classification.ece(truth, stated)(weights),
+        ece_after=classification.ece(truth, after)(weights),
     )
+
+
+def _is_above_zero(gain: Array, weight: Array, units: Array) -> bool:
+    """Return whether the weighted mean of gains (example,) is above 0 by a one-sided test at 5 %, with units sampled.
+
+    Source: the linearised variance of a ratio of sums over clusters: Cochran (1977), Sampling Techniques, 6.3.
+    """
+    mean, unit = weighted_mean(gain)(weight), np.unique(units, return_inverse=True)[1]
+    parts = np.bincount(unit, weight * (gain - mean))
+    num = len(parts)
+    if num < 2:
+        return False
+    return mean > ONE_SIDED_95 * math.sqrt(num / (num - 1) * float(parts @ parts)) / float(weight.sum())
 
 
 def has_own_threshold(metric: Metric) -> bool:
@@ -137,7 +158,7 @@ def has_own_threshold(metric: Metric) -> bool:
     return metric.name in ("f1", "balanced_accuracy") or costs_of(metric.name) is not None
 
 
-def best_threshold(goal: str, prediction: Array) -> float:
+def best_threshold(goal: str, prediction: Array, weight: Array | None = None) -> float:
     """Return the threshold for class 1 that is best for the goal if the probabilities are calibrated; 0.5 for most.
 
     A goal of ranking names no decision, and at 0.5 a rare class may never be predicted, however good the ranking. Its
@@ -149,6 +170,7 @@ def best_threshold(goal: str, prediction: Array) -> float:
     Args:
         goal: The name of the goal's metric.
         prediction: Calibrated probability of class 1 (example,).
+        weight: Of the examples.
 
     Source: costs: Elkan (2001), IJCAI; f1: the best of all cuts by expected counts, Lewis (1995), SIGIR; balanced
     accuracy: the share of the positives.
@@ -156,27 +178,30 @@ def best_threshold(goal: str, prediction: Array) -> float:
     costs = costs_of(goal)
     if costs is not None:
         return costs[0] / (costs[0] + costs[1])
-    if goal == "balanced_accuracy":
-        return float(np.mean(prediction))
-    if goal in RANKINGS:
-        return _break_even(prediction)
-    if goal != "f1" or not len(prediction):
+    weights = np.ones(len(prediction)) if weight is None else np.asarray(weight, dtype=np.float64)
+    counted = weights > 0
+    chances, weights = np.asarray(prediction, dtype=np.float64)[counted], weights[counted]
+    if goal == "balanced_accuracy" and len(chances):
+        return weighted_mean(chances)(weights)
+    if (goal not in RANKINGS and goal != "f1") or not len(chances):
         return 0.5
-    ordered = _descending(prediction)
-    hits = np.cumsum(ordered)
-    expected = 2 * hits / (np.arange(1, len(ordered) + 1) + hits[-1])
+    order = np.argsort(-chances, kind="stable")
+    ordered, called = chances[order], np.cumsum(weights[order])
+    hits = np.cumsum(ordered * weights[order])
+    if goal in RANKINGS:
+        return _break_even(ordered, called, float(hits[-1]))
+    expected = 2 * hits / (called + hits[-1])
     counts = np.append(_cuts(ordered), len(ordered))
     count = int(counts[np.argmax(expected[counts - 1])])
     return _between(ordered, count)
 
 
-def _break_even(prediction: Array) -> float:
+def _break_even(ordered: Array, called: Array, positives: float) -> float:
     """Return the threshold above which as many examples lie as are positive by the probabilities; 0.5 if all tie."""
-    ordered = _descending(prediction)
     counts = _cuts(ordered)
     if not len(counts):
         return 0.5
-    return _between(ordered, int(counts[np.argmin(np.abs(counts - ordered.sum()))]))
+    return _between(ordered, int(counts[np.argmin(np.abs(called[counts - 1] - positives))]))
 
 
 def _cuts(ordered: Array) -> np.ndarray:
@@ -190,10 +215,6 @@ def _cuts(ordered: Array) -> np.ndarray:
 def _between(ordered: Array, count: int) -> float:
     below = ordered[count] if count < len(ordered) else 0.0
     return float((ordered[count - 1] + below) / 2)
-
-
-def _descending(prediction: Array) -> Array:
-    return np.asarray(np.sort(np.asarray(prediction, dtype=np.float64))[::-1])
 
 
 def _losses(target: Array, prediction: Array) -> Array:

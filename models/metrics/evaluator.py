@@ -30,3 +30,13 @@ def weighted_mean(values: Array) -> Evaluator:
         return float(np.einsum("i,i->", numbers, weight) / total) if total > 0 else float("nan")
 
     return mean
+
+
+def effective_number(weight: Array) -> float:
+    """Return how many examples of equal weight are as informative as these; 0 without any weight.
+
+    Source: Kish (1965), Survey Sampling, 8.2: (sum w)^2 / (sum w^2).
+    """
+    weights = np.asarray(weight, dtype=np.float64)
+    squares = float(weights @ weights)
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0

@@ -79,7 +79,7 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
     log_loss = float("nan")
     if task in ("binary", "multiclass") and metric.name not in _PROPER:
         log_loss = classification.log_loss(target, prediction)(np.ones(len(target)) if weight is None else weight)
-    metric, prediction = as_decided(metric, task, target, prediction)
+    metric, prediction = as_decided(metric, task, target, prediction, weight)
     weight = None if metric.own else weight
     goal = float(metric.value(target, prediction, weight))
     return (
@@ -89,7 +89,9 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
     )
 
 
-def as_decided(metric: Metric, task: Task, target: Array, prediction: Array) -> tuple[Metric, Array]:
+def as_decided(
+    metric: Metric, task: Task, target: Array, prediction: Array, weight: Array | None = None
+) -> tuple[Metric, Array]:
     """Return metric and predictions as the exported model will decide: calibrated, at the goal's best threshold.
 
     Both are as they were unless the goal depends on the threshold.
@@ -97,8 +99,9 @@ def as_decided(metric: Metric, task: Task, target: Array, prediction: Array) -> 
     if task != "binary" or not has_own_threshold(metric):
         return metric, prediction
     stride = -(-len(target) // MOST_EXAMPLES)
-    calibrated = fit_calibration(target[::stride], prediction[::stride]).apply(prediction)
-    return metric.at(best_threshold(metric.name, calibrated)), calibrated
+    some = None if weight is None else weight[::stride]
+    calibrated = fit_calibration(target[::stride], prediction[::stride], some).apply(prediction)
+    return metric.at(best_threshold(metric.name, calibrated, weight)), calibrated
 
 
 def as_array(weights: torch.Tensor | None) -> Array | None:

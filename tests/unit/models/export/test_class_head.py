@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from models.data.preparation import Preparation
 from models.export.class_head import choose_class_head, with_class_head
 from models.export.trained import validation_predictions
+from models.metrics.metrics import METRICS
 from models.training.rank import run_job
 from tests.tiny_jobs import MakeJob, job_maker
 
@@ -49,3 +51,22 @@ def test_a_refitted_model_has_the_class_head_of_its_first_fit(make_job: MakeJob)
     assert heads[0] == heads[2]
     assert heads[0].slope != 1
     assert not np.array_equal(heads[1], heads[3])
+
+
+def test_weights_count_in_calibration_and_threshold(make_job: MakeJob):
+    """Nine of ten negatives were left out of the rows, which their weight undoes: the export must not pull it back."""
+    job = make_job("table", "binary", "linear", count=4000)
+    for path in job.tensors.values():
+        tensors = load_file(path)
+        save_file({**tensors, "weight": np.where(tensors["target"] == 1, 0.2, 1.8).astype(np.float32)}, path)
+    job = job.model_copy(update={"metric": "balanced_accuracy"})
+    run_job(job)
+    preparation, record = choose_class_head(job, Preparation.load(job.prepared))
+    validation = load_file(job.tensors["validation"])
+    target, weight = validation["target"], validation["weight"].astype(np.float64)
+    before = validation_predictions(job, preparation, np.arange(len(target)))
+    after = with_class_head(before, preparation)
+    losses = [METRICS["log_loss"].value(target, each, weight) for each in (before, after)]
+    assert losses[1] < losses[0] + 0.002, "unweighted it is pulled to the share of the rows, .5"
+    assert preparation.class_head.threshold == pytest.approx(np.average(target, weights=weight), abs=0.02)
+    assert record["class_head"]["log_loss"] == pytest.approx(losses[0])

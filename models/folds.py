@@ -1,0 +1,47 @@
+"""Folds for cross-fitting: what is learnt of the other folds is applied to the one that is left out.
+
+A fold never divides a unit of independence. So no number of a row is learnt from its own unit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Units(NamedTuple):
+    """The unit of independence that each row is of.
+
+    Attributes:
+        of_rows: Rows with the same number are not independent: a group, or a time (row,).
+        in_order: The numbers follow each other in time. Neighbours are then alike.
+    """
+
+    of_rows: NDArray[Any]
+    in_order: bool = False
+
+    def at(self, rows: NDArray[Any]) -> Units:
+        """Return the units of some rows, by their positions or by a mask."""
+        return Units(self.of_rows[rows], self.in_order)
+
+    def folds(self, num_folds: int, seed: int = 0) -> NDArray[np.int64]:
+        """Return the fold of each row, int64 (row,), from 0 on; fewer than `num_folds` if there are fewer units.
+
+        Units are dealt at random. In the order of time, folds are stretches with about as many rows each.
+
+        Args:
+            num_folds: Most folds.
+            seed: Of the order in which units are dealt.
+        """
+        names, unit, sizes = np.unique(self.of_rows, return_inverse=True, return_counts=True)
+        if not self.in_order:
+            return np.asarray((np.random.default_rng(seed).permutation(len(names)) % num_folds)[unit], np.int64)
+        middles = (np.cumsum(sizes) - sizes / 2) / max(1, len(self.of_rows))
+        return np.asarray((middles * min(num_folds, len(names))).astype(np.int64)[unit])
+
+
+def rows_apart(num_rows: int) -> Units:
+    """Return the units of rows that are all independent of each other."""
+    return Units(np.arange(num_rows))
