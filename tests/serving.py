@@ -17,7 +17,7 @@ import sqlite3
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,7 @@ def live_server(
     ready: bool = True,
     tls: ssl.SSLContext | None = None,
     cold: bool = False,
+    tracer: Sequence[str] = (),
     **environ: str,
 ) -> Iterator[LiveServer]:
     """A server over the workspace; at the end it and every process that it started are gone.
@@ -150,14 +151,18 @@ def live_server(
         ready: Wait until `/ping` says 200; else until the port is open.
         tls: How to ask a server of TLS.
         cold: Started as a user starts it, not forked from a process that has imported much more: for measurements.
+        tracer: The first words of the command where it runs under a tracer, cold: see `tests/traced.py`.
         environ: Further variables of its environment.
     """
     port = ports.any_free([])
     log = workspace.root / f"server-{port}.log"
     command = [*program, str(workspace.root), *projects, "--port", str(port), *arguments]
     with log.open("wb") as printing:
-        start = warm.start_cold if cold else warm.start_python
-        process = start(command, _environment(workspace, environ), ROOT, printing)
+        around = _environment(workspace, environ)
+        if cold or tracer:
+            process: warm.Started = warm.start_cold(command, around, ROOT, printing, tracer)
+        else:
+            process = warm.start_python(command, around, ROOT, printing)
     server = LiveServer(process, port, log, tls=tls)
     try:
         server.wait_until(lambda: server.get("/ping").status == 200 or not ready)

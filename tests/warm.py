@@ -174,9 +174,11 @@ def start_python(arguments: Sequence[str], environ: dict[str, str], cwd: Path, o
     return start_cold(arguments, environ, cwd, output)
 
 
-def start_cold(arguments: Sequence[str], environ: dict[str, str], cwd: Path, output: BinaryIO) -> Started:
+def start_cold(
+    arguments: Sequence[str], environ: dict[str, str], cwd: Path, output: BinaryIO, tracer: Sequence[str] = ()
+) -> Started:
     """`python ARGUMENTS` under way, what it prints in a file."""
-    command = [sys.executable, *arguments]
+    command = [*tracer, sys.executable, *arguments]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ, cwd=cwd)
 
 

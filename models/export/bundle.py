@@ -112,7 +112,8 @@ def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
 `{SCRIPT}` reads a CSV or JSON file of rows as the server of the model does, by the rules in `{_RULES}.py`, and prints
 one prediction a line as JSON. What it reads and prints, and the tensors of the graph for other languages, stand in
 `{SCHEMA}`. Preparation of the columns is inside `{MODEL_FILE}`: give them in the data's own units, null or an empty
-cell for missing.
+cell for missing. ONNX Runtime sends telemetry to its maker unless `ORT_DISABLE_TELEMETRY=1` is set when it is imported:
+`{_CODE}.py` sets it; a program that imports onnxruntime before sets it itself.
 
 {lines}
 """

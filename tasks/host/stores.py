@@ -38,6 +38,7 @@ QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    "ORT_DISABLE_TELEMETRY": "1",  # read on import: `onnxruntime.disable_telemetry_events` comes too late (1.31.1)
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",

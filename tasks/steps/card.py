@@ -368,9 +368,8 @@ def _usage(loop: Loop, number: str, example: Any) -> list[Any]:
 
     code = (
         "import mlflow\n\n"
-        f'model = mlflow.onnx.load_model("models:/{loop.spec.name}/{number}")  # or models:/{loop.spec.name}@champion\n'
-        'session = __import__("onnxruntime").InferenceSession(model.SerializeToString())\n'
-        'print(session.run(None, {"...": ...}))'
+        f'model = mlflow.pyfunc.load_model("models:/{loop.spec.name}/{number}")  # or {loop.spec.name}@champion\n'
+        "print(model.predict(rows))  # a data frame with a column for each input, or arrays by the names of the inputs"
     )
     shown = json.dumps(example, ensure_ascii=False)[:600] if example else ""
     return [

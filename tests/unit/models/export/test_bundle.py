@@ -36,7 +36,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(bare: Path, folder: Path, rows: Path, *, expect: int = 0) -> list[dict[str, object]]:
     command = [sys.executable, "-S", str(folder / "predict.py"), str(rows)]
-    environ = {"PYTHONPATH": str(bare), "PATH": os.environ["PATH"], "PYTHONIOENCODING": "utf-8"}
+    environ = {
+        "PYTHONPATH": str(bare),
+        "PATH": os.environ["PATH"],
+        "PYTHONIOENCODING": "utf-8",
+        "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
+    }
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ, cwd=folder)
     assert done.returncode == expect, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -80,6 +85,16 @@ def test_a_table_is_read_from_json_and_csv_as_the_server_does(bare: Path, tmp_pa
     assert_same(run(bare, tmp_path, tmp_path / "rows.csv"), expected(served, records))
     (tmp_path / "one.json").write_text(json.dumps(records[0]))
     assert_same(run(bare, tmp_path, tmp_path / "one.json"), expected(served, records[:1]))
+
+
+def test_onnx_runtime_leaves_no_mark_of_its_telemetry(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundled(tmp_path / "bundle", "binary")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    run(bare, tmp_path / "bundle", tmp_path / "bundle" / "example.json")
+    assert list((tmp_path / "temporary").iterdir()) == []  # `.ses`: an id and the time
 
 
 def test_cells_of_a_csv_are_what_they_are_to_the_server(bare: Path, tmp_path: Path) -> None:

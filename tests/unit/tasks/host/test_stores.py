@@ -82,6 +82,7 @@ def test_a_postgres_that_does_not_answer_is_waited_for_ten_seconds(
         ("DVC_NO_ANALYTICS", "1"),
         ("GX_ANALYTICS_ENABLED", "false"),
         ("MLFLOW_DISABLE_TELEMETRY", "true"),
+        ("ORT_DISABLE_TELEMETRY", "1"),
         ("PREFECT_SERVER_ANALYTICS_ENABLED", "false"),
     ],
 )

@@ -1,0 +1,67 @@
+"""What a process asks of the system, seen from outside: strace's record of chosen calls, of all its descendants too."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+_NETWORK = ("connect", "sendto", "sendmsg", "sendmmsg")
+_STRING = re.compile(rb'"((?:\\x[0-9a-f]{2})+)"')
+_QUESTION = re.compile(
+    rb"^..\x01[\x00\x20]\x00\x01.{6}((?:[\x01-\x3f][^\x00]{1,63})+)\x00\x00[\x01\x1c\x41]\x00\x01", re.S
+)
+"""A question of DNS for an address: RFC 1035, section 4.1."""
+_ADDRESS = re.compile(rb'sin6?_port=htons\((\d+)\).*?inet_(?:addr\(|pton\(AF_INET6, )"((?:\\x[0-9a-f]{2})+)"')
+_LOOPBACK = ("127.", "::1", "::ffff:127.", "0.0.0.0")
+_DNS, _SORTED = 53, 0
+
+
+@functools.cache
+def can_trace() -> bool:
+    """Whether strace is installed, and may trace here."""
+    command = ["strace", "-f", "-e", "trace=connect", "-o", "/dev/null", "true"]
+    return bool(shutil.which("strace")) and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def traced(calls: tuple[str, ...], trace: Path) -> list[str]:
+    """Return the first words of a command whose calls of these names, with strings in hexadecimal, go to `trace`."""
+    return ["strace", "-f", "--seccomp-bpf", "-xx", "-s", "400", "-e", f"trace={','.join(calls)}", "-o", str(trace)]
+
+
+def network_traced(trace: Path) -> list[str]:
+    """Return the first words of a command whose connections and messages go to `trace`."""
+    return traced(_NETWORK, trace)
+
+
+def places_outside(trace: Path) -> set[str]:
+    """Return the names that were looked up and the addresses that were spoken to, but for this machine's own."""
+    lines = trace.read_bytes().splitlines()
+    names = {name for line in lines for name in _names(line)} - {socket.gethostname()}
+    return names | {place for line in lines for place in _addresses(line)}
+
+
+def _names(line: bytes) -> list[str]:
+    questions = [_QUESTION.match(_bytes(found)) for found in _STRING.findall(line)]
+    return [_name(question[1]) for question in questions if question]
+
+
+def _addresses(line: bytes) -> list[str]:
+    found = [(int(port), _bytes(address).decode()) for port, address in _ADDRESS.findall(line)]
+    far = [(port, address) for port, address in found if not address.startswith(_LOOPBACK)]
+    return [f"{address}:{port}" for port, address in far if port not in (_DNS, _SORTED)]
+
+
+def _bytes(hexadecimal: bytes) -> bytes:
+    return bytes.fromhex(hexadecimal.replace(rb"\x", b"").decode())
+
+
+def _name(labels: bytes) -> str:
+    parts = []
+    while labels:
+        parts.append(labels[1 : 1 + labels[0]].decode("ascii", "replace"))
+        labels = labels[1 + labels[0] :]
+    return ".".join(parts)
