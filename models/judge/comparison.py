@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Difference, Estimate
-from models.metrics import classification, mcnemar
+from models.metrics import bounds, classification, mcnemar
 from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
 from models.metrics.evaluator import Evaluator, effective_number
 from models.metrics.metrics import Array, Metric
@@ -38,11 +38,19 @@ class ResampledMetrics:
     resampled: dict[str, Array]
     num_units: float
     """Effective number of the independent units; less than their number if they are of unequal size."""
+    units_of_terms: Mapping[str, float] = field(default_factory=dict)
+    """Of each model whose bounded metric is no constant by itself: the fewest units that a term of it rests on."""
+    same: frozenset[str] = frozenset()
+    """Models with the challenger's own predictions, which differ from it in nothing."""
 
     def estimate(self, model: str, confidence: float) -> Estimate:
-        """Return a model's value with its percentile interval."""
-        low, high = percentile_interval(self.resampled[model], confidence) or (None, None)
-        return Estimate(value=self.values[model], low=low, high=high)
+        """Return a model's value with its percentile interval, or the exact one where resamples never vary."""
+        value, drawn = self.values[model], self.resampled[model]
+        low, high = percentile_interval(drawn, confidence) or (None, None)
+        num_units = self.units_of_terms.get(model)
+        if low is not None and num_units is not None and self.metric.range and bounds.never_vary(drawn):
+            low, high = self.metric.range.interval(value, num_units, confidence)
+        return Estimate(value=value, low=low, high=high)
 
     def gains(self, other: str) -> Array:
         """Return the resampled gain (resample,) of the challenger over `other`: more is better, in any metric."""
@@ -53,8 +61,27 @@ class ResampledMetrics:
         value, drawn = self._widened(other, confidence)
         low, high = percentile_interval(drawn, confidence) or (None, None)
         p = p_value(self.metric.sign * drawn, threshold.value, at_threshold=not threshold.strict)
+        num_units = self._units_without_difference(other, drawn)
+        if low is not None and num_units is not None:
+            reach = self._span * bounds.exact_reach(num_units, confidence)
+            low, high = max(-self._span, value - reach), min(self._span, value + reach)
+            beyond = (self.metric.sign * value - threshold.value) / self._span
+            # Models that no example tells apart are the same for every threshold that the same model reaches.
+            if abs(value) > bounds.SAME and beyond > 0:
+                p = min(1.0, 2 * max(0.0, 1 - beyond) ** num_units)
         reached = p is not None and p < 1 - confidence
         return Difference(value=value, low=low, high=high, p_value=p, reached=reached)
+
+    @property
+    def _span(self) -> float:
+        return self.metric.range.high - self.metric.range.low if self.metric.range else 0.0
+
+    def _units_without_difference(self, other: str, drawn: Array) -> float | None:
+        """Return the units that show no variation of a difference; None if it varies, or is exact by itself."""
+        if other in self.same or not bounds.never_vary(drawn):
+            return None
+        numbers = [self.units_of_terms[name] for name in ("challenger", other) if name in self.units_of_terms]
+        return min(numbers, default=None)
 
     def resolvable_loss(self, other: str, confidence: float) -> float:
         """Return the default margin: with it an equal challenger is shown to be no worse than `other` with `POWER`.
@@ -69,6 +96,9 @@ class ResampledMetrics:
         low, _ = percentile_interval(gains, confidence) or (None, None)
         if low is None:
             return 0.0
+        num_units = self._units_without_difference(other, drawn)
+        if num_units is not None:
+            return self._span * bounds.exact_reach(num_units, 1 - (1 - confidence) * (1 - POWER))
         by_chance = float(ndtri(POWER) * np.nanstd(gains, ddof=1))
         return max(float(np.nanstd(self.resampled[other], ddof=1)), self.metric.sign * value - low + by_chance)
 
@@ -118,7 +148,23 @@ def resample_models(
     once = np.ones(len(target))
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
     num_units = len(target) if clusters is None else effective_units(unit_sizes(metric, target, clusters))
-    return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)}, num_units)
+    resampled = {name: drawn[:, column] for column, name in enumerate(models)}
+    terms = {
+        name: _units_of_terms(metric, target, prediction, num_units, clusters, weights)
+        for name, prediction in models.items()
+        if metric.range is not None and bounds.varies(prediction)
+    }
+    own = models.get("challenger")
+    same = frozenset(name for name, prediction in models.items() if own is not None and np.array_equal(prediction, own))
+    return ResampledMetrics(metric, values, resampled, num_units, terms, same)
+
+
+def _units_of_terms(
+    metric: Metric, target: Array, prediction: Array, num_units: float, clusters: Array | None, weights: Array | None
+) -> float:
+    if metric.range is None or metric.is_of_groups:
+        return num_units
+    return bounds.least_units(metric.range.terms(target, prediction), clusters, weights)
 
 
 def horizon_estimates(
@@ -158,7 +204,12 @@ def horizon_estimates(
     estimates = {}
     for at, name in enumerate(horizons):
         low, high = percentile_interval(drawn[:, at], confidence) or (None, None)
-        estimates[name] = Estimate(value=evaluators[at](once), low=low, high=high)
+        value = evaluators[at](once)
+        if low is not None and metric.range and bounds.never_vary(drawn[:, at]):
+            places = horizons[name]
+            num_units = bounds.least_units(metric.range.terms(target[:, places], prediction[:, places]), clusters, None)
+            low, high = metric.range.interval(value, num_units, confidence)
+        estimates[name] = Estimate(value=value, low=low, high=high)
     return estimates
 
 
@@ -181,8 +232,6 @@ def effective_units(sizes: Array) -> float:
 
     At least `LEAST_CLUSTERS`, or all if there are fewer: one cluster that holds nearly everything must not make the
     default margin unlimited.
-
-    Source: Kish (1965), Survey Sampling, 8.2: the effective number (sum n)^2 / (sum n^2).
     """
     return max(float(min(LEAST_CLUSTERS, len(sizes))), effective_number(sizes))
 

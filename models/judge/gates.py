@@ -39,6 +39,12 @@ def champion_gate(verdict: Verdict) -> Gate | None:
     requirement += f" by more than {number(verdict.margin)}" if verdict.margin else ""
     requirement += " (what this test set can resolve)" if verdict.test_set_margin else ""
     gain = f"{verdict.metric} {_gain(verdict, verdict.difference)}"
+    if (
+        verdict.difference.reached
+        and rules.mode == "noninferiority"
+        and not _excludes_loss(verdict, verdict.difference)
+    ):
+        return _gate("champion", True, f"no test example tells it from the champion: {gain}")
     if verdict.difference.reached:
         return _gate("champion", True, f"shown to be {requirement}: {gain}")
     return _gate("champion", False, f"not shown to be {requirement}: {gain}{_cure(verdict, verdict.difference)}")
@@ -151,6 +157,12 @@ def _gain(verdict: Verdict, difference: Difference) -> str:
     low, high = sorted((verdict.sign * difference.low, verdict.sign * difference.high))
     interval = f"{verdict.rules.confidence * 100:.4g} % interval of the gain"
     return f"{word} ({interval} {signed(low)} to {signed(high)})"
+
+
+def _excludes_loss(verdict: Verdict, difference: Difference) -> bool:
+    """Return whether the interval leaves out a loss beyond the margin; that of a few equal rows does not."""
+    ends = [verdict.sign * end for end in (difference.low, difference.high) if end is not None]
+    return difference.value != 0 or min(ends, default=0.0) >= -verdict.margin
 
 
 def _cure(verdict: Verdict, difference: Difference) -> str:

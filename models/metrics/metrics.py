@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import DataError, UsageError, UserCodeError, did_you_mean
-from models.metrics import classification, language, outputs, ranking, regression
+from models.metrics import bounds, classification, language, outputs, ranking, regression
 from models.metrics.evaluator import Evaluator
 from models.metrics.outputs import Output, Prepare
 from models.project_spec import references
@@ -62,6 +62,8 @@ class Metric:
     join: Callable[[Prepare, Sequence[Output]], Prepare] | None = None
     of_some: Callable[[Sequence[Output]], Prepare] | None = None
     """The same of some of the outputs by themselves, where `prepare` takes all."""
+    range: bounds.Range | None = None
+    """Its lowest and highest value; None: unlimited, or a user's own."""
 
     @property
     def sign(self) -> int:
@@ -85,7 +87,10 @@ class Metric:
         def prepare(target: Array, prediction: Array) -> Evaluator:
             return self.prepare(target, classification.at_threshold(prediction, threshold))
 
-        return replace(self, prepare=prepare)
+        def terms(target: Array, prediction: Array) -> list[Array]:
+            return self.range.terms(target, classification.at_threshold(prediction, threshold)) if self.range else []
+
+        return replace(self, prepare=prepare, range=self.range and self.range._replace(terms=terms))
 
     def of(self, outputs: Sequence[Output]) -> Metric:
         """Return the metric of a model with these outputs; itself if there are none."""
@@ -125,7 +130,7 @@ class Metric:
 
 
 METRICS: dict[str, Metric] = {
-    metric.name: metric
+    metric.name: replace(metric, range=bounds.RANGES.get(metric.name))
     for metric in (
         Metric("roc_auc", "maximize", _CLASSES, classification.roc_auc, join=outputs.over_labels),
         Metric("pr_auc", "maximize", _CLASSES, classification.pr_auc, join=outputs.over_labels),
@@ -215,7 +220,8 @@ def resolve_metric(
             raise UsageError(f"goal.costs is for two classes, but the task is {task}: take metric log_loss or accuracy")
         false_positive, false_negative = costs
         cost = partial(classification.cost, false_positive=false_positive, false_negative=false_negative)
-        return Metric(name, "minimize", ("binary",), cost, decides=True)
+        most = bounds.Range(0.0, max(costs), bounds.all_examples)
+        return Metric(name, "minimize", ("binary",), cost, decides=True, range=most)
     if references.is_own_code(name):
         return _own_metric(name, task, base, direction)
     short, places = ranking.cutoff_of(name) or (name, None)

@@ -144,7 +144,7 @@ def pooled(
         if num < POOLED and sum(count for _, count in newest[-num:]) < fewest:
             continue
         value, error = _mean(newest[-num:], monitor.confidence, of_one)
-        lost = metric.sign * (promoted.value - value) - monitor.margin
+        lost = metric.sign * (promoted.value - value) - (monitor.margin or 0.0)
         distance = _distance(lost, math.hypot(error, least))
         beyond = distance - wider * _corrected(CRITICAL if num == POOLED else CRITICAL_FEW, num_tests)
         if best is None or beyond > best[0]:

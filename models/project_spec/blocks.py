@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     ConfigDict,
     Field,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -39,6 +40,7 @@ from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabe
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
 from models.project_spec.search import WITHOUT_DESCENT, Search
 from models.project_spec.serve import Serve
+from models.project_spec.split import Split as Split
 from models.project_spec.window import Window
 
 _NCCL_NAME, _NCCL_VALUE = r"^NCCL_[A-Z0-9_]+$", r"^[^\x00]*$"
@@ -50,32 +52,6 @@ NUMBER_TASKS: tuple[Task, ...] = ("regression", "quantile", "ranking")
 Kind = Literal["table", "image", "series", "text"]
 Precision = Literal["auto", "fp32", "fp32-exact", "bf16", "fp16"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
-
-
-class Split(SpecBlock):
-    """The split of rows into train, validation and test. Rows keep their split as data grows."""
-
-    by: Literal["time", "group", "stratified", "random", "hash", "position"] = Field(
-        "random",
-        description="time: oldest rows train; position: first rows train; group: a group is never divided; "
-        "hash: by a key column. Text is always by position.",
-    )
-    column: str | None = Field(
-        None, description="The time, group or key column. Required if `by` is time, group or hash."
-    )
-    validation: Fraction = Field(
-        0.15, description="Share of the rows for validation: model selection and early stopping."
-    )
-    test: Fraction = Field(0.15, description="Share of the rows for the test set, which only the verdict uses.")
-    seed: Seed = Field(0, description="Which rows fall into which split.")
-
-    @model_validator(mode="after")
-    def _column_where_needed(self) -> Split:
-        if self.by in ("time", "group", "hash") and not self.column:
-            raise ValueError(f"split by {self.by} needs `column`: name the {self.by} column")
-        if self.validation + self.test >= 0.9:
-            raise ValueError(f"validation + test is {self.validation + self.test:g}: leave at least 0.1 to train on")
-        return self
 
 
 class Features(SpecBlock):
@@ -376,7 +352,7 @@ class Spec(SpecBlock):
     train: Train = Field(default_factory=Train)
     judge: Judge = Field(default_factory=Judge)
     serve: Serve = Field(default_factory=Serve)
-    monitor: Monitor = Field(default_factory=Monitor)
+    monitor: Monitor = Field(default_factory=Monitor, validate_default=True)
     retrain: Retrain = Field(default_factory=Retrain)
 
     @field_validator("judge")
@@ -390,6 +366,15 @@ class Spec(SpecBlock):
                 f"from {least:.2g} up, expected under {level:.2g}: say `resamples: {math.floor(2 / level)}` or more"
             )
         return judge
+
+    @field_validator("monitor")
+    @classmethod
+    def _margin_follows_the_verdict(cls, monitor: Monitor, info: ValidationInfo) -> Monitor:
+        """A loss that the verdict tolerates is no decay, unless `monitor.margin` says so."""
+        judge = info.data.get("judge")
+        if monitor.margin is not None or judge is None or judge.mode != "noninferiority":
+            return monitor
+        return monitor.model_copy(update={"margin": judge.margin})
 
     @model_validator(mode="after")
     def _judge_fits_the_split(self) -> Spec:

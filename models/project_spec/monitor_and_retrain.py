@@ -61,8 +61,11 @@ class Monitor(SpecBlock):
     psi_strong: float = Field(0.2, gt=0, description="Population stability index from which drift is strong.")
     new_categories: Fraction = Field(0.005, description="Share of values never seen in training that is an alarm.")
     nulls: Fraction = Field(0.02, description="Change of a column's share of missing values that is an alarm.")
-    margin: float = Field(
-        0.0, ge=0, description="Decay: the realised metric is worse than the verdict's at promotion by more than this."
+    margin: float | None = Field(
+        None,
+        ge=0,
+        description="Decay: the realised metric is worse than the verdict's at promotion by more than this. Default: "
+        "judge.margin, if a challenger may lose so much; else 0.",
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the interval of the realised metric.")
     min_labels: Whole = Field(

@@ -14,6 +14,7 @@ import numpy as np
 from models.judge.gates import signed
 from models.judge.verdict import Difference, Slice, Verdict
 from models.metrics import classification
+from models.metrics.limits import within_limits
 from models.metrics.metrics import METRICS, Array
 from models.report.style import DASHES, INK, MODEL_LOOKS, MUTED, PALETTE, SEQUENTIAL, draw, look, shorten, spreads
 
@@ -204,6 +205,7 @@ def slices(verdict: Verdict) -> bytes:
         for label, each in zip(axes.get_yticklabels(), chosen, strict=True):
             label.set(fontsize=8.5, fontweight="bold" if each.lost else "normal")
         axes.set_ylim(max(1, len(chosen)) - 0.4, -0.6)
+        axes.set_xlim(within_limits(verdict.metric, *axes.get_xlim()))
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(f"{shorten(verdict.metric, 40)} ({verdict.rules.confidence:.0%} interval)")
         if axes.get_legend_handles_labels()[0]:

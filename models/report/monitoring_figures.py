@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from models.judge.verdict import Estimate
+from models.metrics.limits import within_limits
 from models.monitoring.report import WindowReport
 from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten, spreads
 
@@ -39,6 +40,7 @@ def metric_over_time(windows: Sequence[WindowReport], metric: str, promoted: Est
         if np.isfinite(estimated).any():
             axes.plot(times, estimated, color=PALETTE[1], linestyle="--", linewidth=1.4, label="estimated, no labels")
         axes.set_ylabel(shorten(metric, 30))
+        axes.set_ylim(within_limits(metric, *axes.get_ylim()))
         _dated(axes, times, dates)
         if axes.get_legend_handles_labels()[0]:
             figure.legend(loc="outside upper right", ncols=4)

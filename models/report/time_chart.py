@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
+from models.metrics.limits import within_limits
 from models.monitoring.report import WindowReport
 from models.report.pages import show
 
@@ -52,7 +53,7 @@ def metric_chart(windows: Sequence[WindowReport], metric: str, band: tuple[float
     values = [value for window in shown for value in _values(window)]
     if not values:
         return Markup("")
-    low, high = _padded([*values, *(band or ())])
+    low, high = within_limits(metric, *_padded([*values, *(band or ())]))
     up, across = AxisScale(low, high, HEIGHT - BOTTOM, TOP), _places(len(shown), LEFT + 6, WIDTH - RIGHT - 6)
     placed = list(zip(across, shown, strict=True))
     estimated = [(x, up.at(window.estimated)) for x, window in placed if window.estimated is not None]
@@ -88,7 +89,7 @@ def spark(windows: Sequence[WindowReport], metric: str) -> Markup:
     points = [(window, value) for window in windows if (value := _measured(window)) is not None][-MOST_SPARK:]
     if len(points) < 2:
         return Markup("")
-    up = AxisScale(*_padded([value for _, value in points]), SPARK_HEIGHT - 4, 4)
+    up = AxisScale(*within_limits(metric, *_padded([value for _, value in points])), SPARK_HEIGHT - 4, 4)
     across = _places(len(points), 4, SPARK_WIDTH - 4)
     line = _line("first", [(x, up.at(value)) for x, (_, value) in zip(across, points, strict=True)])
     decayed = [(x, up.at(value)) for x, (window, value) in zip(across, points, strict=True) if window.decayed]

@@ -267,7 +267,7 @@ class _MonitoringRun:
             return None
         metric = metric_of(self._spec.goal, preparation, self._project.folder)
         metric = metric.at(preparation.class_head.threshold)
-        promoted = promised(facts.verdict, metric.name) if facts.verdict else None
+        promoted = promised(facts.verdict, metric) if facts.verdict else None
         confidence = facts.verdict.rules.confidence if facts.verdict else 0.95
         bounds = self._bounds(facts)
         return AssessmentRules(
@@ -319,12 +319,20 @@ def _facts(workspace: Workspace, model: str, version: str) -> VersionFacts:
     )
 
 
-def promised(verdict: Verdict, metric: str) -> Estimate | None:
-    """Return the test metric that a version was promoted with; without interval if the goal has changed since."""
-    if verdict.metric == metric:
-        return verdict.challenger
-    value = verdict.metrics.get(metric, {}).get("challenger")
-    return None if value is None else Estimate(value=value)
+def promised(verdict: Verdict, metric: Metric) -> Estimate | None:
+    """Return the test metric that a version was promoted with; without interval if the goal has changed since.
+
+    A verdict from before exact intervals has none of any width for a metric at its bound: it gets that of all examples.
+    """
+    estimate = verdict.challenger
+    if verdict.metric != metric.name:
+        value = verdict.metrics.get(metric.name, {}).get("challenger")
+        return None if value is None else Estimate(value=value)
+    if metric.range is None or estimate.value is None or estimate.low != estimate.high or estimate.low is None:
+        return estimate
+    num_units = verdict.num_clusters or verdict.num_samples
+    low, high = metric.range.interval(estimate.value, num_units, verdict.rules.confidence)
+    return Estimate(value=estimate.value, low=low, high=high)
 
 
 def horizons_promised(verdict: Verdict, metric: str) -> dict[str, Estimate]:

@@ -162,3 +162,26 @@ def test_mcnemar_with_a_margin_weighs_the_distance_to_it():
     assert wide.reached
     assert not narrow.reached
     assert math.isclose(wide.low, narrow.low)
+
+
+def test_two_models_without_an_error_are_no_proof_of_none():
+    target = np.arange(86) % 2
+    models = {"challenger": target * 0.9, "champion": target * 0.8, "baseline": np.full(86, 0.4)}
+    result = resample_models(METRICS["accuracy"], target, models, 200)
+    assert result.estimate("challenger", 0.95).low == pytest.approx(0.958, abs=1e-3)
+    even = result.difference("champion", Threshold(-0.01, strict=False), 0.95)
+    assert (even.low, even.value, even.high) == pytest.approx((-0.042, 0, 0.042), abs=1e-3)
+    assert even.reached
+    assert not result.difference("champion", Threshold(0.0, strict=True), 0.95).reached
+    assert result.resolvable_loss("champion", 0.95) == pytest.approx(1 - (0.025 * 0.13) ** (1 / 86), abs=1e-6)
+    again = resample_models(METRICS["accuracy"], target, {**models, "champion": models["challenger"]}, 200)
+    assert again.difference("champion", Threshold(0.0, strict=False), 0.95).low == 0.0
+
+
+@pytest.mark.parametrize(("positives", "reached"), [(4, False), (20, True)])
+def test_a_perfect_rank_of_few_positives_is_not_shown_to_beat_a_constant(positives, reached):
+    target = (np.arange(100) < positives).astype(int)
+    models = {"challenger": target + np.linspace(0, 0.1, 100), "baseline": np.full(100, 0.1)}
+    result = resample_models(METRICS["roc_auc"], target, models, 200)
+    assert result.difference("baseline", Threshold(0.0, strict=True), 0.95).reached is reached
+    assert result.estimate("baseline", 0.95).high == 0.5

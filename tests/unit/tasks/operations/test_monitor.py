@@ -12,7 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.judge.verdict import Estimate, Verdict
+from models.metrics.metrics import METRICS
 from models.monitoring.report import MonitoringReport
+from models.project_spec.judge import Judge
 from models.project_spec.reader import read_spec
 from tasks.operations import monitor as monitor
 from tasks.prefect import events
@@ -315,3 +318,12 @@ def test_what_is_never_written_down_is_not_missed(world: World, make_project, mo
     (missed,), (found,) = world.look().windows, redacting.look().windows
     assert (missed.state, found.state) == ("red", "green")
     assert [drift.name for drift in found.features] == ["gust"]
+
+
+def test_a_promise_of_before_exact_intervals_gets_one() -> None:
+    facts = {"task": "binary", "metric": "accuracy", "direction": "maximize", "rules": Judge(), "num_samples": 86}
+    old = Verdict(challenger=Estimate(value=1.0, low=1.0, high=1.0), **facts)
+    assert monitor.promised(old, METRICS["accuracy"]).low == pytest.approx(0.958, abs=1e-3)
+    new = Estimate(value=0.9, low=0.85, high=0.95)
+    assert monitor.promised(old.model_copy(update={"challenger": new}), METRICS["accuracy"]) == new
+    assert monitor.promised(old, METRICS["roc_auc"]) is None
