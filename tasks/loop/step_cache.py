@@ -246,7 +246,16 @@ class StepCache:
             locked = dvc_view.hashes(self.project)
             if any(locked.get(name) != result[name] for name in dvc_view.STAGES.values()):
                 return "dvc.lock does not name this data"
+            if lost := self.lost_data(record):
+                return f"DVC's cache has lost {lost[0]}, and there is no remote: the data in data/ is committed again"
         return None
+
+    def lost_data(self, record: StepRecord) -> list[Path]:
+        """Return the files of a dataset version that DVC's cache has lost; of one with a remote, none: it has them."""
+        result = record.result
+        if not result.get("is_cached") or result.get("remote"):
+            return []
+        return dvc_view.lost_objects(self.project, [str(result[name]) for name in dvc_view.STAGES.values()])
 
     def plan(self, steps: Sequence[Step] = STEPS) -> list[PlannedStep]:
         """Return the plan: which steps would run, and why.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from models.cores import usable_cores
-from models.errors import LooplineError
+from models.errors import LooplineError, first_of
 from models.planner.topology import fast_groups, read_links, slowest_link
 from tasks.host import database, stores
 from tasks.host.object_store import object_store
@@ -32,6 +33,8 @@ from tasks.state import segments
 from tasks.state.delta_log import DAMAGED
 
 SHOWN = 3
+VERSIONS = 20
+"""Newest dataset versions of a project that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def examine(workspace: Workspace) -> list[Finding]:
         _platform,
         _specs,
         _set_aside,
+        _data,
     )
     return [look(workspace) for look in looks]
 
@@ -257,6 +261,24 @@ def _specs(workspace: Workspace) -> Finding:
     if wrong:
         return Finding("specs", "wrong", "; ".join(wrong[:SHOWN]), "correct the lines named")
     return Finding("specs", "ok", f"{len(workspace.projects())} projects in {workspace.root / 'projects'}")
+
+
+def _data(workspace: Workspace) -> Finding:
+    """Find the dataset versions that DVC's cache has lost, among the newest of each project."""
+    from tasks.loop.step_cache import StepCache
+
+    lost, count = [], 0
+    for project in workspace.projects():
+        with contextlib.suppress(LooplineError):  # _specs names it
+            step_cache = StepCache(project, checked_spec(project))
+            records = [*itertools.islice(step_cache.records.newest("version"), VERSIONS)]
+            count += len(records)
+            loops = [record.loop_id for record in records if step_cache.lost_data(record)]
+            lost += [f"the data of {first_of(loops, SHOWN)}"] if loops else []
+    if not lost:
+        return Finding("data", "ok", f"DVC has that of the {count} newest versions" if count else "no version yet")
+    cure = "put .dvc/cache back from a copy; without one, `loopline run PROJECT` stores the data that data/ still has"
+    return Finding("data", "warn", f"DVC's cache has lost {'; '.join(lost)}", cure)
 
 
 def _set_aside(workspace: Workspace) -> Finding:

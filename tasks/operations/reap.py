@@ -44,7 +44,7 @@ from tasks.ranks.places import find_place
 from tasks.state.delta_commits import COMMITS
 from tasks.state.outbox import Outbox, undelivered
 from tasks.state.segments import KINDS, segments_folder
-from tasks.tools.optuna_study import fail_open_trials
+from tasks.tools.optuna_study import STUDY_FILE, fail_open_trials
 
 WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # how `models.files` and Delta logs name unfinished files
 
@@ -133,7 +133,7 @@ def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> 
 
 
 def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
-    notes = list((state / "work" / "search").glob("*/study.json"))
+    notes = list((state / "work" / "search").glob(f"*/{STUDY_FILE}"))
     if not notes:
         return
     for name in filter(None, (read_json(note).get("study") for note in notes)):

@@ -91,16 +91,6 @@ class StepStore:
         """Return the snapshots of a training job, by its folder below the project's work folders."""
         return Snapshots(self._store, self._checkpoints_of(folder))
 
-    def claim(self, folder: Path, name: str, content: bytes) -> bytes:
-        """Write a small file beside the checkpoints of a work folder unless another machine has; return its content.
-
-        Raises:
-            StoreError: The store cannot be used.
-        """
-        path = f"{self._checkpoints_of(folder)}/{name}"
-        self._store.create(path, content)
-        return self._store.get(path) or content
-
     def forget_checkpoints(self, folder: Path) -> None:
         """Delete the checkpoints of all jobs in a work folder: the step's result is recorded.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
-from models.files import read_json, write_bytes, write_json
+from models.files import write_bytes, write_json
 from models.metrics.metrics import METRICS, Metric, measure, metric_name, metric_of
 from models.pipeline.records import StepRecord
 from models.training.checkpoints.finished import read_finished
@@ -243,31 +243,24 @@ class _Search:
         return left_s(trials, self._budget_s(trials))
 
     def _open_study(self) -> Study:
-        """Open the study, named after the loop that began it; a later loop with the same search continues it."""
-        note = self._folder / "study.json"
-        name = read_json(note).get("study")
-        if not name:
-            if note.exists():
-                self._loop.report.note(
-                    f"search: {note} was damaged, and which study it named is lost: a new one begins"
-                )
-            name = self._loop.id
-            if store := self._loop.step_cache.store:
-                name = store.claim(self._folder, "study", name.encode()).decode()
-            write_json(note, {"study": name})
-        attributes = {"loopline.loop_id": self._loop.id, "loopline.project": self._loop.spec.name}
-        return optuna_study.open_study(self._loop.workspace, name, self._spec, self._direction, attributes)
+        """Open the study of these inputs: a search that was killed, and a later loop with the same key, continue it."""
+        loop = self._loop
+        named = optuna_study.name_study(self._folder, loop.spec.name, loop.id, is_new="search" in loop.refresh)
+        self._run_suffix = named.run_suffix
+        attributes = {"loopline.loop_id": loop.id, "loopline.project": loop.spec.name}
+        return optuna_study.open_study(loop.workspace, named.study, self._spec, self._direction, attributes)
 
     def _one(self) -> None:
         with self._lock:
             if self._is_over():
                 return
+            self._loop.confirm()  # the study is named by its inputs: who took the loop over draws from it by now
             seed, fixed, limit_s = self._loop.spec.train.seed, self._fixed_values(), self._limit_s()
             trial = optuna_study.ask(self._study, self._spec, self._space.dimensions, seed, self._position, fixed)
             self._position += 1
             params = self._space.suggest(trial)
             slot, folder = self._slots.pop(0), self._take_folder(trial.number, params)
-        run = f"trial-{trial.number}"
+        run = f"trial-{trial.number}{self._run_suffix}"
         self._loop.outbox.start_run(run, f"{self._loop.id}/{run}", {"loopline.loop_id": self._loop.id}, parent=LOOP_RUN)
         self._loop.outbox.params(run, self._space.settings(params))
         began = time.perf_counter()

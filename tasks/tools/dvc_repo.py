@@ -21,7 +21,7 @@ from models.files import DISK_IS_FULL, storing, write_text
 from models.pipeline.keys import key_of
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import CLONE, Project
-from tasks.tools.dvc_view import STAGES, default_remote, hashes, lock_file, root_of
+from tasks.tools.dvc_view import STAGES, default_remote, hashes, lock_file, lost_objects, root_of
 
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
 IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")
@@ -31,11 +31,12 @@ LOOK_S = 5.0
 FULL_BYTES = 65_536  # with less free space, SQLite's shared index of a database's readers does not fit
 
 
-def commit(project: Project, loop_id: str) -> dict[str, str]:
+def commit(project: Project, loop_id: str) -> dict[str, str | bool]:
     """Commit `data/` as a version: hashes into `dvc.lock`, bytes into DVC's cache and, if set, its remote.
 
     Returns:
-        `raw` and `prepared`: DVC's hashes; `remote`: the default remote's name or empty.
+        `raw` and `prepared`: DVC's hashes; `remote`: the default remote's name or empty; `is_cached`: whether the cache
+        has them where this program looks, and not where a configuration of the machine says.
 
     Raises:
         StoreError: DVC failed; the message has its output and the cure.
@@ -55,7 +56,7 @@ def commit(project: Project, loop_id: str) -> dict[str, str]:
     file_hashes = hashes(project)
     if not file_hashes:
         raise StoreError(f"{root}: dvc.lock does not name the data that `dvc commit` has just taken: is it ignored?")
-    return {**file_hashes, "remote": remote}
+    return {**file_hashes, "remote": remote, "is_cached": not lost_objects(project, file_hashes.values())}
 
 
 def _keep_lock_file(project: Project) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
+import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from models.errors import StoreError, one_line
@@ -25,6 +28,11 @@ def default_remote(root: Path) -> str:
     Raises:
         StoreError: DVC's configuration cannot be read.
     """
+    return _configured(root, "core", "remote")
+
+
+def _configured(root: Path, section: str, option: str) -> str:
+    """Return a setting of the repository's configuration; empty without one."""
     config = configparser.ConfigParser(interpolation=None)
     for path in (root / ".dvc" / "config", root / ".dvc" / "config.local"):
         try:
@@ -33,12 +41,35 @@ def default_remote(root: Path) -> str:
             reason = one_line(error, 200)
             cure = "correct it, or move it away and run `dvc init --force` and `dvc remote add` again"
             raise StoreError(f"{path}: expected DVC's configuration, got: {reason}: {cure}") from error
-    return config.get("core", "remote", fallback="").strip()
+    return config.get(section, option, fallback="").strip()
 
 
 def lock_file(project: Project) -> Path:
     """Return the `dvc.lock` of the project; those of a workspace share one."""
     return (project.workspace.root if project.inside else project.folder) / "dvc.lock"
+
+
+def lost_objects(project: Project, file_hashes: Iterable[str]) -> list[Path]:
+    """Return the files that the cache lacks of data with these hashes; of a folder without a list, the list alone.
+
+    Source: https://dvc.org/doc/user-guide/project-structure/internal-files#structure-of-the-cache-directory
+    """
+    cache = _cache(root_of(project)) / "files" / "md5"
+    lost = []
+    for name in file_hashes:
+        objects = [name]
+        if name.endswith(".dir"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                objects += [str(file["md5"]) for file in json.loads((cache / name[:2] / name[2:]).read_bytes())]
+        paths = (cache / each[:2] / each[2:] for each in objects)
+        lost += [path for path in paths if not path.is_file()]
+    return lost
+
+
+def _cache(root: Path) -> Path:
+    """Return the folder of DVC's cache that the repository's own configuration names."""
+    folder = _configured(root, "cache", "dir")
+    return root / ".dvc" / (Path(folder).expanduser() if folder else "cache")
 
 
 def hashes(project: Project) -> dict[str, str]:

@@ -13,9 +13,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from models.errors import StoreError, UsageError, one_line
+from models.files import read_json, write_json
 from models.project_spec.search import Dimension, Search
 from models.training.search_space import Trial, grid_point
 from tasks.host.store_addresses import OPTUNA_STORAGE as STORAGE
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import optuna
     from optuna import Study as Study
 
+STUDY_FILE = "study.json"
+"""The note in a search's work folder: the name of its study, and the loop that opened it last."""
 REASON = "loopline.reason"
 KILLED = "killed"
 SECONDS = "loopline.seconds"
@@ -123,6 +126,35 @@ class RunningTrial:
     def should_prune(self, work_s: float = 0.0) -> bool:
         """Return whether the trial ends after so much work, or by the pruner: not the epochs of different families."""
         return work_s > self.limit_s or (self.is_pruned and self.trial.should_prune())
+
+
+class StudyName(NamedTuple):
+    """The name of a study, and what its trials' runs have behind their numbers to differ from those of another."""
+
+    study: str
+    run_suffix: str
+
+
+def name_study(folder: Path, project: str, loop_id: str, *, is_new: bool = False) -> StudyName:
+    """Name the study of a search by the key of its inputs, and note the name in its work folder for the reaper.
+
+    A loop that was interrupted keeps its id, and may go on with corrected code: that search has another key, so it
+    has a study of its own, and runs of its own in MLflow.
+
+    Args:
+        folder: The work folder of the search; its name is the key.
+        project: The project's name: studies of all projects share one storage.
+        loop_id: The loop.
+        is_new: Search anew although a study of the key may exist: the loop has its own.
+
+    Raises:
+        StoreError: The folder cannot be written.
+    """
+    name = f"{project}-{folder.name}" + (f"-{loop_id.rpartition('-')[2]}" if is_new else "")
+    notes = (read_json(path) for path in folder.parent.glob(f"*/{STUDY_FILE}"))
+    has_another = any(note.get("loop") == loop_id and note.get("study") != name for note in notes)
+    write_json(folder / STUDY_FILE, {"study": name, "loop": loop_id})
+    return StudyName(name, f"-{folder.name[:8]}" if has_another else "")
 
 
 def open_study(

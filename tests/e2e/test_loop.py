@@ -58,7 +58,8 @@ def test_one_loop_id_names_it_in_every_tool(home: Loopline):
     assert set(flow_runs(json.loads(home("status", "--json").out)["prefect"], loop_id, home.home).values()) == {
         "COMPLETED"
     }
-    assert home.record("penguins", "search")["result"]["study"] == loop_id
+    searched = home.record("penguins", "search")
+    assert searched["result"]["study"] == f"penguins-{searched['key'][:16]}"
     tags = home.tags("penguins", 1)
     assert tags["loopline.loop_id"] == loop_id
     assert tags["loopline.dataset"] == home.record("penguins", "version")["result"]["prepared"]

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -304,3 +305,15 @@ def test_a_search_over_families_draws_each_in_its_own_space_and_the_same_after_a
     assert all(("model.l2" in params) == (params["model.net"] == "linear") for params in drawn_by["whole"])
     leaves = [params["model.num_leaves"] for params in drawn_by["whole"] if params["model.net"] == "trees"]
     assert len({*leaves}) > 3
+
+
+def test_a_study_has_the_name_of_its_inputs_and_a_second_one_of_a_loop_has_runs_of_its_own(tmp_path: Path) -> None:
+    one, two = tmp_path / "1111111122222222", tmp_path / "3333333344444444"
+    one.mkdir()
+    two.mkdir()
+    first = optuna_study.name_study(one, "tiny", "tiny-1-aaaa")
+    assert first == ("tiny-1111111122222222", "")
+    assert optuna_study.name_study(one, "tiny", "tiny-1-aaaa") == first, "after a kill"
+    assert optuna_study.name_study(one, "tiny", "tiny-2-bbbb") == first, "a later loop"
+    assert optuna_study.name_study(two, "tiny", "tiny-2-bbbb") == ("tiny-3333333344444444", "-33333333")
+    assert optuna_study.name_study(one, "tiny", "tiny-3-cccc", is_new=True).study == "tiny-1111111122222222-cccc"

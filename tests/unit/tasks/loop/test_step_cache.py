@@ -324,3 +324,16 @@ def test_a_file_to_begin_with_counts_by_its_content(project: Project) -> None:
 def test_planning_writes_no_record(project: Project) -> None:
     planned(project)
     assert not (project.workspace.state / database.FILE).exists()
+
+
+def test_a_dataset_that_dvcs_cache_has_lost_is_owed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LEFT, "version", {"raw": "11.dir", "prepared": "22.dir", "is_cached": True})
+    for name in ("11", "22"):
+        path = project.workspace.root / ".dvc/cache/files/md5" / name / ".dir"
+        path.parent.mkdir(parents=True)
+        path.write_text("[]")
+    record_all(project)
+    assert first_owed(project) == ("", [])
+    shutil.rmtree(project.workspace.root / ".dvc" / "cache")
+    step, (reason,) = first_owed(project)
+    assert (step, reason.endswith("no remote: the data in data/ is committed again")) == ("version", True)

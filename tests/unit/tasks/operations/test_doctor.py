@@ -13,10 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from models.pipeline.records import StepRecord
 from tasks.host import database
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, save_loop
+from tasks.loop.step_cache import StepCache
 from tasks.operations import doctor
 from tasks.operations.doctor import Finding, examine
 from tasks.state.predictions import label_store
@@ -177,3 +179,15 @@ def test_ranks_that_cross_a_slow_link_are_a_warning(
     for failing in ("exit 9", "printf 'caf\\351'"):
         program.write_text(f"#!/bin/sh\n{failing}\n")
         assert doctor._gpus(workspace) == Finding("gpus", "ok", "no two GPUs to link")
+
+
+def test_a_version_whose_data_is_lost_is_named_with_its_loop(workspace: Workspace, make_project: MakeProject) -> None:
+    project = make_project("tiny")
+    assert findings(workspace)["data"].detail == "no version yet"
+    result = {"raw": "11.dir", "prepared": "22.dir", "remote": "", "is_cached": True}
+    StepCache(project, project.spec()).records.save(
+        StepRecord(step="version", key="k", parts={}, digest="d", result=result, loop_id="tiny-1", finished=1.0)
+    )
+    found = findings(workspace)["data"]
+    assert (found.state, found.detail) == ("warn", "DVC's cache has lost the data of tiny-1")
+    assert "`loopline run PROJECT` stores the data" in found.cure

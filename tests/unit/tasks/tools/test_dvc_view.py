@@ -43,3 +43,15 @@ def test_a_damaged_configuration_is_named_with_the_cure(tmp_path: Path) -> None:
     (tmp_path / ".dvc" / "config").write_bytes(b"\x00\xffremote = shared\n")
     with pytest.raises(StoreError, match=r"config: expected DVC's configuration, got: .*: correct it"):
         dvc_view.default_remote(tmp_path)
+
+
+def test_what_the_cache_has_lost_of_a_folder_is_named(workspace: Workspace, make_project: MakeProject) -> None:
+    project, md5 = make_project("tiny"), workspace.root / "elsewhere" / "files" / "md5"
+    (workspace.root / ".dvc").mkdir()
+    (workspace.root / ".dvc" / "config").write_text("[cache]\n    dir = ../elsewhere\n")
+    (md5 / "ab").mkdir(parents=True)
+    assert dvc_view.lost_objects(project, ["abc.dir"]) == [workspace.root / ".dvc/../elsewhere/files/md5/ab/c.dir"]
+    (md5 / "ab" / "c.dir").write_text('[{"md5": "abd", "relpath": "raw.parquet"}]')
+    assert [path.name for path in dvc_view.lost_objects(project, ["abc.dir"])] == ["d"]
+    (md5 / "ab" / "d").write_text("rows")
+    assert dvc_view.lost_objects(project, ["abc.dir"]) == []
