@@ -28,6 +28,7 @@ class Columns:
     datetime: list[str] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    extremes: dict[str, str] = field(default_factory=dict)
 
     @property
     def inputs(self) -> list[str]:
@@ -152,6 +153,26 @@ def is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+NOT_YET = "no training row has a value"
+"""Why a column is left out that is collected only lately."""
+
+
+def is_collected_later(name: str, has_value: np.ndarray, train: np.ndarray) -> bool:
+    """Return whether no training row has a value of a column, but others have.
+
+    Args:
+        name: The column.
+        has_value: Which rows have one (rows,).
+        train: True for training rows (rows,).
+
+    Raises:
+        DataError: No row has a value.
+    """
+    if not has_value.any():
+        raise DataError(all_missing(name))
+    return not has_value[train].any()
 
 
 def all_missing(name: str) -> str:

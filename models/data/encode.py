@@ -83,8 +83,9 @@ def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
 
 
 def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:
-    """`(value or fill - shift) / scale` in float64, then float32 (rows,)."""
-    return standardised(np.where(np.isnan(values), part.fill, values), part)
+    """`(value or fill - shift) / scale` in float64, then float32 (rows,); values end at `low` and `high`."""
+    filled = np.where(np.isnan(values), part.fill, values)
+    return standardised(filled if part.low is None else np.clip(filled, part.low, part.high), part)
 
 
 def standardised(values: np.ndarray, part: NumericInput) -> np.ndarray:

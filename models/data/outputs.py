@@ -122,7 +122,23 @@ def _spread(column: pa.ChunkedArray, name: str) -> tuple[float, float]:
         raise DataError(
             f"data.target {name!r} has no value in the training rows: fill the column in the source, or name another"
         )
-    return float(values.mean()), float(values.std()) or 1.0
+    return middle_and_spread(values, name)
+
+
+def middle_and_spread(values: np.ndarray, name: str) -> tuple[float, float]:
+    """Return mean and standard deviation (1 for a constant) of a target's training values (rows,).
+
+    Raises:
+        DataError: They are no finite numbers, because values are too large.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        middle, spread = float(values.mean()), float(values.std()) or 1.0
+    if not np.isfinite([middle, spread]).all():
+        raise DataError(
+            f"data.target {name!r}: its spread is no finite number, because values reach {np.abs(values).max():.4g}, "
+            "expected values below 1e150: leave such cells empty in the source, or give the target in a larger unit"
+        )
+    return middle, spread
 
 
 def check_label(column: pa.ChunkedArray, name: str) -> None:

@@ -30,12 +30,14 @@ LARGEST_LOGARITHM, LEAST_VALUE = 80.0, 1e-30
 
 
 class NumericInput(FrozenModel):
-    """A numeric input: `(value or fill - shift) / scale`, in float64, then float32."""
+    """A numeric input: `(value or fill - shift) / scale`, in float64, then float32; values end at `low` and `high`."""
 
     name: str
     fill: float
     shift: float = 0.0
     scale: float = 1.0
+    low: float | None = Field(None, description="Values below count as this; None: the training rows have no extreme.")
+    high: float | None = Field(None, description="Values above count as this; set where `low` is.")
     source: str | None = Field(None, description="Of series: the column whose value `ahead` steps later it is.")
     ahead: int = 0
 
@@ -300,6 +302,10 @@ class Preparation(FrozenModel):
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")
+    extremes: dict[str, str] = Field(
+        default_factory=dict,
+        description="Columns of numbers with values far from all others, and what was made of them.",
+    )
 
     @property
     def outputs(self) -> list[OutputColumn]:

@@ -12,18 +12,19 @@ import pyarrow.parquet as pq
 from models.data.check import check_columns, check_id
 from models.data.clean import dropped_rows, made_features, usable_rows
 from models.data.columns import (
+    NOT_YET,
     Columns,
-    all_missing,
     as_float64,
     as_text,
     choose,
     dtype_of,
+    is_collected_later,
     is_text,
     no_input_column,
     with_slices,
 )
 from models.data.datetimes import as_seconds, fit_datetime
-from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
+from models.data.fit import categorical_input, fit_numeric, fit_pixels, numeric_input
 from models.data.hashing import row_identities
 from models.data.known_future import future_inputs
 from models.data.outputs import check_label
@@ -43,7 +44,15 @@ from models.data.preparation import (
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
-from models.data.target import check_grades, check_groups, class_indices, fit_target, infer_task, is_on_log_scale
+from models.data.target import (
+    check_grades,
+    check_groups,
+    class_indices,
+    fit_target,
+    infer_task,
+    is_on_log_scale,
+    without_a_class,
+)
 from models.data.text import prepare_text
 from models.data.unlabelled import feature_inputs, write_unlabelled
 from models.data.weights import row_weights
@@ -122,6 +131,9 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     dropped |= _older(is_newest, data)
     if not is_newest.all():
         table, positions, codes = table.filter(pa.array(is_newest)), positions[is_newest], codes[is_newest]
+    for reason, is_lost in without_a_class(table, codes, data, spec.goal.metric).items():
+        dropped[reason] = int(is_lost.sum())
+        table, positions, codes = table.filter(pa.array(~is_lost)), positions[~is_lost], codes[~is_lost]
     fitted = _Rows(codes, positions, identities[positions], split_key(table, data.split))
     rows, preparation = _fit(table, data, fitted, columns, spec.goal.metric, base)
     return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update={"dropped": dropped})
@@ -225,7 +237,7 @@ def _fit(
     table: pa.Table, data: Data, rows: _Rows, columns: Columns, metric: str | None, base: Path | None = None
 ) -> tuple[pa.Table, Preparation]:
     made: dict[str, pa.ChunkedArray | pa.Array] = {}
-    numeric = [_numeric(table, name, data, rows, made) for name in columns.numeric]
+    numeric = [part for name in columns.numeric if (part := _numeric(table, name, data, rows, made, columns))]
     categorical = [_categorical(table, name, data, rows, made, columns) for name in columns.categorical]
     pixels = _pixels(table, data, rows, made)
     datetimes = _datetimes(table, data, rows, made, columns)
@@ -247,6 +259,7 @@ def _fit(
         window=data.window,
         rows=rows.counts(),
         left_out=columns.left_out,
+        extremes=columns.extremes,
     )
     if data.features.fit is not None and base is not None:
         preparation = _with_fitted(preparation, table, data, rows, made, base)
@@ -254,22 +267,21 @@ def _fit(
     made[IDENTITY_COLUMN] = pa.array(rows.identities, pa.uint64())
     made[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
     if data.weight is not None:
-        made[WEIGHT_COLUMN] = pa.array(row_weights(table.column(data.weight), data.weight, rows.train))
+        made[WEIGHT_COLUMN] = pa.array(row_weights(table.column(data.weight), data.weight, rows.codes))
     if rows.key is not None:
         made[KEY_COLUMN] = pa.array(rows.key, pa.int64())
     return pa.table(made), preparation
 
 
 def _numeric(
-    table: pa.Table, name: str, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]
-) -> NumericInput:
-    column = table.column(name)
-    if column.null_count == len(column):
-        raise DataError(all_missing(name))
-    values = as_float64(column, name)
-    made[name] = pa.array(values)
+    table: pa.Table, name: str, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array], columns: Columns
+) -> NumericInput | None:
+    values = as_float64(table.column(name), name)
     seen = rows.train if data.kind != "series" else _seen_in_training(rows)
-    return fit_numeric(name, values[seen], data.features)
+    part = numeric_input(name, values, seen, data, columns)
+    if part is not None:
+        made[name] = pa.array(values)
+    return part
 
 
 def _seen_in_training(rows: _Rows) -> np.ndarray:
@@ -291,11 +303,9 @@ def _categorical(
     if name not in data.features.kinds and is_text(table.column(name).type) and holds_texts(training):
         columns.text.append(name)
         return None
-    if name not in data.features.kinds and names_each_row(training):
-        columns.left_out[name] = "every training row has another value (an id)"
-        return None
-    part = fit_categorical(name, training, dtype_of(table.column(name).type), data.features)
-    made[name] = texts
+    part = categorical_input(name, texts, training, dtype_of(table.column(name).type), data.features, columns)
+    if part is not None:
+        made[name] = texts
     return part
 
 
@@ -311,7 +321,8 @@ def _datetimes(
             made[name] = pa.array(seconds)
             parts.append(part)
         else:
-            columns.left_out[name] = "a time without any cycle or trend in the training rows"
+            is_empty = np.isnan(seconds[rows.train]).all()
+            columns.left_out[name] = NOT_YET if is_empty else "a time without any cycle or trend in the training rows"
     return parts
 
 
@@ -333,8 +344,9 @@ def _texts(
     for name in columns.text:
         column = as_text(table.column(name))
         texts = plain_texts(column)
-        if column.filter(pa.array(rows.train)).null_count == rows.train.sum():
-            raise DataError(all_missing(name))
+        if is_collected_later(name, column.is_valid().to_numpy(), rows.train):
+            columns.left_out[name] = NOT_YET
+            continue
         training = np.flatnonzero(rows.train)
         answers = _learnt_by_texts(made, target, rows.train)
         seen = [texts[row] for row in training]

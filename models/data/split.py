@@ -5,7 +5,7 @@
 | random | a keyed hash of its id or its raw values (or of `column`) | unless columns are added or removed |
 | hash | a keyed hash of its key | always |
 | group | a keyed hash of its group, so a group is never divided | always |
-| stratified | the rank of that hash among the rows of its class | except for a few rows near the cuts |
+| stratified | the rank of that hash among the rows of its class, of which one trains | except for a few near the cuts |
 | position | its position: the first train, the last test | no: a row may move from test towards train, never back |
 | time | its time: the oldest train, the newest test | no: a row may move from test towards train, never back |
 
@@ -186,7 +186,11 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
     classes = encoded.indices.to_numpy()
     offsets = unit_interval(hash_values(pa.chunked_array([encoded.dictionary]), target, split.seed))
     ranks, sizes = _ranks_in_class(classes, hashes)
-    return _by_threshold((ranks + offsets[classes]) / sizes, split)
+    codes = _by_threshold((ranks + offsets[classes]) / sizes, split)
+    # A class of which no row would train could not be learnt: its last row trains, so the only row of a class does.
+    has_training = np.bincount(classes[codes == TRAIN], minlength=len(encoded.dictionary)) > 0
+    codes[~has_training[classes] & (ranks == sizes - 1)] = TRAIN
+    return codes
 
 
 def _ranks_in_class(classes: np.ndarray, hashes: Hashes) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.columns import as_float64, as_text, dtype_of, is_number, is_text
-from models.data.outputs import fit_outputs, infer_task_of_several, output_values, with_outputs
+from models.data.outputs import fit_outputs, infer_task_of_several, middle_and_spread, output_values, with_outputs
 from models.data.preparation import SPLITS, TargetEncoding
 from models.errors import DataError
 from models.metrics.metrics import is_of_numbers
@@ -22,6 +22,11 @@ MOST_SKEWNESS, LEAST_ROWS = 1.0, 30
 
 A rule of thumb: where the logarithm pays was not measured.
 """
+MOST_STRAYS = 0.1
+"""Of the rows of the rarer class of two: so few rows of a third one are slips, and more are another task."""
+MOST_LOST = 0.5
+"""Of the rows of a split that have a class which cannot be learnt: then the classes are no classes."""
+SHOWN = 5
 LARGEST_GRADE = 30
 """Of a ranking. Source: LightGBM has gains for grades up to 30 (`label_gain`)."""
 _OF_QUANTILES = (None, "mae", "mape", "pinball")
@@ -106,9 +111,9 @@ def _fit_number(column: pa.ChunkedArray, name: str, is_log: bool) -> TargetEncod
         raise DataError(
             f"data.target {name!r} has no value in the training rows: fill it in the source, or take another"
         )
-    spread = float(values.std()) or 1.0
+    middle, spread = middle_and_spread(values, name)
     if not is_log:
-        return TargetEncoding(name=name, shift=float(values.mean()), scale=spread)
+        return TargetEncoding(name=name, shift=middle, scale=spread)
     offset = 0.0 if values.min() > 0 else float(values[values > 0].min(initial=np.inf))
     logarithms = np.log(values + (offset if np.isfinite(offset) else 1.0))
     return TargetEncoding(
@@ -161,18 +166,59 @@ def _skewness(values: np.ndarray) -> float:
     return float((centred**3).mean() / spread**3) if spread > 0 else 0.0
 
 
+def without_a_class(
+    targets: pa.Table, codes: np.ndarray, data: Data, metric: str | None = None
+) -> dict[str, np.ndarray]:
+    """Return which rows have a class that a model cannot learn, bool (rows,) by reason: one late value stops no loop.
+
+    No training row has the class of a validation or test row; or `data.task` is binary and a third class is so rare
+    that it is a slip: its rows are at most `MOST_STRAYS` of those of the rarer of the two commonest.
+
+    Args:
+        targets: The target columns of all rows, none of them missing.
+        codes: The split of each row (rows,).
+        data: The spec's `data` block.
+        metric: The spec's `goal.metric`.
+
+    Raises:
+        DataError: The target's type fits no task, or most rows of validation or test have such a class.
+    """
+    train = pa.array(codes == 0)
+    if infer_task(targets.filter(train), data, metric) not in ("binary", "multiclass"):
+        return {}
+    texts = as_text(targets.column(data.targets[0]))
+    counts = pc.value_counts(texts.filter(train))
+    ordered = sorted(zip(counts.field("counts").to_pylist(), counts.field("values").to_pylist(), strict=True))[::-1]
+    learnt, what = [text for _, text in ordered], "that no training row has"
+    if data.task == "binary" and 0 < sum(count for count, _ in ordered[2:]) <= MOST_STRAYS * ordered[1][0]:
+        learnt, what = learnt[:2], "beside the two of data.task: binary"
+    is_lost = pc.invert(pc.is_in(texts, pa.array(learnt, texts.type))).to_numpy(zero_copy_only=False)
+    if not is_lost.any():
+        return {}
+    lost = sorted(pc.unique(texts.filter(pa.array(is_lost))).to_pylist())
+    reason = f"of a class {what} ({', '.join(map(repr, lost[:SHOWN]))}{', ...' * (len(lost) > SHOWN)})"
+    for code, split in enumerate(SPLITS):
+        num_lost, num_rows = int(is_lost[codes == code].sum()), int((codes == code).sum())
+        if num_lost > MOST_LOST * num_rows:
+            raise DataError(
+                f"data.target {data.target_name!r}: {num_lost:,} of {num_rows:,} {split} rows are {reason}, expected "
+                f"at most {MOST_LOST:.0%}: is it an id or free text? Name another target, or join classes in the source"
+            )
+    return {reason: is_lost}
+
+
 def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray:
     """Return class texts as int64 indices into the target's classes (rows,).
 
     Raises:
-        DataError: A class does not occur in the training rows.
+        DataError: A class is none of the target's.
     """
     indices = pc.index_in(column, pa.array(target.classes, pa.string()))
     if indices.null_count:
         unseen = pc.unique(column.filter(pc.is_null(indices))).to_pylist()[:5]
         raise DataError(
-            f"data.target {target.name!r}: classes {unseen} occur in validation or test rows but not in training, "
-            f"which has {(target.classes or [])[:20]}: split by stratified, or leave those rows out in the source"
+            f"data.target {target.name!r}: got classes {unseen}, expected those of the training rows, "
+            f"{(target.classes or [])[:20]}: leave such rows out in the source"
         )
     values: np.ndarray = indices.to_numpy().astype(np.int64)
     return values

@@ -9,22 +9,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from models.data.columns import as_float64
-from models.data.preparation import ROWS_FILE
+from models.data.preparation import ROWS_FILE, SPLITS
 from models.data.prepared_rows import rows_of
 from models.errors import DataError
 from models.project_spec.reserved_columns import WEIGHT_COLUMN
 
 
-def row_weights(column: pa.ChunkedArray, name: str, train: np.ndarray) -> np.ndarray:
+def row_weights(column: pa.ChunkedArray, name: str, codes: np.ndarray) -> np.ndarray:
     """Return the weights, 1 on average over the training rows, float64 (rows,); a missing one counts as 1 before.
 
     Args:
         column: The spec's `data.weight`.
         name: Its name.
-        train: True for training rows (rows,).
+        codes: The split of each row (rows,).
 
     Raises:
-        DataError: A weight is negative or no number, or all training rows weigh nothing.
+        DataError: A weight is negative or no number, or all rows of a split weigh nothing.
     """
     values = as_float64(column, name)
     values = np.where(np.isnan(values), 1.0, values)
@@ -32,10 +32,15 @@ def row_weights(column: pa.ChunkedArray, name: str, train: np.ndarray) -> np.nda
         raise DataError(
             f"data.weight {name!r}: got {values.min():g}, expected weights >= 0: correct them in the source"
         )
-    mean = float(values[train].mean()) if train.any() else 1.0
-    if not mean > 0:
-        raise DataError(f"data.weight {name!r}: all training rows weigh 0: name another column")
-    return values / mean
+    for code, split in enumerate(SPLITS):
+        of_split = values[codes == code]
+        if len(of_split) and not of_split.any():
+            what = "nothing can be learnt" if split == "train" else "no metric can be measured"
+            raise DataError(
+                f"data.weight {name!r}: all {len(of_split):,} {split} rows weigh 0, so {what}: expected some weight in "
+                "each split: correct the weights in the source, split another way (data.split), or name another column"
+            )
+    return np.asarray(values / float(values[codes == 0].mean()))
 
 
 def weights_of(prepared: Path, split: str) -> np.ndarray | None:

@@ -168,6 +168,10 @@ def _normalise(
     missing = builder.node("IsNaN", [raw], f"{what}/missing")
     fill = constant("fill", [part.fill for part in parts])
     filled = builder.node("Where", [missing, fill, raw], f"{what}/filled")
+    if any(part.low is not None for part in parts):
+        low = constant("low", [-np.inf if part.low is None else part.low for part in parts])
+        high = constant("high", [np.inf if part.high is None else part.high for part in parts])
+        filled = builder.node("Min", [builder.node("Max", [filled, low], f"{what}/least"), high], f"{what}/most")
     shift = constant("shift", [part.shift for part in parts])
     scale = constant("scale", [part.scale for part in parts])
     centred = builder.node("Sub", [filled, shift], f"{what}/centred")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from models.data.columns import NOT_YET
 from models.data.preparation import PREPARATION_FILE, ROWS_FILE, TRANSFORM_FILE
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
@@ -34,6 +35,13 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
         check_measurable(project.prepared, made, loop.spec.goal.metric)  # so would the verdict
         for reason, count in made.dropped.items():
             loop.report.note(f"prepare: {count:,} rows left out: {reason}")
+        for name, reason in made.left_out.items():
+            if reason == NOT_YET:
+                loop.report.note(f"prepare: column {name!r} is left out until training rows have it: {reason}")
+        for name, text in made.extremes.items():
+            loop.report.note(
+                f"prepare: column {name!r}: {text}: if such a value means `missing`, leave the cell empty in the source"
+            )
         for text in unseen_categories(project.prepared, made):
             loop.report.note(text)
         result = {

@@ -77,7 +77,7 @@ def test_too_few_or_too_many_classes_are_refused(make_spec):
 def test_classes_become_indices_and_an_unseen_one_is_refused(make_spec):
     target = fit_target(targets(["a", "b"]), make_spec().data, "binary")
     assert class_indices(column(["b", "a", "b"]), target).tolist() == [1, 0, 1]
-    with pytest.raises(DataError, match=r"classes \['c'\] occur in validation or test"):
+    with pytest.raises(DataError, match=r"classes \['c'\], expected those of the training rows"):
         class_indices(column(["a", "c"]), target)
 
 

@@ -18,17 +18,22 @@ TABLE = pa.table(
 
 
 def test_weights_are_one_on_average_over_the_training_rows():
-    train = np.array([True, True, False])
+    train = np.array([0, 0, 1])
     assert row_weights(pa.chunked_array([[1.0, 3.0, 4.0]]), "w", train).tolist() == [0.5, 1.5, 2.0]
     assert row_weights(pa.chunked_array([[1.0, None, 4.0]]), "w", train).tolist() == [1.0, 1.0, 4.0]
 
 
 @pytest.mark.parametrize(
-    ("values", "message"), [([1.0, -2.0], "got -2, expected weights >= 0"), ([0.0, 0.0], "weigh 0")]
+    ("values", "message"),
+    [
+        ([1.0, -2.0, 1.0], "got -2, expected weights >= 0"),
+        ([0.0, 0.0, 1.0], "all 2 train rows weigh 0, so nothing can be learnt"),
+        ([1.0, 0.0, 0.0], "all 1 validation rows weigh 0, so no metric can be measured.*split another way"),
+    ],
 )
 def test_what_is_no_weight_is_refused(values, message):
     with pytest.raises(DataError, match=message):
-        row_weights(pa.chunked_array([values]), "w", np.array([True, True]))
+        row_weights(pa.chunked_array([values]), "w", np.array([0, 0, 1]))
 
 
 def test_the_weight_is_no_input_and_reaches_the_tensors(tmp_path):
