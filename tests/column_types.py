@@ -23,7 +23,7 @@ def typed_columns(rows: int = ROWS) -> pa.Table:
             f"int{bits}": pa.array([None if n % 9 == 0 else n % 7 for n in at], f"int{bits}")
             for bits in (8, 16, 32, 64)
         },
-        "uint64": pa.array([2**63 + n for n in at], pa.uint64()),
+        "uint64": pa.array([2**63 + n * 7 % rows for n in at], pa.uint64()),  # in no order: else a number of the row
         "float16": pa.array(np.arange(rows, dtype=np.float16)),
         "float32": pa.array([n / 3 for n in at], pa.float32()),
         "float64": pa.array([float("nan") if n % 8 == 0 else n / 7 for n in at]),

@@ -45,8 +45,8 @@ def numeric_input(
 def fit_numeric(name: str, values: np.ndarray, features: Features, *, is_bounded: bool = True) -> NumericInput:
     """Compute fill, shift, scale and bounds from training values (rows,), NaN for missing; a constant has scale 1.
 
-    Values that lie further than `MOST_SPREADS` ranges of the middle nine tenths of the rows from the median get bounds:
-    beside them the other values would become one number in float32, or they themselves would be enormous inputs.
+    Values end at `MOST_SPREADS` ranges of the middle nine tenths of the rows from the median: beside one further away
+    the others would become one number in float32, and a late one would be an enormous input, or infinite.
 
     Args:
         name: The column.
@@ -84,12 +84,12 @@ def extremes_of(part: NumericInput, values: np.ndarray) -> str | None:
     """
     present = values[~np.isnan(values)]
     distances = np.abs(present - np.median(present))
+    is_beyond = np.zeros(len(present), bool)
     if part.low is not None and part.high is not None:
         is_beyond = (present < part.low) | (present > part.high)
         what = f"count as {part.low:.4g} or {part.high:.4g}, for else the others would be one number"
-    elif np.ptp(np.percentile(present, _MOST_ROWS)) > 0 or not distances.any():
-        return None
-    else:  # a mostly constant column, of which it cannot be said what is usual
+    if not is_beyond.any() and distances.any() and not np.ptp(np.percentile(present, _MOST_ROWS)):
+        # A mostly constant column, of which it cannot be said what is usual.
         is_beyond = distances > MOST_SPREADS * np.median(distances[distances > 0])
         what = "are scaled as they are, so that the others are nearly one number"
     if not is_beyond.any():
@@ -98,12 +98,12 @@ def extremes_of(part: NumericInput, values: np.ndarray) -> str | None:
 
 
 def _bounds(present: np.ndarray) -> tuple[float, float] | tuple[None, None]:
+    """Return the ends of a column's values; of a mostly constant one its deviation is the range."""
     with np.errstate(over="ignore", invalid="ignore"):
         least, middle, most = np.percentile(present, [_MOST_ROWS[0], 50, _MOST_ROWS[1]])
-        reach = MOST_SPREADS * (most - least)
+        reach = MOST_SPREADS * ((most - least) or present.std() or abs(middle) or 1.0)
         low, high = float(middle - reach), float(middle + reach)
-    has_extremes = reach > 0 and np.isfinite(reach) and (present.min() < low or present.max() > high)
-    return (low, high) if has_extremes else (None, None)
+    return (low, high) if np.isfinite(reach) else (None, None)
 
 
 def categorical_input(

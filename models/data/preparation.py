@@ -36,7 +36,7 @@ class NumericInput(FrozenModel):
     fill: float
     shift: float = 0.0
     scale: float = 1.0
-    low: float | None = Field(None, description="Values below count as this; None: the training rows have no extreme.")
+    low: float | None = Field(None, description="Values below count as this; None in series.")
     high: float | None = Field(None, description="Values above count as this; set where `low` is.")
     source: str | None = Field(None, description="Of series: the column whose value `ahead` steps later it is.")
     ahead: int = 0

@@ -190,6 +190,12 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
     # A class of which no row would train could not be learnt: its last row trains, so the only row of a class does.
     has_training = np.bincount(classes[codes == TRAIN], minlength=len(encoded.dictionary)) > 0
     codes[~has_training[classes] & (ranks == sizes - 1)] = TRAIN
+    num_single = int((sizes == 1).sum())
+    if num_single > len(codes) / 2:
+        raise DataError(
+            f"data.split: {num_single:,} of {len(codes):,} rows have a value of {target!r} that no other row has, "
+            "expected classes to stratify by: is it an id or free text? Name another target"
+        )
     return codes
 
 

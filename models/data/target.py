@@ -160,10 +160,11 @@ def is_on_log_scale(table: pa.Table, training: pa.Table, data: Data, task: Task,
 
 
 def _skewness(values: np.ndarray) -> float:
-    """Return the third standardised moment; 0 for a constant."""
-    centred = values - values.mean()
-    spread = float(centred.std())
-    return float((centred**3).mean() / spread**3) if spread > 0 else 0.0
+    """Return the third standardised moment; 0 for a constant, and for values too large to have a spread."""
+    with np.errstate(over="ignore"):
+        centred = values - values.mean()
+        spread = float(centred.std())
+    return float(((centred / spread) ** 3).mean()) if 0 < spread < np.inf else 0.0
 
 
 def without_a_class(

@@ -231,6 +231,7 @@ def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         "columns that alone predict the target": ", ".join(inputs["validate-prepared"].result["single_predictors"])
         or "none",
         "columns left out": ", ".join(prepared["left_out"]) or "none",
+        **{f"extreme values of {name}": text for name, text in preparation.extremes.items()},
     }
 
 

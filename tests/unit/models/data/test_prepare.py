@@ -167,7 +167,11 @@ def test_bad_data_is_refused_with_the_column_and_the_cure(run_prepare, make_spec
         (replaced(rows, "number", [*number[:-1], np.inf]), make_spec(), "'number': 1 infinite values, first in rows"),
         (replaced(rows, "y", ["yes"] * 200), make_spec(), "one class only"),
         (replaced(rows, "y", pa.nulls(200)), make_spec(), "'y' has no value at all"),
-        (replaced(rows, "y", [f"c{i}" for i in range(200)]), make_spec(), "rows are of a class that no training row has.*an id or free text"),
+        (
+            replaced(rows, "y", [f"c{i}" for i in range(200)]),
+            make_spec(),
+            "rows are of a class that no training row has.*an id or free text",
+        ),
         (rows, make_spec(features={"columns": ["nope"]}), "data.features.columns: no column 'nope'"),
         (rows, make_spec(features={"kinds": {"city": "numeric"}}), "'city': declared numeric, but"),
         (rows.select(["when", "y"]), make_spec(split={"by": "time", "column": "when"}), "leaves no input column"),
