@@ -136,9 +136,10 @@ def check_not_empty(codes: np.ndarray, split: Split) -> None:
     for code, name in enumerate(SPLITS):
         if not counts[code]:
             others = ", ".join(f"{other} {counts[i]}" for i, other in enumerate(SPLITS))
+            how = "another way" if split.column is None else "by another column"
             raise DataError(
                 f"data.split: by {split.by} leaves {name} without rows ({others}), expected some in each: "
-                "give more data, larger shares, or split by another column"
+                f"give more data, larger shares, or split {how}"
             )
 
 

@@ -100,7 +100,7 @@ def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) 
     dtype = dtype_of(column.type)
     classes = [text for text in pc.unique(as_text(column)).to_pylist() if text is not None]
     classes.sort(key=float if dtype == "integer" else None)
-    _check_classes(classes, name, task)
+    _check_classes(classes, name, task, data)
     return TargetEncoding(name=name, classes=classes, dtype=dtype)
 
 
@@ -292,11 +292,12 @@ def _is_continuous(column: pa.ChunkedArray) -> bool:
     return num_values != 2 or not pc.all(pc.equal(column, pc.round(column.cast(pa.float64())))).as_py()
 
 
-def _check_classes(classes: list[str], name: str, task: Task) -> None:
+def _check_classes(classes: list[str], name: str, task: Task, data: Data) -> None:
     if len(classes) < 2:
+        other_split = "" if data.split.by == "stratified" else ", or split by stratified"
         raise DataError(
             f"data.target {name!r}: the training rows hold one class only ({classes}), expected at least two: check "
-            "the target, give more data, or split by stratified"
+            f"the target, give more data{other_split}"
         )
     if task == "binary" and len(classes) != 2:
         raise DataError(
