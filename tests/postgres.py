@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,9 +45,39 @@ def _user() -> str | None:
     pytest.skip("Postgres does not run as root, and there is no account to run it by")
 
 
+class Server:
+    """A Postgres that can be stopped and started again.
+
+    Args:
+        address: Its address, without a database.
+        start: Starts it and waits for it; gives its process.
+    """
+
+    def __init__(self, address: str, start: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self.address = address
+        self._begin = start
+        self._process = start()
+
+    def stop(self) -> None:
+        """End it at once, and its connections with it; SIGTERM would wait for the clients to leave."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(30)
+
+    def start(self) -> None:
+        """Start it again."""
+        self._process = self._begin()
+
+
 @contextlib.contextmanager
 def postgres(host: str = "127.0.0.1") -> Iterator[str]:
     """A Postgres of our own on a free port; gives the address without a database."""
+    with postgres_server(host) as server:
+        yield server.address
+
+
+@contextlib.contextmanager
+def postgres_server(host: str = "127.0.0.1") -> Iterator[Server]:
+    """A Postgres of our own on a free port."""
     user = _user()
     folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path must be short
     if user:
@@ -78,14 +108,24 @@ def postgres(host: str = "127.0.0.1") -> Iterator[str]:
         "-k",
         folder,
     ]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, user=user, stdout=log, stderr=log, cwd=folder)
+
+    def start() -> subprocess.Popen[bytes]:
+        with (folder / "log").open("ab") as log:
+            process = subprocess.Popen(command, user=user, stdout=log, stderr=log, cwd=folder)
+        try:
+            _wait(host, port, process)
+        except BaseException:
+            process.kill()
+            raise
+        return process
+
     try:
-        _wait(host, port, process)
-        yield f"postgresql://loopline@{host}:{port}"
+        server = Server(f"postgresql://loopline@{host}:{port}", start)
+        try:
+            yield server
+        finally:
+            server.stop()
     finally:
-        process.send_signal(signal.SIGINT)  # at once; SIGTERM waits for the clients to leave
-        process.wait(30)
         shutil.rmtree(folder)
 
 

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, one_line
 from models.files import DISK_IS_FULL, storing
+from tasks.host import sqlite_files
 from tasks.host.locks import held
+from tasks.host.reconnecting import reconnect
 from tasks.host.store_addresses import STATE_URL, normalised, without_password
 
 if TYPE_CHECKING:
@@ -36,17 +38,13 @@ BUSY_S = 60.0
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _WRITER = 0x6C6F6F70  # the key of Postgres' advisory lock
 _thread = threading.local()
+_DAMAGED = "put it back from a copy, or move it away and lose the history of loops and decisions"
 _CURES = {
     "is full": DISK_IS_FULL,
-    "I/O error": f"{DISK_IS_FULL}; or the disk fails: look at the system log",
-    "readonly": "it cannot be written: change its owner, or set LOOPLINE_HOME to a folder that can be written",
-    "unable to open": "it cannot be opened: change its owner, or set LOOPLINE_HOME to a folder that can be written",
-    "locked": f"another process has written for more than {BUSY_S:g} s: run again",
     "lock timeout": f"another process has written for more than {BUSY_S:g} s: run again",
     "idle-in-transaction": f"ended this process's change, which had rested for {BUSY_S:g} s: run again",
-    "malformed": "it is damaged: put it back from a copy, or move it away and lose the history of loops and decisions",
-    "not a database": "it is damaged: put it back from a copy, or move it away and lose the history of loops",
 }
+"""Errors of Postgres that are no errors of its address."""
 
 
 @contextlib.contextmanager
@@ -178,7 +176,7 @@ def _begun(state: Path, **options: bool) -> Iterator[Connection]:
     """Yield a connection in a transaction; if the database's schema is not the newest, migrate it first."""
     url, lock = address(state), state / "locks" / "state.lock"
     if not options and not is_shared() and not os.access(state, os.W_OK):  # SQLite would make files beside its own
-        url = f"sqlite:///{(state / FILE).as_uri()}?mode=ro&immutable=1&uri=true"
+        url = f"sqlite:///{sqlite_files.read_only(state / FILE)}&uri=true"
     with _converted(url), storing(state):
         if is_absent(state):
             with _alone(lock, url):
@@ -237,6 +235,7 @@ def _engine(url: str, pid: int) -> Engine:
         engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_S})
     else:
         engine = create_engine(url, pool_pre_ping=True)
+        reconnect(engine)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
@@ -325,10 +324,13 @@ def _converted(url: str) -> Iterator[None]:
         if not isinstance(error, DBAPIError):
             raise
         text = one_line(error.orig)
-        cure = next((cure for sign, cure in _CURES.items() if sign in text), None)
-        if cure is None and url.startswith("sqlite"):
-            raise
-        cure = cure or f"cannot be used ({text}): start it again, or correct {STATE_URL}"
+        if url.startswith("sqlite"):
+            cure = sqlite_files.cure(text, _DAMAGED)
+            if cure is None:
+                raise
+        else:
+            otherwise = f"cannot be used ({text}): start it again, or correct {STATE_URL}"
+            cure = next((cure for sign, cure in _CURES.items() if sign in text), otherwise)
         raise StoreError(f"{shown(url)}: {cure}") from error
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, one_line
+from tasks.host import sqlite_files
 from tasks.host.database import shown
 from tasks.host.store_addresses import without_password
 
@@ -298,7 +299,7 @@ def _snapshot(source: Path) -> Iterator[Connection]:
     from sqlalchemy import NullPool, create_engine
     from sqlalchemy.exc import DBAPIError
 
-    url = f"sqlite:///{source.as_uri()}?mode=ro&uri=true"
+    url = f"sqlite:///{sqlite_files.read_only(source)}&uri=true"
     engine = create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None})
     try:
         with engine.connect() as connection:
@@ -307,7 +308,9 @@ def _snapshot(source: Path) -> Iterator[Connection]:
     except DBAPIError as error:
         if not isinstance(error.orig, sqlite3.Error):
             raise
-        raise StoreError(f"{source}: cannot be read ({error.orig}): put it back from a copy") from error
+        copy = "put it back from a copy"
+        cure = sqlite_files.cure(error.orig, copy) or f"{error.orig}: {copy}"
+        raise StoreError(f"{source}: cannot be read: {cure}") from error
 
 
 @contextlib.contextmanager

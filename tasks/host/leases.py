@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import LeaseLostError, StoreError
 from tasks.host import database, processes
+from tasks.host.reconnecting import patience
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -92,7 +93,8 @@ def leased(state: Path, name: str, timeout_s: float = 0.0) -> Iterator[Lease]:
     if database.is_shared():
         renewal.start()
     try:
-        yield taken
+        with patience(TTL_S):  # what the holder computed is not lost by a restart of the database
+            yield taken
     finally:
         ended.set()
         if renewal.is_alive():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from models.files import write_text
+from tasks.host import sqlite_files
 from tasks.host.http_guard import LOOPBACK_NAMES
 from tasks.host.server_access import credentials, elsewhere
 from tasks.host.store_addresses import ROOT, store_addresses, without_password
@@ -211,10 +212,8 @@ def _follow_move(workspace: Workspace) -> None:
         try:
             _rewrite(database, before, now)
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{database}: cannot be updated after the move from {before} ({error}): end what uses it, make it "
-                "writable, and run again"
-            ) from error
+            cure = sqlite_files.cure(error, "put it back from a copy") or f"{error}: put it back from a copy"
+            raise StoreError(f"{database}: cannot be updated after the move from {before}: {cure}") from error
         write_text(mark, f"{now}\n")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, one_line
-from tasks.host import stores
+from tasks.host import sqlite_files, stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
@@ -35,13 +35,18 @@ PATIENCE = {
 
 
 def client() -> MlflowClient:
-    """Return a client of the tracking store that gives up within seconds, not minutes, if the store is away."""
+    """Return a client of the tracking store that gives up within seconds, not minutes, if the store is away.
+
+    Raises:
+        StoreError: The store cannot be opened.
+    """
     for key, value in PATIENCE.items():
         os.environ.setdefault(key, value)
     from mlflow import MlflowClient
 
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # its errors become a StoreError
-    return MlflowClient()
+    with reaching_store():
+        return MlflowClient()
 
 
 _UNREACHABLE = {
@@ -67,10 +72,10 @@ def reaching_store() -> Iterator[None]:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & _UNREACHABLE:
             where = os.environ.get("MLFLOW_TRACKING_URI", "")
-            reason = one_line(error)
+            cure = sqlite_files.cure(error, "put it back from a copy") if stores.is_embedded(where) else None
             raise StoreError(
-                f"the tracking store {without_password(where)} cannot be used: {reason}. What is not logged yet stays "
-                "under .loopline/ and is delivered by the next run, or by `loopline reap`"
+                f"the tracking store {without_password(where)} cannot be used: {cure or one_line(error)}. What is not "
+                "logged yet stays under .loopline/ and is delivered by the next run, or by `loopline reap`"
             ) from error
         raise
 

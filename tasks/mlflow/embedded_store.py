@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from models.errors import StoreError
-from models.files import DISK_IS_FULL, storing, write_text
+from models.files import storing, write_text
+from tasks.host import sqlite_files
 from tasks.host.stores import artifact_root, database_file, initialised_mark, is_embedded, mlflow_lock
 from tasks.host.workspace import Workspace
 
@@ -60,10 +61,9 @@ def _migrate(path: Path) -> None:
     try:
         make_tables(f"sqlite:///{path}")
     except SQLAlchemyError as error:
-        reason = str(error).splitlines()[0]
-        if "disk is full" in reason:
-            raise StoreError(f"{path}: {DISK_IS_FULL}") from error
-        raise StoreError(f"{path}: cannot be used as the tracking store: {reason}: move the file away") from error
+        reason, anew = str(error).splitlines()[0], "put it back from a copy, or move it away"
+        cure = sqlite_files.cure(reason, anew) or f"cannot be used as the tracking store: {reason}: {anew}"
+        raise StoreError(f"{path}: {cure}") from error
 
 
 def make_tables(uri: str) -> None:

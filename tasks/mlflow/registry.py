@@ -9,6 +9,7 @@ that all machines that share the registry share it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -46,7 +47,11 @@ class Registry:
         self._on_move = on_move
         self.model = model
         embedded_store.initialise(workspace)
-        self._store: MlflowClient = client()
+
+    @functools.cached_property
+    def _store(self) -> MlflowClient:
+        """Made at its first use: in a workspace that cannot be written the lock says so, at once."""
+        return client()
 
     def find(self, key: str) -> str | None:
         """Return the version that was registered for this key; None if there is none."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from models.errors import StoreError
 from models.serving.registry import ChampionMove, RegisteredVersion
-from tasks.host import stores
+from tasks.host import sqlite_files, stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 from tasks.state.step_records import StepRecords
@@ -180,14 +180,14 @@ def _from_file(path: Path, what: str, query: Mapping[str, str]) -> dict[str, Any
             alone: tuple[dict[Path, sqlite3.Connection], contextlib.ExitStack] = ({}, stack)
             connections, end = getattr(_thread, "reading", alone)
             if path not in connections:
-                connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)
+                connection = sqlite3.connect(sqlite_files.read_only(path), uri=True, timeout=10)
                 connections[path] = end.enter_context(contextlib.closing(connection))
             row = connections[path].execute(_SQL[what], query).fetchone()
     except sqlite3.DatabaseError as error:
         if "no such table" in str(error):
             return None
-        cure = "" if isinstance(error, sqlite3.OperationalError) else ": put the file back from a copy"
-        raise StoreError(f"{path}: the registry cannot be read: {error}{cure}") from error
+        cure = sqlite_files.cure(error, "put it back from a copy") or f"{error}: put it back from a copy"
+        raise StoreError(f"{path}: the registry cannot be read: {cure}") from error
     return dict(json.loads(row[0])) if row else None
 
 

@@ -19,6 +19,7 @@ from models.monitoring.examples import KeyedPredictions, Keys
 from models.monitoring.report import WindowReport
 from models.monitoring.tally import PredictionCounts
 from models.monitoring.windowing import REMEMBERED, OpenWindow
+from tasks.host import sqlite_files
 from tasks.host.locks import held
 
 FILE = "counts.sqlite"
@@ -276,8 +277,9 @@ def opened(folder: Path) -> Iterator[MonitorStore]:
                 _make_ready(connection)
                 yield MonitorStore(connection)
         except sqlite3.Error as error:
-            cure = "remove the file: everything is counted again from the prediction log"
-            raise StoreError(f"{folder / FILE}: cannot be used ({error}): {cure}") from error
+            anew = "remove the file: everything is counted again from the prediction log"
+            cure = sqlite_files.cure(error, anew) or f"cannot be used ({error}): {anew}"
+            raise StoreError(f"{folder / FILE}: {cure}") from error
 
 
 def _make_ready(connection: sqlite3.Connection) -> None:

@@ -19,6 +19,7 @@ from models.errors import StoreError, UsageError, one_line
 from models.files import read_json, write_json
 from models.project_spec.search import Dimension, Search
 from models.training.search_space import Trial, grid_point
+from tasks.host.reconnecting import reconnect
 from tasks.host.store_addresses import OPTUNA_STORAGE as STORAGE
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
@@ -51,7 +52,10 @@ def storage(workspace: Workspace) -> Any:
     url = os.environ.get(STORAGE)
     if url:
         with reaching_studies():
-            return optuna.storages.RDBStorage(url)
+            stored = optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
+            if not stored.engine.url.drivername.startswith("sqlite"):
+                reconnect(stored.engine)
+            return stored
     path = workspace.state / "optuna" / "journal.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     return optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path)))

@@ -19,6 +19,19 @@ pytestmark = pytest.mark.e2e
 QUICK = ("-s", "search.trials=0", "-s", "train.epochs=2")
 
 
+CHANGES = (
+    ("promote", "fixed", "1"),
+    ("rollback", "fixed"),
+    ("predict", "fixed", "projects/fixed/penguins.csv", "--out", "rows.parquet"),
+    ("trigger", "fixed"),
+    ("monitor", "fixed"),
+    ("reap",),
+    ("run", "fixed", *QUICK, "-s", "train.lr=0.02"),
+    ("up",),
+)
+"""Commands that write."""
+
+
 def closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -116,6 +129,16 @@ def test_a_workspace_that_cannot_be_written(make_home):
         assert "LOOPLINE_HOME" in said
         assert home("plan", "fixed").code == 0
     assert sorted(home.home.rglob("*")) == before
+    home("run", "fixed", *QUICK).ok()
+    with mounted(home.home, "--bind", str(home.home)):
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(home.home)], check=True)
+        assert {step["state"] for step in home("plan", "fixed", *QUICK, "--json").ok().json} == {"done"}
+        assert "Nothing to do" in home("run", "fixed", *QUICK).ok().out
+        assert "version 1" in home("status", "fixed").ok().out
+        for command in CHANGES:
+            said = told(ended := home(*command))
+            assert ended.code == 1, command
+            assert "set LOOPLINE_HOME to a folder that can be written" in said, command
 
 
 def test_a_project_that_cannot_be_written(make_home):

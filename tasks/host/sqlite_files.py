@@ -1,0 +1,42 @@
+"""SQLite's files: the address by which a file is read, and the cure of each of SQLite's errors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from models.files import DISK_IS_FULL
+
+_UNWRITABLE = "change its owner, or set LOOPLINE_HOME to a folder that can be written"
+_CURES = {
+    "is full": DISK_IS_FULL,
+    "I/O error": f"{DISK_IS_FULL}; or the disk fails: look at the system log",
+    "readonly": f"it cannot be written: {_UNWRITABLE}",
+    "unable to open": f"it cannot be opened: {_UNWRITABLE}",
+    "locked": "another process writes to it: run again",
+}
+_DAMAGE = ("malformed", "not a database")
+
+
+def cure(error: object, damaged: str) -> str | None:
+    """Return what is wrong with a file of SQLite, and what to do about it; None for a mistake in a statement.
+
+    Args:
+        error: SQLite's error, or its text.
+        damaged: What to do about a damaged file.
+    """
+    text = str(error)
+    if any(sign in text for sign in _DAMAGE):
+        return f"it is damaged: {damaged}"
+    return next((words for sign, words in _CURES.items() if sign in text), None)
+
+
+def read_only(file: Path) -> str:
+    """Return the URI by which a file is read without a change.
+
+    SQLite makes a file beside a database with a write-ahead log even to read it, which a read-only folder refuses. If
+    such a folder holds no log, all rows are in the database itself, and it is read as a file that does not change.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    is_fixed = not os.access(file.parent, os.W_OK) and not log.exists()
+    return f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if is_fixed else ''}"
