@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from models.errors import StoreError
+from models.errors import StoreError, one_line
 
 SPEC_FILE = "project.yaml"
 CHUNK_BYTES = 1 << 20
@@ -28,6 +28,7 @@ CURES = {
     errno.EROFS: "the file system is read-only: set LOOPLINE_HOME to a folder that can be written",
     errno.ENOTDIR: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",
     errno.EEXIST: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",
+    errno.ENAMETOOLONG: "the name is too long for this file system: shorten it",
     errno.EACCES: "this user may not read or write it: change its owner or mode, or set LOOPLINE_HOME",
 }
 CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) of file system timestamps
@@ -121,7 +122,7 @@ def store_error(error: OSError, path: Path) -> StoreError:
         error: The error.
         path: The path for the message, if the error names none.
     """
-    return StoreError(f"{error.filename or path}: {CURES[error.errno or 0]}")
+    return StoreError(f"{one_line(error.filename or path)}: {CURES[error.errno or 0]}")
 
 
 @contextlib.contextmanager

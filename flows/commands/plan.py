@@ -36,7 +36,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     """
     this_project = stores.open_project(project)
     spec = checked_spec(this_project, overrides, is_for_here=cluster is None)
-    if cluster:
+    if cluster is not None:
         _weigh(this_project, spec, cluster, project, as_json)
         return
     step_cache = StepCache(this_project, spec)

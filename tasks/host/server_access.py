@@ -85,8 +85,12 @@ def use(workspace: Workspace, api: str) -> None:
 def server_environment(workspace: Workspace, port: int) -> dict[str, str]:
     """Return the variables that make the server require the secret and respond to no page but its own."""
     secret = make_secret(workspace)
-    origins = ",".join(f"http://{name}:{port}" for name in NAMES)
-    return {CLIENT: secret, SERVER: secret, ORIGINS: origins}
+    return {CLIENT: secret, SERVER: secret, ORIGINS: ",".join(origins(port))}
+
+
+def origins(port: int) -> list[str]:
+    """Return the origins of the own pages of a server on loopback."""
+    return [f"http://{name}:{port}" for name in NAMES]
 
 
 def elsewhere(workspace: Workspace) -> dict[str, str]:

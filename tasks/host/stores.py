@@ -80,6 +80,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
         "DVC_SYSTEM_CONFIG_DIR": str(state / "dvc" / "system"),
         "DVC_SITE_CACHE_DIR": str(state / "dvc" / "site"),
         "MPLCONFIGDIR": str(state / "cache" / "matplotlib"),
+        "TORCHINDUCTOR_CACHE_DIR": str(state / "cache" / "torchinductor"),
         "PGCONNECT_TIMEOUT": CONNECT_TIMEOUT_S,
         HEARTBEAT: HEARTBEAT_S if "prefect" in elsewhere(workspace) else "",
     }

@@ -32,6 +32,7 @@ from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 IDLE_S = float(os.environ.get("LOOPLINE_SERVER_IDLE_S", "600"))
 START_TIMEOUT_S = 90.0
@@ -230,6 +231,31 @@ def _serve(workspace: Workspace, for_good: bool) -> None:
         _run(folder / "leases", port)
 
 
+class OwnPages:
+    """Refuses requests of other sites' pages, also those with the secret; programs send no Origin.
+
+    Args:
+        app: The server's app.
+        port: The server's port.
+    """
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app, self._origins = app, {"", *server_access.origins(port)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it; a preflight is answered by Prefect itself, by the same origins."""
+        from starlette.datastructures import Headers
+        from starlette.responses import PlainTextResponse
+        from starlette.websockets import WebSocketClose
+
+        app = self._app
+        is_asked = scope["type"] != "lifespan" and scope.get("method") != "OPTIONS"
+        if is_asked and Headers(scope=scope).get("origin", "") not in self._origins:
+            refusal = PlainTextResponse("a page of another site sent the request", 403)
+            app = refusal if scope["type"] == "http" else WebSocketClose()
+        await app(scope, receive, send)
+
+
 @collected_aside()  # also amid the imports: with a new database the start takes 5.4 instead of 6.6 CPU-s
 def _run(leases: Path, port: int) -> None:
     """Run Prefect's server on loopback; unlike `prefect server start`, it does not accept every Host header."""
@@ -241,7 +267,7 @@ def _run(leases: Path, port: int) -> None:
 
     # Outside the app: Prefect's automations call the app within the process, with their own Host name.
     config = uvicorn.Config(
-        TrustedHostMiddleware(create_app(final=True), allowed_hosts=list(server_access.NAMES)),
+        TrustedHostMiddleware(OwnPages(create_app(final=True), port), allowed_hosts=list(server_access.NAMES)),
         host="127.0.0.1",
         port=port,
         timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),

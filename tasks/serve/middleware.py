@@ -34,6 +34,9 @@ TIMEOUT = "x-loopline-timeout-ms"
 """The header with the time that the client waits, in milliseconds."""
 UNLOGGED = "x-loopline-logged"
 """The header with the value `no` on a response that is not in the prediction log (`serve.log.when_full: answer`)."""
+HTTP_VERSIONS = frozenset({"1.0", "1.1"})
+CONTINUE = "100-continue"
+"""The only expectation that HTTP defines. Source: RFC 9110, 10.1.1."""
 SMALL_BYTES = 1 << 16
 DISCARDED_BYTES = 1 << 26
 """Bytes of a refused body that are still read, so that a client that sends before it reads gets the response."""
@@ -133,6 +136,10 @@ class ServerMiddleware:
             context.deadline = _deadline(headers[TIMEOUT])
         if scope["state"]["connection"].is_for_probes and scope["path"] not in PROBES:
             raise RequestError(503, "too many connections: ask again", {"retry-after": "1", **LAST})
+        if scope["http_version"] not in HTTP_VERSIONS:
+            raise RequestError(505, f"got HTTP/{scope['http_version']}, expected HTTP/1.1")
+        if headers.get("expect", CONTINUE).lower() != CONTINUE:
+            raise RequestError(417, f"expect: got {headers['expect'][:60]!r}, expected {CONTINUE}")
         access = self._state.access
         if "host" in headers:
             access.check_host(headers["host"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +144,7 @@ def _log_model(
     loop: Loop, inputs: Inputs, folder: Path, run_id: str, tags: dict[str, str], files: dict[str, Path]
 ) -> str:
     """Log an MLflow model of the ONNX flavour with all files; reuse a complete one that a killed run logged."""
-    with reaching_store(), tempfile.TemporaryDirectory(dir=folder) as place:
+    with reaching_store(), _fresh(folder / "model") as model_folder:
         store = client()
         experiment = experiment_id(store, loop.workspace, loop.spec.name)
         known = store.search_logged_models([experiment], filter_string=f"tags.`{KEY}` = '{tags[KEY]}'")
@@ -151,7 +153,7 @@ def _log_model(
             if whole and model.tags.get(FILES) == tags[FILES]:
                 return str(model.model_id)
         metadata = {"loopline.loop_id": loop.id, "loopline.project": loop.spec.name}
-        model_folder = onnx_model(Path(place) / "model", files, inputs["export"].result, metadata)
+        onnx_model(model_folder, files, inputs["export"].result, metadata)
         made = store.create_logged_model(
             experiment,
             name=loop.spec.name,
@@ -166,3 +168,13 @@ def _log_model(
         store.log_model_artifacts(made.model_id, str(model_folder))
         store.finalize_logged_model(made.model_id, "READY")
         return str(made.model_id)
+
+
+@contextlib.contextmanager
+def _fresh(folder: Path) -> Iterator[Path]:
+    """Yield a path for a folder, without what a killed process left there, and remove the folder at the end."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -182,4 +182,10 @@ NAMES = [
         code=2,
     ),
 ]
-CASES = USAGE + TABLES + CODE + NAMES
+LONG = "a" * 5000
+LONG_NAMES = [
+    Case("long name of a project", ("aaa: the name is too long", "shorten it"), command=("plan", LONG)),
+    Case("long name of a file", ("aaa: the name is too long", "shorten it"), command=("predict", "good", LONG)),
+    Case("cluster without a name", ("--cluster: got ''", "expected detect"), command=(*PLAN, "--cluster", ""), code=2),
+]
+CASES = USAGE + LONG_NAMES + TABLES + CODE + NAMES

@@ -30,6 +30,7 @@ def assert_put_right(home: Loopline, name: str, api: str) -> None:
     assert running_trials(home) == []
     assert set(flow_runs(api, name).values()) <= {"COMPLETED", "CRASHED", "FAILED"}
     assert [str(path) for path in half_written(home.home)] == []
+    assert [path.name for path in home.state(name).glob("work/*/*/*") if path.is_dir() and path.name == "model"] == []
     status = home.dvc("status").ok().out
     assert "up to date" in status, status
 

@@ -1,5 +1,6 @@
 """The workspace's own Prefect server: one a workspace, reused, ended when nobody needs it, never left behind."""
 
+import base64
 import os
 import signal
 import sys
@@ -37,7 +38,7 @@ def gone(identity: dict[str, object]) -> Callable[[], bool]:
     return lambda: not processes.is_alive(identity)
 
 
-def lets_nobody_in(url: str) -> None:
+def lets_nobody_in(url: str, secret: str) -> None:
     """Whoever may create runs has a command line: no page of another site may, nor a local user without the secret."""
     assert answer(url) == 401
     assert answer(url, Authorization="Basic bG9vcGxpbmU6d3Jvbmc=") == 401
@@ -45,6 +46,9 @@ def lets_nobody_in(url: str) -> None:
     assert answer(url.removesuffix("/api"), Host="evil.example") == 400, "Prefect's page itself"
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     assert answer(url, "OPTIONS", Origin="https://evil.example", **asks) == 400
+    known = {"Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}"}
+    assert answer(url, Origin="https://evil.example", **known) == 403
+    assert answer(url, Origin=url.removesuffix("/api"), **known) == answer(url, **known) == 200
     assert answer(url, "OPTIONS", Origin=url.removesuffix("/api"), **asks) == 200
 
 
@@ -73,7 +77,7 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
         assert ask(url, "block_types/filter", {}) == [], "a loop has no use for Prefect's catalogue: it costs seconds"
         memory = workspace.state / "prefect" / "memo_store.toml"
         assert not memory.exists(), "nor has it imported all collections to see whether the catalogue has changed"
-        lets_nobody_in(url)
+        lets_nobody_in(url, server_access.make_secret(workspace))
         state = server.state()
         assert state is not None
         other = PrefectServer(workspace)

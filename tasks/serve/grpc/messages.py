@@ -26,9 +26,14 @@ def message(name: str) -> Any:
 
 
 def read(name: str, content: bytes) -> Any:
-    """Parse a message; return None if the bytes are not such a message."""
+    """Parse a message of the protocol by its name; return None if the bytes are not such a message."""
+    return parsed(message(name), content)
+
+
+def parsed(kind: Any, content: bytes) -> Any:
+    """Return the bytes as a message of a class, or None if they are no such message."""
     try:
-        return message(name).FromString(content)
+        return kind.FromString(content)
     except DecodeError:
         return None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from models.errors import DataError
 from models.serving import http_errors
@@ -23,7 +23,7 @@ from models.serving.open_inference import EXTENSIONS
 from tasks.release.settings import ServerSettings
 from tasks.serve.answering import answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES
-from tasks.serve.grpc.messages import SERVICE, message, read
+from tasks.serve.grpc.messages import SERVICE, message, parsed, read
 from tasks.serve.grpc.tensors import inference_of, response_of
 from tasks.serve.health import why_dead, why_not_ready
 from tasks.serve.middleware import REQUEST_ID, UNLOGGED, close
@@ -42,6 +42,8 @@ CODES = {
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 """The status of gRPC for one of HTTP."""
+HEALTH = "grpc.health.v1.Health"
+"""The service of gRPC's own health checks."""
 GRACE_S = 10.0
 """Seconds that open calls get when the server ends."""
 
@@ -56,7 +58,14 @@ async def start(state: WorkerState) -> grpc.aio.Server:
     server = grpc.aio.server(options=options)
     handlers = {name: _handler(state, name, call) for name, call in _CALLS.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    health_pb2_grpc.add_HealthServicer_to_server(_Health(state), server)
+    health = {
+        "Check": grpc.unary_unary_rpc_method_handler(
+            functools.partial(_check, state),
+            request_deserializer=_health_request,
+            response_serializer=health_pb2.HealthCheckResponse.SerializeToString,
+        )
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(HEALTH, health),))
     address = f"{settings.host}:{settings.grpc_port}"
     credentials = _credentials(settings)
     if credentials is None:
@@ -67,28 +76,28 @@ async def start(state: WorkerState) -> grpc.aio.Server:
     return server
 
 
-class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generated without types
-    """The health checks of gRPC, which need no token. `Watch` is not implemented; clients treat that as healthy.
+async def _check(state: WorkerState, request: Any, context: Any) -> Any:
+    """Return whether the server or a model can answer; for the service `liveness`, whether the process works.
 
-    Source: gRPC Health Checking Protocol, grpc.health.v1.
+    It needs no token. `Watch` is not implemented; clients treat that as healthy. Source: gRPC Health Checking Protocol.
     """
+    if request is None:
+        await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "got bytes that are no HealthCheckRequest")
+    name = request.service
+    if name in ("", SERVICE):
+        is_well = why_not_ready(state) is None
+    elif name == "liveness":
+        is_well = why_dead(state) is None
+    elif name in state.loaded:
+        is_well = state.loaded[name].is_ready
+    else:
+        await _refuse(context, grpc.StatusCode.NOT_FOUND, f"no service {name[:60]!r} is checked here")
+    states = health_pb2.HealthCheckResponse
+    return states(status=states.SERVING if is_well else states.NOT_SERVING)
 
-    def __init__(self, state: WorkerState) -> None:
-        self._state = state
 
-    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
-        """Return whether the server or one model can answer; for the service `liveness`, whether the process works."""
-        name = request.service
-        if name in ("", SERVICE):
-            is_well = why_not_ready(self._state) is None
-        elif name == "liveness":
-            is_well = why_dead(self._state) is None
-        elif name in self._state.loaded:
-            is_well = self._state.loaded[name].is_ready
-        else:
-            await _refuse(context, grpc.StatusCode.NOT_FOUND, f"no service {name[:60]!r} is checked here")
-        states = health_pb2.HealthCheckResponse
-        return states(status=states.SERVING if is_well else states.NOT_SERVING)
+def _health_request(content: bytes) -> Any:
+    return parsed(health_pb2.HealthCheckRequest, content)
 
 
 def _credentials(settings: ServerSettings) -> grpc.ServerCredentials | None:

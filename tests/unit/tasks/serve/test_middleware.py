@@ -106,6 +106,12 @@ def test_what_is_not_let_in_is_said_as_json(headers: dict[str, str], status: int
     assert met.headers["content-type"] == "application/json"
 
 
+def test_what_http_does_not_define_is_refused() -> None:
+    assert ask([b"[]"], expect="200-ok").status == 417
+    assert ask([b"[]"], expect="100-Continue").status == 200
+    assert ask([b"[]"], without_host="2.0", **HOST).status == 505
+
+
 FOREIGN = {"origin": "https://evil.example", "sec_fetch_site": "cross-site"}
 
 
