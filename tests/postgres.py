@@ -86,15 +86,7 @@ def postgres_server(host: str = "127.0.0.1") -> Iterator[Server]:
         probe.bind((host, 0))
         port = probe.getsockname()[1]
     data = folder / "data"
-    subprocess.run(
-        ["initdb", "-D", data, "-U", "loopline", "-A", "trust", "-N"],
-        check=True,
-        user=user,
-        capture_output=True,
-        cwd=folder,
-    )
-    with (data / "pg_hba.conf").open("a") as rules:
-        rules.write("host all all samenet trust\nhost all all 10.0.0.0/8 trust\n")
+    _initialise(data, user)
     command = [
         "postgres",
         "-D",
@@ -127,6 +119,13 @@ def postgres_server(host: str = "127.0.0.1") -> Iterator[Server]:
             server.stop()
     finally:
         shutil.rmtree(folder)
+
+
+def _initialise(data: Path, user: str | None) -> None:
+    command = ["initdb", "-D", data, "-U", "loopline", "-A", "trust", "-N"]
+    subprocess.run(command, check=True, user=user, capture_output=True, cwd=data.parent)
+    with (data / "pg_hba.conf").open("a") as rules:
+        rules.write("host all all samenet trust\nhost all all 10.0.0.0/8 trust\n")
 
 
 def _wait(host: str, port: int, process: subprocess.Popen[bytes]) -> None:

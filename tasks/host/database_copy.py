@@ -308,9 +308,7 @@ def _snapshot(source: Path) -> Iterator[Connection]:
     except DBAPIError as error:
         if not isinstance(error.orig, sqlite3.Error):
             raise
-        copy = "put it back from a copy"
-        cure = sqlite_files.cure(error.orig, copy) or f"{error.orig}: {copy}"
-        raise StoreError(f"{source}: cannot be read: {cure}") from error
+        raise sqlite_files.store_error(source, error.orig, "put it back from a copy") from error
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from models.errors import StoreError, one_line
 from models.files import DISK_IS_FULL
 
 _UNWRITABLE = "change its owner, or set LOOPLINE_HOME to a folder that can be written"
@@ -29,6 +30,18 @@ def cure(error: object, damaged: str) -> str | None:
     if any(sign in text for sign in _DAMAGE):
         return f"it is damaged: {damaged}"
     return next((words for sign, words in _CURES.items() if sign in text), None)
+
+
+def store_error(place: object, error: object, damaged: str) -> StoreError:
+    """Return an error of SQLite as a StoreError that names the cure.
+
+    Args:
+        place: The file, and what was done with it if that needs words.
+        error: SQLite's error.
+        damaged: What to do about a damaged file.
+    """
+    reason = one_line(error)
+    return StoreError(f"{place}: {cure(reason, damaged) or f'{reason}: {damaged}'}")
 
 
 def read_only(file: Path) -> str:

@@ -213,8 +213,8 @@ def _follow_move(workspace: Workspace) -> None:
         try:
             _rewrite(database, before, now)
         except sqlite3.Error as error:
-            cure = sqlite_files.cure(error, "put it back from a copy") or f"{error}: put it back from a copy"
-            raise StoreError(f"{database}: cannot be updated after the move from {before}: {cure}") from error
+            place = f"{database}: cannot be updated after the move from {before}"
+            raise sqlite_files.store_error(place, error, "put it back from a copy") from error
         write_text(mark, f"{now}\n")
 
 

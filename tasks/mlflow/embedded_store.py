@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from models.errors import StoreError
 from models.files import storing, write_text
 from tasks.host import sqlite_files
 from tasks.host.stores import artifact_root, database_file, initialised_mark, is_embedded, mlflow_lock
@@ -61,9 +60,8 @@ def _migrate(path: Path) -> None:
     try:
         make_tables(f"sqlite:///{path}")
     except SQLAlchemyError as error:
-        reason, anew = str(error).splitlines()[0], "put it back from a copy, or move it away"
-        cure = sqlite_files.cure(reason, anew) or f"cannot be used as the tracking store: {reason}: {anew}"
-        raise StoreError(f"{path}: {cure}") from error
+        reason = str(error).splitlines()[0]
+        raise sqlite_files.store_error(path, reason, "put it back from a copy, or move it away") from error
 
 
 def make_tables(uri: str) -> None:

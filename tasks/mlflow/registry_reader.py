@@ -186,8 +186,8 @@ def _from_file(path: Path, what: str, query: Mapping[str, str]) -> dict[str, Any
     except sqlite3.DatabaseError as error:
         if "no such table" in str(error):
             return None
-        cure = sqlite_files.cure(error, "put it back from a copy") or f"{error}: put it back from a copy"
-        raise StoreError(f"{path}: the registry cannot be read: {cure}") from error
+        place = f"{path}: the registry cannot be read"
+        raise sqlite_files.store_error(place, error, "put it back from a copy") from error
     return dict(json.loads(row[0])) if row else None
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from models.data.hashing import SortedHashSet
-from models.errors import StoreError
 from models.monitoring.examples import KeyedPredictions, Keys
 from models.monitoring.report import WindowReport
 from models.monitoring.tally import PredictionCounts
@@ -278,8 +277,7 @@ def opened(folder: Path) -> Iterator[MonitorStore]:
                 yield MonitorStore(connection)
         except sqlite3.Error as error:
             anew = "remove the file: everything is counted again from the prediction log"
-            cure = sqlite_files.cure(error, anew) or f"cannot be used ({error}): {anew}"
-            raise StoreError(f"{folder / FILE}: {cure}") from error
+            raise sqlite_files.store_error(folder / FILE, error, anew) from error
 
 
 def _make_ready(connection: sqlite3.Connection) -> None:

@@ -44,7 +44,7 @@ from tasks.state.step_records import StepRecords
 from tasks.tools.optuna_study import ask, open_study, reaching_studies, trials_of
 from tests.integration.test_delivery import LOOP, deliver, fill, forget_progress, runs
 from tests.integration.test_registry import register
-from tests.postgres import is_installed, new_database, postgres, postgres_server
+from tests.postgres import is_installed, new_database, postgres
 
 pytestmark = [
     pytest.mark.postgres,
@@ -226,39 +226,6 @@ def test_a_state_database_that_is_away_is_a_short_error(
         StoreError, match=r"postgresql\+psycopg://127\.0\.0\.1:\d+/never: cannot be used .*does not exist"
     ):
         last_loop(place.state / "projects" / "grown")
-
-
-def test_a_holder_of_a_lease_waits_for_a_restart_and_others_hear_at_once(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a loop has computed is not lost because Postgres is restarted, as for a new minor version."""
-    state = workspace.state / "projects" / "grown"
-    with postgres_server() as own:
-        studies = {OPTUNA_STORAGE: new_database(own.address, "optuna")}
-        monkeypatch.setenv(STATE_URL, new_database(own.address, "state"))
-        monkeypatch.setenv(OPTUNA_STORAGE, store_addresses(studies)[OPTUNA_STORAGE])
-
-        @contextlib.contextmanager
-        def away() -> Iterator[None]:
-            own.stop()
-            start = threading.Timer(0.5, own.start)
-            start.start()
-            yield
-            start.join()
-
-        with leased(workspace.state, "loop:grown") as lease:
-            study = open_study(workspace, "grown", Search.model_validate({"sampler": "random"}), "maximize", {})
-            with away():
-                record_loop(state, PastLoop(loop_id="l1", began=1.0, ended=2.0, outcome="kept"))
-            with away():
-                lease.confirm()
-            with away(), reaching_studies():
-                assert trials_of(study) == []
-        assert [loop.loop_id for loop in read_loops(state)] == ["l1"]
-        own.stop()
-        with pytest.raises(StoreError, match="cannot be used"):
-            read_loops(state)
-        own.start()
 
 
 def test_a_study_is_resumed(place: Workspace) -> None:
