@@ -293,7 +293,8 @@ def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float =
     """Send a request to a Prefect server without importing Prefect, which takes a second.
 
     Like Prefect's own client, it authenticates by PREFECT_API_AUTH_STRING or PREFECT_API_KEY, and retries if the server
-    is busy (SQLite under load: 503).
+    is busy (SQLite under load: 503) or closes the connection before it answers, as one that starts or ends does. Every
+    request may be sent twice: it sets a state, or has an id of its own.
 
     Raises:
         StoreError: The server does not answer, or refuses the request.
@@ -309,14 +310,22 @@ def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float =
         except (urllib.error.URLError, OSError, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError):
                 error.close()  # a StoreError keeps it as its cause, and it would keep the connection open
-                if error.code in BUSY and wait_s is not None:
-                    time.sleep(wait_s)
-                    continue
+            if wait_s is not None and _may_pass(error):
+                time.sleep(wait_s)
+                continue
             raise StoreError(
                 f"Prefect's server at {api} does not answer as it should ({error}): start it again, or correct "
                 "PREFECT_API_URL"
             ) from error
     raise AssertionError("the last attempt returns or raises")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether the same request may be answered a moment later; a refused connection says that no server is up."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code in BUSY
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return isinstance(cause, ConnectionResetError | BrokenPipeError)
 
 
 def _authorization() -> dict[str, str]:

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from models.inference import portable
+from tasks.release.settings import ServerSettings
+from tasks.serve import batcher, connection
+
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -26,6 +30,17 @@ def test_every_module_and_public_name_has_a_docstring(root: Path, modules: list[
         missing += [] if ast.get_docstring(tree) else [str(path)]
         missing += [f"{path}:{name}" for name, node in public(tree) if not ast.get_docstring(node)]
     assert missing == []
+
+
+def test_the_limits_on_the_page_of_capacity_are_those_of_the_code(root: Path) -> None:
+    page = (root / "docs" / "operations" / "capacity.md").read_text()
+    limits = {
+        "rows of one run of a graph": f"{portable.ROWS_A_PASS:,}",
+        "connections of a server's worker": f"{connection.MOST_CONNECTIONS:,}",
+        "requests that wait for the batcher": f"{batcher.MOST_WAITING} a worker",
+        "a request's body": f"{ServerSettings('', ()).most_bytes >> 20} MiB",
+    }
+    assert [f"{name}: {value}" for name, value in limits.items() if f"| {name} | {value}" not in page] == []
 
 
 def test_no_work_is_promised_for_later(root: Path, modules: list[Path]) -> None:
