@@ -159,6 +159,11 @@ NOT_YET = "no training row has a value"
 """Why a column is left out that is collected only lately."""
 
 
+def collected_later(left_out: Mapping[str, str]) -> list[str]:
+    """Return the columns among those left out that will be inputs once training rows have values."""
+    return [name for name, reason in left_out.items() if reason == NOT_YET]
+
+
 def is_collected_later(name: str, has_value: np.ndarray, train: np.ndarray) -> bool:
     """Return whether no training row has a value of a column, but others have.
 

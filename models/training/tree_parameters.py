@@ -186,6 +186,17 @@ def constrained_columns(arguments: Mapping[str, Any]) -> list[str]:
     return [*(arguments.get(MONOTONE) or {}), *(name for group in groups for name in group)]
 
 
+def without_columns(arguments: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the parameters whose constraints do not name some columns, which are no inputs yet."""
+    free = dict(arguments)
+    if free.get(MONOTONE):
+        free[MONOTONE] = {name: sign for name, sign in free[MONOTONE].items() if name not in names}
+    if free.get(INTERACTIONS):
+        groups = [[name for name in group if name not in names] for group in free[INTERACTIONS]]
+        free[INTERACTIONS] = [group for group in groups if group]
+    return free
+
+
 def with_positions(arguments: Mapping[str, Any], columns: Sequence[str], ordered: Collection[str]) -> dict[str, Any]:
     """Return the parameters with constraints by position, as LightGBM takes them.
 

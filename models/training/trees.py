@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from models.data.columns import collected_later
 from models.data.preparation import Preparation
 from models.distributed.order import seed_of, share
 from models.distributed.world import World
@@ -64,6 +65,7 @@ from models.training.tree_parameters import (
     samples_rows,
     settings,
     with_positions,
+    without_columns,
 )
 
 CPU = torch.device("cpu")
@@ -284,7 +286,8 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
     times = [part.name for part in preparation.datetimes for _ in range(part.num_features)]
     texts = [part.name for part in preparation.texts for _ in range(part.num_features)]
     columns = [*numbers, *times, *texts, *(part.name for part in preparation.categorical)]
-    return {**settings(), **with_positions(job.model.arguments, columns, numbers)}
+    arguments = without_columns(job.model.arguments, collected_later(preparation.left_out))
+    return {**settings(), **with_positions(arguments, columns, numbers)}
 
 
 def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -> Iterator[Boosters]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.data.columns import NOT_YET
+from models.data.columns import collected_later
 from models.data.preparation import PREPARATION_FILE, ROWS_FILE, TRANSFORM_FILE
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
@@ -35,9 +35,8 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
         check_measurable(project.prepared, made, loop.spec.goal.metric)  # so would the verdict
         for reason, count in made.dropped.items():
             loop.report.note(f"prepare: {count:,} rows left out: {reason}")
-        for name, reason in made.left_out.items():
-            if reason == NOT_YET:
-                loop.report.note(f"prepare: column {name!r} is left out until training rows have it: {reason}")
+        for name in collected_later(made.left_out):
+            loop.report.note(f"prepare: column {name!r} is left out until a training row has a value in it")
         for name, text in made.extremes.items():
             loop.report.note(
                 f"prepare: column {name!r}: {text}: if such a value means `missing`, leave the cell empty in the source"

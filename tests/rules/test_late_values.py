@@ -52,10 +52,10 @@ def with_class(name, places, of=CLASSES):
     return classes.tolist()
 
 
-def whole_loop(place, columns, net, **blocks):
+def whole_loop(place, columns, net, arguments=None, **blocks):
     """Walk a table through the stages of the loop; return the verdict, the preparation and the graph's folder."""
     spec, tensors = prepared = prepared_table(place / "table", columns, judge={"slices": ["c"]}, **blocks)
-    job = fitted(place / "job", prepared, net)
+    job = fitted(place / "job", prepared, net, arguments)
     target, predicted, preparation, _ = answers(job, place / "out")
     assert unseen_categories(job.prepared, preparation) == []
     baseline = trivial_baseline(preparation.task, target, len(target), len(preparation.target.classes))
@@ -135,7 +135,11 @@ def test_a_column_collected_lately_is_left_out(tmp_path, name):
 
 def test_a_model_beside_late_columns_walks_the_loop_and_is_sliced_by_one(tmp_path):
     columns = table(**{f"late {name}": values for name, values in LATE.items()}, c=LATE["category"])
-    verdict, preparation, _ = whole_loop(tmp_path, columns, "trees", data={"split": BY_TIME})
+    constraints = {
+        "monotone_constraints": {"x": 1, "late number": 1},
+        "interaction_constraints": [["x", "late number"]],
+    }
+    verdict, preparation, _ = whole_loop(tmp_path, columns, "trees", constraints, data={"split": BY_TIME})
     assert preparation.columns == ["x"]
     assert [(one.value, one.num_samples) for one in verdict.slices] == [("z", int((~OLD).sum())), ("missing", 4)]
 
