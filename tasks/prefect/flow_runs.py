@@ -321,7 +321,7 @@ def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float =
 
 
 def _may_pass(error: Exception) -> bool:
-    """Return whether the same request may be answered a moment later; a refused connection says that no server is up."""
+    """Return whether the same request may succeed a moment later; a refused connection says that no server is up."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code in BUSY
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
