@@ -33,7 +33,8 @@ def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]], da
     """Refuse a column whose type changed since `earlier`, the schema of the last dataset that was accepted.
 
     Number types of another width (int32 and int64, integer and float) and different string types count as equal. A
-    column without any value fits every type. A column that nothing reads may change its type.
+    column without any value fits every type. A column that nothing reads may change its type. Ids may be numbers or
+    text: they are text from the first on that a number cannot hold, such as 00001.
 
     Raises:
         DataError: Names every such column with both types.
@@ -44,6 +45,7 @@ def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]], da
         for column in schema
         if column["name"] in before
         and not _is_unread(column["name"], data)
+        and not _are_ids(column["name"], (column["dtype"], before[column["name"]]), data)
         and not _is_same_kind(column["dtype"], before[column["name"]])
     ]
     if changed:
@@ -112,6 +114,10 @@ def _is_unread(name: str, data: Data) -> bool:
     """Return True for a dropped column that has no other role in the spec and is no input of `features.make`."""
     read = [*data.targets, data.split.column, *(data.window.known_future if data.window else ())]
     return name in data.features.drop and name not in read and not data.features.make
+
+
+def _are_ids(name: str, dtypes: Sequence[str], data: Data) -> bool:
+    return name == data.id and {_family(dtype) for dtype in dtypes} <= {"number", "text"}
 
 
 def _is_same_kind(dtype: str, before: str) -> bool:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.errors import DataError, did_you_mean
 from models.project_spec.blocks import Data
-from models.sources.delimiter import SUFFIXES, delimiter_of, first_bytes, suffix_of
+from models.sources.delimiter import PARQUET, SUFFIXES, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_FIRST_ROWS = 1000
 
 
 def header_of(path: Path) -> list[str] | None:
@@ -24,42 +20,32 @@ def header_of(path: Path) -> list[str] | None:
     Raises:
         OSError: The file cannot be read.
     """
-    if path.suffix.lower() == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            return list(pq.read_schema(path).names)
-        except (pa.ArrowException, UnicodeDecodeError):
-            return None
-    if suffix_of(path) not in SUFFIXES:
+    if suffix_of(path) not in (*SUFFIXES, *PARQUET):
         return None
-    lines = first_bytes(path).decode("utf-8-sig", errors="replace").splitlines()
-    return next(csv.reader(lines[:1], delimiter=delimiter_of(path)), []) if len(lines) > 1 else None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from models.sources.row_batches import first_rows
+
+    try:
+        if suffix_of(path) in PARQUET:
+            return list(pq.read_schema(path).names)
+        rows = first_rows(path)
+    except (pa.ArrowException, UnicodeDecodeError):
+        return None
+    return None if rows is None else list(rows.column_names)
 
 
 def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
     """Return the first values of a column of a CSV or Parquet file; None if they cannot be read."""
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet as pq
-
     from models.sources.read import UNREADABLE
+    from models.sources.row_batches import first_rows
 
     try:
-        if path.suffix.lower() == ".parquet":
-            with pq.ParquetFile(path) as file:
-                batch = next(file.iter_batches(_FIRST_ROWS, columns=[column]), None)
-            return None if batch is None else pa.chunked_array([batch.column(0)])
-        lines, _, _ = first_bytes(path).rpartition(b"\n")  # the last line may be cut short
-        table = pyarrow.csv.read_csv(
-            io.BytesIO(lines),
-            parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter_of(path), newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(include_columns=[column], strings_can_be_null=True),
-        )
+        rows = first_rows(path, [column])
     except UNREADABLE:
         return None
-    return table.column(0)
+    return None if rows is None else rows.column(0)
 
 
 def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) -> None:

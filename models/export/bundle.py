@@ -14,10 +14,12 @@ from models.inference import portable, row_values
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import MODEL_FILE
 from models.serving.open_api import prediction_schema
+from models.sources import delimiter
 
 SCRIPT, SCHEMA, EXAMPLE, README = "predict.py", "schema.json", "example.json", "README.md"
-_CODE, _RULES = "loopline_model", "loopline_row_values"
-FILES = (MODEL_FILE, SCRIPT, f"{_CODE}.py", f"{_RULES}.py", SCHEMA, EXAMPLE, README)
+_MODULES = {portable: "loopline_model", row_values: "loopline_row_values", delimiter: "loopline_delimiter"}
+"""The modules that predict, the one that is called first, and their names where Loopline is not installed."""
+FILES = (MODEL_FILE, SCRIPT, *(f"{name}.py" for name in _MODULES.values()), SCHEMA, EXAMPLE, README)
 _SCRIPT = """# Predict the rows of a CSV or JSON file: python predict.py rows.csv
 import json
 import sys
@@ -58,9 +60,13 @@ def portable_code(suffix: str = "") -> dict[str, str]:
     Args:
         suffix: The end of the modules' names.
     """
-    rules = _RULES + suffix
-    code = inspect.getsource(portable).replace(row_values.__name__, rules)
-    return {f"{_CODE}{suffix}.py": code, f"{rules}.py": inspect.getsource(row_values)}
+    return {f"{name}{suffix}.py": _renamed(inspect.getsource(module), suffix) for module, name in _MODULES.items()}
+
+
+def _renamed(text: str, suffix: str) -> str:
+    for module, name in _MODULES.items():
+        text = text.replace(module.__name__, name + suffix)
+    return text
 
 
 def schema(served: LoadedModel) -> dict[str, Any]:
@@ -109,11 +115,12 @@ def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
     pip install onnxruntime
     python {SCRIPT} {EXAMPLE}
 
-`{SCRIPT}` reads a CSV or JSON file of rows as the server of the model does, by the rules in `{_RULES}.py`, and prints
-one prediction a line as JSON. What it reads and prints, and the tensors of the graph for other languages, stand in
-`{SCHEMA}`. Preparation of the columns is inside `{MODEL_FILE}`: give them in the data's own units, null or an empty
-cell for missing. ONNX Runtime sends telemetry to its maker unless `ORT_DISABLE_TELEMETRY=1` is set when it is imported:
-`{_CODE}.py` sets it; a program that imports onnxruntime before sets it itself.
+`{SCRIPT}` reads a CSV or JSON file of rows as the server of the model does, by the rules in
+`{_MODULES[row_values]}.py`, and prints one prediction a line as JSON. What it reads and prints, and the tensors of the
+graph for other languages, stand in `{SCHEMA}`. Preparation of the columns is inside `{MODEL_FILE}`: give them in the
+data's own units, null or an empty cell for missing. ONNX Runtime sends telemetry to its maker unless
+`ORT_DISABLE_TELEMETRY=1` is set when it is imported: `{_MODULES[portable]}.py` sets it; a program that imports
+onnxruntime before sets it itself.
 
 {lines}
 """

@@ -79,7 +79,7 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> JoinedFeed
         )
     table = table.cast(_widened(table, labelled, carried, data))
     rows, unfit = _as_source(table.schema, labelled, carried, data)
-    known = _known(table, labelled.column("id"), data.id)
+    rows, known = _identified(table, rows, labelled.column("id"), data.id)
     rows, unfit = _with_time(rows, labelled.column("at"), data, unfit)
     usable = pa.array(~known & ~unfit)
     origin = labelled.select(list(_ORIGIN_COLUMNS)).rename_columns(list(_ORIGIN_COLUMNS.values())).filter(usable)
@@ -192,12 +192,23 @@ def _parsed(text: str, kind: pa.DataType) -> Any:
     return int(text) if pa.types.is_duration(kind) else pa.scalar(text).cast(kind).as_py()
 
 
-def _known(table: pa.Table, ids: pa.ChunkedArray, id_column: str | None) -> np.ndarray:
+def _identified(
+    table: pa.Table, rows: pa.Table, ids: pa.ChunkedArray, id_column: str | None
+) -> tuple[pa.Table, np.ndarray]:
+    """Return the rows with their ids, and which the source has by now (rows,).
+
+    In a column of numbers `00001` is 1, so it is known where 1 is there; but it names no row of its own: another
+    prediction may be called 1.
+    """
     if id_column is None or id_column not in table.column_names:
-        return np.zeros(len(ids), dtype=bool)
-    named = as_text(table.column(id_column)).combine_chunks()
-    known: np.ndarray = pc.is_in(ids.cast(pa.string()), value_set=named.cast(pa.string())).to_numpy()
-    return known
+        return rows, np.zeros(len(ids), dtype=bool)
+    cast = rows.column(id_column)
+    texts = as_text(cast)
+    known: np.ndarray = pc.is_in(
+        texts, value_set=as_text(table.column(id_column)).combine_chunks(), skip_nulls=True
+    ).to_numpy()
+    own = pc.if_else(pc.equal(texts, ids.cast(pa.string())), cast, pa.scalar(None, cast.type))
+    return rows.set_column(rows.column_names.index(id_column), id_column, own), known
 
 
 def _with_time(

@@ -43,8 +43,9 @@ ORIGIN = "batch"
 class ReadOptions:
     """How rows are read for a model.
 
-    `types`: types of the columns of CSV files. `base`: the folder that the spec's references are relative to. `notes`:
-    messages for the user, added while rows are read.
+    `types`: types of the columns of CSV files. `base`: the folder that the spec's references are relative to.
+    `folder`: the folder that is read, if the files are of one. `notes`: messages for the user, added while rows are
+    read.
     """
 
     data: Data
@@ -52,6 +53,7 @@ class ReadOptions:
     base: Path
     types: Mapping[str, pa.DataType]
     notes: list[str] = field(default_factory=list)
+    folder: Path | None = None
 
     def note(self, text: str) -> None:
         """Add a note, unless it is there already."""
@@ -184,14 +186,14 @@ def _batches(reading: ReadOptions, files: Sequence[Path], columns: Sequence[str]
     """
     size, num_batches = _part_rows(reading.preparation), 0
     try:
-        for rows in row_batches(files, reading.types, size):
+        for rows in row_batches(files, reading.types, size, reading.folder):
             yield rows
             num_batches += 1
     except DataError:
         if reading.data.features.make:
             raise
         as_text = {**reading.types, **dict.fromkeys(columns, pa.string())}
-        yield from itertools.islice(row_batches(files, as_text, size), num_batches, None)
+        yield from itertools.islice(row_batches(files, as_text, size, reading.folder), num_batches, None)
 
 
 def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -217,7 +219,7 @@ def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tup
 
 
 def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
-    tables = list(row_batches(files, reading.types, PART_ROWS))
+    tables = list(row_batches(files, reading.types, PART_ROWS, reading.folder))
     if not tables:
         return
     whole, preparation, schema = concatenated(tables), reading.preparation, SeriesSchema(reading.preparation)

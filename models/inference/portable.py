@@ -1,6 +1,7 @@
 """The part of inference that runs where Loopline is not installed: rows to inputs of a graph, and its predictions.
 
-This file and `models/inference/row_values.py` need numpy and ONNX Runtime alone and import nothing else of Loopline.
+This file, `models/inference/row_values.py` and `models/sources/delimiter.py` need numpy and ONNX Runtime alone and
+import nothing else of Loopline.
 Their text goes into each registered version, where this one is MLflow's `pyfunc` loader, and into each edge bundle
 (`models/export/bundle.py`); batch prediction and the server call them. So there is one rule for the values that a model
 takes and one for the columns that it returns.
@@ -167,7 +168,7 @@ class Predictor:
             RowError: The file is neither, or the model does not accept a value.
         """
         content = path.read_bytes()
-        if path.suffix.lower() == ".csv":
+        if path.suffix.lower() in (".csv", ".tsv"):
             columns: dict[str, list[Any]] = csv_columns(content)
             columns |= {name: number_cells(columns[name]) for name in self._numeric if name in columns}
         else:

@@ -1,7 +1,7 @@
 """The rules for the values that a model takes, for every way in which rows come.
 
-This file needs numpy alone and imports nothing of Loopline. Like `models/inference/portable.py`, which calls it, it
-runs where Loopline is not installed.
+This file needs numpy alone and imports nothing of Loopline but `models/sources/delimiter.py`, which needs nothing.
+Like `models/inference/portable.py`, which calls it, both run where Loopline is not installed.
 
 * A number is a number, a boolean (0 or 1), or None or NaN for missing; it is at most `MOST_NUMBER` from zero.
 * A category is text, a whole number (of any type: 3.0 is 3) or a boolean; None, NaN and "" are missing. In a column of
@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from models.sources.delimiter import delimiter_in
+
 NUMBERS = frozenset((float, int, bool, type(None)))
 """Types of the values of a numeric column."""
 MOST_NUMBER = 1e30
@@ -36,6 +38,8 @@ MISSING = frozenset((
     "NaN", "n/a", "nan", "null",
 ))  # fmt: skip
 """Cells of a CSV that are missing values, quoted or not: as in Arrow, which reads the training data."""
+_END = "\x1e"
+"""A last row behind a CSV: if it is none, a quote before it was not closed."""
 _BOOLEANS, _BITS = {"true": True, "false": False}, {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
 
 
@@ -242,6 +246,9 @@ def _parsed(cell: str) -> float | bool | str | None:
 def csv_columns(content: bytes) -> dict[str, list[str | None]]:
     """Return the columns of a CSV with a header, None for the cells in `MISSING`.
 
+    Quotes, separators, blank lines and line breaks in quotes mean what they mean in Arrow's reader, which reads the
+    training data (`models/sources/read.py`).
+
     Raises:
         RowError: The content is no such CSV in UTF-8.
     """
@@ -250,13 +257,14 @@ def csv_columns(content: bytes) -> dict[str, list[str | None]]:
     except UnicodeDecodeError:
         raise RowError("the CSV is no UTF-8: convert it") from None
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        names, *rows = [line for line in lines if line]
-    except csv.Error as error:
-        raise RowError(f"CSV, line {lines.line_num}: {error}") from None
-    except ValueError:
-        raise RowError("got no CSV, expected a line of column names and rows under it") from None
+    lines = csv.reader(io.StringIO(f"{text}\n{_END}\n", newline=""), delimiter=delimiter_in(content))
+    *rows, last = [line for line in lines if line]
+    if last != [_END]:
+        first = lines.line_num - sum(cell.count("\n") for cell in last)
+        raise RowError(f"CSV, line {first}: a quote is opened and never closed: close it")
+    if not rows:
+        raise RowError("got no CSV, expected a line of column names and rows under it")
+    names, *rows = rows
     columns = columns_by_name(names, rows, "CSV")
     return {name: [None if cell in MISSING else cell for cell in cells] for name, cells in columns.items()}
 

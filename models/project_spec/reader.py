@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import reduce
 from pathlib import Path
 from typing import Any, get_args
@@ -184,7 +185,7 @@ def _check_for_dvc(path: Path, name: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert the parser's own types to plain Python types, which strict validation needs."""
+    """Convert the parser's own types to plain Python types, which strict validation needs; dates become ISO text."""
     from ruamel.yaml.scalarbool import ScalarBoolean
 
     if isinstance(value, Mapping):
@@ -196,7 +197,7 @@ def _plain(value: Any) -> Any:
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
-    return value
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _override(document: dict[str, Any], text: str) -> str:

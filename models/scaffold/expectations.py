@@ -53,9 +53,20 @@ def yaml_value(value: Any) -> str:
 
 
 def yaml_text(text: str) -> str:
-    """Return the text unquoted if YAML reads it back unchanged, else quoted."""
-    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    """Return the text unquoted if YAML reads it back unchanged, else quoted, with what cannot be seen as escapes.
+
+    JSON leaves U+007F to U+009F as they are, which no YAML may hold.
+    """
+    if _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS:
+        return text
+    return "".join(map(_escaped, json.dumps(text, ensure_ascii=False)))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    point = ord(character)
+    return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
 
 
 def _most_telling(table: pa.Table, lines: dict[str, list[str]], target: str) -> set[str]:

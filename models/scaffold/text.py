@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow.compute as pc
 
 from models.errors import DataError
 from models.project_spec.blocks import Split
-from models.sources.text_files import is_text_file, read_text, text_files
+from models.scaffold.expectations import yaml_text
+from models.sources.delimiter import PARQUET, suffix_of
+from models.sources.folders import visible_files
+from models.sources.text_files import is_text_file, read_text
 
 LENGTH = 128
 LEAST_LENGTH = 16
@@ -59,9 +61,10 @@ train:
 
 def is_text(path: Path) -> bool:
     """Return True for a text file, and for a folder of text files without Parquet."""
-    if path.is_dir():
-        return bool(text_files(path)) and next(path.rglob("*.parquet"), None) is None
-    return is_text_file(path)
+    if not path.is_dir():
+        return is_text_file(path)
+    files = visible_files(path)
+    return any(map(is_text_file, files)) and not any(suffix_of(file) in PARQUET for file in files)
 
 
 def guess_text_spec(path: Path, name: str, source: str) -> str:
@@ -84,7 +87,7 @@ def guess_text_spec(path: Path, name: str, source: str) -> str:
         size=size,
         lines=table.num_rows,
         name=name,
-        source=json.dumps(source, ensure_ascii=False),
+        source=yaml_text(source),
         length=_length(path, size),
         fewest=max(1, table.num_rows // 2),
         longest=2 * max(80, pc.max(lengths).as_py()),

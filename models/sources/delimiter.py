@@ -1,13 +1,16 @@
-"""The delimiter of a CSV file, by its name or by its header."""
+"""The kind of a file by its name, and the delimiter of a CSV file by its name or by its header."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import re
 import zlib
 from pathlib import Path
 
 SUFFIXES = (".csv", ".tsv")
+PARQUET = (".parquet", ".pq")
+TEXT = (".txt", ".text")
 _SEPARATORS = ",;\t|"  # if several are equally frequent, the first wins
 _HEADER_BYTES = 1 << 16
 _QUOTED = re.compile(rb'"[^"]*"')
@@ -39,5 +42,11 @@ def delimiter_of(path: Path) -> str:
     """
     if suffix_of(path) == ".tsv":
         return "\t"
-    header = _QUOTED.sub(b"", first_bytes(path)).partition(b"\n")[0]
+    return delimiter_in(first_bytes(path))
+
+
+def delimiter_in(content: bytes) -> str:
+    """Return the most frequent separator in the header of a CSV, which is the first line that is not blank."""
+    lines = _QUOTED.sub(b"", content.removeprefix(codecs.BOM_UTF8)).lstrip(b"\r\n")
+    header = re.split(rb"[\r\n]", lines, maxsplit=1)[0]
     return max(_SEPARATORS, key=lambda separator: header.count(separator.encode()))

@@ -6,7 +6,7 @@ import codecs
 import contextlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +19,46 @@ from models.errors import DataError
 from models.files import whole_file
 from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
 from models.sources import r_data
-from models.sources.delimiter import SUFFIXES, delimiter_of, suffix_of
-from models.sources.text_files import is_text_file, read_text, text_files
-from models.sources.whole_numbers import with_unsigned
+from models.sources.delimiter import PARQUET, SUFFIXES, delimiter_of, suffix_of
+from models.sources.folders import data_files, partition_of, partition_types, with_partitions
+from models.sources.text_files import is_text_file, read_text
+from models.sources.whole_numbers import with_unsigned, with_whole_ids
 
 ROW_GROUP = 1 << 16
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of pyarrow on a Parquet file that is damaged, or is none."""
 _WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
 _ROW = re.compile(r"Row #(\d+)")
-_READABLE = "a .csv, .tsv, .txt (also .gz), .parquet, .rda or .rds file, or a folder of .parquet or of .txt files"
+_READABLE = "a .csv, .tsv, .txt (also .gz), .parquet, .rda or .rds file, or a folder of one of the first four kinds"
 
 
-def read_source(source: Any, display_name: str = "") -> pa.Table:
+def read_source(
+    source: Any, display_name: str = "", id_column: str | None = None, *, is_text: bool = False
+) -> pa.Table:
     """Return the raw table of a source.
 
     CSV: UTF-8 with a header, which shows the delimiter (`,`, `;`, tab or `|`); empty fields, NA, NaN and
-    null are missing; types are inferred from all rows. Plain text: UTF-8, one row for each line.
+    null are missing; types are inferred from all rows. Plain text: UTF-8, one row for each line. Of a folder, files and
+    folders whose names begin with `.` or `_` are left out; folders named `city=Oslo` make a column `city`.
 
     Args:
         source: A path, a pandas DataFrame or an Arrow table.
         display_name: Name of the source in error messages; default: the path.
+        id_column: The column that names the rows. In CSV it is read as text if a number would lose digits: 00001 is
+            not 1.
+        is_text: Whether of a folder the texts are read, although it holds tables too.
 
     Raises:
         DataError: Missing, unreadable, not UTF-8, cut short, without rows, or with columns that share a name.
     """
     display_name = display_name or (str(source) if isinstance(source, (str, Path)) else "the source's table")
     if isinstance(source, (str, Path)):
-        table = _read_path(Path(source), display_name)
+        table = _read_path(Path(source), display_name, id_column, is_text)
     elif isinstance(source, pa.Table):
         table = source
     else:
         table = _from_frame(source, display_name)
-    return _checked(_without_views(table), display_name)
+    return _checked(without_views(table), display_name)
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -100,15 +107,48 @@ def check_texts(table: pa.Table, display_name: str) -> None:
             ) from error
 
 
-def _read_path(path: Path, display_name: str) -> pa.Table:
+def csv_options(delimiter: str, types: Mapping[str, pa.DataType], columns: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the options of Arrow's readers of CSV: the same wherever a CSV is read.
+
+    Args:
+        delimiter: Of the file.
+        types: Types of columns; those of others are inferred.
+        columns: The columns to read; default: all.
+    """
+    return {
+        "parse_options": pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        "convert_options": pyarrow.csv.ConvertOptions(
+            column_types=types, include_columns=columns, strings_can_be_null=True
+        ),
+    }
+
+
+def refuse_open_quote(table: pa.Table, path: Path) -> None:
+    """Refuse a CSV whose last cell is a quote that is never closed: it would hold all lines behind it.
+
+    Raises:
+        DataError: Shows the beginning of the cell.
+    """
+    if not table.num_rows or not pa.types.is_string(table.schema.field(-1).type):
+        return
+    cell = table.column(-1)[-1].as_py()
+    if cell is None or "\n" not in cell:
+        return
+    with pa.input_stream(str(path), compression="detect") as stream:
+        last = b""
+        while block := stream.read(1 << 20):
+            last = (last + block).rstrip(b"\r\n")[-1:]
+    if last != b'"':
+        raise DataError(f"{path}: the last row: a quote is opened before {cell[:40]!r} and never closed: close it")
+
+
+def _read_path(path: Path, display_name: str, id_column: str | None, is_text: bool) -> pa.Table:
     if not path.exists():
         raise DataError(f"{path}: no such file or folder: correct data.source, or put the data there")
     if path.is_dir():
-        return _read_folder(path)
-    if suffix_of(path) in SUFFIXES:
-        return _read_csv(path)
-    if suffix_of(path) in (".parquet", ".pq"):
-        return read_table(path)
+        return _read_folder(path, id_column, is_text)
+    if suffix_of(path) in (*SUFFIXES, *PARQUET):
+        return _read_file(path, id_column)
     if is_text_file(path):
         return read_text(path)
     if path.suffix.lower() in r_data.SUFFIXES:
@@ -117,15 +157,26 @@ def _read_path(path: Path, display_name: str) -> pa.Table:
     raise DataError(f"{path}: got a {path.suffix or 'nameless'} file, expected {_READABLE}: convert it")
 
 
-def _read_folder(folder: Path) -> pa.Table:
-    files = sorted(folder.rglob("*.parquet"))
-    if not files and text_files(folder):
+def _read_file(path: Path, id_column: str | None) -> pa.Table:
+    return _read_csv(path, id_column) if suffix_of(path) in SUFFIXES else without_views(read_table(path))
+
+
+def _read_folder(folder: Path, id_column: str | None, is_text: bool) -> pa.Table:
+    files = data_files(folder, is_text=is_text)
+    if is_text_file(files[0]):
         return read_text(folder)
-    if not files:
-        raise DataError(f"{folder}: got no .parquet or .txt file in it, expected {_READABLE}")
-    tables = [read_table(file) for file in files]
+    partitions = [partition_of(file, folder) for file in files]
+    types = partition_types(partitions)
+    tables = [
+        with_partitions(_read_file(file, id_column), values, types)
+        for file, values in zip(files, partitions, strict=True)
+    ]
+    if any(id_column in table.column_names and pa.types.is_string(table.column(id_column).type) for table in tables):
+        tables = [_with_text(table, id_column) for table in tables]
+    # Types of CSV are inferred file by file: 1 in one and 1.5 in the next are numbers.
+    promote = "permissive" if suffix_of(files[0]) in SUFFIXES else "default"
     try:
-        return pa.concat_tables(tables, promote_options="default")
+        return pa.concat_tables(tables, promote_options=promote)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         for file, table in zip(files, tables, strict=True):
             for field in table.schema:
@@ -141,7 +192,14 @@ def _read_folder(folder: Path) -> pa.Table:
         ) from error
 
 
-def _read_csv(path: Path) -> pa.Table:
+def _with_text(table: pa.Table, name: str | None) -> pa.Table:
+    """Return the table with a column of integers as texts."""
+    if name not in table.column_names or not pa.types.is_integer(table.column(name).type):
+        return table
+    return table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.string()))
+
+
+def _read_csv(path: Path, id_column: str | None = None) -> pa.Table:
     if not path.stat().st_size:
         raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
     try:
@@ -149,6 +207,7 @@ def _read_csv(path: Path) -> pa.Table:
         table = _parsed(path, delimiter)
         _refuse_shared_names(table.column_names, str(path))
         table = with_unsigned(table, lambda names: _parsed(path, delimiter, texts=names))
+        table = with_whole_ids(table, id_column, lambda names: _parsed(path, delimiter, texts=names))
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
         reason = _numbered(path, delimiter) or _first_line(error)
@@ -157,6 +216,7 @@ def _read_csv(path: Path) -> pa.Table:
         raise DataError(f"{path}: cannot be read ({_first_line(error)}): copy or make it again") from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
         _refuse_if_not_utf8(path)
+    refuse_open_quote(table, path)
     if delimiter != ",":
         _refuse_decimal_commas(table, path)
     return table
@@ -164,14 +224,8 @@ def _read_csv(path: Path) -> pa.Table:
 
 def _parsed(path: Path, delimiter: str, use_threads: bool = True, texts: Sequence[str] = ()) -> pa.Table:
     """Return the table, or some of its columns as texts."""
-    return pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(use_threads=use_threads),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(
-            strings_can_be_null=True, include_columns=texts, column_types=dict.fromkeys(texts, pa.string())
-        ),
-    )
+    options = csv_options(delimiter, dict.fromkeys(texts, pa.string()), texts)
+    return pyarrow.csv.read_csv(path, read_options=pyarrow.csv.ReadOptions(use_threads=use_threads), **options)
 
 
 def _numbered(path: Path, delimiter: str) -> str | None:
@@ -235,7 +289,7 @@ def _from_frame(source: Any, display_name: str) -> pa.Table:
         ) from error
 
 
-def _without_views(table: pa.Table) -> pa.Table:
+def without_views(table: pa.Table) -> pa.Table:
     """Convert string views to strings: Arrow computes little on views (pyarrow 25), and polars may return them."""
     for position, field in enumerate(table.schema):
         if pa.types.is_string_view(field.type):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 from base64 import b64encode
@@ -16,41 +17,25 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from models.errors import DataError
-from models.sources.delimiter import SUFFIXES, delimiter_of, suffix_of
-from models.sources.read import UNREADABLE, check_texts
+from models.sources.delimiter import PARQUET, delimiter_of, suffix_of
+from models.sources.folders import partition_of, with_partitions
+from models.sources.read import UNREADABLE, check_texts, csv_options, refuse_open_quote, without_views
+from models.sources.text_files import is_text_file, text_lines
 
-_PARQUET = (".parquet", ".pq")
-_EXPECTED = "a .csv or .tsv (also .gz), a .txt, a .parquet file, or a folder of them"
 _BLOCK_BYTES = 1 << 22
+_FIRST_ROWS = 1000
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?(?:CSV conversion error to )?")
 
 
-def data_files(source: Path) -> list[Path]:
-    """Return the file, or all readable files of the folder, sorted by path.
-
-    Raises:
-        DataError: The path does not exist, is another kind of file, or is a folder without readable files.
-    """
-    if not source.exists():
-        raise DataError(f"{source}: no such file or folder: correct the path")
-    if not source.is_dir():
-        if suffix_of(source) not in (*SUFFIXES, *_PARQUET, ".txt"):
-            raise DataError(f"{source}: got a {source.suffix or 'nameless'} file, expected {_EXPECTED}: convert it")
-        return [source]
-    files = [path for path in source.rglob("*") if suffix_of(path) in (*SUFFIXES, *_PARQUET) and path.is_file()]
-    if not files:
-        raise DataError(f"{source}: got no file to read in it, expected {_EXPECTED}")
-    return sorted(files)
-
-
-def column_names(path: Path) -> list[str]:
-    """Return the columns of a file.
+def column_names(path: Path, folder: Path | None = None) -> list[str]:
+    """Return the columns of a file; in a `folder` that is read, with those that its folders name.
 
     Raises:
         DataError: The file cannot be read, or two columns share a name.
     """
     with _reading(path):
         names = _names(path)
+    names += [name for name in (partition_of(path, folder) if folder else ()) if name not in names]
     shared = sorted({name for name in names if names.count(name) > 1})
     if shared:
         raise DataError(f"{path}: several columns are called {shared[0]!r}: rename or drop one of each")
@@ -73,27 +58,54 @@ def count_rows(path: Path) -> int:
     """
     lines, last = 0, b"\n"
     with _reading(path):
-        if suffix_of(path) in _PARQUET:
+        if suffix_of(path) in PARQUET:
             return int(pq.read_metadata(path).num_rows)
         with pa.input_stream(str(path), compression="detect") as stream:
             while block := stream.read(_BLOCK_BYTES):
                 lines, last = lines + block.count(b"\n"), block[-1:]
-    return lines + (last != b"\n") - (suffix_of(path) != ".txt")
+    return lines + (last != b"\n") - (not is_text_file(path))
 
 
-def row_batches(paths: Sequence[Path], types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:
+def first_rows(path: Path, columns: Sequence[str] = ()) -> pa.Table | None:
+    """Return some rows from the beginning of a CSV or Parquet file, as `read_source` reads them; None without rows.
+
+    Args:
+        path: The file.
+        columns: The columns to read; default: all.
+
+    Raises:
+        OSError, pa.ArrowException, UnicodeDecodeError: The file cannot be read.
+    """
+    if suffix_of(path) in PARQUET:
+        with pq.ParquetFile(path) as file:
+            batch = next(file.iter_batches(_FIRST_ROWS, columns=list(columns) or None), None)
+    else:
+        with _csv(path, {}, columns) as reader:
+            batch = next((batch for batch in reader if batch.num_rows), None)
+    return None if batch is None else without_views(pa.Table.from_batches([batch]))
+
+
+def row_batches(
+    paths: Sequence[Path], types: Mapping[str, pa.DataType], rows: int, folder: Path | None = None
+) -> Iterator[pa.Table]:
     """Yield the rows of the files one after the other, `rows` at a time except in the last table.
 
     Args:
         paths: The result of `data_files`.
         types: Types of the columns of CSV files; a column that is not in it is text.
         rows: Rows in each table.
+        folder: The folder that is read, if the files are of one: folders below it named `city=Oslo` make a column.
 
     Raises:
         DataError: A file is cut short, not UTF-8, or a value does not fit its column's type; names file, row and
             column.
     """
-    yield from sized((table for path in paths for table in _tables(path, types, rows)), rows)
+    tables = (
+        with_partitions(table, partition_of(path, folder) if folder else {}, types)
+        for path in paths
+        for table in _tables(path, types, rows)
+    )
+    yield from sized(tables, rows)
 
 
 def sized(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -147,24 +159,32 @@ def _plain(value: Any) -> str:
 
 def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:
     try:
-        if suffix_of(path) in _PARQUET:
+        if suffix_of(path) in PARQUET:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(rows):
                     table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
                     check_texts(table, str(path))
-                    yield table
+                    yield without_views(table)
+            return
+        if is_text_file(path):
+            lines = text_lines(path)
+            while part := list(itertools.islice(lines, rows)):
+                yield pa.table({"text": pa.array(part, pa.string())})
             return
         names = _names(path)
+        table = pa.table({})
         for batch in _csv(path, {name: types.get(name, pa.string()) for name in names}):
-            yield pa.Table.from_batches([batch])
+            table = pa.Table.from_batches([batch])
+            yield table
+        refuse_open_quote(table, path)
     except UNREADABLE as error:
         raise DataError(f"{path}: {_complaint(path, error)}") from error
 
 
 def _names(path: Path) -> list[str]:
-    if suffix_of(path) in _PARQUET:
+    if suffix_of(path) in PARQUET:
         return list(pq.read_schema(path).names)
-    if suffix_of(path) == ".txt":
+    if is_text_file(path):
         return ["text"]
     if not path.stat().st_size:
         raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
@@ -172,22 +192,10 @@ def _names(path: Path) -> list[str]:
         return list(reader.schema.names)
 
 
-def _csv(path: Path, types: Mapping[str, pa.DataType]) -> pyarrow.csv.CSVStreamingReader:
-    is_text = suffix_of(path) == ".txt"
-    return pyarrow.csv.open_csv(
-        path,
-        # One thread, because otherwise an error does not name its row.
-        read_options=pyarrow.csv.ReadOptions(
-            use_threads=False, block_size=_BLOCK_BYTES, column_names=["text"] if is_text else None
-        ),
-        parse_options=pyarrow.csv.ParseOptions(
-            delimiter="\x1f" if is_text else delimiter_of(path),
-            quote_char=False if is_text else '"',
-            newlines_in_values=not is_text,
-            ignore_empty_lines=not is_text,
-        ),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=not is_text),
-    )
+def _csv(path: Path, types: Mapping[str, pa.DataType], columns: Sequence[str] = ()) -> pyarrow.csv.CSVStreamingReader:
+    # One thread, because otherwise an error does not name its row.
+    read_options = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
+    return pyarrow.csv.open_csv(path, read_options=read_options, **csv_options(delimiter_of(path), types, columns))
 
 
 def _complaint(path: Path, error: Exception) -> str:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
 from models.errors import DataError
-from models.sources.delimiter import suffix_of
-
-SUFFIXES = (".txt", ".text")
+from models.sources.delimiter import TEXT, suffix_of
+from models.sources.folders import visible_files
 
 
 def is_text_file(path: Path) -> bool:
     """Return True for `.txt` and `.text`, also gzipped."""
-    return suffix_of(path) in SUFFIXES
+    return suffix_of(path) in TEXT
 
 
 def text_files(folder: Path) -> list[Path]:
     """Return the text files under a folder, sorted by path."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and is_text_file(path))
+    return [path for path in visible_files(folder) if is_text_file(path)]
 
 
 def read_text(path: Path) -> pa.Table:
@@ -48,27 +47,37 @@ def table_of(file: str, lines: Iterable[str]) -> pa.Table:
     return pa.table(columns)
 
 
-def _lines(path: Path) -> list[str]:
-    content = _content(path)
-    if not content.strip():
-        raise DataError(f"{path}: got no text ({len(content)} bytes), expected some: is it the right file?")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"{path}:{line}: byte 0x{content[error.start]:02x} at offset {error.start} is not UTF-8: save the file as "
-            "UTF-8, or convert it: iconv -f latin1 -t utf-8"
-        ) from error
-    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file, see `read_text`.
 
-
-def _content(path: Path) -> bytes:
-    if path.suffix != ".gz":
-        return path.read_bytes()
+    Raises:
+        DataError: It is not UTF-8 or cut short.
+    """
+    offset = 0
     try:
-        return gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                text = _decoded(line, path, number, offset)
+                offset += len(line)
+                yield text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"{path}: cannot be unpacked ({error}): it was cut short or is no gzip; copy it again"
+        ) from error
+
+
+def _lines(path: Path) -> list[str]:
+    lines = list(text_lines(path))
+    if not any(line.strip() for line in lines):
+        raise DataError(f"{path}: got no text ({path.stat().st_size} bytes), expected some: is it the right file?")
+    return lines
+
+
+def _decoded(line: bytes, path: Path, number: int, offset: int) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}:{number}: byte 0x{error.object[error.start]:02x} at offset {offset + error.start} is not UTF-8: "
+            "save the file as UTF-8, or convert it: iconv -f latin1 -t utf-8"
         ) from error

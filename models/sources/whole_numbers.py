@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 MOST_EXACT = 2**53
 """A float64 holds each whole number up to here; beyond, it rounds."""
 _DIGITS = r"^[0-9]+$"
+_ZERO_FIRST, _BEYOND_FLOAT64 = r"^0[0-9]+$", r"^[0-9]{16,}$"
 
 
 def fits_float64(whole: pa.ChunkedArray) -> bool:
@@ -47,6 +48,31 @@ def with_unsigned(table: pa.Table, texts_of: Callable[[Sequence[str]], pa.Table]
             continue
         table = table.set_column(table.column_names.index(name), name, whole)
     return table
+
+
+def with_whole_ids(table: pa.Table, id_column: str | None, texts_of: Callable[[Sequence[str]], pa.Table]) -> pa.Table:
+    """Replace a column of ids that was read as numbers by texts if an id would lose digits: `00001`, or 25 digits.
+
+    Numbers that are no digits alone keep their form: 1001.0 is 1001.
+
+    Args:
+        table: As it was read.
+        id_column: The column of ids; None leaves the table as it is.
+        texts_of: Reads some columns again, as texts.
+    """
+    if id_column is None or id_column not in table.column_names:
+        return table
+    numbers = table.column(id_column)
+    if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
+        return table
+    texts = texts_of([id_column]).column(0)
+    loses = pc.match_substring_regex(texts, _ZERO_FIRST)
+    if pa.types.is_floating(numbers.type):
+        loses = pc.or_(loses, pc.match_substring_regex(texts, _BEYOND_FLOAT64))
+    if not pc.any(loses).as_py():
+        return table
+    texts = pc.replace_substring_regex(texts, r"^([0-9]+)\.0*$", r"\1")
+    return table.set_column(table.column_names.index(id_column), id_column, texts)
 
 
 def as_frame(table: pa.Table) -> Any:

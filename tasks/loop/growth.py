@@ -18,6 +18,7 @@ from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
 from models.project_spec import references
 from models.project_spec.blocks import Spec
+from models.sources.folders import visible_files
 from tasks.host.workspace import Project
 from tasks.loop.step_cache import StepCache
 from tasks.tools import sources
@@ -70,7 +71,7 @@ def _of_function(project: Project, spec: Spec, before: StepRecord) -> SourceGrow
 
 def _of_files(path: Path, spec: Spec, step_cache: StepCache, before: StepRecord, now: float) -> SourceGrowth | None:
     known = before.parts.get(f"file:{spec.data.source}")
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    files = visible_files(path) if path.is_dir() else [path]
     if not path.exists() or not files or any(0 <= now - file.stat().st_mtime < SETTLE_S for file in files):
         return None
     digest = step_cache.hashes.of(path)

@@ -59,10 +59,10 @@ def accept(
 
 def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column: str = "id") -> dict[str, int]:
     """Store the labels of a CSV or Parquet file, or of a folder of such files; see `accept`."""
-    from models.sources.row_batches import concatenated, data_files, row_batches
+    from models.sources.folders import data_files
+    from models.sources.row_batches import concatenated, row_batches
 
-    files = data_files(path)
-    tables = list(row_batches(files, {}, 1 << 20))
+    tables = list(row_batches(data_files(path), {}, 1 << 20, path if path.is_dir() else None))
     if not tables:
         return dict.fromkeys(("taken", "corrected", "repeated", "waiting", "empty"), 0)
     return accept(project, spec, concatenated(tables), by=by, id_column=id_column, display_name=str(path))

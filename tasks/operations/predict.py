@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from models.inference.batch import ReadOptions
     from models.inference.predict import Feed
 
-OUTPUT = ".predictions.parquet"
 MADE_BY = b"loopline.work"
 KEEP_DAYS = 30.0
 _FORMAT = 1
@@ -55,7 +54,7 @@ class PredictionUnit:
 
 @dataclass
 class PredictionJob:
-    """A batch prediction: its units, the model version, and the state folder for its parts."""
+    """A batch prediction: its units, the model version, the state folder for its parts, and the folder that is read."""
 
     project: Project
     spec: Spec
@@ -63,6 +62,7 @@ class PredictionJob:
     units: list[PredictionUnit]
     id_column: str | None
     state: Path
+    source_folder: Path | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -121,15 +121,15 @@ def predict(
         `rows`, `version`, `work` (the job's key), `out`, `logged` (rows added to the prediction log by this call),
         `seconds`, `notes`.
     """
-    from models.sources.row_batches import data_files
+    from models.sources.folders import PREDICTIONS, data_files
 
     report, began = reporter or SilentReporter(), time.perf_counter()
-    files = [path for path in data_files(source) if not path.name.endswith(OUTPUT) or path == source]
-    cached = cached_version(project.workspace, spec.name, version)
-    out = (out or source.with_name(f"{source.name.split('.')[0]}{OUTPUT}")).absolute()
+    out = (out or source.with_name(f"{source.name.split('.')[0]}{PREDICTIONS}")).absolute()
     _check_out(out, source)
+    files = data_files(source, is_text=spec.data.kind == "text")
+    cached = cached_version(project.workspace, spec.name, version)
     forget_old(project.state(spec.name))
-    work = _work(project, spec, cached, files, id_column)
+    work = _work(project, spec, cached, files, id_column, source if source.is_dir() else None)
     busy = f"{source}: another process predicts it at this moment: wait for it, or end it"
     with storing(work.folder), held(work.folder / ".lock", lambda: busy):
         summary = _done_before(work, out)
@@ -149,8 +149,12 @@ def forget_old(state: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _work(project: Project, spec: Spec, cached: CachedModel, files: list[Path], id_column: str | None) -> PredictionJob:
-    """Return the job with its units; of files with the same content only the first is predicted."""
+def _work(
+    project: Project, spec: Spec, cached: CachedModel, files: list[Path], id_column: str | None, folder: Path | None
+) -> PredictionJob:
+    """Return the job with its units; of files with the same content and partition only the first is predicted."""
+    from models.sources.folders import partition_of
+
     hashes = Hashes(project.workspace.cache / "hashes.json")
     make = spec.data.features.make
     code = source_file(make, project.folder) if make else None
@@ -163,9 +167,11 @@ def _work(project: Project, spec: Spec, cached: CachedModel, files: list[Path], 
     }
     groups = [tuple(files)] if spec.data.kind == "series" else [(path,) for path in files]
     units: dict[str, PredictionUnit] = {}
-    work = PredictionJob(project, spec, cached, [], id_column, project.state(spec.name))
+    work = PredictionJob(project, spec, cached, [], id_column, project.state(spec.name), folder)
     for group in groups:
-        unit = PredictionUnit(group, key_of({**same, "files": [hashes.of(path) for path in group]}))
+        partitions = [partition_of(path, folder) for path in group] if folder else []
+        named = {"partitions": partitions} if any(partitions) else {}
+        unit = PredictionUnit(group, key_of({**same, **named, "files": [hashes.of(path) for path in group]}))
         known = units.setdefault(unit.key, unit)
         if known is not unit:
             work.notes.append(
@@ -234,9 +240,9 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
     is_made = data.features.make is not None
     types = csv_types(preparation, pq.read_schema(raw) if raw.is_file() else None, is_made=is_made)
     types.pop(work.id_column or "", None)  # ids are read as text, even if they look like numbers
-    reading = ReadOptions(data, preparation, work.project.folder, types)
+    reading = ReadOptions(data, preparation, work.project.folder, types, folder=work.source_folder)
     for path in (path for unit in work.units for path in unit.files):
-        names = column_names(path)
+        names = column_names(path, work.source_folder)
         if work.id_column and work.id_column not in names:
             raise UsageError(f"{path}: --id {work.id_column}: {no_such_column(work.id_column, names)}")
         if not data.features.make:  # else the columns are checked after the feature function has run

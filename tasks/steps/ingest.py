@@ -145,7 +145,17 @@ def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
 
 
 def _divided_anew(data: Data, schema: list[dict[str, object]], before: StepRecord) -> Iterator[str]:
-    """Yield a warning if columns changed and rows have no key: rows split by content are then split differently."""
+    """Yield a warning if rows are split differently: columns changed and rows have no key, or ids became text."""
+    earlier, now = (
+        [str(field["dtype"]) for field in fields if field["name"] == data.id]
+        for fields in (before.result["schema"], schema)
+    )
+    if now == ["string"] and earlier and "string" not in earlier[0]:
+        yield (
+            f"ingest: the ids of {data.id!r} are text now, since a number would not hold each (00001 keeps its zeros): "
+            "rows are divided into training and test anew, and the champion may have been trained on some of the new "
+            "test rows"
+        )
     changed = {str(field["name"]) for field in schema} ^ {str(field["name"]) for field in before.result["schema"]}
     if changed and is_by_content(data):
         yield (

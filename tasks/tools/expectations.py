@@ -24,6 +24,7 @@ from models.validation.expectations import ExpectationCheck
 
 NUM_EXAMPLES = 10
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
+_COMPARED = ("min_value", "max_value", "value_set")
 _LIST_ARGUMENTS = ("column_list", "column_set")
 
 
@@ -112,10 +113,10 @@ def _evaluate_apart(
 def _evaluate(
     table: pa.Table, checks: Sequence[ExpectationCheck]
 ) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
-    gx = _engine()
+    gx, table = _engine(), _with_moments(table, checks)
     results = [_blank(check, table.column_names) for check in checks]
     expectations = {
-        position: _expectation(check, position)
+        position: _expectation(_with_times(check, table.schema), position)
         for position, check in enumerate(checks)
         if results[position]["observed"] is None
     }
@@ -231,6 +232,43 @@ def _needed(table: pa.Table, checks: Sequence[ExpectationCheck]) -> list[str]:
         return list(table.column_names)
     named = dict.fromkeys(name for check in checks for name in _columns(check))
     return [name for name in named if name in table.column_names] or list(table.column_names[:1])
+
+
+def _with_moments(table: pa.Table, checks: Sequence[ExpectationCheck]) -> pa.Table:
+    """Return the table with times that are compared as times in UTC without a zone, and dates as such a time.
+
+    The engine compares no date with a time and no time that has a zone with one of a set.
+    """
+    for name in {check.arguments.get("column") for check in checks if set(_COMPARED) & set(check.arguments)}:
+        if name in table.column_names and _is_moment(table.schema.field(name).type):
+            moments = table.column(name).cast(pa.timestamp("us"), safe=False)
+            table = table.set_column(table.column_names.index(name), name, moments)
+    return table
+
+
+def _with_times(check: ExpectationCheck, schema: pa.Schema) -> ExpectationCheck:
+    """Return the check with ISO dates and times as times in UTC, if its column holds times."""
+    column = check.arguments.get("column")
+    if column not in schema.names or not _is_moment(schema.field(column).type):
+        return check
+    typed = {
+        name: [_time(one) for one in value] if isinstance(value, list) else _time(value)
+        for name, value in check.arguments.items()
+        if name in _COMPARED
+    }
+    return check.model_copy(update={"arguments": {**check.arguments, **typed}})
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _time(value: Any) -> Any:
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return value
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
 def _expectation(check: ExpectationCheck, position: int) -> Any:

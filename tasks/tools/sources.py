@@ -105,18 +105,18 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
     source = spec.data.source
     path = references.local_source(source, base)
     if path is not None:
-        return read_source(path)
+        return read_source(path, id_column=spec.data.id, is_text=spec.data.kind == "text")
     if references.is_package(source):
-        return read_source(fetch(source, cache), display_name=source)
-    return _from_function(source, base, cache)
+        return read_source(fetch(source, cache), display_name=source, id_column=spec.data.id)
+    return _from_function(source, base, cache, spec.data.id)
 
 
-def _from_function(source: str, base: Path, cache: Path) -> pa.Table:
+def _from_function(source: str, base: Path, cache: Path, id_column: str | None) -> pa.Table:
     made = call(references.resolve(source, base), source, base, fetch=functools.partial(fetch, cache=cache))
     if isinstance(made, (str, Path)):
         made = base / made
     try:
-        return read_source(made, display_name=f"data.source {source}")
+        return read_source(made, display_name=f"data.source {source}", id_column=id_column)
     except DataError as error:
         if "expected a pandas DataFrame" in str(error):
             raise UserCodeError(f"{error}: end the function with `return frame`") from error

@@ -107,3 +107,10 @@ def test_series_take_numbers_and_booleans_beforehand_and_predict_numbers(value):
         check_columns(pa.table({**table, "promo": wrong}), data)
     with pytest.raises(DataError, match=r"data.target: column 'y' is .*, expected numbers: convert it in the source"):
         check_columns(pa.table({**table, "y": wrong}), data)
+
+
+def test_ids_may_become_text_where_a_number_does_not_hold_them(make_spec):
+    data = make_spec().data.model_copy(update={"id": "x"})
+    check_schema(schema(pa.string()), schema(pa.int64()), data)
+    with pytest.raises(DataError, match="'x' was timestamp"):
+        check_schema(schema(pa.string()), schema(pa.timestamp("s")), data)

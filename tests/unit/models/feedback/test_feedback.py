@@ -22,11 +22,11 @@ SOURCE = pa.table(
 )
 
 
-def labelled(columns: dict, labels: list[str]) -> pa.Table:
+def labelled(columns: dict, labels: list[str], ids: list[str] | None = None) -> pa.Table:
     count = len(labels)
     return pa.table(
         {
-            "id": [f"p{n}" for n in range(count)],
+            "id": ids or [f"p{n}" for n in range(count)],
             "at": pa.array([WHEN] * count, pa.timestamp("us", tz="UTC")),
             "version": ["3"] * count,
             **columns,
@@ -78,6 +78,16 @@ def test_a_row_that_the_source_has_by_its_id_is_left_out():
     numbered = SOURCE.append_column("key", pa.array([7, 8]))
     found = with_feedback(numbered, rows, data(id="key"))
     assert (found.known, found.unfit, found.table.column("key").to_pylist()) == (0, 0, [7, 8, None, None])
+
+
+def test_an_id_with_leading_zeros_is_that_of_the_source():
+    rows = labelled({"input.x": [1.5, 2.0, 2.5]}, ["yes", "no", "no"], ["00007", "9", "09"])
+    numbers = SOURCE.append_column("key", pa.array([7, 8]))
+    found = with_feedback(numbers, rows, data(id="key"))
+    assert (found.known, found.table.column("key").to_pylist()) == (1, [7, 8, 9, None])
+    texts = SOURCE.append_column("key", pa.array(["00007", "8"]))
+    found = with_feedback(texts, rows, data(id="key"))
+    assert (found.known, found.table.column("key").to_pylist()) == (1, ["00007", "8", "9", "09"])
 
 
 def test_rows_that_hold_what_the_source_holds_are_rows_of_their_own():

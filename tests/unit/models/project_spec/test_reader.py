@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from models.errors import UsageError
 from models.project_spec import reader
 from models.project_spec.blocks import Spec
-from models.project_spec.reader import json_schema, read_spec
+from models.project_spec.reader import json_schema, read_document, read_spec
 from tests.unit.models.project_spec.test_blocks import REFUSED
 
 ROOT = Path(__file__).parents[4]
@@ -361,3 +361,20 @@ def test_a_spec_that_is_no_spec_is_refused_at_once(tmp_path):
         path.write_text(text)
         with pytest.raises(UsageError, match=message):
             read_spec(path)
+
+
+def test_dates_are_the_text_that_they_are_in_quotes(write: Write) -> None:
+    line = (
+        "  expectations:\n  - expect: column_max_to_be_between\n    arguments:\n      column: t\n      min_value: {}\n"
+    )
+    for written, text in (
+        ("2022-01-01", "2022-01-01"),
+        ("2022-01-01T08:00:00", "2022-01-01T08:00:00"),
+        ("2022-01-01 08:00:00+02:00", "2022-01-01T08:00:00+02:00"),
+        ('"2022-01-01"', "2022-01-01"),
+    ):
+        path = write(LEAST + line.format(written))
+        (expectation,) = read_spec(path).data.expectations
+        assert expectation.arguments["min_value"] == text
+        document = read_document(path)  # by the parser that knows the lines
+        assert document["data"]["expectations"][0]["arguments"]["min_value"] == text

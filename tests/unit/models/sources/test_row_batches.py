@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
-from models.sources.row_batches import column_names, concatenated, count_rows, data_files, row_batches, sized
+from models.sources.folders import data_files
+from models.sources.row_batches import column_names, concatenated, count_rows, row_batches, sized
 
 TYPES = {"x": pa.float64()}
 
@@ -41,15 +42,6 @@ def test_lines_of_text_are_rows(tmp_path):
     (batch,) = row_batches([tmp_path / "a.txt"], {}, 10)
     assert batch.column("text").to_pylist() == ['one, "two"', "", "three"]
     assert count_rows(tmp_path / "a.txt") == 3
-
-
-def test_a_folder_is_its_files_by_name(tmp_path):
-    for name in ("b", "a"):
-        (tmp_path / f"{name}.csv").write_text(f"x\n{ord(name)}\n")
-    (tmp_path / "note.md").write_text("not data")
-    files = data_files(tmp_path)
-    assert [path.name for path in files] == ["a.csv", "b.csv"]
-    assert concatenated(list(row_batches(files, TYPES, 5))).column("x").to_pylist() == [97.0, 98.0]
 
 
 @pytest.mark.parametrize(
@@ -86,13 +78,6 @@ def test_parquet_whose_names_or_texts_are_not_utf8_is_told(tmp_path):
     for reading in (column_names, count_rows, lambda damaged: list(row_batches([damaged], {}, 1000))):
         with pytest.raises(DataError, match=r"a\.parquet: cannot be read \('utf-8' codec"):
             reading(path)
-
-
-def test_what_is_not_there_is_told(tmp_path):
-    with pytest.raises(DataError, match="no such file or folder"):
-        data_files(tmp_path / "gone.csv")
-    with pytest.raises(DataError, match="got no file to read in it"):
-        data_files(tmp_path)
 
 
 @given(st.lists(st.integers(0, 7), max_size=12), st.integers(1, 9))

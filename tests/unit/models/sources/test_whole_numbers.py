@@ -24,6 +24,30 @@ def test_numbers_beyond_64_bits_stay_floats(tmp_path):
     assert read_source(tmp_path / "a.csv").column("h").to_pylist() == [2.0**64, 5.0]
 
 
+@pytest.mark.parametrize(
+    ("cells", "ids"),
+    [
+        (["00001", "2", ""], ["00001", "2", None]),
+        (["00001", "1001.0", "1.50"], ["00001", "1001", "1.50"]),
+        (["1234567890123456789012345", "1234567890123456789012346"],) * 2,
+        (["7", "0"], [7, 0]),
+        (["1001.0", "2"], [1001.0, 2.0]),
+        (["18446744073709551615", "3"], [2**64 - 1, 3]),
+    ],
+)
+def test_an_id_loses_no_digit(tmp_path, cells, ids):
+    (tmp_path / "a.csv").write_text("".join(f"{cell},{row}\n" for row, cell in enumerate(["key", *cells])))
+    table = read_source(tmp_path / "a.csv", id_column="key")
+    assert table.column("key").to_pylist() == ids
+    assert read_source(tmp_path / "a.csv").schema.field("key").type != pa.string(), "a column that is no id"
+
+
+def test_ids_are_text_in_each_file_of_a_folder_if_they_are_in_one(tmp_path):
+    (tmp_path / "a.csv").write_text("key,x\n1,1\n")
+    (tmp_path / "b.csv").write_text("key,x\n01,2\n")
+    assert read_source(tmp_path, id_column="key").to_pylist() == [{"key": "1", "x": 1}, {"key": "01", "x": 2}]
+
+
 def test_a_frame_keeps_large_whole_numbers_beside_missing_ones():
     table = pa.table(
         {

@@ -122,3 +122,20 @@ def test_a_condition_may_name_any_column():
     only_b = {"type": "comparison", "column": {"name": "c"}, "operator": "==", "parameter": "b"}
     conditioned = check("column_values_to_be_between", column="x", max_value=100, row_condition=only_b)
     assert run_checks(TABLE, [conditioned]).report["status"] == "valid"
+
+
+@pytest.mark.parametrize("column", ["t", "zoned", "day"])
+@pytest.mark.parametrize("since", ["1970-01-02", "1970-01-02T00:00:00", "1970-01-02T01:00:00+01:00"])
+def test_a_date_is_compared_with_times_and_dates_of_any_form(column, since):
+    times = pa.array([0, 86400, 2 * 86400], pa.int64()).cast(pa.timestamp("s"))
+    table = pa.table({"t": times, "zoned": times.cast(pa.timestamp("s", "UTC"))})
+    table = table.append_column("day", table.column("t").cast(pa.date32()))
+    checks = [
+        check("column_values_to_be_between", column=column, min_value=since),
+        check("column_max_to_be_between", column=column, min_value=since),
+        check("column_values_to_not_be_in_set", column=column, value_set=[since, "1980-01-01"]),
+    ]
+    outcome = run_checks(table, checks)
+    json.dumps(outcome.report)
+    assert [result["error"] for result in outcome.report["results"]] == [None] * 3
+    assert {position: rows.tolist() for position, rows in outcome.failing_rows.items()} == {0: [0], 2: [1]}

@@ -1,0 +1,106 @@
+"""The files of a folder that are data, and the columns that its folders name: `city=Oslo/part-0.parquet`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from models.errors import DataError
+from models.sources.delimiter import PARQUET, SUFFIXES, TEXT, suffix_of
+
+READABLE = "a .csv, .tsv or .txt file (also .gz), a .parquet file, or a folder of one of these kinds"
+_HIDDEN = (".", "_")
+"""Beginnings of names that are no data: `.ipynb_checkpoints`, `_temporary`, `_SUCCESS`.
+Source: `ignore_prefixes` of pyarrow.dataset; Hive, Spark and Dask do the same."""
+PREDICTIONS = ".predictions.parquet"
+"""The end of the names that `loopline predict` gives its outputs, beside the rows that it reads."""
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """Return the files under a folder that may be data, sorted by path.
+
+    Names with `.` or `_` in front are hidden (a partition `_x=1` is not), and predictions are no data.
+    """
+    files = (path for path in folder.rglob("*") if not any(map(_is_hidden, path.relative_to(folder).parts)))
+    return sorted(path for path in files if path.is_file() and not path.name.endswith(PREDICTIONS))
+
+
+def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
+    """Return the file, or the files of the folder that are its rows.
+
+    Args:
+        source: A file or folder.
+        is_text: Whether the rows are lines of text; else those of a folder are its tables, or its texts if it has none.
+
+    Raises:
+        DataError: The path does not exist, is a file of another kind, or is a folder without such files, or with both
+            Parquet and CSV.
+    """
+    if not source.exists():
+        raise DataError(f"{source}: no such file or folder: correct the path, or put the data there")
+    if not source.is_dir():
+        if suffix_of(source) not in (*SUFFIXES, *PARQUET, *TEXT):
+            raise DataError(f"{source}: got a {source.suffix or 'nameless'} file, expected {READABLE}: convert it")
+        return [source]
+    files = visible_files(source)
+    parquet, csv, text = ([path for path in files if suffix_of(path) in kind] for kind in (PARQUET, SUFFIXES, TEXT))
+    if is_text:
+        parquet, csv = [], []
+    if parquet and csv:
+        raise DataError(
+            f"{source}: got {len(parquet)} Parquet files, such as {parquet[0].name}, and {len(csv)} of CSV, such as "
+            f"{csv[0].name}, expected files of one kind: move the others, or begin their names with _"
+        )
+    if not (parquet or csv or text):
+        raise DataError(
+            f"{source}: got no file to read in it, expected {READABLE}; names with . or _ in front are none"
+        )
+    return parquet or csv or text
+
+
+def partition_of(file: Path, folder: Path) -> dict[str, str | None]:
+    """Return the columns and values that the folders between `folder` and a file name: `a=1/b=x%20y` in Hive's form."""
+    parts = [part.partition("=") for part in file.relative_to(folder).parent.parts if "=" in part]
+    return {unquote(name): None if value == _HIVE_NULL else unquote(value) for name, _, value in parts}
+
+
+def with_partitions(
+    table: pa.Table, values: Mapping[str, str | None], types: Mapping[str, pa.DataType] | None = None
+) -> pa.Table:
+    """Append a file's partition columns, unless the file has them itself; a type that is not given is text.
+
+    Raises:
+        DataError: A value does not fit its column's type.
+    """
+    for name, value in values.items():
+        if name in table.column_names:
+            continue
+        kind = (types or {}).get(name, pa.string())
+        try:
+            scalar = pa.scalar(value, pa.string()).cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise DataError(f"folder {name}={value}: expected {kind}: correct the folder's name") from error
+        table = table.append_column(name, pa.repeat(scalar, table.num_rows))
+    return table
+
+
+def partition_types(partitions: Sequence[Mapping[str, str | None]]) -> dict[str, pa.DataType]:
+    """Return the types of the partition columns: whole numbers if all values are, else text."""
+    types = {}
+    for name in dict.fromkeys(name for values in partitions for name in values):
+        texts = [value for values in partitions if (value := values.get(name)) is not None]
+        is_whole = bool(texts) and all(_is_whole(text) for text in texts)
+        types[name] = pa.int64() if is_whole else pa.string()
+    return types
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(_HIDDEN) and not (name.startswith("_") and "=" in name)
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.removeprefix("-").isdecimal() and -(2**63) <= int(text) < 2**63
