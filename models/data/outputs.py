@@ -54,15 +54,21 @@ def is_label(column: pa.ChunkedArray) -> bool:
     return len(values) > 0 and bool(pc.all(pc.or_(pc.equal(values, 0.0), pc.equal(values, 1.0))).as_py())
 
 
-def fit_outputs(training: pa.Table, data: Data, task: Task) -> TargetEncoding:
+def fit_outputs(training: pa.Table, data: Data, task: Task, weights: np.ndarray | None = None) -> TargetEncoding:
     """Return the target of a model with several outputs, with the shift and scale of each from the training rows.
+
+    Args:
+        training: The target columns of the training rows.
+        data: The spec's `data` block.
+        task: The task of the targets.
+        weights: Of the training rows (row,), for shift and scale; None: all alike.
 
     Raises:
         DataError: A target has no value, or is a label with one value only.
     """
     if task == "quantile":
         (name,) = data.targets
-        shift, scale = _spread(training.column(name), name)
+        shift, scale = _spread(training.column(name), name, weights)
         levels = data.quantiles or []
         outputs = [
             OutputColumn(name=f"q{level:g}", column=name, shift=shift, scale=scale, quantile=level) for level in levels
@@ -72,7 +78,7 @@ def fit_outputs(training: pa.Table, data: Data, task: Task) -> TargetEncoding:
             _check_label(training.column(name), name)
         outputs = [OutputColumn(name=name, column=name) for name in data.targets]
     else:
-        spreads = {name: _spread(training.column(name), name) for name in data.targets}
+        spreads = {name: _spread(training.column(name), name, weights) for name in data.targets}
         outputs = [OutputColumn(name=name, column=name, shift=a, scale=b) for name, (a, b) in spreads.items()]
     return TargetEncoding(name=data.target_name, outputs=outputs)
 
@@ -113,26 +119,32 @@ def output_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
     return np.stack([columns[output.column] for output in target.outputs], axis=1)
 
 
-def _spread(column: pa.ChunkedArray, name: str) -> tuple[float, float]:
+def _spread(column: pa.ChunkedArray, name: str, weights: np.ndarray | None) -> tuple[float, float]:
     if not is_number(column.type):
         raise DataError(f"data.target {name!r}: got type {column.type}, expected numbers")
     values = as_float64(column, name)
-    values = values[~np.isnan(values)]
-    if not len(values):
+    present = ~np.isnan(values)
+    if not present.any():
         raise DataError(
             f"data.target {name!r} has no value in the training rows: fill the column in the source, or name another"
         )
-    return middle_and_spread(values, name)
+    return middle_and_spread(values[present], name, None if weights is None else weights[present])
 
 
-def middle_and_spread(values: np.ndarray, name: str) -> tuple[float, float]:
+def middle_and_spread(values: np.ndarray, name: str, weights: np.ndarray | None = None) -> tuple[float, float]:
     """Return mean and standard deviation (1 for a constant) of a target's training values (rows,).
+
+    Args:
+        values: The values.
+        name: The target's name.
+        weights: Of the rows (rows,); None: all alike.
 
     Raises:
         DataError: They are no finite numbers, because values are too large.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        middle, spread = float(values.mean()), float(values.std()) or 1.0
+        middle = float(np.average(values, weights=weights))
+        spread = float(np.sqrt(np.average((values - middle) ** 2, weights=weights))) or 1.0
     if not np.isfinite([middle, spread]).all():
         raise DataError(
             f"data.target {name!r}: its spread is no finite number, because values reach {np.abs(values).max():.4g}, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,6 @@ from models.data.outputs import check_label
 from models.data.pixels import pixels_of
 from models.data.preparation import (
     ROWS_FILE,
-    SPLITS,
     CategoricalInput,
     DatetimeInput,
     ImageInput,
@@ -43,7 +41,7 @@ from models.data.preparation import (
 )
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
-from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
+from models.data.split import TRAIN, SplitRows, assign, check_not_empty, newest, split_key
 from models.data.target import (
     check_grades,
     check_groups,
@@ -55,7 +53,6 @@ from models.data.target import (
 )
 from models.data.text import prepare_text
 from models.data.unlabelled import feature_inputs, write_unlabelled
-from models.data.weights import row_weights
 from models.data.window_reference import SeriesValues, fit_reference, season_of
 from models.errors import DataError, UserCodeError
 from models.files import replacing_folder
@@ -75,6 +72,8 @@ from models.project_spec.reserved_columns import (
     WEIGHT_COLUMN,
 )
 from models.sources.read import ROW_GROUP, read_table
+
+PreparedColumns = dict[str, pa.ChunkedArray | pa.Array]
 
 
 def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
@@ -134,7 +133,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     for reason, is_lost in without_a_class(table, codes, data, spec.goal.metric).items():
         dropped[reason] = int(is_lost.sum())
         table, positions, codes = table.filter(pa.array(~is_lost)), positions[~is_lost], codes[~is_lost]
-    fitted = _Rows(codes, positions, identities[positions], split_key(table, data.split))
+    fitted = SplitRows.of(table, data, codes, positions, identities[positions])
     rows, preparation = _fit(table, data, fitted, columns, spec.goal.metric, base)
     return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update={"dropped": dropped})
 
@@ -155,7 +154,7 @@ def _prepare_series(
     codes = example_splits(codes, steps, table, data)
     check_not_empty(codes, data.split)
     own = np.where(positions < 0, 0, identities[positions])
-    rows = _Rows(codes, positions, own, split_key(table, data.split))
+    rows = SplitRows.of(table, data, codes, positions, own)
     shifted = with_horizons(table, steps, window, data.targets[0])
     shifted = with_known_future(shifted, steps, window, _seen_in_training(rows))
     future = {part.name: part for part in future_inputs(window)}
@@ -217,26 +216,10 @@ def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     return [name for name in table.column_names if name in named]
 
 
-@dataclass(frozen=True)
-class _Rows:
-    codes: np.ndarray
-    positions: np.ndarray
-    identities: np.ndarray
-    key: np.ndarray | None = None
-
-    @property
-    def train(self) -> np.ndarray:
-        train: np.ndarray = self.codes == TRAIN
-        return train
-
-    def counts(self) -> dict[str, int]:
-        return {name: int((self.codes == code).sum()) for code, name in enumerate(SPLITS)}
-
-
 def _fit(
-    table: pa.Table, data: Data, rows: _Rows, columns: Columns, metric: str | None, base: Path | None = None
+    table: pa.Table, data: Data, rows: SplitRows, columns: Columns, metric: str | None, base: Path | None = None
 ) -> tuple[pa.Table, Preparation]:
-    made: dict[str, pa.ChunkedArray | pa.Array] = {}
+    made: PreparedColumns = {}
     numeric = [part for name in columns.numeric if (part := _numeric(table, name, data, rows, made, columns))]
     categorical = [_categorical(table, name, data, rows, made, columns) for name in columns.categorical]
     pixels = _pixels(table, data, rows, made)
@@ -266,15 +249,20 @@ def _fit(
     made[ROW_COLUMN] = pa.array(rows.positions, pa.int64())
     made[IDENTITY_COLUMN] = pa.array(rows.identities, pa.uint64())
     made[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
-    if data.weight is not None:
-        made[WEIGHT_COLUMN] = pa.array(row_weights(table.column(data.weight), data.weight, rows.codes))
+    if rows.weights is not None:
+        made[WEIGHT_COLUMN] = pa.array(rows.weights)
     if rows.key is not None:
         made[KEY_COLUMN] = pa.array(rows.key, pa.int64())
     return pa.table(made), preparation
 
 
 def _numeric(
-    table: pa.Table, name: str, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array], columns: Columns
+    table: pa.Table,
+    name: str,
+    data: Data,
+    rows: SplitRows,
+    made: PreparedColumns,
+    columns: Columns,
 ) -> NumericInput | None:
     values = as_float64(table.column(name), name)
     seen = rows.train if data.kind != "series" else _seen_in_training(rows)
@@ -284,7 +272,7 @@ def _numeric(
     return part
 
 
-def _seen_in_training(rows: _Rows) -> np.ndarray:
+def _seen_in_training(rows: SplitRows) -> np.ndarray:
     """Return True for the rows of series up to the last training target; the first steps are inputs only."""
     assert rows.key is not None  # series are split by time
     return np.asarray(rows.key <= rows.key[rows.train].max())
@@ -294,8 +282,8 @@ def _categorical(
     table: pa.Table,
     name: str,
     data: Data,
-    rows: _Rows,
-    made: dict[str, pa.ChunkedArray | pa.Array],
+    rows: SplitRows,
+    made: PreparedColumns,
     columns: Columns,
 ) -> CategoricalInput | None:
     texts = as_text(table.column(name))
@@ -310,7 +298,7 @@ def _categorical(
 
 
 def _datetimes(
-    table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array], columns: Columns
+    table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns, columns: Columns
 ) -> list[DatetimeInput]:
     parts = []
     for name in columns.datetime:
@@ -328,8 +316,8 @@ def _datetimes(
 
 def _texts(
     table: pa.Table,
-    rows: _Rows,
-    made: dict[str, pa.ChunkedArray | pa.Array],
+    rows: SplitRows,
+    made: PreparedColumns,
     columns: Columns,
     target: TargetEncoding,
 ) -> tuple[list[TextColumn], dict[str, NgramModel]]:
@@ -350,7 +338,7 @@ def _texts(
         training = np.flatnonzero(rows.train)
         answers = _learnt_by_texts(made, target, rows.train)
         seen = [texts[row] for row in training]
-        learnt = fit_ngrams(seen, answers, target.classes is not None)
+        learnt = fit_ngrams(seen, answers, target.classes is not None, rows.units.at(training), rows.train_weights)
         if learnt is None:
             columns.left_out[name] = "no word or piece of a word is in two training texts"
             continue
@@ -373,9 +361,7 @@ def _texts(
     return parts, models
 
 
-def _learnt_by_texts(
-    made: dict[str, pa.ChunkedArray | pa.Array], target: TargetEncoding, train: np.ndarray
-) -> np.ndarray:
+def _learnt_by_texts(made: PreparedColumns, target: TargetEncoding, train: np.ndarray) -> np.ndarray:
     """Return class indices (row,), numbers on the net's scale (row,), or values of several targets (row, target)."""
     columns = [made[name].filter(pa.array(train)) for name in target.columns]
     if target.classes:
@@ -388,17 +374,16 @@ def _with_fitted(
     preparation: Preparation,
     table: pa.Table,
     data: Data,
-    rows: _Rows,
-    made: dict[str, pa.ChunkedArray | pa.Array],
+    rows: SplitRows,
+    made: PreparedColumns,
     base: Path,
 ) -> Preparation:
     """Add the features of `data.features.fit` to the rows and to the preparation."""
     from models.fitted_features.fit import FitRows, fit_features
 
-    units = rows.key if data.split.by == "group" and rows.key is not None else rows.identities
     code = FeatureCode(str(data.features.fit), data.features.transform, base)
     learnt = fit_features(
-        code, FitRows(table, data.targets, rows.train, units), feature_inputs(made, preparation), as_text
+        code, FitRows(table, data.targets, rows.train, rows.units), feature_inputs(made, preparation), as_text
     )
     parts = []
     for name, values in learnt.values.items():
@@ -410,7 +395,7 @@ def _with_fitted(
     return preparation.model_copy(update={"lookups": learnt.lookups, "transform": learnt.graph, "fitted": parts})
 
 
-def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]) -> ImageInput | None:
+def _pixels(table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns) -> ImageInput | None:
     if data.kind != "image" or data.image is None:
         return None
     column = table.column(data.image.column)
@@ -420,12 +405,12 @@ def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.Chunked
 
 
 def _target(
-    table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array], metric: str | None
+    table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns, metric: str | None
 ) -> tuple[Task, TargetEncoding]:
     training = table.select(data.targets).filter(pa.array(rows.train))
     task = infer_task(training, data, metric)
     is_log = is_on_log_scale(table, training, data, task, metric)
-    target = fit_target(training, data, task, is_log)
+    target = fit_target(training, data, task, is_log, rows.train_weights)
     for name in dict.fromkeys([*target.columns, *(data.targets if data.kind == "series" else ())]):
         column = table.column(name)
         made[name] = as_text(column) if target.classes else pa.array(as_float64(column, name))

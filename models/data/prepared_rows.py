@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from models.data.preparation import ROWS_FILE, SPLITS
 from models.errors import DataError
-from models.project_spec.reserved_columns import SPLIT_COLUMN
+from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
 from models.sources.read import UNREADABLE
 
 _BATCH_ROWS = 65_536
@@ -57,6 +57,19 @@ def _pieces_of(
             first, last = np.searchsorted(positions, [start, start + len(rows)])
             yield rows.take(positions[first:last] - start)
         start += len(rows)
+
+
+def units_of(folder: Path, split: str) -> np.ndarray | None:
+    """Return the group or the time of each row of a split, int64 (rows,); None if rows are apart.
+
+    Raises:
+        DataError: As `rows_of`.
+    """
+    with _rows_file(folder) as file:
+        if KEY_COLUMN not in file.schema_arrow.names:
+            return None
+    units: np.ndarray = rows_of(folder, split, [KEY_COLUMN]).column(0).to_numpy()
+    return units
 
 
 def row_batches(prepared: Path) -> Iterator[pa.Table]:

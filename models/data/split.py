@@ -15,6 +15,8 @@ about one row for each class for stratified, to one timestamp for time, and in e
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +24,9 @@ import pyarrow.compute as pc
 from models.data.datetimes import parsed_times
 from models.data.hashing import Hashes, hash_values, keyed, missing, row_identities, unit_interval
 from models.data.preparation import SPLITS
+from models.data.weights import row_weights
 from models.errors import DataError
+from models.folds import Units
 from models.project_spec.blocks import Data, Split
 
 TRAIN, VALIDATION, TEST = range(3)
@@ -76,20 +80,79 @@ def newest(codes: np.ndarray, key: np.ndarray | None, rows: int | None) -> np.nd
 
 
 def split_key(table: pa.Table, split: Split) -> np.ndarray | None:
-    """Return the key of the split, int64 (rows,): each row's time, or group as a number; None for other splits.
+    """Return the key of the split, int64 (rows,): each row's time, or group as a number; None if rows are apart.
 
-    Folds, the choice of the newest rows and the verdict's units of time use it. A date is its microseconds since 1970,
-    a time that is no date its rank.
+    Folds, the choice of the newest rows and the verdict's units use it. A date is its microseconds since 1970, a time
+    that is no date its rank. Rows with an equal key column of `hash` or `random` are a group.
     """
-    if split.column is None or split.by not in ("time", "group"):
+    if split.column is None or split.by in _WITHOUT_COLUMN:
         return None
     column = table.column(split.column)
-    if split.by == "group":
-        return _ranks(hash_values(column, split.column, split.seed))
+    if split.by != "time":
+        groups = _ranks(hash_values(column, split.column, split.seed))
+        return groups if split.by == "group" or groups.max(initial=-1) < len(groups) - 1 else None
     values = times(column, split.column)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     is_plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return _ranks(values) if is_plain else values
+
+
+def independent_units(split: Split, key: np.ndarray | None, identities: Hashes) -> Units:
+    """Return the units of independence of rows: their groups or times, stretches of rows in order, or single rows.
+
+    Rows that are all of one time are a time series of their own, in the order of the rows.
+
+    Args:
+        split: The split block of the spec.
+        key: Of the rows, from `split_key`.
+        identities: Of the rows.
+    """
+    if split.by == "position" or (split.by == "time" and (key is None or len(np.unique(key)) < 2)):
+        return Units(np.arange(len(identities)), in_order=True)
+    return Units(identities if key is None else key, in_order=split.by == "time")
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """The rows that a model is made of, in the order of their table.
+
+    Attributes:
+        codes: The split of each row, int8 (rows,).
+        positions: Where each row stands in the raw table, int64 (rows,).
+        identities: Their hashes (rows,).
+        key: From `split_key`.
+        weights: How much each counts, float64 (rows,); None: all alike.
+        units: Which rows are not independent.
+    """
+
+    codes: np.ndarray
+    positions: np.ndarray
+    identities: Hashes
+    key: np.ndarray | None
+    weights: np.ndarray | None
+    units: Units
+
+    @classmethod
+    def of(cls, table: pa.Table, data: Data, codes: np.ndarray, positions: np.ndarray, own: Hashes) -> SplitRows:
+        """Return the rows of a table, whose identities are `own`."""
+        key = split_key(table, data.split)
+        weights = None if data.weight is None else row_weights(table.column(data.weight), data.weight, codes)
+        return cls(codes, positions, own, key, weights, independent_units(data.split, key, own))
+
+    @property
+    def train(self) -> np.ndarray:
+        """True for training rows (rows,)."""
+        train: np.ndarray = self.codes == TRAIN
+        return train
+
+    @property
+    def train_weights(self) -> np.ndarray | None:
+        """The weights of the training rows; None: all count alike."""
+        return None if self.weights is None else self.weights[self.train]
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of rows of each split."""
+        return {name: int((self.codes == code).sum()) for code, name in enumerate(SPLITS)}
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

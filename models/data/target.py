@@ -77,7 +77,9 @@ def certain_task(first: pa.ChunkedArray | None, data: Data) -> Task | None:
     return infer_task(pa.table({data.targets[0]: values}), data)
 
 
-def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) -> TargetEncoding:
+def fit_target(
+    targets: pa.Table, data: Data, task: Task, is_log: bool = False, weights: np.ndarray | None = None
+) -> TargetEncoding:
     """Return the classes, or shift and scale, or the table of several outputs, from the training rows.
 
     Args:
@@ -85,17 +87,18 @@ def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) 
         data: The spec's `data` block.
         task: The task of the targets.
         is_log: The net learns the logarithm of the values.
+        weights: Of the training rows (row,), for shift and scale; None: all alike.
 
     Raises:
         DataError: There is only one class, more than two for binary, or more than a thousand.
     """
     if data.kind != "series" and (task in ("multilabel", "quantile") or len(data.targets) > 1):
-        return fit_outputs(targets, data, task)
+        return fit_outputs(targets, data, task, weights)
     name, column = data.target_name, targets.column(data.targets[0])
     if task == "ranking":
         return TargetEncoding(name=name, group=data.split.column)
     if task in ("regression", "quantile"):
-        target = _fit_number(column, name, is_log)
+        target = _fit_number(column, name, is_log, weights)
         return with_outputs(target, data.window.horizons, data.quantiles or ()) if data.window else target
     dtype = dtype_of(column.type)
     classes = [text for text in pc.unique(as_text(column)).to_pylist() if text is not None]
@@ -104,22 +107,23 @@ def fit_target(targets: pa.Table, data: Data, task: Task, is_log: bool = False) 
     return TargetEncoding(name=name, classes=classes, dtype=dtype)
 
 
-def _fit_number(column: pa.ChunkedArray, name: str, is_log: bool) -> TargetEncoding:
+def _fit_number(column: pa.ChunkedArray, name: str, is_log: bool, weights: np.ndarray | None) -> TargetEncoding:
     values = as_float64(column, name)
-    values = values[~np.isnan(values)]
+    present = ~np.isnan(values)
+    values, weights = values[present], None if weights is None else weights[present]
     if not len(values):
         raise DataError(
             f"data.target {name!r} has no value in the training rows: fill it in the source, or take another"
         )
-    middle, spread = middle_and_spread(values, name)
+    middle, spread = middle_and_spread(values, name, weights)
     if not is_log:
         return TargetEncoding(name=name, shift=middle, scale=spread)
     offset = 0.0 if values.min() > 0 else float(values[values > 0].min(initial=np.inf))
-    logarithms = np.log(values + (offset if np.isfinite(offset) else 1.0))
+    shift, scale = middle_and_spread(np.log(values + (offset if np.isfinite(offset) else 1.0)), name, weights)
     return TargetEncoding(
         name=name,
-        shift=float(logarithms.mean()),
-        scale=float(logarithms.std()) or 1.0,
+        shift=shift,
+        scale=scale,
         log_offset=offset if np.isfinite(offset) else 1.0,
         deviation=spread,
     )

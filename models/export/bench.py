@@ -14,6 +14,7 @@ import onnx
 
 from models.data.feeds import TEXT_BATCH, feed_at, spread_positions, targets
 from models.data.preparation import Preparation
+from models.data.weights import weights_of
 from models.errors import DataError, LooplineError, TrainingError
 from models.export.layers import FLOAT, Layers
 from models.export.prune import pruned
@@ -46,6 +47,7 @@ class BenchmarkRows:
     calibration: Sequence[Feed]
     validation: Sequence[Feed]
     target: Array
+    weight: Array | None
 
     @classmethod
     def of(cls, prepared: Path, preparation: Preparation) -> BenchmarkRows:
@@ -55,7 +57,9 @@ class BenchmarkRows:
         at = spread_positions(len(target), MOST_ROWS[preparation.kind])
         some = feed_at(prepared, "validation", preparation, at)
         pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(at), PASS_ROWS)]
-        return cls(preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[at])
+        weights = weights_of(prepared, "validation")
+        own = None if weights is None else weights[at]
+        return cls(preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[at], own)
 
     def predictions(self, path: Path) -> Array:
         """Return a model file's predictions of the validation rows."""
@@ -88,7 +92,7 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
     place = folder / "variants"
     shutil.rmtree(place, ignore_errors=True)
     before = rows.predictions(exported)
-    allowed = allowed_loss(metric, rows.target, before, serve.max_metric_loss, seed)
+    allowed = allowed_loss(metric, rows.target, before, serve.max_metric_loss, seed, rows.weight)
     bench = _VariantBuilder(model, place, rows, metric, serve, seed, before, allowed)
     try:
         table = [bench.unchanged(exported)]
@@ -121,7 +125,7 @@ class _VariantBuilder:
 
     def unchanged(self, path: Path) -> VariantMeasurement:
         """Measure the exported file itself."""
-        value = measure(self.metric, self.rows.target, self.before)
+        value = measure(self.metric, self.rows.target, self.before, self.rows.weight)
         self.files[FP32], self.same[FP32] = path, True
         size = path.stat().st_size
         return VariantMeasurement(name=FP32, size_bytes=size, value=value, loss=0.0, most_lost=0.0)
@@ -173,8 +177,9 @@ class _VariantBuilder:
             self.place.mkdir(exist_ok=True)
             write_bytes(path, content)
             after = self.rows.predictions(path)
-            loss, most = loss_of(self.metric, self.rows.target, self.before, after, self.seed)
-            value = measure(self.metric, self.rows.target, after)
+            target, weight = self.rows.target, self.rows.weight
+            loss, most = loss_of(self.metric, target, self.before, after, self.seed, weight)
+            value = measure(self.metric, target, after, weight)
         except LooplineError as error:
             return VariantMeasurement(name=name, how=how, refused=str(error).splitlines()[0][:MOST_REASON])
         self.files[name], self.same[name] = path, are_same(self.before, after)

@@ -63,20 +63,21 @@ def num_validation_examples(job: TrainingJob) -> int:
 
 
 def validation_units(job: TrainingJob, preparation: Preparation) -> Units | None:
-    """Return the units of independence of the job's validation examples: their groups, or calendar units of time.
+    """Return the units of independence of the job's validation examples: their groups, or stretches of time.
 
-    None where the split of the data names neither, so that each example is a unit of its own.
+    None if each example is a unit of its own.
     """
     from safetensors import safe_open
 
     from models.training.batches.selection import KEY
 
-    with safe_open(job.tensors["validation"], framework="numpy") as file:
-        if KEY not in file.keys():  # noqa: SIM118  not a dict
-            return None
-        key = np.asarray(file.get_tensor(KEY))
     in_order = job.rolls(preparation.kind)
-    return Units(time_units(key) if in_order else key, in_order)
+    with safe_open(job.tensors["validation"], framework="numpy") as file:
+        has_key = KEY in file.keys()  # noqa: SIM118  not a dict
+        key = np.asarray(file.get_tensor(KEY)) if has_key else np.arange(num_validation_examples(job))
+    if in_order:
+        return Units(time_units(key), in_order=True)
+    return Units(key) if has_key else None
 
 
 def net_of(job: TrainingJob, preparation: Preparation) -> nn.Module:

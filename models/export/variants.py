@@ -39,7 +39,9 @@ class VariantMeasurement(BaseModel):
     served: bool = False
 
 
-def loss_of(metric: Metric, target: Array, before: Array, after: Array, seed: int) -> tuple[float, float]:
+def loss_of(
+    metric: Metric, target: Array, before: Array, after: Array, seed: int, weight: Array | None = None
+) -> tuple[float, float]:
     """Return the metric loss of the predictions `after` against those `before`, and its one-sided 95 % upper bound.
 
     Both are 0 if the predictions are equal. Undefined resamples are ignored.
@@ -49,17 +51,19 @@ def loss_of(metric: Metric, target: Array, before: Array, after: Array, seed: in
 
     Cost: 100 resamples of both models.
     """
-    loss = metric.sign * (measure(metric, target, before) - measure(metric, target, after))
+    loss = metric.sign * (measure(metric, target, before, weight) - measure(metric, target, after, weight))
     if are_same(before, after):
         return 0.0, 0.0
-    pair = [metric.evaluator(target, each) for each in (before, after)]
+    pair = [metric.weighted(target, each, weight) for each in (before, after)]
     values = resample(pair, len(target), RESAMPLES, seed, metric.units(target))
     lost = metric.sign * (values[:, 0] - values[:, 1])
     lost = lost[~np.isnan(lost)]
     return loss, max(loss, float(np.quantile(lost, CONFIDENCE))) if len(lost) else loss
 
 
-def allowed_loss(metric: Metric, target: Array, before: Array, limit: float | None, seed: int) -> float:
+def allowed_loss(
+    metric: Metric, target: Array, before: Array, limit: float | None, seed: int, weight: Array | None = None
+) -> float:
     """Return what a variant may lose: the spec's limit, or half of the standard error of fp32's metric on these rows.
 
     Without a limit it is 0 for fewer than `FEWEST_ROWS` rows, and where the metric is undefined on resamples.
@@ -68,7 +72,7 @@ def allowed_loss(metric: Metric, target: Array, before: Array, limit: float | No
     """
     if limit is not None or len(target) < FEWEST_ROWS:
         return limit or 0.0
-    values = resample([metric.evaluator(target, before)], len(target), RESAMPLES, seed, metric.units(target))
+    values = resample([metric.weighted(target, before, weight)], len(target), RESAMPLES, seed, metric.units(target))
     error = float(np.std(values, ddof=1))
     return error / 2 if np.isfinite(error) else 0.0
 

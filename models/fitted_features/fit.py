@@ -18,6 +18,7 @@ from models.errors import UserCodeError
 from models.fitted_features.lookup import Lookup
 from models.fitted_features.state import AsText, FeatureCode, FittedState, InputColumns, fit_state
 from models.fitted_features.transform import run_graph, transform_eagerly, transform_graph
+from models.folds import Units
 
 NUM_FOLDS = 5
 
@@ -33,12 +34,12 @@ class FittedFeatures:
 
 @dataclass(frozen=True)
 class FitRows:
-    """The raw rows: which of them train, and the unit (row or group) that a fold never divides, int64 (row,)."""
+    """The raw rows: which of them train, and the units that a fold never divides."""
 
     table: pa.Table
     targets: Sequence[str]
     is_training: np.ndarray
-    units: np.ndarray
+    units: Units
 
 
 def fit_features(code: FeatureCode, rows: FitRows, inputs: InputColumns, as_text: AsText) -> FittedFeatures:
@@ -104,15 +105,21 @@ def _reads_target(
 def _cross_fit(
     code: FeatureCode, rows: FitRows, inputs: InputColumns, as_text: AsText, values: dict[str, np.ndarray]
 ) -> None:
-    """Replace the features of each training row by those of a fit on the other folds."""
-    units, unit = np.unique(rows.units[rows.is_training], return_inverse=True)
-    folds = np.full(len(rows.units), -1)
-    folds[rows.is_training] = (np.random.default_rng(0).permutation(len(units)) % NUM_FOLDS)[unit]
-    for fold in range(min(NUM_FOLDS, len(units))):
+    """Replace the features of each training row by those of a fit on the other folds.
+
+    Raises:
+        UserCodeError: There is one unit only, or the user's functions raised.
+    """
+    folds = np.full(len(rows.is_training), -1)
+    folds[rows.is_training] = rows.units.at(rows.is_training).folds(NUM_FOLDS)
+    if folds.max(initial=0) == 0:
+        raise UserCodeError(
+            f"data.features.fit {code.fit}: reads the target, and all {int(rows.is_training.sum())} training rows are "
+            "of one group, so that no features of a row can be learnt from other groups: split by another column"
+        )
+    for fold in np.unique(folds[rows.is_training]):
         is_left_out = folds == fold
         others = rows.table.filter(pa.array(rows.is_training & ~is_left_out))
-        if not others.num_rows:
-            return  # a single group
         state = fit_state(code, others, inputs, as_text)
         mask = pa.array(is_left_out)
         left_out = InputColumns(

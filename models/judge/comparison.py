@@ -12,7 +12,7 @@ from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Difference, Estimate
 from models.metrics import bounds, classification, mcnemar
 from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
-from models.metrics.evaluator import Evaluator, effective_number
+from models.metrics.evaluator import effective_number
 from models.metrics.metrics import Array, Metric
 from models.metrics.outputs import Output, by_horizon
 from models.metrics.ranking import has_order
@@ -141,21 +141,23 @@ def resample_models(
 
     `weights` (example,) multiply how often an example is drawn; a user's own metric takes none.
     """
-    evaluators = [metric.evaluator(target, prediction) for prediction in models.values()]
-    if weights is not None and not metric.own:
-        evaluators = [_weighted(each, weights) for each in evaluators]
+    evaluators = [metric.weighted(target, prediction, weights) for prediction in models.values()]
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
-    num_units = len(target) if clusters is None else effective_units(unit_sizes(metric, target, clusters))
+    own = None if metric.own else weights
+    apart = np.arange(len(target)) if clusters is None and own is not None else clusters
+    num_units = len(target) if apart is None else effective_units(unit_sizes(metric, target, apart, own))
     resampled = {name: drawn[:, column] for column, name in enumerate(models)}
     terms = {
         name: _units_of_terms(metric, target, prediction, num_units, clusters, weights)
         for name, prediction in models.items()
         if metric.range is not None and bounds.varies(prediction)
     }
-    own = models.get("challenger")
-    same = frozenset(name for name, prediction in models.items() if own is not None and np.array_equal(prediction, own))
+    challenger = models.get("challenger")
+    same = frozenset(
+        name for name, prediction in models.items() if challenger is not None and np.array_equal(prediction, challenger)
+    )
     return ResampledMetrics(metric, values, resampled, num_units, terms, same)
 
 
@@ -213,18 +215,14 @@ def horizon_estimates(
     return estimates
 
 
-def _weighted(evaluate: Evaluator, weights: Array) -> Evaluator:
-    return lambda drawn: evaluate(drawn * weights)
-
-
-def unit_sizes(metric: Metric, target: Array, clusters: Array) -> Array:
-    """Return how much each cluster weighs in the metric (cluster,): its number of examples.
+def unit_sizes(metric: Metric, target: Array, clusters: Array, weights: Array | None = None) -> Array:
+    """Return how much each cluster weighs in the metric (cluster,): its number of examples, or their `weights`.
 
     In a metric of a ranking every group weighs the same, and one without an order nothing: it is left out.
     """
     if metric.is_of_groups and not metric.own:
         return np.ones(len(np.unique(clusters[has_order(target)])))
-    return np.bincount(clusters)
+    return np.bincount(clusters, weights)
 
 
 def effective_units(sizes: Array) -> float:

@@ -127,7 +127,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
     # With too few examples the metric may be undefined; then the sample gate gives the reason.
     if sample_gate(draft).passed:
         for prediction in evidence.models.values():
-            measure(metric, evidence.target, prediction)
+            measure(metric, evidence.target, prediction, evidence.weights)
     return draft
 
 
@@ -178,7 +178,7 @@ def _outputs(
     )
     named = {each.name: each.prepare for each in metrics_for(evidence.task) if each.name in _OUTPUT_METRICS}
     figures = {
-        name: output_figures(named, evidence.outputs, evidence.target, evidence.models[name])
+        name: output_figures(named, evidence.outputs, evidence.target, evidence.models[name], evidence.weights)
         for name in ("challenger", "champion")
         if name in evidence.models
     }

@@ -11,7 +11,7 @@ import numpy as np
 from models.data import feeds, text
 from models.data.hashing import Hashes
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
-from models.data.prepared_rows import rows_of
+from models.data.prepared_rows import rows_of, units_of
 from models.data.weights import weights_of
 from models.data.window_reference import seasonal_lag
 from models.errors import DataError
@@ -182,9 +182,9 @@ def _column(prepared: Path, split: str, name: str) -> np.ndarray:
 def with_clusters(evidence: Evidence, prepared: Path, preparation: Preparation, spec: Spec) -> Evidence:
     """Return the evidence with the clusters of test examples that depend on each other; the judge resamples clusters.
 
-    A split by group: its groups. By time: calendar units. Series: their steps, of all series together, since what
-    moves one moves others. By position or a text: stretches. Units of time are joined into blocks if the differences
-    between the models' losses depend on their neighbours.
+    A split by group, or by a key that rows share: its groups. By time: calendar units. Series: their steps, of all
+    series together, since what moves one moves others. By position or a text: stretches. Units of time are joined into
+    blocks if the differences between the models' losses depend on their neighbours.
     """
     num, by = len(evidence.target), spec.data.split.by
     if preparation.window is not None:
@@ -195,10 +195,10 @@ def with_clusters(evidence: Evidence, prepared: Path, preparation: Preparation, 
     elif by in ("time", "position"):
         times = _column(prepared, "test", KEY_COLUMN) if by == "time" else np.arange(num)
         units, least = time_units(times, spec.judge.unit), 1
-    elif by == "group":
-        return replace(evidence, clusters=np.unique(feeds.groups(prepared, "test"), return_inverse=True)[1])
     else:
-        return evidence
+        groups = units_of(prepared, "test")
+        clusters = None if groups is None else np.unique(groups, return_inverse=True)[1]
+        return replace(evidence, clusters=clusters)
     return replace(evidence, clusters=joined(evidence, units, least))
 
 
@@ -208,9 +208,12 @@ def joined(evidence: Evidence, units: Array, least: int) -> Array:
     The length comes from the differences in loss between the challenger and the other models.
     """
     own, *others = (_loss(evidence.task, evidence.target, each) for each in evidence.models.values())
-    sizes = np.bincount(units)
-    lengths = [block_length(np.bincount(units, own - each) / sizes) for each in others or [np.zeros(len(own))]]
-    clusters: Array = time_blocks(len(sizes), max(least, min(len(sizes) // LEAST_BLOCKS, max(lengths))))[units]
+    weights = np.ones(len(units)) if evidence.weights is None else evidence.weights
+    sizes = np.bincount(units, weights)
+    counted = np.where(sizes > 0, sizes, 1.0)
+    losses = (np.bincount(units, weights * (own - each)) / counted for each in others or [np.zeros(len(own))])
+    length = max(block_length(each[sizes > 0]) for each in losses)
+    clusters: Array = time_blocks(len(sizes), max(least, min(len(sizes) // LEAST_BLOCKS, length)))[units]
     return clusters
 
 

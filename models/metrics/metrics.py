@@ -128,6 +128,14 @@ class Metric:
 
         return value if self.own else prepared
 
+    def weighted(self, target: Array, prediction: Array, weight: Array | None) -> Evaluator:
+        """Return the metric as a function of how often examples are drawn, each of which counts by its own weight.
+
+        A metric of your own takes no weights.
+        """
+        evaluate = self.evaluator(target, prediction)
+        return evaluate if weight is None or self.own else lambda drawn: evaluate(drawn * weight)
+
 
 METRICS: dict[str, Metric] = {
     metric.name: replace(metric, range=bounds.RANGES.get(metric.name))
@@ -272,12 +280,14 @@ def costs_of(name: str) -> tuple[float, float] | None:
 def measure(metric: Metric, target: Array, prediction: Array, weight: Array | None = None) -> float:
     """Return the metric's value on these examples, or raise an error that says why there is none.
 
+    A metric of your own takes no weights.
+
     Raises:
         DataError: Empty or ill-shaped arrays, values that are not finite, or a metric undefined here.
         UserCodeError: Your own metric raised, or returned no finite number.
     """
     check_examples(target, prediction)
-    value = metric.value(target, prediction, weight)
+    value = metric.value(target, prediction, None if metric.own else weight)
     if math.isnan(value):
         raise _undefined(metric, target)
     return value

@@ -139,7 +139,11 @@ def needs_outputs(target: Array, prediction: Array) -> Evaluator:
 
 
 def output_figures(
-    named: dict[str, Prepare], outputs: Sequence[Output], target: Array, prediction: Array
+    named: dict[str, Prepare],
+    outputs: Sequence[Output],
+    target: Array,
+    prediction: Array,
+    weight: Array | None = None,
 ) -> dict[str, dict[str, float]]:
     """Return figures of each output by itself, in its own unit: output -> name -> value.
 
@@ -150,16 +154,17 @@ def output_figures(
         outputs: The outputs.
         target: True values (example, output).
         prediction: Predictions (example, output).
+        weight: Of the examples (example,); None: all ones.
     """
-    once, figures = np.ones(len(target)), {}
+    weights, figures = np.ones(len(target)) if weight is None else weight, {}
     for at, output in enumerate(outputs):
         if output.quantile is not None:
-            loss = _pinball(target[:, [at]], prediction[:, [at]], np.array([output.quantile]))
-            below = float((target[:, at] <= prediction[:, at]).mean())
-            figures[output.name] = {"pinball": float(loss.mean()), "share below": below}
+            loss = _pinball(target[:, at], prediction[:, at], np.array(output.quantile))
+            below = weighted_mean(target[:, at] <= prediction[:, at])(weights)
+            figures[output.name] = {"pinball": weighted_mean(loss)(weights), "share below": below}
         else:
             parts = {name: prepare(target[:, at], prediction[:, at]) for name, prepare in named.items()}
-            figures[output.name] = {name: part(once) for name, part in parts.items()}
+            figures[output.name] = {name: part(weights) for name, part in parts.items()}
     return figures
 
 

@@ -2,8 +2,8 @@
 
 The features of a text are the scores of linear models of the target over its n-grams (TF-IDF and logistic regression,
 or ridge), a few topics (singular vectors), and its length, each cut to its range in the training texts. The scores of
-training rows come from models that did not see the row (cross-fitting), so that the net or the trees behind them learn
-how far to trust them.
+training rows come from models that did not see the row's unit of independence (cross-fitting), so that the net or the
+trees behind them learn how far to trust them.
 
 Source: sublinear TF-IDF with one norm for words and one for pieces: measured, docs/decisions/0031. Stacking: Wolpert,
 "Stacked generalization", 1992.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from models.folds import Units, rows_apart
 from models.ngrams.graph import counts, feature_session
 from models.ngrams.model import NgramModel
 from models.ngrams.vocabulary import MOST_CHARACTERS, alphabet_of, terms_of
@@ -35,13 +36,21 @@ INVERSE_PENALTY = 4.0
 _BATCH = 4096
 
 
-def fit_ngrams(texts: Sequence[str], target: np.ndarray, is_class: bool) -> tuple[NgramModel, np.ndarray] | None:
+def fit_ngrams(
+    texts: Sequence[str],
+    target: np.ndarray,
+    is_class: bool,
+    units: Units | None = None,
+    weight: np.ndarray | None = None,
+) -> tuple[NgramModel, np.ndarray] | None:
     """Learn from training texts; None if no word or piece of a word occurs in two of them.
 
     Args:
         texts: Training texts, "" for missing.
         target: Class indices or numbers (text,), or of several targets numbers (text, target).
         is_class: Whether the target is a class.
+        units: Of independence; None: each text is one.
+        weight: How much each text counts in the scores, float64 >= 0 (text,); None: all alike.
 
     Returns:
         The model, and the features of these texts, float32 (text, features).
@@ -58,7 +67,9 @@ def fit_ngrams(texts: Sequence[str], target: np.ndarray, is_class: bool) -> tupl
     occurring = counts(blank, learnt)
     idf = np.log((1 + len(learnt)) / (1 + np.bincount(occurring.indices, minlength=len(terms)))) + 1
     weighted = weights(occurring, idf, num_words)
-    out_of_fold, scoring = _scores(weighted, target[at], is_class)
+    folds = (rows_apart(len(texts)) if units is None else units).at(at).folds(NUM_FOLDS)
+    own = np.ones(len(at)) if weight is None else weight[at]
+    out_of_fold, scoring = _scores(weighted, target[at], is_class, folds, own)
     topics = _topics(weighted)
     projection = np.hstack([scoring[0], topics])
     known = np.hstack([out_of_fold, weighted @ topics])
@@ -107,32 +118,39 @@ Linear = tuple[np.ndarray, np.ndarray]
 """Weights (term, score) and intercepts (score,)."""
 
 
-def _scores(weighted: csr_matrix, target: np.ndarray, is_class: bool) -> tuple[np.ndarray, Linear]:
-    """Return the scores of texts by models that did not see them (text, score), and a model of all texts."""
-    classes = np.unique(target) if is_class else np.zeros(1)
+def _scores(
+    weighted: csr_matrix, target: np.ndarray, is_class: bool, folds: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, Linear]:
+    """Return the scores of texts by models that did not see their fold (text, score), and a model of all texts.
+
+    Texts whose fold holds all texts of a class, or all texts, have the mean score of the others.
+    """
+    counts = weight > 0
+    classes = np.unique(target[counts]) if is_class else np.zeros(1)
     num_scores = 1 if target.ndim == 1 else target.shape[1]
     num_scores = len(classes) if len(classes) > 2 else num_scores
     if num_scores > MOST_SCORES or (is_class and len(classes) < 2):
         return np.zeros((weighted.shape[0], 0)), (np.zeros((weighted.shape[1], 0)), np.zeros(0))
-    folds = np.random.default_rng(0).permutation(weighted.shape[0]) % NUM_FOLDS
-    out_of_fold = np.zeros((weighted.shape[0], num_scores))
-    for fold in range(NUM_FOLDS):
-        seen = folds != fold
-        if not is_class or len(np.unique(target[seen])) == len(classes):
-            map_, bias = _linear(weighted[seen], target[seen], is_class)
-            out_of_fold[~seen] = weighted[~seen] @ map_ + bias
-    return out_of_fold, _linear(weighted, target, is_class)
+    out_of_fold, is_scored = np.zeros((weighted.shape[0], num_scores)), np.zeros(weighted.shape[0], dtype=bool)
+    for fold in np.unique(folds):
+        held, seen = folds == fold, (folds != fold) & counts
+        if seen.any() and (not is_class or len(np.unique(target[seen])) == len(classes)):
+            map_, bias = _linear(weighted[seen], target[seen], is_class, weight[seen])
+            out_of_fold[held], is_scored[held] = weighted[held] @ map_ + bias, True
+    if is_scored.any():
+        out_of_fold[~is_scored] = out_of_fold[is_scored].mean(axis=0)
+    return out_of_fold, _linear(weighted[counts], target[counts], is_class, weight[counts])
 
 
-def _linear(weighted: csr_matrix, target: np.ndarray, is_class: bool) -> Linear:
+def _linear(weighted: csr_matrix, target: np.ndarray, is_class: bool, weight: np.ndarray) -> Linear:
     """Return a regularised linear model."""
     from sklearn.linear_model import LogisticRegression, Ridge
 
     halves = weighted / np.sqrt(2)
     if is_class:
-        model = LogisticRegression(C=INVERSE_PENALTY, max_iter=200).fit(halves, target)
+        model = LogisticRegression(C=INVERSE_PENALTY, max_iter=200).fit(halves, target, weight)
     else:
-        model = Ridge(alpha=1 / INVERSE_PENALTY, random_state=0).fit(halves, target)
+        model = Ridge(alpha=1 / INVERSE_PENALTY, random_state=0).fit(halves, target, weight)
     return np.atleast_2d(model.coef_).T / np.sqrt(2), np.atleast_1d(model.intercept_)
 
 

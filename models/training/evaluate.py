@@ -49,8 +49,7 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
     latest: ValidationScore = call(
         score, metric.name, metric, session.preparation.task, examples.values(), predicted, as_array(weights)
     )
-    total = len(examples) if weights is None else float(weights.sum())
-    return {"val_loss": float(loss) / total, **latest.values(metric.name)}
+    return {"val_loss": float(loss) / examples.total_weight, **latest.values(metric.name)}
 
 
 def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:

@@ -167,7 +167,7 @@ def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations:
 
     optimiser.step(objective)  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        mean = float(loss(net(**inputs), target)) / len(train)
+        mean = float(loss(net(**inputs), target, weight)) / train.total_weight
     if not torch.tensor(mean).isfinite():
         raise TrainingError(f"train_loss is not finite after the fit: got {mean}: look at the data, or raise model.l2")
     return mean
@@ -251,7 +251,8 @@ def _losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequ
     if preparation.task == "ranking" and job.train.loss is None:
         return [listwise_loss(torch.from_numpy(groups_of(each.values()))) for each in sides]
     settings = job.train.model_copy(update={"label_smoothing": 0.0})
-    return [make_loss(preparation, settings, metric, sides[0].targets(), job.project)] * len(sides)
+    targets, weights = sides[0].targets(), sides[0].weights()
+    return [make_loss(preparation, settings, metric, targets, job.project, weights)] * len(sides)
 
 
 @torch.no_grad()
@@ -260,5 +261,5 @@ def _evaluate(net: nn.Module, examples: ExampleSet, loss: Loss, most: int = LARG
     outputs, total = [], 0.0
     for positions in torch.split(torch.arange(len(examples)), most):
         outputs.append(net(**examples.gather(positions)))
-        total += float(loss(outputs[-1], examples.gather_target(positions)))
-    return torch.cat(outputs), total / len(examples)
+        total += float(loss(outputs[-1], examples.gather_target(positions), examples.gather_weight(positions)))
+    return torch.cat(outputs), total / examples.total_weight

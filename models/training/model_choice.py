@@ -80,8 +80,7 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
     if task in ("binary", "multiclass") and metric.name not in _PROPER:
         log_loss = classification.log_loss(target, prediction)(np.ones(len(target)) if weight is None else weight)
     metric, prediction = as_decided(metric, task, target, prediction, weight)
-    weight = None if metric.own else weight
-    goal = float(metric.value(target, prediction, weight))
+    goal = float(metric.value(target, prediction, None if metric.own else weight))
     return (
         ValidationScore(goal)
         if math.isnan(log_loss)
@@ -118,10 +117,9 @@ def standard_error(metric: Metric, target: Array, prediction: Array, weight: Arr
     """
     stride = -(-len(target) // MOST_EXAMPLES)
     some, predicted = target[::stride], prediction[::stride]
-    evaluate = metric.evaluator(some, predicted)
+    evaluate = metric.weighted(some, predicted, None if weight is None else weight[::stride])
     resamples = OWN_RESAMPLES if metric.own else RESAMPLES
-    own = 1.0 if weight is None else weight[::stride]
-    values = np.array([evaluate(drawn * own) for drawn in draws(len(some), resamples)])
+    values = np.array([evaluate(drawn) for drawn in draws(len(some), resamples)])
     values = values[np.isfinite(values)]
     return float(values.std(ddof=1) * math.sqrt(len(some) / len(target))) if len(values) > 1 else 0.0
 

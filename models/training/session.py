@@ -165,9 +165,10 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
     train, validation = (part.to(world.device) for part in open_examples(job, preparation))
     order = _order(job, world, len(train))
     seed_everything("weights", job.train.seed)
-    counted = train.targets() if job.train.class_weights == "balanced" else train.target
+    is_balanced = job.train.class_weights == "balanced"
+    counted, weights = (train.targets(), train.weights()) if is_balanced else (train.target, None)
     drafted = _draft(job, preparation, world)
-    purpose = make_purpose(drafted.net, job, preparation, counted)
+    purpose = make_purpose(drafted.net, job, preparation, counted, weights)
     net, loss = purpose.net if drafted.is_deferred else purpose.net.to(world.device), purpose.loss
     batches = BatchMaker(job, train, purpose.hiding, _own_augmentation(job, preparation))
     meter = open_meter(job, world, net, train)
@@ -221,7 +222,13 @@ def _draft(job: TrainingJob, preparation: Preparation, world: World) -> NetDraft
     return NetDraft(drafted.net)
 
 
-def make_purpose(net: nn.Module, job: TrainingJob, preparation: Preparation, targets: torch.Tensor) -> Objective:
+def make_purpose(
+    net: nn.Module,
+    job: TrainingJob,
+    preparation: Preparation,
+    targets: torch.Tensor,
+    weights: torch.Tensor | None = None,
+) -> Objective:
     """Load the job's initial weights into the net, and give it the loss and the metric of the job's stage.
 
     Args:
@@ -229,6 +236,7 @@ def make_purpose(net: nn.Module, job: TrainingJob, preparation: Preparation, tar
         job: The job.
         preparation: The preparation of its data.
         targets: The training targets, from which balanced class weights are computed.
+        weights: Of the training rows, which those count.
 
     Raises:
         UsageError, UserCodeError: The metric does not match the spec.
@@ -244,7 +252,8 @@ def make_purpose(net: nn.Module, job: TrainingJob, preparation: Preparation, tar
         metric = Metric(LOSS, "minimize", (), _unused)
         return Objective(reconstructor(net, sizes, job.model.net), hiding.loss, metric, hiding)
     metric = metric_of(job, preparation, job.project)
-    return Objective(net, make_loss(preparation, job.train, metric.name, targets, job.project), metric)
+    loss = make_loss(preparation, job.train, metric.name, targets, job.project, weights)
+    return Objective(net, loss, metric)
 
 
 def _unused(*_: object) -> NoReturn:

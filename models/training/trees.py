@@ -98,6 +98,7 @@ class _Boosting:
     values: NDArray[Any]
     loss: Loss
     weights: torch.Tensor | None
+    total_weight: float
     train_ranks: NDArray[Any] | None = None
     """Of a ranking: grade and group of the training rows, group by group (row, 2)."""
 
@@ -125,11 +126,6 @@ class _Boosting:
         if self.loss_name != "gamma":
             return None
         return partial(gamma_gradients, scale=self.preparation.target.scale)
-
-    @property
-    def total_weight(self) -> float:
-        """The sum of the weights of the validation rows, or their number."""
-        return len(self.targets) if self.weights is None else float(self.weights.sum())
 
     @property
     def rounds(self) -> int:
@@ -226,6 +222,7 @@ def _open(job: TrainingJob) -> _Boosting:
         targets=validation.targets(),
         values=validation.values(),
         weights=validation.weights(),
+        total_weight=validation.total_weight,
         loss=make_loss(preparation, job.train.model_copy(update=_PLAIN_LOSS), metric.name, targets, job.project),
         train_ranks=None if order is None else train.values()[order.positions],
     )
@@ -262,7 +259,7 @@ def _labels(
         yield targets.numpy(), _row_weights(boosting, targets, own)
         return
     balanced = boosting.job.train.class_weights == "balanced"
-    of_labels = class_weights(boosting.preparation, targets) if balanced else None
+    of_labels = class_weights(boosting.preparation, targets, own) if balanced else None
     for at in range(boosting.preparation.num_outputs):
         label, weights = targets[:, at].contiguous(), own
         if of_labels is not None:
@@ -374,7 +371,7 @@ def _row_weights(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor |
         relative = relative / relative.mean()
         weights = relative if own is None else relative * own
     balanced = boosting.job.train.class_weights == "balanced"
-    of_classes = class_weights(preparation, targets) if balanced else None
+    of_classes = class_weights(preparation, targets, own) if balanced else None
     if of_classes is not None:
         weights = of_classes[targets.long()] * (1.0 if own is None else own)
     return None if weights is None else weights.numpy()

@@ -31,7 +31,10 @@ from tasks.state.machine_speeds import read_speeds
 _measuring = threading.Lock()
 _encoding = threading.Lock()  # trials that begin at once all want the tensors
 
-_FOLD_BY: dict[str, Literal["blocks", "groups"]] = {"time": "blocks", "group": "groups"}
+_FOLD_BY: dict[str, Literal["blocks", "groups"]] = {
+    **dict.fromkeys(("time", "position"), "blocks"),
+    **dict.fromkeys(("group", "hash", "random"), "groups"),  # rows that share no key are folded one by one
+}
 
 
 def tensors(loop: Loop, prepared: Input) -> dict[str, Path]:

@@ -101,6 +101,12 @@ class ExampleSet:
         weights = self.tensors[WEIGHT]
         return (weights if self.keep is None else weights.index_select(0, self.keep)).cpu()
 
+    @property
+    def total_weight(self) -> float:
+        """The sum of the weights of all examples that count, or their number."""
+        weights = self.weights()
+        return float(len(self)) if weights is None else float(weights.double().sum())
+
     def gather_weight(self, positions: torch.Tensor) -> torch.Tensor | None:
         """Return the weights of the examples at `positions`, float32 (examples,); None without weights."""
         return self._select(WEIGHT, self._at(positions)) if WEIGHT in self.tensors else None

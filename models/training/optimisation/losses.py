@@ -70,7 +70,14 @@ def loss_name(preparation: Preparation, metric: str) -> str:
     return "mse" if preparation.target.log_offset is None else "gamma"
 
 
-def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor, base: Path = Path()) -> Loss:
+def make_loss(
+    preparation: Preparation,
+    train: Train,
+    metric: str,
+    targets: torch.Tensor,
+    base: Path = Path(),
+    weights: torch.Tensor | None = None,
+) -> Loss:
     """Return a function (output (batch, num_outputs), target (batch,), weight (batch,) or None) -> summed loss.
 
     Of several outputs the target is (batch, num_outputs), and the loss of an example is the mean over its outputs. In
@@ -83,6 +90,7 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
         metric: Short name of the goal's metric.
         targets: All training targets, from which balanced class weights are computed.
         base: The folder of the spec, where `train.loss` starts.
+        weights: Of all training rows (example,), which balanced class weights count; None: all ones.
 
     Raises:
         UsageError: There is no function of the name in `train.loss`.
@@ -90,7 +98,7 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
     """
     if train.loss is not None:
         return _own_loss(train.loss, base, preparation, targets)
-    return summed(_of_members(_example_loss(preparation, train, metric, targets), preparation))
+    return summed(_of_members(_example_loss(preparation, train, metric, targets, weights), preparation))
 
 
 def _of_members(losses: ExampleLoss, preparation: Preparation) -> ExampleLoss:
@@ -110,9 +118,11 @@ def _of_members(losses: ExampleLoss, preparation: Preparation) -> ExampleLoss:
     return each
 
 
-def _example_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor) -> ExampleLoss:
+def _example_loss(
+    preparation: Preparation, train: Train, metric: str, targets: torch.Tensor, weights: torch.Tensor | None
+) -> ExampleLoss:
     name = loss_name(preparation, metric)
-    weight = class_weights(preparation, targets) if train.class_weights == "balanced" else None
+    weight = class_weights(preparation, targets, weights) if train.class_weights == "balanced" else None
     if preparation.task == "language":
         return partial(_next_character, smoothing=train.label_smoothing)
     if name == "bce":
@@ -130,18 +140,25 @@ def _example_loss(preparation: Preparation, train: Train, metric: str, targets: 
     return partial(_distance, distance=F.l1_loss if name == "l1" else F.mse_loss)
 
 
-def class_weights(preparation: Preparation, targets: torch.Tensor) -> torch.Tensor | None:
+def class_weights(
+    preparation: Preparation, targets: torch.Tensor, weights: torch.Tensor | None = None
+) -> torch.Tensor | None:
     """Return each class's weight n / (k n_c), 1 on average; None for regression. Source: scikit-learn's `balanced`.
 
-    Of labels: (2, label), the weights of 0 and of 1 of each label.
+    Of labels: (2, label), the weights of 0 and of 1 of each label. Rows count by their `weights` (example,).
     """
+    own = torch.ones(len(targets), dtype=torch.float64) if weights is None else weights.double()
+    own, total = own.to(targets.device), float(own.sum())
     if preparation.task == "multilabel":
-        ones = (targets > 0.5).double().sum(dim=0).clamp(1, max(1, len(targets) - 1))
-        return (len(targets) / (2 * torch.stack([len(targets) - ones, ones]))).float().to(targets.device)
+        ones = (
+            ((targets > 0.5).double() * own[:, None]).sum(dim=0).clamp(min(1.0, total / 2), max(total - 1, total / 2))
+        )
+        return (total / (2 * torch.stack([total - ones, ones]))).float()
     if preparation.target.classes is None:
         return None
-    counts = torch.bincount(targets.long(), minlength=len(preparation.target.classes)).clamp(min=1)
-    return (len(targets) / (len(counts) * counts.double())).float().to(targets.device)
+    counts = torch.bincount(targets.long(), own, minlength=len(preparation.target.classes))
+    counts = torch.where(counts > 0, counts, 1.0)
+    return (total / (len(counts) * counts)).float()
 
 
 def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation) -> torch.Tensor:

@@ -1,0 +1,237 @@
+"""Rule: a row of weight 2 counts as that row twice, and one of weight 0 as absent, in every stage.
+
+The rows are split by a group, one for each row, so that a row and its copy are always on the same side.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from models.data.encode import write_tensors
+from models.data.feeds import targets
+from models.data.preparation import Preparation
+from models.data.prepare import prepare_table, write_rows
+from models.export.class_head import choose_class_head
+from models.export.validation_scores import validation_scores
+from models.judge.decide import judge
+from models.judge.evidence import Evidence
+from models.judge.held_out import baseline_of
+from models.metrics.metrics import METRICS, metrics_for
+from models.project_spec.blocks import Judge, Model, Spec, Train
+from models.training.job import TrainingJob, TrainingResult
+from models.training.rank import run_job
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "trees": {
+        "rounds": 20,
+        "num_leaves": 4,
+        "min_data_in_leaf": 1,
+        "min_data_in_bin": 1,
+        "min_sum_hessian_in_leaf": 0.0,
+        "lambda_l2": 0.0,
+    },
+    "linear": {"l2": 0.0},
+    "mlp": {"hidden": 8, "layers": 1, "dropout": 0.0, "norm": "none"},
+}
+TARGETS: dict[str, Any] = {"multilabel": ["yes", "large"], "quantile": "number", "regression": "number"}
+GOALS = {"binary": "f1", "multiclass": "balanced_accuracy", "multilabel": "f1", "regression": "mae", "quantile": None}
+
+
+class Prepared(NamedTuple):
+    """A prepared folder and its tensors."""
+
+    folder: Path
+    tensors: dict[str, Path]
+    preparation: Preparation
+
+
+def frame() -> pd.DataFrame:
+    """Rows whose weights depend on their targets, so that an unweighted number is far from the weighted one."""
+    random = np.random.default_rng(0)
+    x = random.integers(-20, 21, (1200, 2)) / 10
+    number = np.round(x[:, 0] - x[:, 1] + random.normal(size=1200), 3)
+    return pd.DataFrame(
+        {
+            "group": np.arange(1200),
+            "a": x[:, 0],
+            "b": x[:, 1],
+            "yes": (number > 0.3).astype(int),
+            "large": (number + random.normal(size=1200) > 1).astype(int),
+            "number": number,
+            "binary": np.where(number > 0.3, "yes", "no"),
+            "multiclass": np.select([number < -1, number < 1], ["low", "middle"], "high"),
+            "weight": np.where(number > 0.3, random.integers(2, 6, 1200), 1),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Prepared, Prepared]]:
+    """Return the weighted and the repeated rows of a task."""
+    place = tmp_path_factory.mktemp("weights")
+
+    def prepared(task: str, rows: pd.DataFrame, weight: str | None) -> Prepared:
+        folder = place / f"{task}-{weight}"
+        folder.mkdir()
+        spec = Spec.model_validate(
+            {
+                "name": "t",
+                "goal": {"metric": GOALS[task]},
+                "data": {
+                    "source": "t.csv",
+                    "target": TARGETS.get(task, task),
+                    "weight": weight,
+                    "quantiles": [0.1, 0.5, 0.9] if task == "quantile" else None,
+                    "split": {"by": "group", "column": "group", "validation": 0.25},
+                    "features": {"columns": ["a", "b"], "normalise": "none"},
+                },
+            }
+        )
+        made, preparation = prepare_table(pa.Table.from_pandas(rows, preserve_index=False), spec, place)
+        write_rows(made, preparation, folder)
+        return Prepared(folder, write_tensors(folder, folder), preparation)
+
+    @cache
+    def of_task(task: str) -> tuple[Prepared, Prepared]:
+        rows = frame()
+        repeated = rows.loc[rows.index.repeat(rows["weight"])]
+        return prepared(task, rows, "weight"), prepared(task, repeated, None)
+
+    return of_task
+
+
+def job_of(data: Prepared, family: str, task: str, **train: Any) -> TrainingJob:
+    metric = GOALS[task] or "pinball"
+    return TrainingJob(
+        folder=data.folder / family,
+        prepared=data.folder,
+        tensors=data.tensors,
+        project=data.folder,
+        model=Model(net=family, arguments=ARGUMENTS[family]),
+        train=Train(**{"epochs": 4, "batch": 100_000, "lr": 0.05, "warmup": 0.0, "refit": False, **train}),
+        metric=metric,
+        direction=METRICS[metric].direction,
+        fold_by="groups",
+    )
+
+
+Both = Callable[[str], tuple[Prepared, Prepared]]
+Trained = Callable[[str, str], tuple[list[TrainingJob], list[TrainingResult]]]
+
+
+@pytest.fixture(scope="module")
+def trained(both: Both) -> Trained:
+    @cache
+    def of_family(family: str, task: str) -> tuple[list[TrainingJob], list[TrainingResult]]:
+        jobs = [job_of(data, family, task) for data in both(task)]
+        return jobs, [run_job(job) for job in jobs]
+
+    return of_family
+
+
+FAMILIES = [(family, task) for family in ARGUMENTS for task in GOALS if (family, task) != ("linear", "quantile")]
+
+
+@pytest.mark.parametrize(("family", "task"), FAMILIES)
+def test_every_family(trained: Trained, family: str, task: str) -> None:
+    """The losses and metrics of each epoch, on training and on validation rows."""
+    _, results = trained(family, task)
+    weighted, repeated = ([_quality(epoch) for epoch in result.epochs] for result in results)
+    assert len(weighted) == len(repeated)
+    for one, other in zip(weighted, repeated, strict=True):
+        assert one == pytest.approx(other, rel=0.01)
+
+
+def _quality(epoch: dict[str, float]) -> dict[str, float]:
+    """Return the losses and metrics of an epoch; their standard errors count rows."""
+    is_shown = {name: "loss" in name or name.startswith("val_") for name in epoch}
+    return {name: value for name, value in epoch.items() if is_shown[name] and not name.endswith("_se")}
+
+
+@pytest.mark.parametrize(
+    ("family", "task"), [(family, task) for family, task in FAMILIES if task in ("binary", "multiclass")]
+)
+def test_every_class_head(trained: Trained, family: str, task: str) -> None:
+    """Calibration and threshold."""
+    (weighted, facts), (repeated, expected) = (
+        choose_class_head(job, Preparation.load(job.prepared)) for job in trained(family, task)[0]
+    )
+    assert facts["class_head"] == pytest.approx(expected["class_head"], abs=0.02)
+    assert weighted.class_head.slope == pytest.approx(repeated.class_head.slope, rel=0.02)
+    assert weighted.class_head.offsets == pytest.approx(repeated.class_head.offsets, abs=0.15)
+
+
+@pytest.mark.parametrize("task", GOALS)
+def test_the_choice_of_a_family(trained: Trained, task: str) -> None:
+    """The scores on validation, those of an ensemble and its weights, and that of a constant."""
+    jobs = [trained(family, each)[0] for family, each in FAMILIES if each == task]
+    weighted, repeated = (
+        validation_scores({job.model.net: job.as_json() for job in side}, is_joined=True)
+        for side in zip(*jobs, strict=True)
+    )
+    assert weighted["constant"] == pytest.approx(repeated["constant"], rel=1e-4)
+    assert weighted["weights"] == pytest.approx(repeated["weights"], abs=0.05)
+    for net, score in weighted["scores"].items():
+        assert score["value"] == pytest.approx(repeated["scores"][net]["value"], rel=0.01)
+
+
+@pytest.mark.parametrize("task", GOALS)
+def test_every_baseline(both: Both, task: str) -> None:
+    weighted, repeated = both(task)
+    for metric in metrics_for(task, weighted.preparation.outputs):
+        constants = [baseline_of(data.folder, data.preparation, 1, metric.name) for data in (weighted, repeated)]
+        assert constants[0].prediction == pytest.approx(constants[1].prediction, rel=0.005)
+        assert constants[0].threshold == pytest.approx(constants[1].threshold, rel=1e-6)
+
+
+@pytest.mark.parametrize("task", GOALS)
+def test_every_number_of_a_verdict(both: Both, task: str) -> None:
+    """All metrics, intervals, margins and slices, and the figures of each output; a unit is a row with its copies."""
+    weighted = both(task)[0]
+    random, target = np.random.default_rng(0), targets(weighted.folder, "test")
+    weights = random.integers(1, 4, len(target)).astype(float)
+    models = {name: _predictions(task, target, random) for name in ("challenger", "champion", "baseline")}
+    evidence = Evidence(
+        task=task,
+        target=target,
+        **models,
+        outputs=weighted.preparation.outputs,
+        weights=weights,
+        slices={"half": np.where(random.random(len(target)) < 0.5, "a", "b")},
+        clusters=np.arange(len(target)),
+    )
+    copies = evidence.only(np.repeat(np.arange(len(target)), weights.astype(int)))
+    for metric in metrics_for(task, evidence.outputs):
+        first, second = (
+            judge(each, Judge(resamples=100), metric).model_dump()
+            for each in (evidence, dataclasses.replace(copies, weights=None, clusters=copies.clusters))
+        )
+        for name in ("challenger", "champion", "difference", "over_baseline", "test_set_margin", "metrics", "outputs"):
+            assert _numbers(first[name]) == pytest.approx(_numbers(second[name]), nan_ok=True), name
+        assert [_numbers(each["challenger"]) for each in first["slices"]] == [
+            pytest.approx(_numbers(each["challenger"])) for each in second["slices"]
+        ]
+
+
+def _predictions(task: str, target: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    if task == "multiclass":
+        chances = random.random((len(target), 3)) + np.eye(3)[target]
+        return chances / chances.sum(axis=1, keepdims=True)
+    noisy = target + random.normal(size=target.shape)
+    return 1 / (1 + np.exp(0.5 - noisy)) if task in ("binary", "multilabel") else np.sort(noisy)
+
+
+def _numbers(value: Any) -> list[float]:
+    """Return all numbers of a part of a verdict in a list."""
+    if isinstance(value, dict):
+        return [number for each in value.values() for number in _numbers(each)]
+    if isinstance(value, list):
+        return [number for each in value for number in _numbers(each)]
+    return [float(value)] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
