@@ -12,7 +12,7 @@ from models.serving.registry import ChampionMove, RegisteredVersion
 from models.triggers.signal import Decision, Outcome, Signal
 
 Colour = Literal["green", "amber", "red"]
-LoopState = Literal["never run", "running", "finished", "rejected", "failed", "killed"]
+LoopState = Literal["never run", "running", "finished", "rejected", "failed", "cancelled", "killed"]
 
 
 class TrafficLight(FrozenModel):
@@ -36,7 +36,7 @@ class LastLoop(FrozenModel):
     trigger: str = ""
     flow_run: str = Field("", description="Prefect's id of its run; empty where it is not known.")
     step: str = ""
-    failure: str = Field("", description="Why it failed, or its data was rejected.")
+    failure: str = Field("", description="Why it failed, was cancelled, or its data was rejected.")
     decision: str | None = Field(None, description="Of the last loop that came to a verdict.")
     reasons: list[str] = Field(default_factory=list)
 

@@ -24,10 +24,11 @@ STYLESHEET = Path(__file__).parent / "templates" / "overview" / "style.css"
 TITLES = {"prefect": "Prefect", "mlflow": "MLflow", "optuna": "Optuna", "overview": "this page"}
 OUTCOMES: dict[Outcome, tuple[str, str]] = {
     "promoted": ("green", "promoted"),
-    "kept": ("", "champion kept"),
+    "kept": ("", "not promoted"),
     "unchanged": ("", "nothing new"),
     "rejected": ("red", "data rejected"),
     "failed": ("amber", "failed"),
+    "cancelled": ("", "cancelled"),
 }
 OF_MODELS = "workflowType=machine_learning"
 """Parameter of MLflow's pages that shows runs and models; without it they show traces of language models."""
@@ -229,7 +230,7 @@ def _data_colour(data: IngestSummary) -> str:
 
 
 def _loop_colour(loop: LastLoop) -> str:
-    return {"finished": "green", "failed": "red", "rejected": "red", "killed": "amber"}.get(loop.state, "")
+    return {"finished": "green", "failed": "amber", "rejected": "red", "killed": "amber"}.get(loop.state, "")
 
 
 def _service_colour(service: ServiceSummary) -> str:

@@ -15,7 +15,9 @@ from models.frozen_model import FrozenModel
 Kind = Literal["schedule", "new_data", "decay", "broken_data", "drift", "person", "unknown"]
 """What asked for a loop. `unknown`: another version of Loopline wrote it, in a form that this one does not know."""
 Action = Literal["retrain", "ask", "wait"]
-Outcome = Literal["promoted", "kept", "rejected", "failed", "unchanged"]
+Outcome = Literal["promoted", "kept", "rejected", "failed", "cancelled", "unchanged"]
+EXPLAINED: tuple[Outcome, ...] = ("failed", "rejected", "cancelled")
+"""Outcomes with a reason of their own; of the others the verdict gives it."""
 
 
 def clock(at: float) -> str:
@@ -36,8 +38,8 @@ class Signal(FrozenModel):
 class PastLoop(FrozenModel):
     """A past loop, with the facts that the policy needs.
 
-    `kept`: its challenger lost. `rejected`: its data failed the data validation. `unchanged`: no input of the model had
-    changed, so no model was trained.
+    `kept`: its challenger lost. `rejected`: its data failed the data validation. `cancelled`: a person ended it, which
+    is no failure. `unchanged`: no input of the model had changed, so no model was trained.
     """
 
     loop_id: str
@@ -46,7 +48,7 @@ class PastLoop(FrozenModel):
     outcome: Outcome
     trigger: str = "person"
     device_seconds: float = 0.0
-    reason: str = Field("", description="The error that ended it: of a loop that failed, or whose data was rejected.")
+    reason: str = Field("", description="What ended a loop that failed, was cancelled, or whose data was rejected.")
 
 
 class ProjectHistory(FrozenModel):

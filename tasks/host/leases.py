@@ -39,11 +39,14 @@ class Lease:
         state: The workspace's state folder, `.loopline`.
         name: What may be done, such as `loop:flights`.
         epoch: Counts the holders.
+        renewed: When the holder before renewed it for the last time, by the database's clock; None if it released it,
+            or if nobody renews it.
     """
 
     state: Path
     name: str
     epoch: int
+    renewed: float | None = None
 
     def check(self, connection: Connection) -> None:
         """Check in the transaction of a visible act that nobody has taken the lease since.
@@ -129,7 +132,7 @@ def _take(state: Path, name: str) -> Lease | dict[str, Any]:
         until = now + TTL_S if database.is_shared() else None
         holder = processes.identity()
         database.upsert(connection, leases, {"name": name, "holder": holder, "epoch": epoch, "until": until})
-    return Lease(state, name, epoch)
+    return Lease(state, name, epoch, row.until - TTL_S if row and row.until is not None else None)
 
 
 def _is_valid(holder: Mapping[str, Any], until: float | None, now: float) -> bool:

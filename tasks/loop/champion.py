@@ -11,6 +11,7 @@ import functools
 from models.errors import StoreError
 from models.serving.registry import ChampionMove
 from tasks.host.workspace import Workspace
+from tasks.mlflow import registry_reader
 from tasks.mlflow.registry import Registry
 from tasks.prefect.events import CHAMPION_MOVED, Event, send
 
@@ -25,3 +26,10 @@ def _announce(workspace: Workspace, model: str, entry: ChampionMove) -> None:
     text = f"{entry.action}: the champion {moved}: {entry.reason}"
     with contextlib.suppress(StoreError):  # a full disk loses the event; the champion has moved anyway
         send(workspace, Event(name=CHAMPION_MOVED, project=model, text=text, payload=entry.model_dump()))
+
+
+def champion_stays(model: str) -> str:
+    """Return what a loop that promotes nothing leaves as it is, in words; empty if the registry is away."""
+    with contextlib.suppress(StoreError):
+        return "the champion stays" if registry_reader.aliased(model) else "there is no champion yet"
+    return ""

@@ -31,8 +31,9 @@ OVER = ("finished", "rejected")
 class LoopRecord:
     """The state of a loop.
 
-    `state` is running, finished, failed, rejected or killed. `step` is the step that failed. `process` is the identity
-    of the process that ran it (`tasks/host/processes.py`).
+    `state` is running, finished, failed, rejected, cancelled or killed. `step` is the step that runs, or at which the
+    loop ended; empty where none has begun, or all did. `process` is the identity of the process that ran it
+    (`tasks/host/processes.py`).
     """
 
     loop_id: str
@@ -62,6 +63,20 @@ def save_loop(state: Path, loop: LoopRecord, lease: Lease | None = None) -> None
         if lease:
             lease.check(connection)
         _upsert(connection, state.name, "saved", asdict(loop))
+
+
+def save_step(state: Path, loop_id: str, step: str, lease: Lease) -> None:
+    """Save that a loop begins a step.
+
+    Raises:
+        LeaseLostError: Another process has taken over the loop.
+        StoreError: The database cannot be written.
+    """
+    from tasks.host.tables import loops
+
+    with database.writing(state.parents[1], durable=False) as connection:
+        lease.check(connection)
+        connection.execute(loops.update().where(loops.c.loop_id == loop_id).values(step=step))
 
 
 def record_loop(state: Path, loop: PastLoop) -> None:
@@ -172,7 +187,7 @@ def _new_labels(state: Path, loops: list[PastLoop]) -> int:
 
     with contextlib.suppress(StoreError):  # lock busy or disk full: waiting labels count the next time
         receive(state)
-    trained = [loop.began for loop in loops if loop.outcome not in ("failed", "rejected")]
+    trained = [loop.began for loop in loops if loop.outcome not in ("failed", "rejected", "cancelled")]
     return new_labels(state, trained[-1] if trained else 0.0)
 
 

@@ -28,9 +28,9 @@ from tasks.host.object_store import object_store
 from tasks.host.processes import OWNER as OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
-from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, lease_of, save_loop
+from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, lease_of, save_loop, save_step
 from tasks.loop.inputs import Inputs as Inputs
-from tasks.loop.outcome import conclude, conclude_killed, outcome_of
+from tasks.loop.outcome import STOPS, conclude, conclude_killed, outcome_of
 from tasks.loop.runners import add_runner
 from tasks.loop.step_cache import StepCache
 from tasks.mlflow import registry_reader
@@ -42,8 +42,6 @@ from tasks.state.outbox import LOOP_RUN, Outbox
 
 HANDOVER_S = 2 * TTL_S
 """The longest time from a SIGTERM to the end of a lease: a pod may renew it until Kubernetes kills it after 30 s."""
-STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
-"""Exceptions that stop a step from outside: the step itself did not fail."""
 TORCH_STEPS = ("search", "train", "export")
 TRAINING_STEPS = ("search", "train")
 
@@ -123,6 +121,8 @@ class Loop:
                 return self.done[name], True
             self.report.note(f"{name}: runs again: {trouble}")
         self.at = name
+        if self.lease:
+            save_step(self.state, self.id, name, self.lease)
         self.report.step(name, "run")
         key = key_of(parts)
         began = time.perf_counter()
@@ -213,26 +213,23 @@ def open_loop(
             receive(state)  # predictions and labels of other hosts
     with _only_loop(state, flow_run_id) as lease, _marked(project.workspace, state, flow_run_id):
         loop_id = loop_id or name_loop(project, overrides)
-        loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "")
+        loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "", lease.renewed)
         loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter())
         loop.refresh, loop.lease = frozenset(refresh), lease
         _begin_run(loop)
         exporter = BackgroundExporter(loop.delivery)
         exporter.start()
-        status, failure = "failed", None
+        failure = None
         try:
             with loop.rank_pool:
                 if any(item.state != "done" for item in loop.step_cache.plan() if item.step in TORCH_STEPS):
                     loop.rank_pool.warm(families_of(spec))  # imports while the data is read and checked
                 yield loop
-            status = "finished"
         except BaseException as error:
             failure = error
-            if outcome_of(loop, error) == "rejected":
-                status = "rejected"
             raise
         finally:
-            _end(loop, loop_state, status, failure)
+            _end(loop, loop_state, failure)
             if trouble := exporter.finish():
                 loop.report.note(f"logging waits: {trouble}")
         _forget(loop, days)
@@ -244,12 +241,14 @@ def _begin_run(loop: Loop) -> None:
     loop.outbox.params(LOOP_RUN, _flat(loop.spec))
 
 
-def _end(loop: Loop, record: LoopRecord, status: str, failure: BaseException | None) -> None:
+def _end(loop: Loop, record: LoopRecord, failure: BaseException | None) -> None:
     """Record the end of a loop, unless another process has taken it over."""
+    outcome = outcome_of(loop, failure)
+    status = "finished" if failure is None else outcome if outcome in ("rejected", "cancelled") else "failed"
     try:
         loop.confirm()
         for run in reversed(loop.outbox.open_runs()):  # first: the reaper closes runs of a loop that is not ended yet
-            loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
+            loop.outbox.end_run(run, {"finished": "FINISHED", "cancelled": "KILLED"}.get(status, "FAILED"))
         save_loop(loop.state, replace(record, state=status, step=loop.at if failure else ""), loop.lease)
     except LeaseLostError as lost:
         loop.report.note(str(lost))
@@ -334,9 +333,15 @@ def intent_of(spec: Spec) -> str:
 
 
 def _open_loop_state(
-    state: Path, project: Project, spec: Spec, loop_id: str, trigger: str = "person", flow_run: str = ""
+    state: Path,
+    project: Project,
+    spec: Spec,
+    loop_id: str,
+    trigger: str = "person",
+    flow_run: str = "",
+    renewed: float | None = None,
 ) -> LoopRecord:
-    """Save the state of a loop that begins or goes on.
+    """Save the state of a loop that begins or goes on; `renewed` is when the holder before last renewed the lease.
 
     Raises:
         UsageError: Another project has the name.
@@ -345,7 +350,7 @@ def _open_loop_state(
     before = last_loop(state)
     goes_on = before is not None and before.loop_id == loop_id and before.state not in OVER
     if before and before.state == "running" and not goes_on:
-        conclude_killed(project.workspace, state, before)
+        conclude_killed(project.workspace, state, before, renewed)
     loop_state = LoopRecord(
         loop_id=loop_id,
         state="running",

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import DataError, GateRefused, LooplineError, StoreError
 from models.training.costs.summary import of_results
-from models.triggers.signal import Outcome, PastLoop
+from models.triggers.signal import EXPLAINED, Outcome, PastLoop
 from tasks.host.workspace import Workspace
 from tasks.loop import history
+from tasks.loop.champion import champion_stays
 from tasks.loop.history import LoopRecord
 from tasks.prefect.events import LOOP_ENDED, Event, send
+from tasks.prefect.flow_runs import is_cancelled
+from tasks.ranks.launcher import is_ended_by_person
+from tasks.state.outbox import Outbox
 
 if TYPE_CHECKING:
     from tasks.loop.loop import Loop
 
+CANCELLED = "a person cancelled its run in Prefect"
+STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
+"""Exceptions that stop a step from outside: the step itself did not fail."""
 WORDS: dict[Outcome, str] = {
     "promoted": "its model is the champion",
-    "kept": "its model lost; the champion stays",
-    "rejected": "its data was rejected; the champion stays",
-    "failed": "it failed; the champion stays",
-    "unchanged": "nothing had changed; the champion stays",
+    "kept": "its model lost",
+    "rejected": "its data was rejected",
+    "failed": "it failed",
+    "cancelled": "it was cancelled",
+    "unchanged": "nothing had changed",
 }
 
 
@@ -35,31 +45,43 @@ def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
         ended=time.time(),
         outcome=outcome,
         trigger=loop.trigger,
-        device_seconds=round(_spent(loop), 3),
-        reason=_shown(error) if error is not None and outcome in ("failed", "rejected") else "",
+        device_seconds=round(max(_spent(loop), reported_device_seconds(loop.outbox.lines().values())), 3),
+        reason=_shown(error, outcome) if error is not None and outcome in EXPLAINED else "",
     )
     try:
-        _tell(loop.workspace, loop.state, past, _words(loop, past.outcome, error), past.model_dump(mode="json"))
+        _tell(loop.workspace, loop.state, past, _words(loop, past, error), past.model_dump(mode="json"))
     except StoreError as trouble:
         loop.report.note(f"the loop's end is not in its history: {trouble}")
 
 
-def conclude_killed(workspace: Workspace, state: Path, loop: LoopRecord) -> None:
-    """Record and send the end of a killed loop, whose state still says `running`.
+def conclude_killed(
+    workspace: Workspace, state: Path, loop: LoopRecord, renewed: float | None = None, *, is_cancelled: bool = False
+) -> float:
+    """Record and send the end of a killed loop, whose state still says `running`; return when it died.
 
     Two processes may find the same one, or one that was killed in between once more. So the event names the process
     that was killed, not the moment when it was found: it is the same event, and is sent once.
+
+    Args:
+        workspace: The workspace.
+        state: The project's folder under `.loopline/projects/`.
+        loop: The loop as its process left it.
+        renewed: When that process renewed its lease for the last time. Unix time, seconds.
+        is_cancelled: Whether a person had cancelled its flow run.
     """
+    lines = Outbox(state, loop.loop_id).lines().values()
     past = PastLoop(
         loop_id=loop.loop_id,
         began=loop.began,
-        ended=time.time(),
-        outcome="failed",
+        ended=_last_sign(loop, lines, renewed),
+        outcome="cancelled" if is_cancelled else "failed",
         trigger=loop.trigger,
-        reason="it was killed",
+        device_seconds=round(reported_device_seconds(lines), 3),
+        reason=CANCELLED if is_cancelled else "it was killed",
     )
     payload = {**past.model_dump(mode="json", exclude={"ended"}), "process": dict(loop.process)}
-    _tell(workspace, state, past, "it was killed; the champion stays", payload)
+    _tell(workspace, state, past, _kept(past.reason, state.name), payload)
+    return past.ended
 
 
 def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:
@@ -70,7 +92,32 @@ def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:
         return "promoted" if loop.done["promote"].result["decision"] == "promote" else "kept"
     if isinstance(error, GateRefused) and "judge" in loop.done:
         return "kept"
-    return "rejected" if isinstance(error, (GateRefused, DataError)) else "failed"
+    if isinstance(error, (GateRefused, DataError)):
+        return "rejected"
+    return "cancelled" if is_ended_by_person(error, is_cancelled) else "failed"
+
+
+def reported_device_seconds(lines: Iterable[Mapping[str, Any]]) -> float:
+    """Return the device-seconds of all epochs that a loop reported, over all its attempts.
+
+    Args:
+        lines: The loop's lines of the outbox. A training that goes on, or takes over a trial, reports the same epochs
+            again: an epoch with the same number and the same seconds counts once.
+    """
+    epochs: set[tuple[int, float]] = {
+        (line["step"], value)
+        for line in lines
+        if line["op"] == "metrics"
+        for name, value in line["metrics"].items()
+        if name.endswith("device_s")
+    }
+    return math.fsum(seconds for _, seconds in epochs)
+
+
+def _last_sign(loop: LoopRecord, lines: Iterable[Mapping[str, Any]], renewed: float | None) -> float:
+    """Return when a killed loop last gave a sign of life: a report, or a renewed lease; at the earliest its begin."""
+    reports = (float(line["at_ms"]) / 1000 for line in lines if "at_ms" in line)
+    return max([loop.began, renewed or 0.0, *reports])
 
 
 def _spent(loop: Loop) -> float:
@@ -80,14 +127,29 @@ def _spent(loop: Loop) -> float:
     return loop.lost_device_s + (costs["total"].device_seconds if costs else 0.0)
 
 
-def _words(loop: Loop, outcome: Outcome, error: BaseException | None) -> str:
-    if outcome in ("promoted", "kept") and "judge" in loop.done:
-        return f"{WORDS[outcome]}: {'; '.join(loop.done['judge'].result.get('reasons', []))}"
-    return f"{WORDS[outcome]}: {type(error).__name__}: {error}" if error is not None else WORDS[outcome]
+def _words(loop: Loop, past: PastLoop, error: BaseException | None) -> str:
+    words = WORDS[past.outcome]
+    if past.outcome != "promoted":
+        words = _kept(words, loop.spec.name)
+    if past.outcome in ("promoted", "kept") and "judge" in loop.done:
+        return f"{words}: {'; '.join(loop.done['judge'].result.get('reasons', []))}"
+    if error is None:
+        return words
+    return f"{words}: {past.reason if past.outcome == 'cancelled' else f'{type(error).__name__}: {error}'}"
 
 
-def _shown(error: BaseException) -> str:
-    """Return an error in one line: our messages as they are, others with their type."""
+def _kept(words: str, model: str) -> str:
+    return "; ".join(filter(None, (words, champion_stays(model))))
+
+
+def _shown(error: BaseException, outcome: Outcome) -> str:
+    """Return an error in one line: our messages as they are, signals in words, others with their type."""
+    if isinstance(error, KeyboardInterrupt):
+        return "a person pressed Ctrl-C"
+    if outcome == "cancelled":
+        return CANCELLED
+    if type(error).__name__ in STOPS:
+        return "its process was ended by SIGTERM, as at a shutdown: a run continues it"
     text = " ".join(str(error).split())
     return text if isinstance(error, LooplineError) else f"{type(error).__name__}: {text}".removesuffix(": ")
 

@@ -22,7 +22,7 @@ from models.report.light import light, workspace_light
 from models.serving.registry import RegisteredVersion
 from models.serving.releases import release_of
 from models.training.search_space import shown
-from models.triggers.signal import Decision, Kind, Outcome, PastLoop, Signal
+from models.triggers.signal import EXPLAINED, Decision, Kind, Outcome, PastLoop, Signal
 from tasks.host import database, processes
 from tasks.host.object_store import object_store
 from tasks.host.workspace import Project, Workspace
@@ -42,7 +42,7 @@ MOST_LOOPS = 10
 """Number of the last loops, verdicts and moves of a project that its page shows."""
 MOST_DECISIONS = 30
 """Among these may be a question that waits for a person; no page shows more than 10."""
-FAILED = ("failed", "rejected")
+ENDED_EARLY = ("failed", "rejected", "cancelled", "killed")
 STATUSES = ("rejected", "error", "warned", "valid")  # worst first
 
 
@@ -169,7 +169,7 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         challenger=_version(spec.name, registered.aliases.get("challenger")),
         previous=registered.aliases.get("previous"),
         moves=registered.moves(rows.most),
-        loop=_loop(step_cache.state, last, owed, history, loops),
+        loop=_loop(step_cache.state, last, history, loops),
         history=_history(loops, history),
         owed=owed,
         data=_data(step_cache, last, records),
@@ -208,9 +208,7 @@ def _version(model: str, number: str | None) -> RegisteredVersion | None:
     return model_cache.with_verdict(model, version) if version else None
 
 
-def _loop(
-    place: Path, last: LoopRecord | None, owed: list[str], history: list[StepRecord], ended: list[PastLoop]
-) -> facts.LastLoop:
+def _loop(place: Path, last: LoopRecord | None, history: list[StepRecord], ended: list[PastLoop]) -> facts.LastLoop:
     outcome = history[0].result if history else {}
     if last is None:
         return facts.LastLoop(decision=outcome.get("decision"), reasons=outcome.get("reasons", []))
@@ -221,8 +219,8 @@ def _loop(
         began=last.began,
         trigger=last.trigger,
         flow_run=last.flow_run,
-        step=(last.step or owed[0]) if owed and state in ("running", "failed", "rejected", "killed") else "",
-        failure=next((loop.reason for loop in ended[:1] if loop.loop_id == last.loop_id and state in FAILED), ""),
+        step=last.step if state == "running" or state in ENDED_EARLY else "",
+        failure=next((loop.reason for loop in ended[:1] if loop.loop_id == last.loop_id and state in EXPLAINED), ""),
         decision=outcome.get("decision"),
         reasons=outcome.get("reasons", []),
     )

@@ -93,13 +93,16 @@ def _project(workspace: Workspace, state: Path) -> Iterator[str]:
     loop_state = last_loop(state)
     if loop_state and loop_state.state == "running" and not processes.is_alive_here(loop_state.process):
         yield from _studies(workspace, state)
-        outbox = Outbox(state, loop_state.loop_id)
-        for run in reversed(outbox.open_runs()):
-            outbox.end_run(run, "KILLED")
+        is_cancelled = _is_cancelled(workspace, loop_state)
         with leased(workspace.state, lease_of(state)) as lease:  # whoever still computes for it records nothing more
-            conclude_killed(workspace, state, loop_state)  # first: who is killed in between does it once more
-            save_loop(state, replace(loop_state, state="killed"), lease)
-        yield f"{loop_state.loop_id}: was killed; marked as killed (`loopline run` continues it)"
+            # first: who is killed in between does it once more
+            died = conclude_killed(workspace, state, loop_state, lease.renewed, is_cancelled=is_cancelled)
+            outbox = Outbox(state, loop_state.loop_id)
+            for run in reversed(outbox.open_runs()):
+                outbox.end_run(run, "KILLED", died)
+            ending = "cancelled" if is_cancelled else "killed"
+            save_loop(state, replace(loop_state, state=ending), lease)
+        yield f"{loop_state.loop_id}: was {ending}; marked as {ending} (`loopline run` continues it)"
     if loop_state and loop_state.state not in OVER:
         yield from _cancelled_training(workspace, state, loop_state)
     yield from _flow_runs(state)
@@ -117,8 +120,7 @@ def _deliver(workspace: Workspace, state: Path) -> Iterator[str]:
 
 def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> Iterator[str]:
     """Cancel the training of a loop whose flow run was cancelled when it had no process, such as between two pods."""
-    api = PrefectServer(workspace).api()
-    if not loop.flow_run or api is None or not is_run_cancelled(api, loop.flow_run):
+    if not _is_cancelled(workspace, loop):
         return
     for path in sorted((state / "work" / "train").glob(f"*/{JOB_FILE}")):
         place_name = (read_json(path).get("train") or {}).get("on")
@@ -130,6 +132,12 @@ def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> 
                 yield f"{loop.loop_id}: its flow run was cancelled; cancelled its training on {place_name} too"
         except LooplineError as error:
             yield f"{loop.loop_id}: its flow run was cancelled, but perhaps not its training: {error}"
+
+
+def _is_cancelled(workspace: Workspace, loop: LoopRecord) -> bool:
+    """Return whether a person has cancelled the loop's flow run; false if Prefect does not say it."""
+    api = PrefectServer(workspace).api() if loop.flow_run else None
+    return api is not None and is_run_cancelled(api, loop.flow_run)
 
 
 def _studies(workspace: Workspace, state: Path) -> Iterator[str]:

@@ -63,9 +63,10 @@ class Outbox:
         """Log a dataset that the run read: name, digest, source, schema, profile."""
         self._write({"op": "dataset", "run": run, "dataset": dict(dataset), "context": context})
 
-    def end_run(self, run: str, status: str) -> None:
-        """End a run with a status: FINISHED, FAILED or KILLED."""
-        self._write({"op": "end", "run": run, "status": status, "at_ms": _now_ms()})
+    def end_run(self, run: str, status: str, at: float | None = None) -> None:
+        """End a run with a status: FINISHED, FAILED or KILLED; `at` is its end in Unix seconds, default: now."""
+        at_ms = _now_ms() if at is None else round(at * 1000)
+        self._write({"op": "end", "run": run, "status": status, "at_ms": at_ms})
 
     def open_runs(self) -> list[str]:
         """Return runs that were started and not ended, in the order of their start."""

@@ -100,7 +100,7 @@ def test_a_project_is_told_with_its_history() -> None:
         "−0.01 (−0.02 to +0.001) against version 2",
         "Shall it be retrained?",
         "80 % labelled",
-        "champion kept",
+        "not promoted",
         "6 min",
         "not now",
         "cooldown",

@@ -269,3 +269,21 @@ def test_a_loop_that_another_machine_took_over_records_nothing_more(project: Pro
     assert last is not None
     assert (last.loop_id, last.state) == (loop.id, "running"), "its end is the other's to record"
     assert read_loops(state) == []
+
+
+def test_the_step_that_runs_is_on_record(project: Project) -> None:
+    seen = []
+
+    def act(*_: object) -> StepResult:
+        last = last_loop(project.state("tiny"))
+        assert last is not None
+        seen.append((last.state, last.step))
+        return StepResult(result={"rows": 1})
+
+    for _ in range(2):
+        with open_loop(project) as loop:
+            loop.carry_out("ingest", act)
+    assert seen == [("running", "ingest")]
+    last = last_loop(project.state("tiny"))
+    assert last is not None
+    assert (last.state, last.step) == ("finished", "")

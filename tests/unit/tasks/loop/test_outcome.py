@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from prefect.exceptions import TerminationSignal
 
 from models.errors import DataError, GateRefused, StoreError, TrainingError
 from models.pipeline.records import StepRecord
@@ -13,6 +14,8 @@ from tasks.host.workspace import Project
 from tasks.loop.history import LoopRecord, read_loops
 from tasks.loop.loop import Loop, open_loop, open_stage
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
+from tasks.prefect import flow_runs
+from tasks.state.outbox import LOOP_RUN, Outbox
 from tests.conftest import MakeProject
 from tests.stored_events import stored_events
 
@@ -45,7 +48,7 @@ def test_a_gate_that_refuses_data_rejects_and_one_that_refuses_a_model_keeps(loo
     assert outcome_of(loop, GateRefused("age is negative")) == "rejected"
     assert outcome_of(loop, DataError("no column y")) == "rejected"
     assert outcome_of(loop, TrainingError("NaN")) == "failed"
-    assert outcome_of(loop, KeyboardInterrupt()) == "failed"
+    assert outcome_of(loop, KeyboardInterrupt()) == "cancelled"
     did(loop, "judge")
     assert outcome_of(loop, GateRefused("somebody moved the champion")) == "kept"
 
@@ -82,7 +85,8 @@ def test_a_loop_of_any_end_is_on_record_with_what_asked_for_it(project: Project)
         (DataError("data.target: no column 'y':\n did you mean 'z'?"), "data.target: no column 'y': did you mean 'z'?"),
         (TrainingError("NaN"), "NaN"),
         (KeyError("x"), "KeyError: 'x'"),
-        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (KeyboardInterrupt(), "a person pressed Ctrl-C"),
+        (TerminationSignal(signal=15), "its process was ended by SIGTERM, as at a shutdown: a run continues it"),
     ],
 )
 def test_why_a_loop_failed_is_on_record(loop: Loop, error: BaseException, reason: str) -> None:
@@ -105,5 +109,45 @@ def test_a_killed_loop_is_told_once_however_many_find_it_and_again_if_it_is_kill
     for found in (killed, killed, replace(killed, process={"host": "b", "pid": 9, "started": 2.0})):
         conclude_killed(loop.workspace, loop.state, found)
     texts = [event["text"] for event in stored_events(loop.workspace)]
-    assert texts == ["loop tiny-1 ended: it was killed; the champion stays"] * 2
+    assert texts == ["loop tiny-1 ended: it was killed; there is no champion yet"] * 2
     assert len(read_loops(loop.state)) == 1
+
+
+def test_a_signal_cancels_a_loop_only_if_a_person_has_cancelled_its_run(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert outcome_of(loop, TerminationSignal(signal=15)) == "failed"
+    monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
+    monkeypatch.setenv(flow_runs.FLOW_RUN, "r1")
+    monkeypatch.setattr(flow_runs, "ask", lambda *_: {"state_type": "CANCELLING"})
+    conclude(loop, 1.0, TerminationSignal(signal=15))
+    (past,) = read_loops(loop.state)
+    assert (past.outcome, past.reason) == ("cancelled", "a person cancelled its run in Prefect")
+    (event,) = stored_events(loop.workspace)
+    assert event["text"].endswith("it was cancelled; there is no champion yet: a person cancelled its run in Prefect")
+
+
+def epoch(outbox: Outbox, run: str, number: int, seconds: float, prefix: str = "") -> None:
+    outbox.metrics(run, {f"{prefix}device_s": seconds, "val_loss": 1.0}, number)
+
+
+def test_a_killed_loop_costs_what_it_reported_until_it_died(loop: Loop) -> None:
+    outbox = Outbox(loop.state, "tiny-1")
+    outbox.start_run(LOOP_RUN, "tiny-1", {})
+    for number, seconds in ((1, 2.0), (2, 3.0)):
+        epoch(outbox, "trial-0", number, seconds)
+    epoch(outbox, LOOP_RUN, 1, 2.0)  # taken over from the trial
+    epoch(outbox, LOOP_RUN, 1, 2.5, "mlp.")  # another member of the ensemble
+    last = max(line.get("at_ms", 0) for line in outbox.lines().values()) / 1000
+    died = conclude_killed(loop.workspace, loop.state, LoopRecord("tiny-1", "running", began=5.0))
+    (past,) = read_loops(loop.state)
+    assert (past.device_seconds, past.ended, died) == (7.5, last, last)
+    conclude_killed(loop.workspace, loop.state, LoopRecord("tiny-1", "running", began=5.0), renewed=last + 20)
+    assert read_loops(loop.state)[0].ended == last + 20, "the lease was renewed after the last report"
+
+
+def test_a_loop_that_goes_on_after_a_kill_costs_both_attempts(loop: Loop) -> None:
+    loop.outbox = Outbox(loop.state, loop.id)
+    epoch(loop.outbox, LOOP_RUN, 1, 30.0)
+    conclude(loop, 1.0, None)  # its training was done before the kill
+    assert [past.device_seconds for past in read_loops(loop.state)] == [30.0]

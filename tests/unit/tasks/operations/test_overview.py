@@ -101,10 +101,13 @@ def test_a_spec_that_cannot_be_read_is_told_not_raised(project: Project) -> None
 def test_a_loop_whose_process_is_gone_was_killed(project: Project, state: Path) -> None:
     loop_state(state, project, state="running")
     assert told(project).loop.state == "running"
-    loop_state(state, project, state="running", process={**processes.identity(), "started": "before the flood"})
+    dead = {**processes.identity(), "started": "before the flood"}
+    loop_state(state, project, state="running", process=dead, step="train")
     facts = told(project)
-    assert (facts.loop.state, facts.loop.step) == ("killed", "ingest")
-    assert f"{LOOP} was killed at ingest" in facts.light.reasons[0]
+    assert (facts.loop.state, facts.loop.step, facts.owed[0]) == ("killed", "train", "ingest")
+    assert f"{LOOP} was killed at train" in facts.light.reasons[0]
+    loop_state(state, project, state="running", process=dead)
+    assert told(project).loop.step == "", "none is guessed"
 
 
 def test_rejected_data_is_told_with_what_failed(project: Project, state: Path) -> None:

@@ -281,4 +281,7 @@ def test_a_cancelled_runs_place_that_is_gone_holds_up_nothing(
     (folder / JOB_FILE).write_text(json.dumps({"train": {"on": "gone"}}))
     save_loop(state, replace(the_loop(state), flow_run="r1"))
     assert any("perhaps not its training: train.on: got 'gone'" in line for line in reap(workspace))
-    assert the_loop(state).state == "killed"
+    assert the_loop(state).state == "cancelled"
+    assert [(loop.outcome, loop.reason) for loop in read_loops(state)] == [
+        ("cancelled", "a person cancelled its run in Prefect")
+    ]
