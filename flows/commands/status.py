@@ -71,6 +71,7 @@ def _plain_project(one: ProjectFacts) -> dict[str, Any]:
         "loop_id": one.loop.loop_id,
         "began": one.loop.began,
         "failure": one.loop.failure or None,
+        "registry": one.registry or None,
         "champion": champion.number if champion else None,
         "champion_metric": champion.metric if champion else None,
         "champion_since": move.at if move else None,
@@ -93,7 +94,7 @@ def _plain_project(one: ProjectFacts) -> dict[str, Any]:
 def _print_project(console: Console, one: ProjectFacts, now: float, *, at_length: bool) -> None:
     colour = COLOURS[one.light.colour]
     console.print(f"{SIGNS[one.light.colour]} {one.name}", style=f"bold {colour}", markup=False)
-    for reason in one.light.reasons:
+    for reason in one.light.reasons if at_length else dict.fromkeys((one.summary, *one.light.reasons[1:])):
         console.print(f"  {reason}", style="" if one.light.colour == "green" else colour, markup=False)
     for name, text in _lines(one, now, at_length=at_length):
         console.print(f"  {name:<12} {text}", markup=False)
@@ -123,7 +124,8 @@ def _lines(one: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[str,
         now_or_last = f"workers: {one.serving.workers}" if one.serving.workers else "when it was served last"
         lines.append(("served", f"{one.serving.answers} ({now_or_last})"))
     lines.append(("next loop", upcoming(one)))
-    lines.append(("plan", "up to date" if not one.owed else f"a run would begin at {one.owed[0]}"))
+    up_to_date = "not known: the registry cannot be read" if one.registry else "up to date"
+    lines.append(("plan", f"a run would begin at {one.owed[0]}" if one.owed else up_to_date))
     return lines + (_more(one, now) if at_length else [])
 
 
@@ -145,7 +147,7 @@ def _more(one: ProjectFacts, now: float) -> list[tuple[str, str]]:
 
 def _champion(one: ProjectFacts, now: float) -> str:
     if one.champion is None:
-        return "none"
+        return "not known: the registry cannot be read" if one.registry else "none"
     estimate = one.champion.estimate
     span = f", {interval(estimate.low, estimate.high)}" if estimate and estimate.low is not None else ""
     since = f" since {ago(one.champion_since.at, now)}" if one.champion_since else ""
@@ -155,6 +157,8 @@ def _champion(one: ProjectFacts, now: float) -> str:
 def _print_platform(console: Console, facts: Overview) -> None:
     console.print(f"workspace {facts.workspace}   as of {clock(facts.at)}", markup=False)
     console.print(f"disk      {size(facts.disk.free_bytes)} free of {size(facts.disk.total_bytes)}", markup=False)
+    for cause in dict.fromkeys(one.registry for one in facts.projects if one.registry):
+        console.print(f"registry  {cause}", markup=False)
     up = {name: service for name, service in facts.services.items() if service.state != "stopped"}
     if not up:
         console.print("platform  down: `loopline up` starts it", markup=False)

@@ -15,6 +15,9 @@ Colour = Literal["green", "amber", "red"]
 LoopState = Literal["never run", "running", "finished", "rejected", "failed", "cancelled", "killed"]
 
 
+REGISTRY_AWAY = "its champion is not known: the registry cannot be read"
+
+
 class TrafficLight(FrozenModel):
     """A traffic light; `reasons` in words, the reason that decided the colour first."""
 
@@ -106,6 +109,7 @@ class ProjectFacts(FrozenModel):
     folder: str
     description: str = ""
     error: str | None = Field(None, description="Why its spec or stores could not be read; the rest is then empty.")
+    registry: str = Field("", description="Why the registry cannot be read: champion and challenger are not known.")
     light: TrafficLight = TrafficLight(colour="amber", reasons=["nothing is known yet"])
     champion: RegisteredVersion | None = None
     challenger: RegisteredVersion | None = None
@@ -131,10 +135,15 @@ class ProjectFacts(FrozenModel):
 
     @property
     def current_monitoring(self) -> MonitoringReport | None:
-        """The last monitoring report, if it is about the present champion; else None."""
-        return (
-            self.monitor if self.monitor and self.champion and self.monitor.champion == self.champion.number else None
-        )
+        """The last monitoring report, if it is about the present champion or nobody can say; else None."""
+        if self.monitor is None or self.registry:
+            return self.monitor
+        return self.monitor if self.champion and self.monitor.champion == self.champion.number else None
+
+    @property
+    def summary(self) -> str:
+        """The reason of its light for a list of projects, where what concerns the registry stands once for all."""
+        return REGISTRY_AWAY if self.registry and self.light.reason == self.registry else self.light.reason
 
     @property
     def windows(self) -> list[WindowReport]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from models.report.data import has_many_unusable, labelled
-from models.report.facts import Colour, DiskUsage, ProjectFacts, ServiceSummary, TrafficLight
+from models.report.facts import REGISTRY_AWAY, Colour, DiskUsage, ProjectFacts, ServiceSummary, TrafficLight
 from models.report.pages import interval, show
 from models.serving.registry import RegisteredVersion
 from models.triggers.signal import clock
@@ -30,8 +30,10 @@ def light(facts: ProjectFacts) -> TrafficLight:
 def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSummary], disk: DiskUsage) -> TrafficLight:
     """Return the light of a whole workspace: its own problems, then its projects'."""
     checks = [*_disk(disk), *_services(services)]
+    causes = dict.fromkeys(facts.registry for facts in projects if facts.registry)
+    checks += [("amber", cause) for cause in causes]
     for colour in ("red", "amber"):
-        names = [facts.name for facts in projects if facts.light.colour == colour]
+        names = [facts.name for facts in projects if facts.light.colour == colour and facts.summary != REGISTRY_AWAY]
         if names:
             verb = "needs" if len(names) == 1 else "need"
             checks.append((colour, f"{', '.join(names)} {verb} a person" + (" now" if colour == "red" else "")))
@@ -60,12 +62,17 @@ def _checks(facts: ProjectFacts) -> Iterator[Check]:
         first, *rest = facts.undecided
         more = f" (and {len(rest)} more)" if rest else ""
         yield "amber", f"asked at {clock(first.at)}, not decided yet: {first.reason}{more}"
-    if facts.champion is None:
+    yield from _champion(facts)
+
+
+def _champion(facts: ProjectFacts) -> Iterator[Check]:
+    if facts.registry:
+        yield "amber", facts.registry
+    elif facts.champion is None:
         yield "amber", "there is no champion" + ("" if facts.loop.state != "never run" else ": no loop was run yet")
     elif not facts.windows:
-        yield _unwatched(
-            facts.champion, facts.current_monitoring.reason if facts.current_monitoring else "not watched yet"
-        )
+        yet = facts.current_monitoring.reason if facts.current_monitoring else "not watched yet"
+        yield _unwatched(facts.champion, yet)
 
 
 def _unwatched(champion: RegisteredVersion, yet: str) -> Check:

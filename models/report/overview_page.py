@@ -234,7 +234,13 @@ def _loop_colour(loop: LastLoop) -> str:
 
 
 def _service_colour(service: ServiceSummary) -> str:
-    colours = {"running": "green", "elsewhere": "green", "starting": "amber", "backing off": "amber", "failed": "red"}
+    colours = {
+        "running": "green",
+        "elsewhere": "amber" if service.detail else "green",
+        "starting": "amber",
+        "backing off": "amber",
+        "failed": "red",
+    }
     return colours.get(service.state, "")
 
 

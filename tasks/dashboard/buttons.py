@@ -84,14 +84,20 @@ def _rollback(workspace: Workspace, project: ProjectFacts, form: FormData) -> Ac
 
 def _ask_retrain(project: ProjectFacts) -> Confirmation | None:
     lines = ["Its policy decides; a person's request overrides all but a running loop and the budget."]
-    lines.append(
-        f"It would begin at {project.owed[0]}." if project.owed else "Nothing has changed since the last loop."
-    )
+    lines.append(_what_runs(project))
     if project.windows and project.windows[-1].breaches:
         lines.append("The input data is broken: mend the source first. A model trained now would learn the fault.")
     if project.loop.state == "running":
         lines.append(f"Loop {project.loop.loop_id} runs now: the policy will decide to wait.")
     return Confirmation(f"Retrain {project.name}?", lines, "Retrain")
+
+
+def _what_runs(project: ProjectFacts) -> str:
+    if project.owed:
+        return f"It would begin at {project.owed[0]}."
+    if project.registry:
+        return "Whether anything has changed is not known: the registry cannot be read."
+    return "Nothing has changed since the last loop: it would find nothing to do."
 
 
 def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
@@ -109,7 +115,8 @@ def _ask_answer(project: ProjectFacts, *, approved: bool) -> Confirmation | None
     waiting = project.waiting
     question = f"Retrain {project.name}, as was asked?" if approved else f"Leave {project.name} as it is?"
     word = "Approve" if approved else "Refuse"
-    return Confirmation(question, [waiting.reason], word, {"run": waiting.flow_run}) if waiting else None
+    lines = [waiting.reason, *([_what_runs(project)] if approved else [])] if waiting else []
+    return Confirmation(question, lines, word, {"run": waiting.flow_run}) if waiting else None
 
 
 def _answer(workspace: Workspace, project: ProjectFacts, form: FormData, *, approved: bool) -> ActionResult:

@@ -13,7 +13,7 @@ from models.files import Hashes
 from models.nets.catalogue import NETS
 from models.pipeline.keys import CodeReader, Parts, key_of, library_parts, spec_parts
 from models.pipeline.records import StepRecord
-from models.pipeline.steps import STEPS, External, PlannedStep, Step, plan
+from models.pipeline.steps import BY_NAME, STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import ALIASES, local_source, source_file, weights_file
 from models.serving.registry import RegisteredVersion
@@ -268,6 +268,10 @@ class StepCache:
             planned = plan(steps, self.current, self.records.latest)
         self.save()
         return planned
+
+    def plan_data(self) -> list[PlannedStep]:
+        """Return the plan of the steps before the training, which needs no registry."""
+        return plan(STEPS[: STEPS.index(BY_NAME["search"])], self.current, self.records.latest)
 
     def save(self) -> None:
         """Store file hashes and code fingerprints for the next run."""

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,11 +77,24 @@ class RegisteredModel(NamedTuple):
         return [ChampionMove.model_validate_json(text) for text in self.journal(JOURNAL, most)]
 
 
+@dataclass
+class _Reading:
+    """What the reads of a block share: connections to embedded stores, and the first error of a server's registry."""
+
+    end: contextlib.ExitStack
+    connections: dict[Path, sqlite3.Connection] = field(default_factory=dict)
+    away: StoreError | None = None
+
+
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Read the embedded store by one connection within the block, in this thread: opening one takes 1 ms."""
+    """Read the registry once within the block, in this thread.
+
+    The embedded store is read by one connection, because opening one takes 1 ms. A server that is away is asked once:
+    each further read raises the same error at once.
+    """
     with contextlib.ExitStack() as stack:
-        _thread.reading = ({}, stack)
+        _thread.reading = _Reading(stack)
         try:
             yield
         finally:
@@ -168,7 +182,16 @@ def _ask(what: str, **query: str) -> dict[str, Any] | None:
     if stores.is_embedded(uri):
         return _from_file(stores.database_file(uri), what, query)
     if uri.startswith(("http://", "https://")):
-        return _get(uri, what, query)
+        shared: _Reading | None = getattr(_thread, "reading", None)
+        if shared is None:
+            return _get(uri, what, query)
+        if shared.away:
+            raise shared.away
+        try:
+            return _get(uri, what, query)
+        except StoreError as error:
+            shared.away = error
+            raise
     return _through_mlflow(what, query)
 
 
@@ -177,12 +200,11 @@ def _from_file(path: Path, what: str, query: Mapping[str, str]) -> dict[str, Any
         return None
     try:
         with contextlib.ExitStack() as stack:
-            alone: tuple[dict[Path, sqlite3.Connection], contextlib.ExitStack] = ({}, stack)
-            connections, end = getattr(_thread, "reading", alone)
-            if path not in connections:
+            shared: _Reading = getattr(_thread, "reading", None) or _Reading(stack)
+            if path not in shared.connections:
                 connection = sqlite3.connect(sqlite_files.read_only(path), uri=True, timeout=10)
-                connections[path] = end.enter_context(contextlib.closing(connection))
-            row = connections[path].execute(_SQL[what], query).fetchone()
+                shared.connections[path] = shared.end.enter_context(contextlib.closing(connection))
+            row = shared.connections[path].execute(_SQL[what], query).fetchone()
     except sqlite3.DatabaseError as error:
         if "no such table" in str(error):
             return None

@@ -13,13 +13,13 @@ from typing import NamedTuple
 from models.errors import LooplineError, StoreError
 from models.files import read_json
 from models.pipeline.records import StepRecord
-from models.pipeline.steps import BY_NAME
+from models.pipeline.steps import BY_NAME, PlannedStep
 from models.project_spec.blocks import Spec
 from models.project_spec.schedule import parse
 from models.report import facts
 from models.report.data import drifting, failing
 from models.report.light import light, workspace_light
-from models.serving.registry import RegisteredVersion
+from models.serving.registry import ChampionMove, RegisteredVersion
 from models.serving.releases import release_of
 from models.training.search_space import shown
 from models.triggers.signal import EXPLAINED, Decision, Kind, Outcome, PastLoop, Signal
@@ -61,6 +61,8 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
     usage = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root)
     disk = facts.DiskUsage(free_bytes=usage.free, total_bytes=usage.total)
     services = {state.name: _service(state) for state in services_of(workspace)}
+    if "mlflow" in services and services["mlflow"].state == "elsewhere" and any(one.registry for one in projects):
+        services["mlflow"] = services["mlflow"].model_copy(update={"detail": "cannot be read"})
     sizes = measured(workspace)
     return facts.Overview(
         workspace=str(workspace.root),
@@ -153,11 +155,11 @@ def _lit(
 
 def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memories) -> facts.ProjectFacts:
     step_cache = StepCache(project, spec, memories, rows.recorded)
-    planned = step_cache.plan()
+    registry = _registry(step_cache, rows.most)
+    planned = registry.planned
     owed = [item.step for item in planned if item.state != "done"]
     records = {item.step: item.record for item in planned if item.record and item.state == "done"}
     history = rows.verdicts.get(spec.name, [])
-    registered = registry_reader.registered(spec.name)
     last = rows.last_loop.get(spec.name)
     made = rows.decisions.get(spec.name, [])
     loops = rows.loops.get(spec.name, [])
@@ -165,10 +167,11 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         name=spec.name,
         folder=str(project.folder),
         description=spec.description,
-        champion=_version(spec.name, registered.aliases.get("champion")),
-        challenger=_version(spec.name, registered.aliases.get("challenger")),
-        previous=registered.aliases.get("previous"),
-        moves=registered.moves(rows.most),
+        registry=registry.trouble,
+        champion=registry.champion,
+        challenger=registry.challenger,
+        previous=registry.previous,
+        moves=[*registry.moves],
         loop=_loop(step_cache.state, last, history, loops),
         history=_history(loops, history),
         owed=owed,
@@ -187,6 +190,32 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         pages=list(known_pages(step_cache.state, _shared_pages(records))),
         backtest=_backtest(step_cache.state),
     )
+
+
+class _Registered(NamedTuple):
+    """What needs the registry. While it is away the plan ends before the training, and the rest is empty."""
+
+    planned: list[PlannedStep]
+    champion: RegisteredVersion | None = None
+    challenger: RegisteredVersion | None = None
+    previous: str | None = None
+    moves: Sequence[ChampionMove] = ()
+    trouble: str = ""
+
+
+def _registry(step_cache: StepCache, most: int) -> _Registered:
+    name = step_cache.spec.name
+    try:
+        model = registry_reader.registered(name)
+        return _Registered(
+            step_cache.plan(),
+            _version(name, model.aliases.get("champion")),
+            _version(name, model.aliases.get("challenger")),
+            model.aliases.get("previous"),
+            model.moves(most),
+        )
+    except StoreError as error:
+        return _Registered(step_cache.plan_data(), trouble=str(error))
 
 
 def _serving(state: Path) -> facts.ServingSummary | None:

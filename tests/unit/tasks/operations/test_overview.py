@@ -324,3 +324,29 @@ def test_all_projects_are_read_in_one_transaction_and_by_one_connection(
     assert [one.name for one in overview(project.workspace).projects] == ["second", "third", "tiny"]
     assert sum("mlflow.db" in path for path in connections) == 1
     assert len(begun) == 2, "the projects, and the sizes of the stores"
+
+
+def test_a_registry_that_is_away_hides_nothing_else(make_project: MakeProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    projects = [make_project(name) for name in ("a", "b", "c")]
+    for project in projects:
+        place = project.state(project.folder.name)
+        place.mkdir(parents=True)
+        loop_state(place, project, loop_id=f"{project.folder.name}-1", state="failed", step="train")
+        history.record_loop(
+            place,
+            PastLoop(loop_id=f"{project.folder.name}-1", began=NOW - 60, ended=NOW, outcome="failed", reason="NaN"),
+        )
+        decisions.record(place, decision(1, "retrain", NOW - 70))
+        (place / "monitoring").mkdir()
+        (place / "monitoring" / "monitoring.json").write_text(findings(window(1)).model_dump_json())
+    whole = overview(projects[0].workspace, None, NOW)
+    assert [one.error for one in whole.projects] == [None] * 3
+    for one in whole.projects:
+        assert (one.loop.state, one.loop.step, one.loop.failure) == ("failed", "train", "NaN")
+        assert (len(one.history), len(one.decisions), len(one.windows)) == (1, 1, 1)
+        assert "cannot be reached" in one.registry
+        assert one.registry in one.light.reasons
+    causes = [reason for reason in whole.light.reasons if "cannot be reached" in reason]
+    assert causes == [whole.projects[0].registry], "one message for one cause"
+    assert whole.services["mlflow"].detail == "cannot be read"
