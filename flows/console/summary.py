@@ -15,8 +15,9 @@ from models.training.costs.summary import of_results
 from models.training.search_space import shown
 from tasks.host.workspace import Project
 from tasks.loop.loop import Loop
+from tasks.loop.loop_pages import page_of
 from tasks.loop.step_cache import StepCache
-from tasks.platform.report_pages import address_of
+from tasks.platform.report_pages import address_of, loop_pages
 
 _OUTCOMES = {"promote": "promoted", "keep": "not promoted"}
 # An underscore within a word, such as in test_f1, is no emphasis.
@@ -116,10 +117,8 @@ def _publish(loop: Loop) -> None:
         judged, promoted = loop.done["judge"].result, loop.done["promote"].result
         document = {**judged, **promoted, "project": loop.spec.name, "loop_id": loop.id}
         create_markdown_artifact(verdict_markdown(document), key=f"{key}-verdict", description=description)
-    pages = {path.stem: path for path in (loop.state / "reports").glob("*.html")}
-    if "card" in loop.done:
-        pages["card"] = loop.state / "card.html"
-    for name, page in pages.items():
+    for name in loop_pages(loop.state, loop.id):
+        page = page_of(loop.state, loop.id, name)
         address = address_of(loop.workspace, loop.spec.name, page)
         what = f"{loop.spec.name}: {page.stem} of loop {loop.id}"
         create_link_artifact(

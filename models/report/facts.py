@@ -130,7 +130,10 @@ class ProjectFacts(FrozenModel):
     triggers: list[str] = Field(default_factory=list, description="What else may begin a loop by itself.")
     predictions: PredictionLogSummary = PredictionLogSummary()
     serving: ServingSummary | None = Field(None, description="None where no server of this workspace ever answered.")
-    pages: list[str] = Field(default_factory=list, description="The report pages that are there, by name.")
+    pages: list[str] = Field(default_factory=list, description="The newest report pages that are there, by name.")
+    loop_pages: dict[str, list[str]] = Field(
+        default_factory=dict, description="The report pages of loops, by loop: the versions', the last and past loops'."
+    )
     backtest: str = Field("", description="The summary of the last backtest.")
 
     @property
@@ -149,6 +152,17 @@ class ProjectFacts(FrozenModel):
     def windows(self) -> list[WindowReport]:
         """The complete windows of the present champion, oldest first; none before its first monitoring run."""
         return self.current_monitoring.of_champion() if self.current_monitoring else []
+
+    @property
+    def loops_of_versions(self) -> dict[str, str]:
+        """The loops that made the champion and the challenger, and the last loop, each by what it is, in words."""
+        named = {
+            f"{role} {version.number}": version.loop_id
+            for role, version in (("champion", self.champion), ("challenger", self.challenger))
+            if version
+        }
+        last = self.loop.loop_id or ""
+        return named if last in named.values() else {**named, "last loop": last}
 
     @property
     def champion_since(self) -> ChampionMove | None:

@@ -44,6 +44,11 @@ class RegisteredVersion(FrozenModel):
         return f"{self.number}:{self.weights[:16]}"
 
     @property
+    def loop_id(self) -> str:
+        """The loop that registered it, or judged it last; empty if that is not known."""
+        return self.tags.get("loopline.loop_id", "")
+
+    @property
     def metric(self) -> str:
         """`name=value`, as it was registered."""
         return self.tags.get("loopline.metric", "")

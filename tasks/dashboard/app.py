@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from html import escape
+from pathlib import Path
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -26,10 +27,14 @@ from tasks.dashboard.session import Sessions, cookie_of, logout_token
 from tasks.host.http_guard import AccessRules, token_of
 from tasks.host.workspace import Workspace
 from tasks.operations import overview as gathering
-from tasks.platform.report_pages import PAGES, as_link, find_page, path_of
+from tasks.platform.report_pages import PAGES, as_link, find_loop_page, find_page, loop_path_of, path_of
 from tasks.state.store_sizes import measure
 
 MEASURE_EVERY_S = 120.0
+GONE = (
+    "There is no such page, or no longer: the pages of a loop stay while its version has an alias, and as many days as "
+    "LOOPLINE_KEEP_WORK_DAYS says. MLflow has the card as an artifact of the loop's run."
+)
 PAGE_NAMES = {
     "card": "model card with the verdict",
     "validation-raw": "validation of the raw data",
@@ -54,6 +59,7 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
         Route("/", index),
         Route("/projects/{name}", project),
         Route("/projects/{name}/pages/{page}", report),
+        Route("/projects/{name}/loops/{loop}/{page}", loop_report),
         *buttons.ROUTES,
         *session.ROUTES,
         *api.ROUTES,
@@ -100,13 +106,30 @@ def project(request: Request) -> Response:
 
 
 def report(request: Request) -> Response:
-    """Return a step's report page, from a fixed list, so that a request cannot name a file."""
-    project, name = api.project_of(request), request.path_params["name"]
-    state = project.state(gathering.name_of(project))
+    """Return a step's newest report page, from a fixed list, so that a request cannot name a file."""
+    state = _state(request)
     path = find_page(state, request.path_params["page"])
     if path is None:
         raise HTTPException(404, "There is no such page.")
-    text = path.read_text()
+    return _report(request, state, path)
+
+
+def loop_report(request: Request) -> Response:
+    """Return a report page of one loop, which stays what it was whatever later loops do."""
+    state, loop_id = _state(request), request.path_params["loop"]
+    path = find_loop_page(state, loop_id, request.path_params["page"])
+    if path is None:
+        raise HTTPException(404, GONE)
+    return _report(request, state, path)
+
+
+def _state(request: Request) -> Path:
+    project = api.project_of(request)
+    return project.state(gathering.name_of(project))
+
+
+def _report(request: Request, state: Path, path: Path) -> Response:
+    name, text = request.path_params["name"], path.read_text()
     for other in PAGES:
         text = as_link(text, state.name, other)
     back = f'<nav><a href="/projects/{quote(name, safe="")}">{escape(name)}</a> <a href="/">all projects</a></nav>'
@@ -115,7 +138,13 @@ def report(request: Request) -> Response:
 
 
 def _links(overview: Overview, facts: ProjectFacts) -> list[Link]:
-    links = [Link(PAGE_NAMES[page], path_of(facts.name, page)) for page in facts.pages]
+    links, of_loops = [], set()
+    for what, loop_id in facts.loops_of_versions.items():
+        pages = facts.loop_pages.get(loop_id, [])
+        of_loops.update(pages)
+        links += [Link(f"{what}: {PAGE_NAMES[page]}", loop_path_of(facts.name, loop_id, page)) for page in pages]
+    newest = [page for page in facts.pages if page not in of_loops]
+    links += [Link(PAGE_NAMES[page], path_of(facts.name, page)) for page in newest]
     where = {name: service.url.rstrip("/") for name, service in overview.services.items() if service.url}
     return [*links, *overview_page.tool_links(facts, where)]
 

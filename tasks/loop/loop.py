@@ -30,6 +30,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, lease_of, save_loop, save_step
 from tasks.loop.inputs import Inputs as Inputs
+from tasks.loop.loop_pages import PAGE_OF_STEP, keep_page, sweep_pages
 from tasks.loop.outcome import STOPS, conclude, conclude_killed, outcome_of
 from tasks.loop.runners import add_runner
 from tasks.loop.step_cache import StepCache
@@ -162,6 +163,9 @@ class Loop:
         if is_new or record.snapshot != before:
             self.step_cache.records.save(record, self.lease)
         self.done[record.step] = record
+        if record.step in PAGE_OF_STEP:
+            name = PAGE_OF_STEP[record.step]
+            keep_page(self.state, self.id, name, self.place(record) / f"{name}.html", record.loop_id)
         if store and is_new and record.step in TRAINING_STEPS:
             store.forget_checkpoints(self.place(record))
 
@@ -258,6 +262,7 @@ def _end(loop: Loop, record: LoopRecord, failure: BaseException | None) -> None:
 
 def _forget(loop: Loop, days: float) -> None:
     freed = work_gc.sweep(loop.state, map(loop.place, loop.done.values()), days)
+    sweep_pages(loop.state, {loop.id, *(record.loop_id for record in loop.done.values())}, days)
     if loop.step_cache.store:
         with contextlib.suppress(StoreError):  # the next loop tries again
             loop.confirm()

@@ -32,7 +32,7 @@ from tasks.loop.step_cache import Memories, Recorded, StepCache, memories_of
 from tasks.mlflow import model_cache, registry_reader
 from tasks.operations.spec_cache import current_spec, current_specs
 from tasks.platform import open_signals
-from tasks.platform.report_pages import known_pages
+from tasks.platform.report_pages import known_pages, loop_pages
 from tasks.platform.services import ServiceState, services_of
 from tasks.state import findings, shared_files
 from tasks.state.step_records import latest_records, newest_records
@@ -163,7 +163,7 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
     last = rows.last_loop.get(spec.name)
     made = rows.decisions.get(spec.name, [])
     loops = rows.loops.get(spec.name, [])
-    return facts.ProjectFacts(
+    result = facts.ProjectFacts(
         name=spec.name,
         folder=str(project.folder),
         description=spec.description,
@@ -190,6 +190,10 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         pages=list(known_pages(step_cache.state, _shared_pages(records))),
         backtest=_backtest(step_cache.state),
     )
+    versions = {version.loop_id for version in (registry.champion, registry.challenger) if version}
+    ids = dict.fromkeys([*result.loops_of_versions.values(), *(ended.loop_id for ended in result.history)])
+    found = {loop_id: loop_pages(step_cache.state, loop_id, is_shared=loop_id in versions) for loop_id in ids}
+    return result.model_copy(update={"loop_pages": {loop_id: pages for loop_id, pages in found.items() if pages}})
 
 
 class _Registered(NamedTuple):

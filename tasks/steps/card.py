@@ -17,6 +17,7 @@ from models.training.families import chosen_net
 from models.training.job import REFIT
 from models.training.search_space import shares_of, shown
 from tasks.loop.loop import Inputs, Loop, StepResult
+from tasks.loop.loop_pages import page_of
 from tasks.mlflow import provenance
 from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
@@ -106,7 +107,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         usage=_usage(loop, number, exported.get("input_example")),
         warnings=inputs["judge"].result.get("warnings", []),
         limits=_limits(loop, preparation),
-        links=_links(loop, inputs),
+        links=_links(loop),
     )
 
 
@@ -296,9 +297,8 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
 
 
-def _links(loop: Loop, inputs: Inputs) -> dict[str, str]:
-    theirs = [Path(inputs[name].result["page"]) for name in ("validate-prepared", "validate-raw")]
-    pages = [loop.state / page.parent.name / page.name for page in theirs]  # another machine may have checked the data
+def _links(loop: Loop) -> dict[str, str]:
+    pages = [page_of(loop.state, loop.id, name) for name in ("validation-prepared", "validation-raw")]
     return {page.stem: page.resolve().as_uri() for page in pages}
 
 

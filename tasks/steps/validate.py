@@ -15,6 +15,7 @@ from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
 from models.project_spec.reserved_columns import ROW_COLUMN
 from tasks.loop.loop import Inputs, Loop, StepResult
+from tasks.loop.loop_pages import keep_page
 from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import expectations
@@ -137,19 +138,20 @@ def _validate(
         )
     if report["status"] == "warned":
         loop.report.note(f"validate-{stage}: {_failures(report)} (warning)")
-    return StepResult([folder / REPORT_FILE], {"status": report["status"], **counts, "page": str(page)})
+    return StepResult([folder / REPORT_FILE], {"status": report["status"], **counts})
 
 
 def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Path:
-    """Write the report as data and as a page: into the step's folder, to a fixed path, and into MLflow."""
+    """Write the report as data and as a page: into the step's folder, to two addresses, and into MLflow."""
     from models.report.validation import render_validation
 
     html = render_validation(report)
     write_json(folder / REPORT_FILE, report)
     write_text(folder / f"validation-{stage}.html", html)
-    page = loop.state / "reports" / f"validation-{stage}.html"
-    write_text(page, html)
-    shared_files.publish(loop.state, page)
+    newest = loop.state / "reports" / f"validation-{stage}.html"
+    write_text(newest, html)
+    shared_files.publish(loop.state, newest)
+    page = keep_page(loop.state, loop.id, newest.stem, folder / newest.name)
     for path in (folder / REPORT_FILE, folder / f"validation-{stage}.html"):
         loop.outbox.artifact(LOOP_RUN, path, f"validation/{stage}")
     return page

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tasks.host.workspace import Workspace
+from tasks.loop.loop_pages import keep_page, page_of
 from tasks.platform import report_pages
-from tasks.platform.report_pages import address_of, as_link, find_page, known_pages
+from tasks.platform.report_pages import address_of, as_link, find_loop_page, find_page, known_pages, loop_pages
 from tasks.platform.services import ServiceState
 from tasks.state import shared_files
 
@@ -28,6 +29,8 @@ def test_a_page_is_at_the_overview_page_while_it_is_up(workspace: Workspace, mon
     raw = card.parent / "reports" / "validation-raw.html"
     assert address_of(workspace, "a b", raw).endswith("/projects/a%20b/pages/validation-raw")
     assert address_of(workspace, "a b", card.parent / "other.html").startswith("file://")
+    of_loop = page_of(card.parent, "a-1", "card")
+    assert address_of(workspace, "a b", of_loop) == "http://127.0.0.1:4300/projects/a%20b/loops/a-1/card"
 
 
 def test_a_page_of_another_machine_is_read_as_it_was_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -51,3 +54,21 @@ def test_links_to_files_of_any_machine_become_names_of_pages():
     text = '<a href="file:///ada/.loopline/projects/a%20b/reports/validation-raw.html">raw</a> file:///etc/projects/x'
     assert as_link(text, "a b", "validation-raw") == '<a href="validation-raw">raw</a> file:///etc/projects/x'
     assert as_link(text, "other", "validation-raw") == text
+    of_loop = '<a href="file:///ada/.loopline/projects/a%20b/pages/a-1/validation-raw.html">raw</a>'
+    assert as_link(of_loop, "a b", "validation-raw") == '<a href="/projects/a%20b/loops/a-1/validation-raw">raw</a>'
+
+
+@pytest.mark.parametrize("loop_id", ["..", "../tiny", "a/b", "", "%2e%2e", ".hidden"])
+def test_only_the_pages_of_a_loop_are_found(tmp_path: Path, loop_id: str):
+    keep_page(tmp_path, "tiny-1", "card", _written(tmp_path / "work" / "card.html", "one"))
+    (tmp_path / "card.html").write_text("newest")
+    assert find_loop_page(tmp_path, "tiny-1", "card") == page_of(tmp_path, "tiny-1", "card")
+    assert find_loop_page(tmp_path, "tiny-1", "monitor") is None
+    assert find_loop_page(tmp_path, loop_id, "card") is None
+    assert (loop_pages(tmp_path, "tiny-1"), loop_pages(tmp_path, loop_id)) == (["card"], [])
+
+
+def _written(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
