@@ -38,7 +38,9 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     workspace = stores.open_workspace()
     workspace.make()
     this_project = workspace.project(project)
-    name = this_project.spec().name
+    spec = this_project.spec()
+    name = spec.name
+    arrivals.refuse_unheard(this_project, spec, "new_data" if if_grown else kind)
     if if_grown:
         signals = arrivals.announce(this_project)
     else:

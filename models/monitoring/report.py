@@ -52,6 +52,18 @@ class Drift(FrozenModel):
     level: Level = "none"
     seasonal: bool = Field(False, description="Its drift is expected: shown, never said.")
 
+    @property
+    def is_within_chance(self) -> bool:
+        """Whether psi reaches its limit, but the test finds no more than chance: with few rows psi alone is noise."""
+        return not self.seasonal and self.level == "none" and self.psi is not None and self.psi >= self.warn_at
+
+    @property
+    def words(self) -> str:
+        """The level in words, the same on every page."""
+        if self.is_within_chance:
+            return "within chance"
+        return {"none": "no drift", "warn": "drifts", "strong": "drifts much"}[self.level]
+
 
 class Correlation(FrozenModel):
     """Rank correlation of two numeric columns in training and now.

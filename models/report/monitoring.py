@@ -76,7 +76,10 @@ def _pictures(findings: MonitoringReport, windows: Sequence[WindowReport]) -> li
         )
     ]
     if any(window.predictions for window in windows):
-        caption = "How far the scores of each window lie from those on the test rows."
+        caption = (
+            "How far the scores of each window lie from those on the test rows. Above its limit a score drifts only if "
+            "the window has enough rows to tell it from chance: a hollow mark is within chance."
+        )
         figures.append(Figure("Drift of the predictions", caption, prediction_drift(windows)))
     if any(window.features for window in windows):
         caption = "Shown, never acted upon: real data drift all the time, and it hardly says that a model got worse."
@@ -101,6 +104,8 @@ def _light(drift: Drift) -> tuple[str, str]:
         return "quiet", "seasonal"
     if drift.psi is None:
         return "quiet", "no values"
+    if drift.is_within_chance:
+        return "quiet", drift.words
     return {"none": ("green", "✓ as trained"), "warn": ("amber", "! drifts"), "strong": ("red", "! drifts far")}[
         drift.level
     ]

@@ -59,12 +59,14 @@ def prediction_drift(windows: Sequence[WindowReport]) -> bytes:
             rows = [next((each for each in window.predictions if each.name == name), None) for window in windows]
             values = [np.nan if row is None or row.psi is None else row.psi for row in rows]
             axes.plot(times, values, marker="o", markersize=3.5, color=PALETTE[place], label=name)
-            drifted = [(at, row.psi) for at, row in zip(times, rows, strict=True) if row and row.level != "none"]
-            if drifted:
+            seen = [(at, row) for at, row in zip(times, rows, strict=True) if row is not None]
+            if drifted := [(at, row.psi) for at, row in seen if row.level != "none"]:
                 axes.plot(*zip(*drifted, strict=True), "v", color=RED, markersize=7, label=None if place else "drifts")
-            if not place:
-                limits = [np.nan if row is None else row.warn_at for row in rows]
-                axes.step(times, limits, where="mid", color=MUTED, linestyle=":", linewidth=1.4, label="limit")
+            if chance := [(at, row.psi) for at, row in seen if row.is_within_chance]:
+                axes.plot(*zip(*chance, strict=True), "o", color=PALETTE[place], markerfacecolor="white", markersize=5)
+            limits = [np.nan if row is None else row.warn_at for row in rows]
+            label = None if place else "limit"
+            axes.step(times, limits, where="mid", color=PALETTE[place], linestyle=":", linewidth=1.4, label=label)
         axes.set(ylabel="PSI against the test rows", ylim=(0, None))
         _dated(axes, times, dates)
         axes.legend(loc="upper left", ncols=4)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+from models.errors import UsageError
+from models.project_spec.blocks import Spec
+from models.triggers.policy import ALWAYS
 from models.triggers.signal import Signal
 from tasks.host.workspace import Project
 from tasks.loop import history
@@ -34,6 +37,20 @@ def announce(project: Project) -> list[Signal]:
     for signal in announced:
         events.send(project.workspace, events.of_signal(spec.name, signal))
     return announced
+
+
+def refuse_unheard(project: Project, spec: Spec, kind: str) -> None:
+    """Refuse a signal that begins no loop, since no automation listens for its kind and the policy would refuse it.
+
+    Raises:
+        UsageError: The spec's `retrain.on` does not name the kind, and it is no person's request.
+    """
+    if kind not in ALWAYS and kind not in spec.retrain.on:
+        named = ", ".join(spec.retrain.on) or "nothing"
+        raise UsageError(
+            f"{project.shown_spec}: retrain.on: names {named}, so nothing listens for {kind}: add {kind} to it and run "
+            f"`loopline deploy {spec.name}`, or ask as a person, who is always heard: `loopline trigger {spec.name}`"
+        )
 
 
 def _signal(name: str, at: float, reason: str, evidence: dict[str, int]) -> Signal:

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.commands.trigger import command
+from models.errors import UsageError
 from tasks.prefect.events import waiting
 from tests.conftest import MakeProject
 
@@ -41,6 +42,15 @@ def test_an_event_that_waits_is_said_to_be_asked_again_while_the_platform_is_up(
 
 @pytest.mark.parametrize("arguments", [("--if-grown",), ("--if-grown", "--json")])
 def test_a_source_that_did_not_grow_asks_for_nothing(make_project: MakeProject, arguments: tuple[str, ...]) -> None:
-    project = make_project("tiny")
+    project = make_project("tiny", "retrain: {on: [new_data]}\n")
     run("tiny", *arguments)
     assert waiting(project.workspace) == 0
+
+
+@pytest.mark.parametrize("arguments", [("--kind", "new_data"), ("--if-grown",)])
+def test_what_nobody_hears_is_refused_with_the_cure(make_project: MakeProject, arguments: tuple[str, ...]) -> None:
+    project = make_project("tiny", "retrain: {on: [decay]}\n")
+    with pytest.raises(UsageError, match=r"retrain\.on: names decay, so nothing listens for new_data: add new_data"):
+        run("tiny", *arguments)
+    assert waiting(project.workspace) == 0
+    assert "a person asked" in run("tiny", "--kind", "person")
