@@ -91,6 +91,7 @@ def _kind(trigger: Kind) -> Kind:
 def _carried_round(project: Project, decision: Decision) -> dict[str, Any] | State[Any]:
     """Run the loop with the policy's overrides of the spec; rejected data ends the run in the state Rejected."""
     from flows.train import opened, round_trip  # heavy (numpy, pyarrow): a run that only waits must not import them
+    from tasks.loop.champion import champion_stays
     from tasks.operations.reap import reap
 
     overrides, refresh = retraining.loop_overrides(project)
@@ -101,7 +102,8 @@ def _carried_round(project: Project, decision: Decision) -> dict[str, Any] | Sta
         with opened(project, overrides, decision.signal.kind, refresh, decision.loop_id) as loop:
             return round_trip(loop)
     except (GateRefused, DataError) as error:
-        return Completed(name="Rejected", message=f"the champion stays: {error}")
+        words = champion_stays(project.spec().name)
+        return Completed(name="Rejected", message=f"{words}: {error}" if words else str(error))
 
 
 def _name_run(name: str) -> None:

@@ -43,6 +43,8 @@ def command(project: str | None, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for one in facts.projects:
         _print_project(console, one, facts.at, at_length=project is not None)
+    for cause in dict.fromkeys(one.registry for one in facts.projects if one.registry and project is None):
+        console.print(cause, markup=False)
     _print_platform(console, facts)
 
 
@@ -68,6 +70,7 @@ def _plain_project(one: ProjectFacts) -> dict[str, Any]:
     return {
         **head,
         "state": one.loop.state,
+        "step": one.loop.step or None,
         "loop_id": one.loop.loop_id,
         "began": one.loop.began,
         "failure": one.loop.failure or None,
@@ -94,7 +97,7 @@ def _plain_project(one: ProjectFacts) -> dict[str, Any]:
 def _print_project(console: Console, one: ProjectFacts, now: float, *, at_length: bool) -> None:
     colour = COLOURS[one.light.colour]
     console.print(f"{SIGNS[one.light.colour]} {one.name}", style=f"bold {colour}", markup=False)
-    for reason in one.light.reasons if at_length else dict.fromkeys((one.summary, *one.light.reasons[1:])):
+    for reason in one.light.reasons if at_length else one.summaries:
         console.print(f"  {reason}", style="" if one.light.colour == "green" else colour, markup=False)
     for name, text in _lines(one, now, at_length=at_length):
         console.print(f"  {name:<12} {text}", markup=False)
@@ -157,8 +160,6 @@ def _champion(one: ProjectFacts, now: float) -> str:
 def _print_platform(console: Console, facts: Overview) -> None:
     console.print(f"workspace {facts.workspace}   as of {clock(facts.at)}", markup=False)
     console.print(f"disk      {size(facts.disk.free_bytes)} free of {size(facts.disk.total_bytes)}", markup=False)
-    for cause in dict.fromkeys(one.registry for one in facts.projects if one.registry):
-        console.print(f"registry  {cause}", markup=False)
     up = {name: service for name, service in facts.services.items() if service.state != "stopped"}
     if not up:
         console.print("platform  down: `loopline up` starts it", markup=False)

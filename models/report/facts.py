@@ -144,9 +144,9 @@ class ProjectFacts(FrozenModel):
         return self.monitor if self.champion and self.monitor.champion == self.champion.number else None
 
     @property
-    def summary(self) -> str:
-        """The reason of its light for a list of projects, where what concerns the registry stands once for all."""
-        return REGISTRY_AWAY if self.registry and self.light.reason == self.registry else self.light.reason
+    def summaries(self) -> list[str]:
+        """The reasons of its light for a list of projects, where what concerns the registry stands once for all."""
+        return [REGISTRY_AWAY if reason == self.registry else reason for reason in self.light.reasons]
 
     @property
     def windows(self) -> list[WindowReport]:

@@ -33,7 +33,9 @@ def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSum
     causes = dict.fromkeys(facts.registry for facts in projects if facts.registry)
     checks += [("amber", cause) for cause in causes]
     for colour in ("red", "amber"):
-        names = [facts.name for facts in projects if facts.light.colour == colour and facts.summary != REGISTRY_AWAY]
+        names = [
+            facts.name for facts in projects if facts.light.colour == colour and facts.summaries != [REGISTRY_AWAY]
+        ]
         if names:
             verb = "needs" if len(names) == 1 else "need"
             checks.append((colour, f"{', '.join(names)} {verb} a person" + (" now" if colour == "red" else "")))

@@ -14,6 +14,8 @@ from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
 
+PERSON = "a person on the overview page"
+
 
 def request_retraining(workspace: Workspace, project: str, reason: str, mark: str | None = None) -> tuple[Signal, bool]:
     """Store a request to retrain and deliver it to Prefect; return its signal and whether Prefect has it already.
@@ -36,7 +38,7 @@ def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comme
     api = PrefectServer(workspace).api()
     if api is None:
         return ActionResult(done=False, text="Prefect's server is not up: `loopline up`, then answer.")
-    values = {"approve": approved, "name": "a person on the overview page", "comment": comment}
+    values = {"approve": approved, "name": PERSON, "comment": comment}
     try:
         result = ask(api, f"flow_runs/{uuid.UUID(waiting.flow_run)}/resume", {"run_input": values})
     except (StoreError, ValueError) as error:
@@ -44,6 +46,5 @@ def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comme
     if result.get("status") != "ACCEPT":
         why = (result.get("details") or {}).get("reason") or result.get("status")
         return ActionResult(done=False, text=f"the run does not take an answer: {why}")
-    return ActionResult(
-        done=True, text="It is retrained now." if approved else "It is not retrained; the history shows your answer."
-    )
+    will = "It begins within a minute." if approved else "It is not retrained."
+    return ActionResult(done=True, text=f"The run has your answer, and the history shows it. {will}")

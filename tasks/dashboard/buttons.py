@@ -6,6 +6,7 @@ compare-and-swap refuses the action.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,13 +19,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from models.errors import StoreError
 from models.report.facts import ProjectFacts
 from models.report.overview_page import render_confirm, render_message
 from tasks.dashboard.acting import ActionRequest, ActionResult, act
-from tasks.dashboard.approvals import answer, request_retraining
+from tasks.dashboard.approvals import PERSON, answer, request_retraining
 from tasks.dashboard.session import checked_form, form_token, logout_token
 from tasks.host.workspace import Workspace
 from tasks.operations import overview
+from tasks.operations.retrain import note_answer
 
 REASON = "a person asked on the overview page"
 
@@ -122,7 +125,12 @@ def _ask_answer(project: ProjectFacts, *, approved: bool) -> Confirmation | None
 def _answer(workspace: Workspace, project: ProjectFacts, form: FormData, *, approved: bool) -> ActionResult:
     if project.waiting is None or project.waiting.flow_run != _text_of(form, "run"):
         return ActionResult(done=False, text="That question was answered meanwhile, or waits no longer.")
-    return answer(workspace, project.waiting, approved, _text_of(form, "reason"))
+    comment = _text_of(form, "reason")
+    result = answer(workspace, project.waiting, approved, comment)
+    if result.done:
+        with contextlib.suppress(StoreError):  # the run has the answer, whatever this page shows until it goes on
+            note_answer(workspace, project.name, project.waiting.flow_run, approved, PERSON, comment)
+    return result
 
 
 BUTTONS = {

@@ -135,7 +135,8 @@ def _words(loop: Loop, past: PastLoop, error: BaseException | None) -> str:
         return f"{words}: {'; '.join(loop.done['judge'].result.get('reasons', []))}"
     if error is None:
         return words
-    return f"{words}: {past.reason if past.outcome == 'cancelled' else f'{type(error).__name__}: {error}'}"
+    kind = type(error).__name__
+    return f"{words}: {past.reason if kind in STOPS else f'{kind}: {error}'}"
 
 
 def _kept(words: str, model: str) -> str:

@@ -326,11 +326,11 @@ def _kinds(spec: Spec) -> tuple[Kind, ...]:
 
 
 def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.PendingApproval | None:
-    """Return the unanswered question, or None: a signal whose last decision is `ask` and has not timed out."""
+    """Return the unanswered question, or None: a signal whose last decision is `ask`, without an answer or an end."""
     last = {decision.signal.id: decision for decision in reversed(made)}
     for decision in last.values():
         until = decision.at + timeout_s
-        if decision.action == "ask" and decision.flow_run and until > now:
+        if decision.action == "ask" and decision.flow_run and until > now and not decision.by:
             return facts.PendingApproval(
                 flow_run=decision.flow_run, reason="; ".join(decision.reasons), since=decision.at, until=until
             )

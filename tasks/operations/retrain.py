@@ -11,7 +11,7 @@ from models.project_spec.blocks import Spec
 from models.triggers.overrides import overrides
 from models.triggers.policy import decide
 from models.triggers.signal import Action, Decision, Kind, Signal
-from tasks.host.workspace import Project
+from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions, history
 from tasks.mlflow import registry_reader
 from tasks.prefect.events import DECISION_MADE, Event, send
@@ -53,16 +53,32 @@ def answered(project: Project, question: Decision, approved: bool, by: str, comm
     before = decisions.of_flow_run(state, str(question.flow_run))
     if before is not None and before.action != "ask":
         return before
-    reason = f"{'approved' if approved else 'refused'} by {by or 'a person'}" + (f": {comment}" if comment else "")
+    reason = _answer(approved, by, comment)
     running = history.running(state)
     action: Action = "retrain" if approved and running is None else "wait"
     reasons = [
         reason,
         *([f"loop {running} runs now: one at a time"] if approved and running else []),
-        *question.reasons,
+        *(question.reasons[1:] if question.by else question.reasons),  # `note_answer` has put the answer before them
     ]
     answer = question.model_copy(update={"at": time.time(), "action": action, "reasons": reasons, "by": by or None})
     return _recorded(project, spec.name, answer)
+
+
+def note_answer(workspace: Workspace, project: str, flow_run: str, approved: bool, by: str, comment: str = "") -> None:
+    """Record that a person has answered the question of a run, which takes the answer up a few seconds later.
+
+    The run records the decision itself; until then the question is answered, and nobody is asked again.
+    """
+    state = workspace.state / "projects" / project
+    question = decisions.of_flow_run(state, flow_run)
+    if question is not None and question.action == "ask":
+        reasons = [f"{_answer(approved, by, comment)}; the run takes it up", *question.reasons]
+        decisions.record(state, question.model_copy(update={"at": time.time(), "by": by, "reasons": reasons}))
+
+
+def _answer(approved: bool, by: str, comment: str) -> str:
+    return f"{'approved' if approved else 'refused'} by {by or 'a person'}" + (f": {comment}" if comment else "")
 
 
 def unanswered(project: Project, question: Decision, why: str) -> Decision:

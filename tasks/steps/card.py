@@ -97,7 +97,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **loop.spec.train.model_dump(exclude={"augment", "max_restarts", "refit"}),
             **_short(shown(search.get("params", {}))),
         },
-        decision=_decision(exported.get("class_head", {})),
+        decision=_decision(exported.get("class_head", {}), preparation.task == "binary"),
         quantiles=_quantiles(exported.get("quantile_shifts", {})),
         search={key: value for key, value in search.items() if key not in _NOT_FACTS},
         families=_families(search),
@@ -139,8 +139,11 @@ def _refit(used: dict[str, Any] | None) -> dict[str, str]:
     }
 
 
-def _decision(head: dict[str, Any]) -> dict[str, Any]:
-    """Return how probabilities become a label, with their reliability on held-out validation rows."""
+def _decision(head: dict[str, Any], is_binary: bool) -> dict[str, Any]:
+    """Return how probabilities become a label, with their reliability on held-out validation rows.
+
+    Of more than two classes the one with the highest probability is the label: no threshold decides.
+    """
     if not head:
         return {}
     words = "calibrated on validation rows" if head["calibrated"] else "as the model gives them"
@@ -151,7 +154,8 @@ def _decision(head: dict[str, Any]) -> dict[str, Any]:
         for when, suffix in (("as trained", ""), ("calibrated on the other folds", "_after"))
         if key in head
     }
-    return {"probabilities": words, **measured, "threshold of the second class": float(f"{head['threshold']:.4g}")}
+    threshold = {"threshold of the second class": float(f"{head['threshold']:.4g}")} if is_binary else {}
+    return {"probabilities": words, **measured, **threshold}
 
 
 def _quantiles(shifted: dict[str, Any]) -> dict[str, Any]:
@@ -370,11 +374,11 @@ def _usage(loop: Loop, number: str, example: Any) -> list[Any]:
     code = (
         "import mlflow\n\n"
         f'model = mlflow.pyfunc.load_model("models:/{loop.spec.name}/{number}")  # or {loop.spec.name}@champion\n'
-        "print(model.predict(rows))  # a data frame with a column for each input, or arrays by the names of the inputs"
+        "print(model.predict(model.input_example))"
     )
     shown = json.dumps(example, ensure_ascii=False)[:600] if example else ""
     return [
-        Snippet("In Python", code),
+        Snippet('In Python, after `eval "$(loopline env)"`', code),
         *([Snippet("An input", shown)] if shown else []),
         Snippet("On a machine without Loopline", f"loopline export {loop.spec.name} --version {number} --to bundle"),
         Snippet("Undo the promotion", f"loopline rollback {loop.spec.name}"),

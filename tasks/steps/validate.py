@@ -14,6 +14,7 @@ from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
 from models.project_spec.reserved_columns import ROW_COLUMN
+from tasks.loop.champion import champion_stays
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.loop_pages import keep_page
 from tasks.state import shared_files
@@ -133,8 +134,9 @@ def _validate(
     if report["status"] == "rejected":
         quarantined = _quarantine(loop, stage, outcome, table)
         raise GateRefused(
-            f"{loop.spec.name}: the {stage} data was rejected: {_failures(report)}. Nothing was trained, the "
-            f"champion stays; the failing rows are in {quarantined}, the report is {page}{_cure(report)}"
+            f"{loop.spec.name}: the {stage} data was rejected: {_failures(report)}. "
+            f"{', '.join(filter(None, ('Nothing was trained', champion_stays(loop.spec.name))))}; "
+            f"the failing rows are in {quarantined}, the report is {page}{_cure(report)}"
         )
     if report["status"] == "warned":
         loop.report.note(f"validate-{stage}: {_failures(report)} (warning)")

@@ -15,7 +15,8 @@ from tasks.loop import decisions
 from tasks.loop.history import LoopRecord, save_loop
 from tasks.mlflow import registry_reader
 from tasks.operations import retrain
-from tasks.operations.retrain import answered, loop_overrides, open_question, run_signal, unanswered, weigh
+from tasks.operations.overview import overview
+from tasks.operations.retrain import answered, loop_overrides, note_answer, open_question, run_signal, unanswered, weigh
 from tests.conftest import MakeProject
 from tests.stored_events import stored_events
 
@@ -102,3 +103,21 @@ def test_a_run_without_a_signal_says_who_began_it() -> None:
     made = run_signal("schedule", 5.0, "run-1")
     assert (made.id, made.kind, made.at) == ("schedule-run-1", "schedule", 5.0)
     assert run_signal("person", 5.0, "run-1", "new airline").reason == "new airline"
+
+
+def test_a_question_that_was_answered_is_not_asked_again_until_its_run_goes_on(project: Project) -> None:
+    question = weigh(project, a_signal(), "run-1")
+    state = project.state("tiny")
+
+    def waiting() -> object:
+        return overview(project.workspace, [project]).projects[0].waiting
+
+    assert waiting() is not None
+    note_answer(project.workspace, "tiny", "run-1", True, "Ada", "go")
+    assert waiting() is None
+    noted = weigh(project, a_signal(), "run-1")
+    assert (noted.action, noted.by) == ("ask", "Ada"), "the run still reads the answer itself"
+    answer = answered(project, noted, True, "Ada", "go")
+    assert (answer.action, answer.reasons) == ("retrain", ["approved by Ada: go", *question.reasons])
+    note_answer(project.workspace, "tiny", "run-1", False, "Bob")
+    assert decisions.read(state)[-1] == answer, "what the run has decided stays"
