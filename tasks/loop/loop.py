@@ -121,10 +121,7 @@ class Loop:
                 self.report.step(name, "done")
                 return self.done[name], True
             self.report.note(f"{name}: runs again: {trouble}")
-        self.at = name
-        if self.lease:
-            save_step(self.state, self.id, name, self.lease)
-        self.report.step(name, "run")
+        self._begin(name)
         key = key_of(parts)
         began = time.perf_counter()
         try:
@@ -154,6 +151,13 @@ class Loop:
         self.ran.append(name)
         self.report.step(name, "ok", f"{seconds:.1f} s")
         return self.done[name], False
+
+    def _begin(self, name: str) -> None:
+        """Record and report that a step begins."""
+        self.at = name
+        if self.lease:
+            save_step(self.state, self.id, name, self.lease)
+        self.report.step(name, "run")
 
     def _save(self, record: StepRecord, *, is_new: bool) -> None:
         """Count a step as done; upload its files first if there is an object store that may lack them."""

@@ -60,7 +60,7 @@ def sweep_pages(state: Path, used: Collection[str], days: float, now: float | No
     with contextlib.suppress(OSError, StoreError):  # the next loop tries again
         numbers = set(registry_reader.registered(state.name).aliases.values())
         versions = [registry_reader.numbered(state.name, number) for number in numbers]
-        kept = {*used, *(version.loop_id for version in versions if version)}
+        needed = {*used, *(version.loop_id for version in versions if version)}
         for folder in old:
-            if folder.name not in kept:
+            if folder.name not in needed:
                 shutil.rmtree(folder)

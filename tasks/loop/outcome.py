@@ -80,7 +80,7 @@ def conclude_killed(
         reason=CANCELLED if is_cancelled else "it was killed",
     )
     payload = {**past.model_dump(mode="json", exclude={"ended"}), "process": dict(loop.process)}
-    _tell(workspace, state, past, _kept(past.reason, state.name), payload)
+    _tell(workspace, state, past, _without_promotion(past.reason, state.name), payload)
     return past.ended
 
 
@@ -130,7 +130,7 @@ def _spent(loop: Loop) -> float:
 def _words(loop: Loop, past: PastLoop, error: BaseException | None) -> str:
     words = WORDS[past.outcome]
     if past.outcome != "promoted":
-        words = _kept(words, loop.spec.name)
+        words = _without_promotion(words, loop.spec.name)
     if past.outcome in ("promoted", "kept") and "judge" in loop.done:
         return f"{words}: {'; '.join(loop.done['judge'].result.get('reasons', []))}"
     if error is None:
@@ -139,7 +139,7 @@ def _words(loop: Loop, past: PastLoop, error: BaseException | None) -> str:
     return f"{words}: {past.reason if kind in STOPS else f'{kind}: {error}'}"
 
 
-def _kept(words: str, model: str) -> str:
+def _without_promotion(words: str, model: str) -> str:
     return "; ".join(filter(None, (words, champion_stays(model))))
 
 

@@ -192,8 +192,8 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
     )
     versions = {version.loop_id for version in (registry.champion, registry.challenger) if version}
     ids = dict.fromkeys([*result.loops_of_versions.values(), *(ended.loop_id for ended in result.history)])
-    found = {loop_id: loop_pages(step_cache.state, loop_id, is_shared=loop_id in versions) for loop_id in ids}
-    return result.model_copy(update={"loop_pages": {loop_id: pages for loop_id, pages in found.items() if pages}})
+    of_loops = {loop_id: loop_pages(step_cache.state, loop_id, is_shared=loop_id in versions) for loop_id in ids}
+    return result.model_copy(update={"loop_pages": {loop_id: pages for loop_id, pages in of_loops.items() if pages}})
 
 
 class _Registered(NamedTuple):
