@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tasks.host.workspace import Workspace
+from tasks.host.workspace import Workspace, keep_others_out
 
 
 @click.command()
@@ -29,6 +29,7 @@ def command(name: str, data: Path | None, target: str | None, example: str | Non
     if (data is None) == (example is None) or (example and target):
         raise click.UsageError("give --from FILE, with or without --target, or --example NAME")
     workspace = Workspace.find()
+    keep_others_out(workspace)
     if data is None:
         click.echo(f"{copy_example(workspace, name, str(example)).spec_path}: a copy of the example {example!r}")
         click.echo(f"Look through it, then: loopline run {name}")

@@ -54,6 +54,7 @@ def command(port_options: tuple[str, ...], foreground: bool, as_json: bool) -> N
             f"Prefect, MLflow and Optuna ask for the secret in {secret_path(workspace)}: Prefect's page for the whole "
             "line, the others for user and password, before and after its colon"
         )
+        _say(f"The overview asks for the token in {token_path(workspace)}")
         if projects_to_serve(workspace):
             _say(f"The served models ask for the token in {token_path(workspace, SERVE_TOKEN)}")
         if as_json:

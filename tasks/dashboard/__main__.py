@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument(
         "--host",
         default=os.environ.get(HOST, "127.0.0.1"),
-        help="Address to listen at; off loopback the token is required.",
+        help="Address to listen at.",
     )
     parser.add_argument("--port", type=int, required=True)
     names = [name.strip() for name in os.environ.get(NAMES, "").split(",") if name.strip()]

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasks.dashboard.session import LOGGED_IN
-from tasks.host.http_guard import AccessRules, is_foreign, is_forwarded
+from tasks.host.http_guard import AccessRules, is_foreign
 
 FORM_BYTES = 64 * 1024
 API_BYTES = 16 * 1024 * 1024
@@ -75,8 +75,7 @@ class DashboardGuard:
             return None if has_token else _unauthorised()
         if request.method not in ("GET", "HEAD") and is_foreign(headers):
             return PlainTextResponse("this form was sent from another site", 403)
-        is_open = self._rules.is_open and not is_forwarded(headers)
-        if is_open or path in OPEN or has_token or request.session.get(LOGGED_IN):
+        if path in OPEN or has_token or request.session.get(LOGGED_IN):
             return None
         if request.method in ("GET", "HEAD") and "text/html" in headers.get("accept", ""):
             return RedirectResponse(f"/login?next={quote(path)}", 303)

@@ -78,7 +78,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
         "MLFLOW_TRACKING_URI": f"sqlite:///{_own_database(workspace)}",
         "DVC_GLOBAL_CONFIG_DIR": str(state / "dvc" / "global"),
         "DVC_SYSTEM_CONFIG_DIR": str(state / "dvc" / "system"),
-        "DVC_SITE_CACHE_DIR": str(state / "dvc" / "site"),
+        "DVC_SITE_CACHE_DIR": str(workspace.site_cache),
         "MPLCONFIGDIR": str(state / "cache" / "matplotlib"),
         "TORCHINDUCTOR_CACHE_DIR": str(state / "cache" / "torchinductor"),
         "PGCONNECT_TIMEOUT": CONNECT_TIMEOUT_S,

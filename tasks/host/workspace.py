@@ -14,6 +14,7 @@ import contextlib
 import difflib
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,18 +103,50 @@ class Workspace:
         return self.state / "platform"
 
     def make(self) -> None:
-        """Create the state folder.
+        """Create the state folder, which no other account may enter, and let this process write for its own account.
+
+        DVC's site folder is closed too, which DVC would open to everybody: DVC loads pickles from it (3.67).
 
         Raises:
             StoreError: The folder cannot be written.
         """
+        keep_others_out(self)
         with storing(self.state):
-            for folder in (self.state, self.cache, self.locks):
-                folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.state, self.site_cache.parent, self.site_cache, self.site_cache / "repo"):
+                self.make_private(folder)
+            for folder in (self.root / ".dvc" / "cache", *self.root.glob("projects/*/data")):
+                if folder.is_dir():  # of a workspace that was made before other accounts were kept out
+                    self.make_private(folder)
+            for folder in (self.cache, self.locks):
+                folder.mkdir(exist_ok=True)
             ignore = self.state / IGNORE_FILE
             if not ignore.exists():
                 (self.state / LAYOUT_FILE).write_text(f"{LAYOUT}\n")
                 ignore.write_text("*\n")  # a workspace may be a git repository without our own .gitignore
+
+    @property
+    def site_cache(self) -> Path:
+        """DVC's folder of caches and locks that belong to no repository."""
+        return self.state / "dvc" / "site"
+
+    @property
+    def is_of_a_group(self) -> bool:
+        """Whether the owner has opened the state folder to its group, and to nobody else: `chmod 2770 .loopline`."""
+        with contextlib.suppress(OSError):
+            mode = self.state.stat().st_mode
+            return bool(mode & stat.S_IRWXG) and not mode & stat.S_IRWXO
+        return False
+
+    def make_private(self, folder: Path) -> None:
+        """Make a folder, if it is absent, that other accounts cannot enter; its group can where `is_of_a_group`.
+
+        A folder of a group, closed to all others, stays as it is; so does one of another owner.
+        """
+        mode = stat.S_IRWXU | (self.state.stat().st_mode & (stat.S_IRWXG | stat.S_ISGID) if self.is_of_a_group else 0)
+        folder.mkdir(mode=mode, parents=True, exist_ok=True)
+        if folder.stat().st_mode & stat.S_IRWXO:
+            with contextlib.suppress(PermissionError):
+                folder.chmod(mode)
 
     def project(self, name_or_path: str) -> Project:
         """Return the project by its name under `projects/`, its folder, or the name of a known project elsewhere.
@@ -168,6 +201,15 @@ class Workspace:
         folders = select(loops.c.project, loops.c.folder).where(tuple_(loops.c.project, loops.c.saved).in_(last))
         with database.reading(self.state) as connection:
             return {name: Path(folder) for name, folder in connection.execute(folders)}
+
+
+def keep_others_out(workspace: Workspace) -> None:
+    """Let no file that this process or its children write be writable by other accounts, whatever the umask is.
+
+    Others of the group may write only where `is_of_a_group`, and as the umask says.
+    """
+    others = stat.S_IWOTH if workspace.is_of_a_group else stat.S_IWOTH | stat.S_IWGRP
+    os.umask(os.umask(0o077) | others)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
             _check_types(schema, before, loop.spec.data)
             for text in _divided_anew(loop.spec.data, schema, before):
                 loop.report.note(text)
-        loop.project.raw.parent.mkdir(parents=True, exist_ok=True)
+        loop.workspace.make_private(loop.project.data)
+        loop.project.raw.parent.mkdir(exist_ok=True)
         table, summary, files = _with_feedback(loop, inputs, table)
         write_table(table, loop.project.raw)
         result = {"rows": table.num_rows, "schema": table_schema(table), "source": loop.spec.data.source}

@@ -45,6 +45,7 @@ def commit(project: Project, loop_id: str) -> dict[str, str | bool]:
     lock = project.workspace.locks / "dvc.lock"  # dvc.yaml is one file for all projects
     with held(lock, lambda: f"{root}: in use", FOREVER_S):
         _ensure_repository(root)
+        project.workspace.make_private(root / ".dvc" / "cache")
         _ensure_stages(project, root)
         targets = [_address(project, root, stage) for stage in STAGES]
         _keep_lock_file(project)

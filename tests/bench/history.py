@@ -27,6 +27,7 @@ from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
 from tasks.host import database, tables
+from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
 from tasks.loop.step_cache import StepCache
 from tasks.mlflow import embedded_store
@@ -157,7 +158,8 @@ def _wall_s(workspace: Workspace, *command: str) -> float:
 
 def _page_s(workspace: Workspace) -> float:
     with _served(workspace) as address:
-        return statistics.median(_got_s(f"{address}/projects/{NAME}") for _ in range(5))
+        token = token_path(workspace).read_text().strip()
+        return statistics.median(_got_s(f"{address}/projects/{NAME}", token) for _ in range(5))
 
 
 @contextlib.contextmanager
@@ -178,8 +180,9 @@ def _served(workspace: Workspace) -> Iterator[str]:
             process.terminate()
 
 
-def _got_s(address: str) -> float:
+def _got_s(address: str, token: str = "") -> float:
+    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
     began = time.perf_counter()
-    with urllib.request.urlopen(address, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         answer.read()
     return time.perf_counter() - began

@@ -19,6 +19,7 @@ import pytest
 
 from models.pipeline.steps import BY_NAME
 from tasks.host import database, server_access
+from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.mlflow import registry_reader
@@ -162,11 +163,14 @@ def test_up_says_where_everything_is_and_again_changes_nothing(home: Platform):
     told = up.json["services"]
     secret = server_access.secret_path(home.workspace)
     assert str(secret) in up.err, "Prefect's page asks for it"
+    assert str(token_path(home.workspace)) in up.err, "the overview asks for it"
     os.environ.update(server_access.credentials(home.workspace, {}))
     assert {one["state"] for one in told.values()} <= {"running", "starting"}
     for name in SHOWN:
         assert told[name]["url"].startswith("http://127.0.0.1:")
-        page = urllib.request.Request(told[name]["url"], headers=registry_reader.authorization())
+        token = {"Authorization": f"Bearer {token_path(home.workspace).read_text().strip()}"}
+        headers = token if name == "overview" else registry_reader.authorization()
+        page = urllib.request.Request(told[name]["url"], headers=headers)
         with urllib.request.urlopen(page, timeout=60) as answered:
             assert answered.status == 200
     kinds = {one["slug"] for one in ask(home.api, "block_types/filter", {})}
@@ -189,6 +193,7 @@ def test_every_service_refuses_a_foreign_page_and_asks_for_a_secret(home: Platfo
         assert refusal(services[name].url, Host="evil.example") in REFUSALS, name
         assert refusal(url, Origin="https://evil.example") in REFUSALS, name
         assert refusal(url) == 401, name
+        assert refusal(services[name].url) == 401, name
 
 
 def test_another_port_while_it_is_up_is_refused(home: Platform):

@@ -18,6 +18,7 @@ import pytest
 
 from infra.story import play
 from models.errors import StoreError
+from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.loop.history import read_loops
@@ -105,7 +106,10 @@ def test_what_was_predicted_is_watched(player: Any):
 
 def test_the_overview_shows_all_of_it(player: Any):
     services = {service.name: service for service in services_of(Workspace(player.home))}
-    with urllib.request.urlopen(f"{services['overview'].url}/projects/flights", timeout=30) as answer:
+    token = token_path(Workspace(player.home)).read_text().strip()
+    address = f"{services['overview'].url}/projects/flights"
+    asked = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(asked, timeout=30) as answer:
         page = answer.read().decode()
     status = player.status()
     assert f"<dt>version</dt><dd>{status['champion']}</dd>" in page

@@ -18,6 +18,7 @@ from models.report.monitoring import render_monitoring
 from models.report.validation import render_validation
 from models.triggers.signal import Decision, Signal
 from tasks.host import processes, stores
+from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.loop.champion import open_registry
@@ -130,10 +131,14 @@ def browser() -> Iterator[Browser]:
             running.close()
 
 
+def bearer(place: Workspace) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token_path(place).read_text().strip()}"}
+
+
 def test_every_link_leads_somewhere(place: Workspace, browser: Browser) -> None:
     with serving(place) as port:
         base = f"http://127.0.0.1:{port}"
-        page = browser.new_page()
+        page = browser.new_page(extra_http_headers=bearer(place))
         errors: list[str] = []
         page.on("console", lambda said: errors.append(f"{page.url}: {said.text}") if said.type == "error" else None)
         waiting, seen = [f"{base}/"], dict[str, int]()
@@ -163,7 +168,9 @@ def test_every_link_leads_somewhere(place: Workspace, browser: Browser) -> None:
 
 def test_a_report_is_reached_by_a_click_and_has_a_way_back(place: Workspace, browser: Browser) -> None:
     with serving(place) as port:
-        page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
+        page = browser.new_page(
+            viewport={"width": 390, "height": 844}, color_scheme="dark", extra_http_headers=bearer(place)
+        )
         page.goto(f"http://127.0.0.1:{port}/projects/alarmed")
         page.get_by_role("link", name="model card with the verdict").click()
         assert page.url.endswith("/projects/alarmed/pages/card")

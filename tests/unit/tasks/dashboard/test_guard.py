@@ -125,8 +125,11 @@ def test_a_host_that_is_not_ours_is_refused_even_with_the_token() -> None:
     assert ask(OPEN, **{**BEARER, "host": "evil.example"})[0] == 421
 
 
-def test_on_loopback_looking_needs_no_token_and_programs_do() -> None:
-    assert ask(OPEN)[0] == 200
+def test_on_loopback_the_token_is_asked_too_of_people_and_of_programs() -> None:
+    assert ask(OPEN)[0] == 401
+    assert [ask(OPEN, path)[0] for path in ("/health", "/style.css", "/login")] == [200, 200, 200]
+    assert [ask(OPEN, "/projects/a/retrain", method)[0] for method in ("GET", "POST")] == [401, 401]
+    assert [ask(OPEN, "/projects/a/retrain", method, session=IN)[0] for method in ("GET", "POST")] == [200, 200]
     assert ask(OPEN, "/trigger/flights", "POST")[0] == 401
     assert ask(OPEN, "/trigger/flights", "POST", **BEARER)[0] == 200
     assert ask(OPEN, "/trigger/flights", "POST", authorization="Bearer wrong")[0] == 401
@@ -169,7 +172,8 @@ def test_a_form_from_another_site_is_refused(headers: dict[str, str]) -> None:
 
 
 def test_a_form_from_our_own_page_passes() -> None:
-    assert ask(OPEN, "/x", "POST", origin="http://127.0.0.1:4300", sec_fetch_site="same-origin")[0] == 200
+    ours = {"origin": "http://127.0.0.1:4300", "sec_fetch_site": "same-origin"}
+    assert ask(OPEN, "/x", "POST", session=IN, **ours)[0] == 200
 
 
 @pytest.mark.parametrize(("path", "most"), [("/x", FORM_BYTES), ("/trigger/a", API_BYTES)])

@@ -117,6 +117,17 @@ def test_a_workspace_that_cannot_be_written_is_read(workspace: Workspace, monkey
     assert sorted(workspace.state.iterdir()) == before
 
 
+def test_who_cannot_write_reads_what_the_write_ahead_log_holds(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(workspace)
+    with database.reading(workspace.state), ThreadPoolExecutor(1) as pool:  # this reader keeps SQLite's log alive
+        assert count(workspace) == 1
+        pool.submit(add, workspace).result()
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        assert pool.submit(count, workspace).result() == 2
+
+
 def test_threads_read_a_workspace_without_a_database(workspace: Workspace) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(count, [workspace] * 8)) == [0] * 8

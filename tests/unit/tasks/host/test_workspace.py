@@ -1,6 +1,9 @@
 """Where things are: the workspace is found as a user expects, projects by name or path."""
 
+import os
 import shutil
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -113,6 +116,57 @@ def test_a_file_where_the_workspace_should_be_names_the_cure(tmp_path: Path, nam
     (tmp_path / name).write_text("")
     with pytest.raises(StoreError, match=r"a file lies where a folder is expected.*LOOPLINE_HOME"):
         Workspace(tmp_path / "home").make()
+
+
+def mode_of(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+@pytest.fixture
+def without_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("without_umask")
+def test_other_accounts_cannot_enter_the_state_nor_what_dvc_opens_to_all(tmp_path: Path) -> None:
+    made = Workspace(tmp_path)
+    made.make()
+    assert {folder: oct(mode_of(folder)) for folder in (made.state, made.site_cache, made.site_cache / "repo")} == {
+        made.state: "0o700", made.site_cache: "0o700", made.site_cache / "repo": "0o700"
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("without_umask")
+def test_a_workspace_that_was_open_to_others_is_closed_by_the_next_command(tmp_path: Path) -> None:
+    old = Workspace(tmp_path)
+    folders = [old.state, old.site_cache, tmp_path / "projects" / "tiny" / "data", tmp_path / ".dvc" / "cache"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+    old.make()
+    assert [oct(mode_of(folder)) for folder in folders] == ["0o700"] * 4
+
+
+@pytest.mark.usefixtures("without_umask")
+def test_a_workspace_that_its_owner_opened_to_a_group_stays_so(tmp_path: Path) -> None:
+    shared = Workspace(tmp_path)
+    shared.state.mkdir()
+    shared.state.chmod(0o2770)
+    shared.make()
+    assert oct(mode_of(shared.state)) == "0o2770"
+    assert oct(mode_of(shared.site_cache)) == "0o2770"
+    assert oct(os.umask(0)) == "0o2"
+
+
+@pytest.mark.parametrize(("umask", "after"), [(0, 0o022), (0o002, 0o022), (0o022, 0o022), (0o077, 0o077)])
+def test_no_process_writes_for_others_and_a_stricter_umask_stays(
+    tmp_path: Path, without_umask: None, umask: int, after: int
+) -> None:
+    os.umask(umask)
+    Workspace(tmp_path).make()
+    assert oct(os.umask(0)) == oct(after)
 
 
 def ran(workspace: Workspace, name: str, folder: Path) -> None:
