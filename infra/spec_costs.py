@@ -120,14 +120,14 @@ retrain.feedback: The log and the labels are read in each loop; the labelled row
 """
 """What a key costs, by its path."""
 NOTHING = """
-goal.quantile goal.costs goal.costs.false_positive goal.costs.false_negative goal.direction goal.good_enough data.kind
-data.task data.split data.split.by data.split.column data.split.seed data.features data.features.impute
-data.features.normalise data.expectations.expect data.expectations.arguments data.expectations.severity
-data.target_scale data.id data.weight data.image data.image.column data.image.width data.image.channels data.window
-data.window.frequency data.window.series_key data.window.season data.text data.text.column search.space
-search.space.low search.space.high search.space.log search.space.step search.space.integer search.space.choices
-search.settings train.lr train.weight_decay train.nesterov train.schedule train.cycles train.decay
-train.plateau_patience train.warmup train.clip_norm train.label_smoothing train.class_weights
+goal.quantile goal.costs goal.costs.false_positive goal.costs.false_negative goal.positive goal.direction
+goal.good_enough data.kind data.task data.split data.split.by data.split.column data.split.seed data.features
+data.features.impute data.features.normalise data.expectations.expect data.expectations.arguments
+data.expectations.severity data.target_scale data.id data.weight data.image data.image.column data.image.width
+data.image.channels data.window data.window.frequency data.window.series_key data.window.season data.text
+data.text.column search.space search.space.low search.space.high search.space.log search.space.step
+search.space.integer search.space.choices search.settings train.lr train.weight_decay train.nesterov train.schedule
+train.cycles train.decay train.plateau_patience train.warmup train.clip_norm train.label_smoothing train.class_weights
 train.augment.rotate_degrees train.augment.shift_pixels train.augment.brightness train.augment.flip
 train.augment.erase train.augment.mixup_alpha train.augment.noise train.augment.swap train.start train.start.weights
 train.start.lr_scale train.start.partial train.recent train.pretrain.mask train.pretrain.lr train.pretrain.patch

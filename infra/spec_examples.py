@@ -26,6 +26,7 @@ goal.quantile: 0.9
 goal.costs: {false_positive: 1, false_negative: 10}
 goal.costs.false_positive: 1
 goal.costs.false_negative: 10
+goal.positive: fraud
 data.split.seed: 7
 data.features.columns: [age, income]
 data.features.make: ./features.py:make

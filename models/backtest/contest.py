@@ -55,20 +55,22 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
     target = targets(prepared, "test")
     metric = metric_of(spec.goal, preparation, base)
     baseline = baseline_of(prepared, preparation, len(target), spec.goal.reference or "mae")
+    against, threshold = _champion(champion, prepared, preparation) if champion else (None, 0.5)
     evidence = Evidence(
         task=preparation.task,
         target=target,
         challenger=predict(challenger / MODEL_FILE, feeds(prepared, "test", preparation), preparation),
         thresholds={
             "challenger": preparation.class_head.threshold,
-            "champion": Preparation.load(champion).class_head.threshold if champion else 0.5,
+            "champion": threshold,
             "baseline": baseline.threshold,
         },
-        champion=_champion(champion, prepared, preparation) if champion else None,
+        champion=against,
         baseline=baseline.prediction,
         weights=weights_of(prepared, "test"),
         baseline_name=baseline.name,
         outputs=preparation.outputs,
+        positive=preparation.target.positive,
         slices=slice_values(prepared, "test", spec.judge.slices),
         challenger_id=challenger.name,
         champion_id=champion.name if champion else None,
@@ -89,15 +91,20 @@ def score(metric: Metric, target: Array, prediction: Array, preparation: Prepara
     return Score(each(np.ones(num)), drawn, num)
 
 
-def _champion(champion: Path, prepared: Path, own: Preparation) -> Array | None:
-    """Return the champion's predictions of the challenger's test rows; None if its preparation cannot read them."""
+def _champion(champion: Path, prepared: Path, own: Preparation) -> tuple[Array | None, float]:
+    """Return the champion's predictions of the challenger's test rows, and its threshold, for the same positive class.
+
+    None if its preparation cannot read the rows.
+    """
     theirs = Preparation.load(champion)
-    if theirs.task != own.task or not theirs.target.predicts_same(own.target):
-        return None
+    threshold, is_reversed = theirs.class_head.threshold, theirs.target.is_reversed(own.target)
+    if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
+        return None, threshold
     try:
-        return predict(champion / MODEL_FILE, feeds(prepared, "test", theirs), theirs)
+        prediction = predict(champion / MODEL_FILE, feeds(prepared, "test", theirs), theirs)
     except DataError:
-        return None
+        return None, threshold
+    return (1 - prediction, 1 - threshold) if is_reversed else (prediction, threshold)
 
 
 def _cost(graph: Path, prepared: Path, preparation: Preparation, spec: Spec) -> ServingCost:

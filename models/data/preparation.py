@@ -156,6 +156,15 @@ class TargetEncoding(FrozenModel):
         own, theirs = ([(each.name, each.quantile) for each in target.outputs] for target in (self, other))
         return (self.classes, own) == (other.classes, theirs)
 
+    def is_reversed(self, other: TargetEncoding) -> bool:
+        """Return whether both are of the same two classes, of which the other one is positive."""
+        return self.classes is not None and len(self.classes) == 2 and self.classes[::-1] == other.classes
+
+    @property
+    def positive(self) -> str:
+        """The positive one of two classes; empty for other targets."""
+        return self.classes[1] if self.classes is not None and len(self.classes) == 2 else ""
+
     @property
     def spread(self) -> float:
         """Standard deviation of the training targets in their own unit."""

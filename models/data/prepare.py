@@ -60,6 +60,7 @@ from models.fitted_features.state import FeatureCode
 from models.ngrams.columns import feature_column, holds_texts, plain_texts
 from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data, Spec, Task
+from models.project_spec.goal import Goal
 from models.project_spec.reserved_columns import (
     FITTED_PREFIX,
     IDENTITY_COLUMN,
@@ -134,7 +135,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
         dropped[reason] = int(is_lost.sum())
         table, positions, codes = table.filter(pa.array(~is_lost)), positions[~is_lost], codes[~is_lost]
     fitted = SplitRows.of(table, data, codes, positions, identities[positions])
-    rows, preparation = _fit(table, data, fitted, columns, spec.goal.metric, base)
+    rows, preparation = _fit(table, data, fitted, columns, spec.goal, base)
     return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update={"dropped": dropped})
 
 
@@ -159,7 +160,7 @@ def _prepare_series(
     shifted = with_known_future(shifted, steps, window, _seen_in_training(rows))
     future = {part.name: part for part in future_inputs(window)}
     columns.numeric.extend(future)
-    made, preparation = _fit(shifted, data, rows, columns, spec.goal.metric)
+    made, preparation = _fit(shifted, data, rows, columns, spec.goal)
     made = made.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
     values = _values(made, preparation, steps, codes)
     season = season_of(values, ordered.frequency, window)
@@ -217,7 +218,7 @@ def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
 
 
 def _fit(
-    table: pa.Table, data: Data, rows: SplitRows, columns: Columns, metric: str | None, base: Path | None = None
+    table: pa.Table, data: Data, rows: SplitRows, columns: Columns, goal: Goal, base: Path | None = None
 ) -> tuple[pa.Table, Preparation]:
     made: PreparedColumns = {}
     numeric = [part for name in columns.numeric if (part := _numeric(table, name, data, rows, made, columns))]
@@ -225,7 +226,7 @@ def _fit(
     pixels = _pixels(table, data, rows, made)
     datetimes = _datetimes(table, data, rows, made, columns)
     encoded = [part for part in categorical if part is not None]
-    task, target = _target(table, data, rows, made, metric)
+    task, target = _target(table, data, rows, made, goal)
     texts, ngrams = _texts(table, rows, made, columns, target)
     if not numeric and not encoded and not datetimes and not texts and pixels is None:
         raise no_input_column(columns.left_out)
@@ -405,12 +406,12 @@ def _pixels(table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns)
 
 
 def _target(
-    table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns, metric: str | None
+    table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns, goal: Goal
 ) -> tuple[Task, TargetEncoding]:
     training = table.select(data.targets).filter(pa.array(rows.train))
-    task = infer_task(training, data, metric)
-    is_log = is_on_log_scale(table, training, data, task, metric)
-    target = fit_target(training, data, task, is_log, rows.train_weights)
+    task = infer_task(training, data, goal.metric)
+    is_log = is_on_log_scale(table, training, data, task, goal.metric)
+    target = fit_target(training, data, task, is_log, rows.train_weights, goal.positive)
     for name in dict.fromkeys([*target.columns, *(data.targets if data.kind == "series" else ())]):
         column = table.column(name)
         made[name] = as_text(column) if target.classes else pa.array(as_float64(column, name))

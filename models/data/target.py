@@ -78,7 +78,12 @@ def certain_task(first: pa.ChunkedArray | None, data: Data) -> Task | None:
 
 
 def fit_target(
-    targets: pa.Table, data: Data, task: Task, is_log: bool = False, weights: np.ndarray | None = None
+    targets: pa.Table,
+    data: Data,
+    task: Task,
+    is_log: bool = False,
+    weights: np.ndarray | None = None,
+    positive: str | None = None,
 ) -> TargetEncoding:
     """Return the classes, or shift and scale, or the table of several outputs, from the training rows.
 
@@ -88,10 +93,14 @@ def fit_target(
         task: The task of the targets.
         is_log: The net learns the logarithm of the values.
         weights: Of the training rows (row,), for shift and scale; None: all alike.
+        positive: The spec's `goal.positive`; None: the later of two classes.
 
     Raises:
-        DataError: There is only one class, more than two for binary, or more than a thousand.
+        DataError: There is only one class, more than two for binary, or more than a thousand; the positive class is
+            none of two.
     """
+    if positive is not None:
+        check_positive(positive, task)
     if data.kind != "series" and (task in ("multilabel", "quantile") or len(data.targets) > 1):
         return fit_outputs(targets, data, task, weights)
     name, column = data.target_name, targets.column(data.targets[0])
@@ -104,7 +113,30 @@ def fit_target(
     classes = [text for text in pc.unique(as_text(column)).to_pylist() if text is not None]
     classes.sort(key=float if dtype == "integer" else None)
     _check_classes(classes, name, task, data)
+    if positive is not None:
+        classes = _with_positive_last(classes, positive, name)
     return TargetEncoding(name=name, classes=classes, dtype=dtype)
+
+
+def check_positive(positive: str, task: Task) -> None:
+    """Refuse a positive class of a task that has not two classes.
+
+    Raises:
+        DataError: Names the class and the task.
+    """
+    if task != "binary":
+        raise DataError(
+            f"goal.positive: got {positive!r}, but the task is {task}: it names one of two classes, so leave it out"
+        )
+
+
+def _with_positive_last(classes: list[str], positive: str, name: str) -> list[str]:
+    if positive not in classes:
+        raise DataError(
+            f"goal.positive: got {positive!r}, expected one of the classes of {name!r}, "
+            f"{' or '.join(map(repr, classes))}"
+        )
+    return [*(each for each in classes if each != positive), positive]
 
 
 def _fit_number(column: pa.ChunkedArray, name: str, is_log: bool, weights: np.ndarray | None) -> TargetEncoding:

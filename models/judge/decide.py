@@ -99,6 +99,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
     beaten, margin = Threshold(0.0, strict=True), _test_set_margin(evidence, rules, result)
     draft = Verdict(
         task=evidence.task,
+        positive=evidence.positive,
         metric=metric.name,
         direction=metric.direction,
         rules=rules,

@@ -49,6 +49,8 @@ class Evidence:
     parity: Parity | None = None
     outputs: Sequence[Output] = ()
     """The outputs of a row, if there are several; targets and predictions are then (example, output)."""
+    positive: str = ""
+    """The positive one of two classes, by name."""
     single_predictors: Mapping[str, float] = field(default_factory=dict)
     """Columns that alone predict the target almost perfectly, with their score (models/validation)."""
 

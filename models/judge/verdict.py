@@ -104,6 +104,7 @@ class Verdict(FrozenModel):
     gates: list[Gate] = Field(default_factory=list)
 
     task: spec.Task
+    positive: str = Field("", description="The class that metric, costs and threshold are about, of two; else empty.")
     metric: str
     direction: Literal["maximize", "minimize"]
     rules: spec.Judge

@@ -78,7 +78,10 @@ STEPS = (
     Step(
         "prepare",
         after=("ingest",),
-        reads=("data", "-data.source", "-data.expectations", "judge.slices", "goal.metric", "goal.quantile"),
+        reads=(
+            *("data", "-data.source", "-data.expectations", "judge.slices"),
+            *("goal.metric", "goal.quantile", "goal.positive"),
+        ),
         code=("tasks.steps.prepare",),
         libraries=("pyarrow", "pandas", "numpy"),
         references=("data.features.make", "data.features.fit", "data.features.transform"),
@@ -151,6 +154,7 @@ STEPS = (
         reads=(
             "name",
             "description",
+            "goal.positive",
             "data.source",
             "data.split.by",
             "judge.slices",

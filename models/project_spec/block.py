@@ -53,6 +53,19 @@ NumberText = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer"}]}),
 ]
 """Text that YAML may read as a number."""
+
+
+def value_as_text(value: object) -> object:
+    """Return an integer or a boolean as the text that a class of the data has; anything else as it is."""
+    return str(value).lower() if isinstance(value, int) else value
+
+
+ClassName = Annotated[
+    str,
+    BeforeValidator(value_as_text),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer"}, {"type": "boolean"}]}),
+]
+"""A class of the target: booleans of the data are the classes `true` and `false`."""
 NODES = r"^[1-9]\d{0,5}(:[1-9]\d{0,5})?$"
 Nodes = Annotated[
     str,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from models.project_spec.block import Reference, SpecBlock
+from models.project_spec.block import ClassName, Reference, SpecBlock
 
 
 class ErrorCosts(SpecBlock):
@@ -28,8 +28,11 @@ class Goal(SpecBlock):
     quantile: float | None = Field(
         None, gt=0, lt=1, description="Of metric pinball: 0.9 predicts a value that 90 % of the true ones stay under."
     )
-    costs: ErrorCosts | None = Field(
-        None, description="The metric is the mean cost of the decisions; the positive class is the second one."
+    costs: ErrorCosts | None = Field(None, description="The metric is the mean cost of the decisions of two classes.")
+    positive: ClassName | None = Field(
+        None,
+        description="Of two classes the one that metric, costs and threshold are about; default: the later one, by "
+        "name or number.",
     )
     direction: Literal["maximize", "minimize"] | None = Field(
         None, description="Default: the metric's own; needed for a metric of your own."

@@ -63,11 +63,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     texts = [name for name in table.column_names if name not in (*targets, group) and _is_prose(table.column(name))]
     is_forecast = task == "regression" and len(targets) == 1 and known.num_rows >= TARGET_PRESENT * table.num_rows
     shape = recognise(table, target) if is_forecast else None
-    drop = dict(_not_features(table, [*targets, *texts, *([group] if group else [])]))
-    inputs = [column for column in table.column_names if column not in (*drop, *targets, group)]
-    if not inputs:  # a number in the order of the file that is the only input is no id
-        drop = {name: reason for name, reason in drop.items() if reason != BEHAVES}
-        inputs = [column for column in table.column_names if column not in (*drop, *targets, group)]
+    drop, inputs = _inputs(table, [*targets, *([group] if group else [])], texts)
     time = None if shape or group else _split_time(table, inputs)
     if not inputs and not shape:
         raise UsageError(_no_inputs(path, target, drop))
@@ -85,9 +81,18 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         *_feature_lines(drop, [] if shape else texts, time),
         *expectation_lines(table, inputs, targets[0]),
         "",
+        *_goal_lines(known.column(targets[0]), task),
         *([] if shape else _slice_lines(table, inputs)),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _inputs(table: pa.Table, taken: Sequence[str], texts: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the columns that are no input, with the reason of each, and those that are."""
+    drop = dict(_not_features(table, [*taken, *texts]))
+    if {*drop, *taken} >= {*table.column_names}:  # a number in the order of the file that is the only input is no id
+        drop = {name: reason for name, reason in drop.items() if reason != BEHAVES}
+    return drop, [column for column in table.column_names if column not in (*drop, *taken)]
 
 
 def _refuse_constants(targets: pa.Table) -> None:
@@ -188,6 +193,19 @@ def _why(targets: pa.Table, task: str) -> str:
     if task == "ranking":
         return f"{num_values} grades; the rows of a group are put in order"
     return f"{num_values} different values" if task == "regression" else f"{num_values} classes"
+
+
+def _goal_lines(column: pa.ChunkedArray, task: str) -> Iterator[str]:
+    """Yield the positive one of two classes: the rarer one, of equal ones the later."""
+    if task != "binary":
+        return
+    counts = {str(each["values"]): each["counts"].as_py() for each in as_text(column).drop_null().value_counts()}
+    rarer = min(sorted(counts, reverse=True), key=lambda name: counts[name])
+    yield "goal:"
+    yield (
+        f"  positive: {yaml_text(rarer)}  # the rarer class, {counts[rarer] / sum(counts.values()):.2g} of the rows: "
+        "metric, costs and threshold are about it"
+    )
 
 
 def _unlabelled_lines(num_unanswered: int, num_rows: int) -> Iterator[str]:

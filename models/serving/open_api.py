@@ -169,6 +169,8 @@ def prediction_schema(served: LoadedModel) -> Schema:
     target, names = served.preparation.target, answer_columns(served.preparation)
     if names:
         columns: dict[str, Schema] = {column: {"type": ["number", "null"]} for column in names}
+        if target.positive:
+            columns[names[-1]]["description"] = "Of the positive class: what metric, costs and threshold are about."
         if LABEL in columns:
             columns[LABEL] = {"enum": list(target.classes or ())}
         if LABELS in columns:

@@ -13,12 +13,13 @@ from pydantic import TypeAdapter, ValidationError
 from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
+from models.judge.goal_check import certain_task_of, check_goal, check_goal_of_target
 from models.nets.arguments import argument_types
 from models.nets.catalogue import CATALOGUE, ENSEMBLE, is_descent, is_trees, net_name
-from models.project_spec.blocks import Data, Spec, Task
+from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
-from models.project_spec.references import is_own_code, local_source
+from models.project_spec.references import local_source
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code, factory_of
 from models.training.costs.spec_memory import check_weights
@@ -34,7 +35,6 @@ from models.training.tree_parameters import (
     wrong_objective,
 )
 
-_TASK_OF_KIND = {"series": "regression", "text": "language"}
 WEIGHT_ERROR = 1e-3
 """Of the sum of an ensemble's weights: people round them."""
 _OF_ENSEMBLES = (NET, f"model.{MEMBERS}")
@@ -92,7 +92,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     for net in nets:
         _check_arguments(net, "model.arguments", spec.model.arguments.items())
         _check_parallel(spec, net)
-    _check_metric(spec, base)
+    check_goal(spec, base)
     _check_fits_on_series(spec, nets)
     _check_sampler(spec, nets)
     _check_own_augmentation(spec, base)
@@ -169,27 +169,6 @@ def _check_own_net(spec: Spec, base: Path) -> None:
             f"model.net: {spec.model.net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "
             f"sizes of kind {spec.data.kind}: {', '.join(known)}"
         )
-
-
-def _check_metric(spec: Spec, base: Path) -> None:
-    """Check the metric: by the task if the spec or the kind of data decides it, else by its name alone."""
-    name = spec.goal.reference
-    if name is None or is_own_code(name):
-        return
-    from models.metrics.metrics import METRICS, costs_of, quantile_of, resolve_metric
-    from models.metrics.ranking import cutoff_of
-
-    short = (cutoff_of(name) or (name,))[0]
-    task = "quantile" if spec.data.quantiles else spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
-    if task is not None:
-        resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
-    elif short in METRICS and METRICS[short].is_of_groups:
-        raise UsageError(
-            f"goal.metric: got {spec.goal.metric}, which is for rankings, but data.task is not set: say `task: ranking`"
-        )
-    elif name not in METRICS and quantile_of(name) is None and costs_of(name) is None:
-        cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
-        raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")
 
 
 def _check_sampler(spec: Spec, nets: Sequence[str]) -> None:
@@ -364,7 +343,7 @@ def _check_columns(spec: Spec, path: Path, base: Path) -> None:
         check_names(names, data, spec.judge.slices)
         _check_constraints(spec, names, path)
         _check_series_types(data, path)
-        _check_target(spec, path, base)
+        check_goal_of_target(spec, path, base)
 
 
 def _check_series_types(data: Data, path: Path) -> None:
@@ -411,24 +390,8 @@ def _check_constraints(spec: Spec, names: Sequence[str], path: Path) -> None:
         return
     from models.metrics.metrics import DEFAULTS
 
-    task = _certain_task(spec.data, path)
+    task = certain_task_of(spec.data, path)
     metric = spec.goal.metric or (task and DEFAULTS[task])
     is_squared = metric == "mae" and spec.model.arguments.get("objective") == "regression"
     if metric in ("mae", "mape", "pinball") and not is_squared:
         raise no_monotone(metric)
-
-
-def _check_target(spec: Spec, path: Path, base: Path) -> None:
-    """A metric that is not for the task of the target; `_check_metric` has seen the tasks that the spec names."""
-    name = spec.goal.reference
-    if name is None or is_own_code(name) or (task := _certain_task(spec.data, path)) is None:
-        return
-    from models.metrics.metrics import resolve_metric
-
-    resolve_metric(name, task, base, spec.goal.direction)
-
-
-def _certain_task(data: Data, path: Path) -> Task | None:
-    from models.data.target import certain_task
-
-    return certain_task(first_values(path, data.targets[0]), data)

@@ -293,6 +293,9 @@ class _MonitoringRun:
                 self.notes.append(f"version {version} is not in the registry: its predictions are counted, not judged")
             elif facts.reference is None:
                 self.notes.append(f"version {version} has no monitoring reference: it is monitored by its labels only")
+            positive = facts.preparation.target.positive if facts.preparation is not None else ""
+            if positive and self._spec.goal.positive not in (None, positive):
+                self.notes.append(f"version {version} has {positive!r} as its positive class, and so have its figures")
             if facts.preparation is not None and facts.preparation.task == "ranking":
                 self.notes.append(
                     f"version {version} ranks, and the log does not say which rows were one group: it is monitored by "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -102,8 +103,11 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     ids, versions, answered, shadow = shadows.answers(state, version)
     thresholds = DecisionThresholds()
     if preparation.task == "binary":
-        each = {name: _threshold(project.workspace, spec.name, name) for name in {*versions}}
-        thresholds = DecisionThresholds(np.array([each[name] for name in versions]), preparation.class_head.threshold)
+        decisions = {name: _decision(project.workspace, spec.name, name, preparation) for name in {*versions}}
+        own = np.array([decisions[name].threshold for name in versions])
+        thresholds = DecisionThresholds(own, preparation.class_head.threshold)
+        is_reversed = np.array([decisions[name].is_reversed for name in versions], dtype=bool)
+        answered = np.where(is_reversed, 1 - answered, answered)
     label = np.full((len(ids), len(outputs)) if outputs else len(ids), np.nan)
     if preparation.kind == "text":
         label = np.zeros(len(ids))  # no label is needed: the next character is in the text
@@ -116,15 +120,24 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     return comparison.model_copy(update={"note": shadows.note_of(state, version)})
 
 
-def _threshold(workspace: Workspace, model: str, version: str | None) -> float:
-    """Return the decision threshold of a version that answered; 0.5 if neither cache nor registry has it any more."""
+class _Decision(NamedTuple):
+    """The threshold of a version for the shadow's positive class, and whether the version's own is the other one."""
+
+    threshold: float = 0.5
+    is_reversed: bool = False
+
+
+def _decision(workspace: Workspace, model: str, version: str | None, shadow: Preparation) -> _Decision:
+    """Return how a version that answered decides; at 0.5 if neither cache nor registry has it any more."""
     if version is None:
-        return 0.5
+        return _Decision()
     try:
         folder = numbered_copy(workspace, model, version, [PREPARATION_FILE]).folder
     except LooplineError:
-        return 0.5
-    return Preparation.load(folder).class_head.threshold
+        return _Decision()
+    theirs = Preparation.load(folder)
+    is_reversed, threshold = theirs.target.is_reversed(shadow.target), theirs.class_head.threshold
+    return _Decision(1 - threshold if is_reversed else threshold, is_reversed)
 
 
 def _versions(

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.preparation import NumericInput, Preparation, TextColumn
+from models.data.preparation import NumericInput, Preparation, TargetEncoding, TextColumn
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import StepRecord
@@ -97,7 +97,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **loop.spec.train.model_dump(exclude={"augment", "max_restarts", "refit"}),
             **_short(shown(search.get("params", {}))),
         },
-        decision=_decision(exported.get("class_head", {}), preparation.task == "binary"),
+        decision=_decision(exported.get("class_head", {}), preparation.target, loop.spec.goal.positive is not None),
         quantiles=_quantiles(exported.get("quantile_shifts", {})),
         search={key: value for key, value in search.items() if key not in _NOT_FACTS},
         families=_families(search),
@@ -139,10 +139,13 @@ def _refit(used: dict[str, Any] | None) -> dict[str, str]:
     }
 
 
-def _decision(head: dict[str, Any], is_binary: bool) -> dict[str, Any]:
+def _decision(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
     """Return how probabilities become a label, with their reliability on held-out validation rows.
 
-    Of more than two classes the one with the highest probability is the label: no threshold decides.
+    Args:
+        head: The record of the class head.
+        target: The classes.
+        is_named: Whether the spec names the positive one of two classes.
     """
     if not head:
         return {}
@@ -154,8 +157,12 @@ def _decision(head: dict[str, Any], is_binary: bool) -> dict[str, Any]:
         for when, suffix in (("as trained", ""), ("calibrated on the other folds", "_after"))
         if key in head
     }
-    threshold = {"threshold of the second class": float(f"{head['threshold']:.4g}")} if is_binary else {}
-    return {"probabilities": words, **measured, **threshold}
+    facts = {"probabilities": words, **measured}
+    if not target.positive:
+        return facts
+    why = "goal.positive" if is_named else "the later of the two: goal.positive is not set"
+    threshold = {f"threshold of {target.positive}": float(f"{head['threshold']:.4g}")}
+    return {"positive class": f"{target.positive} ({why})", **facts, **threshold}
 
 
 def _quantiles(shifted: dict[str, Any]) -> dict[str, Any]:

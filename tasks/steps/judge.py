@@ -143,6 +143,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
             {key: exported.result[key] for key in Parity.model_fields if key in exported.result}
         ),
         outputs=preparation.target.outputs,
+        positive=preparation.target.positive,
         single_predictors=inputs["validate-prepared"].result["single_predictors"],
     )
     evidence = with_clusters(evidence, prepared, preparation, loop.spec)
@@ -197,7 +198,8 @@ def _champion(loop: Loop, inputs: Inputs, rival: str, own: Preparation) -> _Cham
     names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE)
     folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
     theirs = Preparation.load(folder)
-    if theirs.task != own.task or not theirs.target.predicts_same(own.target):
+    is_reversed = theirs.target.is_reversed(own.target)
+    if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
         loop.report.note(f"the champion (version {number}) predicts another target: judged by goal and baseline")
         return _Champion()
     try:
@@ -206,7 +208,11 @@ def _champion(loop: Loop, inputs: Inputs, rival: str, own: Preparation) -> _Cham
     except DataError as error:
         loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
         return _Champion()
-    return _Champion(predictions, cost, _known(inputs, folder), theirs.class_head.threshold)
+    threshold = theirs.class_head.threshold
+    if is_reversed:
+        loop.report.note(f"judge: the champion (version {number}) has the other class as its positive one")
+        predictions, threshold = 1 - predictions, 1 - threshold
+    return _Champion(predictions, cost, _known(inputs, folder), threshold)
 
 
 def _known(inputs: Inputs, champion: Path) -> np.ndarray | None:

@@ -43,6 +43,11 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
             )
         for text in unseen_categories(project.prepared, made):
             loop.report.note(text)
+        if made.target.positive and loop.spec.goal.positive is None:
+            loop.report.note(
+                f"prepare: metric, costs and threshold are about class {made.target.positive!r}, the later of the two: "
+                "goal.positive names the one that is meant"
+            )
         result = {
             "rows": made.rows,
             "task": made.task,

@@ -58,6 +58,20 @@ def test_classes_are_in_the_order_of_their_values(make_spec):
     assert fit_target(targets(["yes", "no"]), data, "binary").classes == ["no", "yes"]
 
 
+def test_the_class_that_the_goal_names_is_the_second_one(make_spec):
+    data = make_spec().data
+    column = pa.table({data.targets[0]: ["legit", "fraud", "legit"]})
+    assert fit_target(column, data, "binary").classes == ["fraud", "legit"]
+    assert fit_target(column, data, "binary", positive="fraud").classes == ["legit", "fraud"]
+    assert fit_target(column, data, "binary", positive="legit").positive == "legit"
+    with pytest.raises(
+        DataError, match=r"goal.positive: got 'Fraud', expected one of the classes .* 'fraud' or 'legit'"
+    ):
+        fit_target(column, data, "binary", positive="Fraud")
+    with pytest.raises(DataError, match=r"goal.positive: got 'fraud', but the task is multiclass"):
+        fit_target(column, data, "multiclass", positive="fraud")
+
+
 def test_a_regression_is_standardised(make_spec):
     target = fit_target(targets([1.0, 3.0]), make_spec().data, "regression")
     assert (target.shift, target.scale, target.classes) == (2.0, 1.0, None)

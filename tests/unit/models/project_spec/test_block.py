@@ -12,7 +12,7 @@ from models.errors import UsageError
 from models.project_spec.reader import json_schema, read_spec
 
 SCHEMA = json_schema()
-TEXTS = ("data.window.frequency", "train.start.weights")
+TEXTS = ("data.window.frequency", "train.start.weights", "goal.positive")
 """They are texts that YAML may read as numbers."""
 
 

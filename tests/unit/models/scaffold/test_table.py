@@ -55,7 +55,8 @@ def test_the_guessed_spec_is_valid_and_prepares_the_data(path):
     assert spec.data.features.drop == ["customer_id", "e-mail: address", "always"]
     assert spec.judge.slices == ["plan", "town"]
     _, made = prepare_table(pq.read_table(path), spec, path.parent)
-    assert made.target.classes == ["kept", "left"]
+    assert spec.goal.positive == "kept", "the rarer one"
+    assert made.target.classes == ["left", "kept"]
 
 
 def test_the_expectations_hold_for_the_data_they_were_guessed_from(path):

@@ -20,10 +20,13 @@ from tests.conftest import MakeProject
 from tests.tiny_jobs import preparation_of
 
 
-def cache_version(project: Project, number: str, threshold: float) -> None:
+def cache_version(project: Project, number: str, threshold: float, positive: str = "yes") -> None:
     folder = project.workspace.cache / "models" / "tiny" / number
     folder.mkdir(parents=True)
-    preparation_of("table", "binary").model_copy(update={"class_head": ClassHead(threshold=threshold)}).save(folder)
+    preparation = preparation_of("table", "binary")
+    classes = [positive, *(name for name in ("no", "yes") if name != positive)][::-1]
+    target = preparation.target.model_copy(update={"classes": classes})
+    preparation.model_copy(update={"class_head": ClassHead(threshold=threshold), "target": target}).save(folder)
     write_json(folder.with_suffix(".json"), {PREPARATION_FILE: sha256(folder / PREPARATION_FILE)})
 
 
@@ -53,3 +56,14 @@ def test_a_shadow_agrees_where_it_and_the_version_that_answered_give_the_same_la
     shadow_log(project.state("tiny"), "3").append(pa.table({"id": ["a", "b", "c", "d"], "at": at, **rows}))
     found = compared(project, project.spec(), "3")
     assert (found.num_rows, found.agreement) == (4, 0.5)  # yes, no, no, yes against no, no, yes, yes
+
+
+def test_a_version_whose_other_class_is_positive_is_compared_by_the_same_class(make_project: MakeProject) -> None:
+    project = make_project("tiny")
+    cache_version(project, "1", 0.9, positive="no")
+    cache_version(project, "2", 0.1)
+    at = pa.array([datetime(2026, 11, 1, tzinfo=UTC)] * 2, pa.timestamp("us", tz="UTC"))
+    rows = {"version": ["1", "1"], "score": [0.95, 0.8], "shadow.score": [0.05, 0.2]}
+    shadow_log(project.state("tiny"), "2").append(pa.table({"id": ["a", "b"], "at": at, **rows}))
+    found = compared(project, project.spec(), "2")
+    assert (found.agreement, found.distance) == (1.0, pytest.approx(0.0))

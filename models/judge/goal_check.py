@@ -1,0 +1,86 @@
+"""Checks of a spec's goal: its metric and its positive class fit the task, as far as that is known before any run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.data.header import first_values
+from models.errors import UsageError, did_you_mean
+from models.project_spec.blocks import Data, Spec, Task
+from models.project_spec.references import is_own_code
+
+_TASK_OF_KIND = {"series": "regression", "text": "language"}
+
+
+def check_goal(spec: Spec, base: Path) -> None:
+    """Refuse a metric or a positive class that the spec alone shows to be wrong.
+
+    Raises:
+        UsageError: No such metric, or not one for the task.
+        DataError: A positive class, and not two classes.
+    """
+    _check_metric(spec, base)
+    _check_positive(spec)
+
+
+def _check_metric(spec: Spec, base: Path) -> None:
+    """Check the metric: by the task if the spec or the kind of data decides it, else by its name alone."""
+    name = spec.goal.reference
+    if name is None or is_own_code(name):
+        return
+    from models.metrics.metrics import METRICS, costs_of, quantile_of, resolve_metric
+    from models.metrics.ranking import cutoff_of
+
+    short = (cutoff_of(name) or (name,))[0]
+    task = "quantile" if spec.data.quantiles else spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
+    if task is not None:
+        resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
+    elif short in METRICS and METRICS[short].is_of_groups:
+        raise UsageError(
+            f"goal.metric: got {spec.goal.metric}, which is for rankings, but data.task is not set: say `task: ranking`"
+        )
+    elif name not in METRICS and quantile_of(name) is None and costs_of(name) is None:
+        cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
+        raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")
+
+
+def _check_positive(spec: Spec) -> None:
+    """Refuse a positive class where data or metric are known to have not two classes."""
+    positive, data = spec.goal.positive, spec.data
+    if positive is None:
+        return
+    from models.data.target import check_positive
+    from models.metrics.metrics import is_of_numbers
+
+    task = "quantile" if data.quantiles else data.task or _TASK_OF_KIND.get(data.kind)
+    several = "multilabel" if len(data.targets) > 1 else None
+    of_numbers = "regression" if is_of_numbers(spec.goal.reference) else None
+    check_positive(positive, task or several or of_numbers or "binary")  # type: ignore[arg-type]  # one of the tasks
+
+
+def check_goal_of_target(spec: Spec, path: Path, base: Path) -> None:
+    """Refuse a metric or a positive class that is not for the task which the first rows of a table make certain.
+
+    Raises:
+        UsageError: The metric is for other tasks.
+        DataError: A positive class, and the target is a number.
+    """
+    name, positive = spec.goal.reference, spec.goal.positive
+    if (name is None and positive is None) or (task := certain_task_of(spec.data, path)) is None:
+        return
+    if positive is not None and task == "regression":
+        from models.data.target import check_positive
+
+        check_positive(positive, task)
+    if name is None or is_own_code(name):
+        return
+    from models.metrics.metrics import resolve_metric
+
+    resolve_metric(name, task, base, spec.goal.direction)
+
+
+def certain_task_of(data: Data, path: Path) -> Task | None:
+    """Return the task that the first rows of a local table make certain; None if others may change it."""
+    from models.data.target import certain_task
+
+    return certain_task(first_values(path, data.targets[0]), data)
