@@ -1,5 +1,6 @@
 import inspect
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -20,5 +21,5 @@ def test_the_source_names_the_arguments_that_the_factory_has(net: str) -> None:
 def test_types_are_read_where_they_are_plain() -> None:
     known = argument_types("mlp")
     assert known is not None
-    assert (known["hidden"], known["dropout"]) == (Size, float)
+    assert (known["hidden"], known["norm"]) == (Size, Literal["batch", "layer", "none"])
     assert argument_types("./own.py:Net") is None
