@@ -20,12 +20,11 @@ import pyarrow as pa
 from models.data.header import no_such_column
 from models.errors import UsageError, did_you_mean
 from models.sources.whole_numbers import as_frame
+from models.validation.expectation_arguments import COLUMN_ARGUMENTS, columns_of
 from models.validation.expectations import ExpectationCheck
 
 NUM_EXAMPLES = 10
-_COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
 _COMPARED = ("min_value", "max_value", "value_set")
-_LIST_ARGUMENTS = ("column_list", "column_set")
 
 
 @dataclass(frozen=True)
@@ -201,13 +200,13 @@ def _rows(batch: Any, expectation: Any) -> np.ndarray:
 
 def _blank(check: ExpectationCheck, names: list[str]) -> dict[str, Any]:
     """Return an empty result; `observed` names a missing column, which the engine would report as an error."""
-    columns = _columns(check)
+    columns = [*columns_of(check.expectation, check.arguments)]
     absent = [name for name in columns if name not in names]
     observed = no_such_column(absent[0], names) if absent else None
     return {
         "expectation": check.expectation,
         "column": ", ".join(columns) or None,
-        "arguments": {key: value for key, value in check.arguments.items() if key not in _COLUMN_ARGUMENTS},
+        "arguments": {key: value for key, value in check.arguments.items() if key not in COLUMN_ARGUMENTS},
         "severity": check.severity,
         "origin": check.origin,
         "success": False,
@@ -219,18 +218,10 @@ def _blank(check: ExpectationCheck, names: list[str]) -> dict[str, Any]:
     }
 
 
-def _columns(check: ExpectationCheck) -> list[str]:
-    arguments = check.arguments
-    named = [arguments[key] for key in _COLUMN_ARGUMENTS if isinstance(arguments.get(key), str)]
-    if not check.expectation.startswith("table_"):
-        named += [name for key in _LIST_ARGUMENTS for name in arguments.get(key) or []]
-    return named
-
-
 def _needed(table: pa.Table, checks: Sequence[ExpectationCheck]) -> list[str]:
     if any(check.expectation.startswith("table_column") or "row_condition" in check.arguments for check in checks):
         return list(table.column_names)
-    named = dict.fromkeys(name for check in checks for name in _columns(check))
+    named = dict.fromkeys(name for check in checks for name in columns_of(check.expectation, check.arguments))
     return [name for name in named if name in table.column_names] or list(table.column_names[:1])
 
 
