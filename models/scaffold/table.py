@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +18,9 @@ from models.project_spec.blocks import Data
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
 from models.scaffold.roles import BEHAVES, id_reason, times_of_rows
 from models.scaffold.series import SeriesShape, recognise
+from models.scaffold.text_forms import TextForm, is_number_name, is_useless_as_text, text_forms
 from models.sources.read import read_source
+from models.validation.alike_classes import alike_classes
 from models.validation.expectations import TARGET_PRESENT
 
 _TARGET_NAMES = ("target", "label", "class", "y", "outcome", "churn", "relevance", "price")
@@ -27,12 +28,6 @@ _GRADE_NAMES, _GROUP_NAMES = ("relevance", "relevance_label", "grade"), ("query"
 """Names that together say that a table holds a ranking: grades of the results of queries."""
 _MAX_SLICE = 10
 _FEWEST_TIMES = 10
-_MOST_LOOK_LIKE = 0.9
-"""A column of texts is said to hold numbers or dates if this share of them looks so: the others may be mistakes."""
-_LOOKS_LIKE = {
-    "numbers": r"^\s*[-+]?[$€£]?\s?[0-9]{1,3}([., '][0-9]{3})*([.,][0-9]+)?\s?[%$€£]?\s*$",
-    "dates": r"^\s*[0-9]{1,4}([-./])[0-9]{1,2}[-./][0-9]{1,4}([ T][0-9]{1,2}:[0-9]{2}(:[0-9]{2})?)?\s*$",
-}
 
 
 def guess_spec(path: Path, name: str, target: str | None = None, source: str | None = None) -> str:
@@ -60,16 +55,17 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         _refuse_constants(known.select(targets))
     group = _group_of(known, targets)
     task = "ranking" if group else task
-    texts = [name for name in table.column_names if name not in (*targets, group) and _is_prose(table.column(name))]
+    forms, taken = text_forms(table), [*targets, *([group] if group else [])]
+    texts = [name for name in table.column_names if name not in (*taken, *forms) and _is_prose(table.column(name))]
     is_forecast = task == "regression" and len(targets) == 1 and known.num_rows >= TARGET_PRESENT * table.num_rows
     shape = recognise(table, target) if is_forecast else None
-    drop, inputs = _inputs(table, [*targets, *([group] if group else [])], texts)
+    drop, inputs = _inputs(table, taken, texts, forms)
     time = None if shape or group else _split_time(table, inputs)
     if not inputs and not shape:
         raise UsageError(_no_inputs(path, target, drop))
     lines = [
         f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
-        *_doubt_lines(table),
+        *_doubt_lines(table, data, forms, drop),
         f"name: {name}",
         "",
         "data:",
@@ -87,9 +83,11 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _inputs(table: pa.Table, taken: Sequence[str], texts: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def _inputs(
+    table: pa.Table, taken: Sequence[str], texts: Sequence[str], forms: Mapping[str, TextForm]
+) -> tuple[dict[str, str], list[str]]:
     """Return the columns that are no input, with the reason of each, and those that are."""
-    drop = dict(_not_features(table, [*taken, *texts]))
+    drop = dict(_not_features(table, [*taken, *texts], forms))
     if {*drop, *taken} >= {*table.column_names}:  # a number in the order of the file that is the only input is no id
         drop = {name: reason for name, reason in drop.items() if reason != BEHAVES}
     return drop, [column for column in table.column_names if column not in (*drop, *taken)]
@@ -131,27 +129,23 @@ def _is_prose(column: pa.ChunkedArray) -> bool:
     return is_text(column.type) and holds_texts(as_text(column))
 
 
-def _doubt_lines(table: pa.Table) -> Iterator[str]:
-    """Yield comments on columns whose values look like another type than the one they have."""
-    values = [name for name in table.column_names if re.fullmatch(_LOOKS_LIKE["numbers"], name)]
+def _doubt_lines(table: pa.Table, data: Data, forms: Mapping[str, TextForm], drop: Collection[str]) -> Iterator[str]:
+    """Yield comments on columns whose values look like another type than the one they have, and on their classes."""
+    values = [name for name in table.column_names if is_number_name(name)]
     if values:
         first = yaml_text(values[0])
         yield f"# Column {first} is named by the first line: is it a header? If there is none, write one."
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        for kind, pattern in _LOOKS_LIKE.items() if is_text(column.type) else ():
-            known = as_text(column).drop_null()
-            fits = pc.match_substring_regex(known, pattern)
-            if not len(known) or pc.mean(fits).as_py() < _MOST_LOOK_LIKE:
-                continue
-            others = known.filter(pc.invert(fits))
-            example = f"{kind}, such as {yaml_text(known.filter(fits)[0].as_py())}"
-            but = f" (all but {len(others)}, such as {yaml_text(others[0].as_py())})" if len(others) else ""
-            where = f"# Column {yaml_text(name)}"
-            yield f"{where} is text, so each value is a category, though they look like {example}{but}:"
-            yield "#   a source of your own (`source: ./data.py:load`) can make them what they are."
+    for name, form in forms.items():
+        example = f"{form.kind}, such as {yaml_text(form.example)}"
+        but = f" (all but {form.num_others}, such as {yaml_text(form.other)})" if form.num_others else ""
+        is_what = "it is left out" if name in drop else "each value is a category"
+        yield f"# Column {yaml_text(name)} is text, so {is_what}, though they look like {example}{but}:"
+        yield "#   a source of your own (`source: ./data.py:load`) can make them what they are."
+    for message in alike_classes(table, data):
+        yield f"# {message[0].upper()}{message[1:]}."
 
 
-def _not_features(table: pa.Table, taken: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _not_features(table: pa.Table, taken: Sequence[str], forms: Mapping[str, TextForm]) -> Iterator[tuple[str, str]]:
     for name in table.column_names:
         column = table.column(name)
         if name in taken:
@@ -164,6 +158,8 @@ def _not_features(table: pa.Table, taken: Sequence[str]) -> Iterator[tuple[str, 
             yield name, f"of type {column.type}"
         elif num_values == 1 and not column.null_count:
             yield name, "always the same"
+        elif name in forms and is_useless_as_text(column, num_values):
+            yield name, f"{forms[name].kind} as text, such as {yaml_text(forms[name].example)}"
         elif reason := id_reason(name, column, num_values):
             yield name, reason
 

@@ -19,6 +19,7 @@ from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Data
 from models.sources.read import write_table
 from models.sources.row_batches import concatenated
+from models.validation.alike_classes import alike_classes
 from models.validation.expectations import row_checks
 from models.validation.mixed_columns import odd_cells
 from models.validation.rounded_numbers import rounded_numbers
@@ -48,7 +49,8 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
         table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
         if not loop.spec.data.features.make:
             check_columns(table, loop.spec.data)
-        for text in [*odd_cells(table, loop.spec.data), *rounded_numbers(table, loop.spec.data)]:
+        data = loop.spec.data
+        for text in [*odd_cells(table, data), *rounded_numbers(table, data), *alike_classes(table, data)]:
             loop.report.note(text)
         schema = table_schema(table)
         if before is not None:

@@ -1,0 +1,35 @@
+"""Classes that differ by case or spaces alone, mostly one class that was typed in several ways."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.columns import as_text, is_text
+from models.project_spec.blocks import Data
+
+_MOST_SHOWN = 4
+
+
+def alike_classes(table: pa.Table, data: Data) -> list[str]:
+    """Return a message for each target of texts in which classes differ by case or spaces alone.
+
+    Cost: linear; each different text is looked at once.
+    """
+    names = [name for name in data.targets if name in table.column_names and is_text(table.schema.field(name).type)]
+    messages = (_message(name, table.column(name)) for name in names)
+    return [message for message in messages if message]
+
+
+def _message(name: str, column: pa.ChunkedArray) -> str:
+    classes = pc.unique(as_text(column)).drop_null().to_pylist()
+    groups: dict[str, list[str]] = {}
+    for text in classes:
+        groups.setdefault(" ".join(text.casefold().split()), []).append(text)
+    alike = max(groups.values(), key=len, default=[])
+    if len(alike) < 2:
+        return ""
+    return (
+        f"target {name!r}: {len(classes)} classes, of which some differ by case or spaces alone, such as "
+        f"{' and '.join(map(repr, alike[:_MOST_SHOWN]))}: each is a class of its own; write them alike in the source"
+    )
