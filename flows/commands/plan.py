@@ -35,7 +35,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     Example: loopline plan mnist --cluster 8xH100
     """
     this_project = stores.open_project(project)
-    spec = checked_spec(this_project, overrides, is_for_here=cluster is None)
+    spec = checked_spec(this_project, overrides, is_for_here=cluster is None, needs_source=cluster is None)
     if cluster is not None:
         _weigh(this_project, spec, cluster, project, as_json)
         return

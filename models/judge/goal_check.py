@@ -16,7 +16,7 @@ def check_goal(spec: Spec, base: Path) -> None:
     """Refuse a metric or a positive class that the spec alone shows to be wrong.
 
     Raises:
-        UsageError: No such metric, or not one for the task.
+        UsageError: No such metric, not one for the task, or one that is never as good as `goal.good_enough`.
         DataError: A positive class, and not two classes.
     """
     _check_metric(spec, base)
@@ -31,6 +31,7 @@ def _check_metric(spec: Spec, base: Path) -> None:
     from models.metrics.metrics import METRICS, costs_of, quantile_of, resolve_metric
     from models.metrics.ranking import cutoff_of
 
+    _check_reachable(spec.goal.good_enough, name)
     short = (cutoff_of(name) or (name,))[0]
     task = "quantile" if spec.data.quantiles else spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
     if task is not None:
@@ -42,6 +43,22 @@ def _check_metric(spec: Spec, base: Path) -> None:
     elif name not in METRICS and quantile_of(name) is None and costs_of(name) is None:
         cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
         raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")
+
+
+def _check_reachable(good_enough: float | None, metric: str) -> None:
+    """Refuse a goal beyond the end of a ready metric: 1 where more is better, 0 where less is."""
+    if good_enough is None:
+        return
+    from models.metrics.metrics import METRICS
+    from models.metrics.ranking import cutoff_of
+
+    ready = METRICS.get((cutoff_of(metric) or (metric,))[0])
+    is_more = ready is not None and ready.direction == "maximize"
+    if good_enough > 1 if is_more else good_enough < 0:
+        best = "1 at most" if is_more else "0 at least"
+        raise UsageError(
+            f"goal.good_enough: got {good_enough:g}, which no model reaches: {metric} is {best}: name a value within"
+        )
 
 
 def _check_positive(spec: Spec) -> None:
@@ -62,21 +79,24 @@ def check_goal_of_target(spec: Spec, path: Path, base: Path) -> None:
     """Refuse a metric or a positive class that is not for the task which the first rows of a table make certain.
 
     Raises:
-        UsageError: The metric is for other tasks.
+        UsageError: The metric is for other tasks, or never as good as `goal.good_enough`.
         DataError: A positive class, and the target is a number.
     """
-    name, positive = spec.goal.reference, spec.goal.positive
-    if (name is None and positive is None) or (task := certain_task_of(spec.data, path)) is None:
+    name, positive, good_enough = spec.goal.reference, spec.goal.positive, spec.goal.good_enough
+    if (name is None and positive is None and good_enough is None) or (
+        task := certain_task_of(spec.data, path)
+    ) is None:
         return
     if positive is not None and task == "regression":
         from models.data.target import check_positive
 
         check_positive(positive, task)
-    if name is None or is_own_code(name):
-        return
-    from models.metrics.metrics import resolve_metric
+    from models.metrics.metrics import DEFAULTS, resolve_metric
 
-    resolve_metric(name, task, base, spec.goal.direction)
+    if name is None:
+        _check_reachable(good_enough, DEFAULTS[task])
+    elif not is_own_code(name):
+        resolve_metric(name, task, base, spec.goal.direction)
 
 
 def certain_task_of(data: Data, path: Path) -> Task | None:

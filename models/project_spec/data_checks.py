@@ -67,6 +67,11 @@ def _check_text(data: Data, text: Text) -> None:
 
 def _check_targets(data: Data) -> None:
     """Check the number of targets against task, kind and split."""
+    if data.split.column in data.targets and data.split.by not in ("stratified", "position") and data.task != "ranking":
+        raise ValueError(
+            f"split.column: got {data.split.column}, which is the target: a split by its values holds what is to be "
+            "predicted apart; name another column, or say `by: stratified`"
+        )
     if isinstance(data.target, str):
         if data.task == "multilabel":
             raise ValueError(

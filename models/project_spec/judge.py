@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from models.project_spec.block import SpecBlock, Whole
 
@@ -42,3 +42,11 @@ class Judge(SpecBlock):
     )
     max_latency_ms: float | None = Field(None, gt=0, description="One row, one thread, ONNX Runtime, p50.")
     max_size_mb: float | None = Field(None, gt=0, description="Of the exported file; a larger model is refused.")
+
+    @field_validator("slices")
+    @classmethod
+    def _each_once(cls, slices: list[str]) -> list[str]:
+        twice = next((name for name in slices if slices.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"got {twice!r} twice, expected each column once: remove one")
+        return slices

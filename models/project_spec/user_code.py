@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,12 @@ from models.errors import UsageError
 from models.files import read_python
 from models.project_spec import references
 from models.project_spec.blocks import Spec
+
+_CODE = (
+    *("data.source", "data.features.make", "data.features.fit", "data.features.transform"),
+    *("model.net", "goal.metric", "train.loss", "train.augment.function"),
+)
+"""The keys that may name code."""
 
 
 def check_own_code(spec: Spec, base: Path) -> None:
@@ -21,9 +29,13 @@ def check_own_code(spec: Spec, base: Path) -> None:
         base: The folder of the spec.
 
     Raises:
-        UsageError: A file is missing, or does not define the name, or a metric of the project has no direction.
+        UsageError: A file is missing, or does not define the name, code is of Python's own library, or a metric of the
+            project has no direction.
     """
-    for key, reference in _references(spec.model_dump(), ""):
+    document = spec.model_dump()
+    for key in _CODE:
+        _refuse_standard_library(key, functools.reduce(lambda block, name: block[name], key.split("."), document))
+    for key, reference in _references(document, ""):
         target, _, name = reference.rpartition(":")
         path = base / target
         if not path.is_file():
@@ -35,6 +47,16 @@ def check_own_code(spec: Spec, base: Path) -> None:
         references.weights_file(spec.train.start.weights, base)
     if spec.goal.metric and references.is_own_code(spec.goal.metric) and spec.goal.direction is None:
         raise UsageError(f"goal.direction: needed for your own metric {spec.goal.metric}: maximize or minimize")
+
+
+def _refuse_standard_library(key: str, reference: Any) -> None:
+    if not isinstance(reference, str) or not references.is_own_code(reference) or ".py:" in reference:
+        return
+    if reference.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
+        raise UsageError(
+            f"{key}: got {reference!r}, which is of Python's own library, expected code of yours: "
+            "`package.module:name` or `./file.py:name`"
+        )
 
 
 def _references(value: Any, key: str) -> Iterator[tuple[str, str]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import stat
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.judge.goal_check import certain_task_of, check_goal, check_goal_of_target
-from models.nets.arguments import argument_types
+from models.nets.arguments import argument_types, whole_numbers, width_unit
 from models.nets.catalogue import CATALOGUE, ENSEMBLE, is_descent, is_trees, net_name
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
-from models.project_spec.references import local_source
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code, factory_of
 from models.training.costs.spec_memory import check_weights
@@ -34,6 +32,8 @@ from models.training.tree_parameters import (
     no_monotone,
     wrong_objective,
 )
+from models.validation.expectation_arguments import check_expectations
+from models.validation.source_check import local_path
 
 WEIGHT_ERROR = 1e-3
 """Of the sum of an ensemble's weights: people round them."""
@@ -91,8 +91,10 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     _check_own_net(spec, base)
     for net in nets:
         _check_arguments(net, "model.arguments", spec.model.arguments.items())
+        _check_widths(spec, net)
         _check_parallel(spec, net)
     check_goal(spec, base)
+    check_expectations(spec.data.expectations)
     _check_fits_on_series(spec, nets)
     _check_sampler(spec, nets)
     _check_own_augmentation(spec, base)
@@ -107,7 +109,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         if gpus is not None:
             for net in nets:
                 check_weights(spec, net, base, gpus)
-    path = _local_path(spec.data.source, base)
+    path = local_path(spec.data.source, base)
     if path is not None:
         _check_columns(spec, path, base)
 
@@ -140,6 +142,25 @@ def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -
         except ValidationError as error:
             expected = error.errors()[0]["msg"].removeprefix("Input should be ")
             raise UsageError(f"{key}.{name}: got {value!r}, expected {expected}, as {net} takes it") from error
+
+
+def _check_widths(spec: Spec, net: str) -> None:
+    """Every width that a training may have can be divided among its heads."""
+    space, named = spec.search.space or {}, spec.model.arguments
+    drawn = {name: _values(space[f"model.{name}"]) for name in ("width", "heads") if f"model.{name}" in space}
+    each_value = [[{name: value} for value in values] for name, values in drawn.items()]
+    for chosen in itertools.product([{}], *each_value):
+        arguments = {**named, **{name: value for one in chosen for name, value in one.items()}}
+        unit, width = width_unit(net, arguments), whole_numbers(net, arguments).get("width", 0)
+        if width % unit:
+            key = "search.space.model.width" if "width" in drawn else "model.arguments.width"
+            raise UsageError(f"{key}: got {width}, expected a multiple of {unit} for the heads of {net}: change either")
+    range_of = space.get("model.width")
+    if range_of is not None and range_of.choices is None and (range_of.step or 1) % width_unit(net, named):
+        raise UsageError(
+            f"search.space.model.width: a range in steps of {range_of.step or 1:g} has widths that the heads of {net} "
+            f"do not divide: say `step: {width_unit(net, named)}`, or name `choices`"
+        )
 
 
 def _check_own_net(spec: Spec, base: Path) -> None:
@@ -305,41 +326,18 @@ def _check_precision(spec: Spec, gpus: int | None) -> None:
         raise UsageError(f"{key}: got fp16, and this machine has no GPU: take bf16 or fp32")
 
 
-def _local_path(source: str, base: Path) -> Path | None:
-    """The file or folder that a source names; None where it is none of this machine, or not there yet.
-
-    Raises:
-        UsageError: It is an address, or neither a file nor a folder: reading a pipe or a device would never end.
-    """
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source):
-        raise UsageError(
-            f"data.source: got {source!r}, expected a file, a folder, a package (pypi:, npm:, debian:) or your own "
-            "function `./source.py:load`, which may fetch it"
-        )
-    try:
-        path = local_source(source, base)
-        if path is None:
-            return None
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return None  # ingest says so
-    except (RuntimeError, ValueError, OSError) as error:  # no such user, no such name, links that name each other
-        raise UsageError(f"data.source: got {source!r}, which cannot be checked: {error}: name a file") from error
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise UsageError(f"data.source: {path} is neither a file nor a folder, expected a table: copy it into a file")
-    return path
-
-
 def _check_columns(spec: Spec, path: Path, base: Path) -> None:
     """The columns that the spec names, in a local CSV or Parquet file; others are read first."""
     data = spec.data
-    if data.features.make or data.kind == "text" or not path.is_file():
+    if data.kind == "text" or not path.is_file():
         return
     try:
         names = header_of(path)
     except (OSError, DataError):
         return  # ingest says what is wrong with the file
     if names is not None:
+        check_expectations(data.expectations, names)
+    if names is not None and not data.features.make:
         check_names(names, data, spec.judge.slices)
         _check_constraints(spec, names, path)
         _check_series_types(data, path)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from models.data.header import no_such_column
 from models.errors import DataError, UsageError, did_you_mean
-from models.project_spec.blocks import Expectation
+from models.project_spec.block import Expectation
 
 _ROWS = ("row_condition", "condition_parser")
 _SOME = ("mostly", *_ROWS)
@@ -123,7 +123,7 @@ def _check_arguments(key: str, name: str, arguments: dict[str, Any]) -> None:
     missing = [argument for argument in needed if argument not in arguments]
     if missing:
         raise UsageError(f"{key}: {name} needs {', '.join(missing)}, got {', '.join(arguments) or 'nothing'}: add it")
-    low, high = arguments.get("min_value"), arguments.get("max_value")
+    low, high = (arguments.get(end) for end in ("min_value", "max_value"))
     if low is None and high is None and name in _BOUNDED:
         raise UsageError(f"{key}: {name} got neither min_value nor max_value, expected at least one: add it")
     if _is_number(low) and _is_number(high) and low > high:
@@ -147,5 +147,5 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

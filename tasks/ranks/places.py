@@ -20,6 +20,7 @@ from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_document
 from models.project_spec.search import Search
 from models.training.spec_check import read_checked
+from models.validation.source_check import check_source
 from tasks.host.database import is_shared
 from tasks.host.server_access import elsewhere
 from tasks.host.store_addresses import PREFECT_API, STATE_URL
@@ -137,10 +138,13 @@ def _find(workspace: Workspace, key: str, name: str) -> Place | None:
     return place
 
 
-def checked_spec(project: Project, overrides: Sequence[str] = (), *, is_for_here: bool = True) -> Spec:
+def checked_spec(
+    project: Project, overrides: Sequence[str] = (), *, is_for_here: bool = True, needs_source: bool = False
+) -> Spec:
     """Return a project's spec, checked together with the place that it names.
 
-    With `is_for_here` false, nothing is to be trained: neither this machine nor the place is checked.
+    With `is_for_here` false, nothing is to be trained: neither this machine nor the place is checked. With
+    `needs_source`, a local source must be there; a loop goes without, and records at ingest that it is away.
 
     Raises:
         UsageError: The file is not a spec, its run would fail, or its place is unknown or refused by its engine.
@@ -150,6 +154,8 @@ def checked_spec(project: Project, overrides: Sequence[str] = (), *, is_for_here
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     spec = read_checked(path, overrides, shown_as, is_for_here=is_for_here, visible_gpus=visible)
     try:
+        if needs_source:
+            check_source(spec.data.source, project.folder, is_text=spec.data.kind == "text")
         if is_for_here:
             check_places(project.workspace, spec)
     except UsageError as error:
