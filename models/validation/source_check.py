@@ -55,14 +55,18 @@ def check_source(source: str, base: Path, *, is_text: bool = False) -> None:
         if named is not None:
             raise UsageError(f"data.source: {named}: no such file or folder: correct the path, or put the data there")
         return
-    from models.sources import r_data
-    from models.sources.folders import READABLE, data_files
-
     if path.is_dir():
+        from models.sources.folders import data_files
+
         try:
             data_files(path, is_text=is_text)
         except DataError as error:
             raise UsageError(f"data.source: {error}") from error
-    elif suffix_of(path) not in (*SUFFIXES, *PARQUET, *TEXT) and path.suffix.lower() not in r_data.SUFFIXES:
+    elif suffix_of(path) not in (*SUFFIXES, *PARQUET, *TEXT):
+        from models.sources import r_data
+        from models.sources.folders import READABLE
+
+        if path.suffix.lower() in r_data.SUFFIXES:
+            return
         kind = path.suffix or "nameless"
         raise UsageError(f"data.source: {path}: got a {kind} file, expected {READABLE}: convert it")

@@ -264,7 +264,7 @@ def _time(value: Any) -> Any:
 
 def _expectation(check: ExpectationCheck, position: int) -> Any:
     catalogue = _engine().expectations
-    known = {_snake(name): name for name in dir(catalogue) if name.startswith("Expect") and name != "Expectation"}
+    known = {snake_name(name): name for name in dir(catalogue) if name.startswith("Expect") and name != "Expectation"}
     if check.expectation not in known:
         cure = did_you_mean(check.expectation, known, "see the gallery of Great Expectations for the names")
         raise UsageError(f"data.expectations: no expectation {check.expectation!r}: {cure}")
@@ -280,7 +280,8 @@ def _expectation(check: ExpectationCheck, position: int) -> Any:
         ) from error
 
 
-def _snake(name: str) -> str:
+def snake_name(name: str) -> str:
+    """Return the name of a class of an expectation as a spec writes it."""
     letters = [f"_{letter.lower()}" if letter.isupper() else letter for letter in name.removeprefix("Expect")]
     return "".join(letters).removeprefix("_").replace("_k_l_", "_kl_")
 

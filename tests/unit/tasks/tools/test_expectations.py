@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 
 from models.errors import UsageError
+from models.validation.expectation_arguments import EXPECTATIONS
 from models.validation.expectations import ExpectationCheck
-from tasks.tools.expectations import run_checks
+from tasks.tools.expectations import run_checks, snake_name
 
 TABLE = pa.table(
     {
@@ -139,3 +140,55 @@ def test_a_date_is_compared_with_times_and_dates_of_any_form(column, since):
     json.dumps(outcome.report)
     assert [result["error"] for result in outcome.report["results"]] == [None] * 3
     assert {position: rows.tolist() for position, rows in outcome.failing_rows.items()} == {0: [0], 2: [1]}
+
+
+def test_the_names_and_arguments_that_a_spec_may_use_are_those_of_the_library():
+    import great_expectations.expectations as library
+    from great_expectations.expectations.expectation import Expectation
+
+    names = [name for name in dir(library) if name.startswith("Expect") and name != "Expectation"]
+    classes = {snake_name(name): getattr(library, name) for name in names}
+    shared = {*Expectation.__fields__, "batch_id", "library_metadata"}
+    for name, (needed, others) in EXPECTATIONS.items():
+        fields = {key: field for key, field in classes[name].__fields__.items() if key not in shared}
+        assert {*needed} == {key for key, field in fields.items() if field.required}, name
+        assert {*needed, *others} == {*fields}, name
+    # These need a database, a second table, or are of no engine at all.
+    strange = ("like_pattern", "query", "other_table", "multicolumn_values_to_be_unique")
+    assert all(any(word in name for word in strange) for name in classes.keys() - EXPECTATIONS.keys())
+
+
+def test_every_expectation_that_a_spec_may_name_can_be_evaluated():
+    table = pa.table(
+        {"a": [1.0, 2.0, 3.0], "b": [2.0, 3.0, 4.0], "s": ["x", "y", "z"], "j": ["{}"] * 3, "d": ["2020-01-01"] * 3}
+    )
+    values = {
+        "column_A": "a",
+        "column_B": "b",
+        "column_list": ["a", "b"],
+        "value_set": [1, 2],
+        "value_pairs_set": [[1, 2]],
+        "quantile_ranges": {"quantiles": [0.5], "value_ranges": [[1, 3]]},
+        "value": 3,
+        "threshold": 3,
+        "double_sided": True,
+        "type_": "float64",
+        "type_list": ["float64"],
+        "json_schema": {"type": "object"},
+        "regex": "x",
+        "regex_list": ["x"],
+        "strftime_format": "%Y-%m-%d",
+        "sum_total": 3,
+        "min_value": 1,
+        "partition_object": {"bins": [0, 2, 4], "weights": [0.5, 0.5]},
+    }
+    columns = {"json": "j", "regex": "s", "lengths": "s", "strftime": "d", "dateutil": "d"}
+    checks = []
+    for name, (needed, others) in EXPECTATIONS.items():
+        given = {key: values[key] for key in (*needed, *others) if key in values}
+        if "column" in needed:
+            given["column"] = next((column for word, column in columns.items() if word in name), "a")
+        checks.append(
+            check(name, **{key: value for key, value in given.items() if "kl_" not in name or key != "min_value"})
+        )
+    assert [result["error"] for result in run_checks(table, checks).report["results"]] == [None] * len(EXPECTATIONS)
