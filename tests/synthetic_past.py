@@ -45,7 +45,7 @@ class Synthetic:
     def value(self, model: str, period: Period) -> float:
         return 0.8 if self.is_new(model) == (period.begin >= JUMP) else 0.6
 
-    def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
+    def judge(self, challenger: str, champion: str | None, best: str | None = None) -> VerdictOutcome:
         return VerdictOutcome(True, ["Promoted."])
 
     def predict(self, model: str, period: Period) -> None:

@@ -37,7 +37,7 @@ class Score:
     num_rows: int
 
 
-def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> Verdict:
+def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path, best: Path | None = None) -> Verdict:
     """Return the verdict on a challenger, on the test rows of its own data.
 
     Args:
@@ -45,6 +45,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
         champion: Folder of the serving model; None: there is none yet.
         spec: Its `goal`, `judge` and `serve` are the rules.
         base: The folder of the spec.
+        best: Folder of the best champion so far, where that is not the champion.
 
     Raises:
         DataError: The predictions cannot be compared.
@@ -56,6 +57,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
     metric = metric_of(spec.goal, preparation, base)
     baseline = baseline_of(prepared, preparation, len(target), spec.goal.reference or "mae")
     against, threshold = _champion(champion, prepared, preparation) if champion else (None, 0.5)
+    before, best_threshold = _champion(best, prepared, preparation) if best else (None, 0.5)
     evidence = Evidence(
         task=preparation.task,
         target=target,
@@ -63,9 +65,12 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
         thresholds={
             "challenger": preparation.class_head.threshold,
             "champion": threshold,
+            "best": best_threshold,
             "baseline": baseline.threshold,
         },
         champion=against,
+        best=before,
+        best_id=best.name[:8] if best else None,
         baseline=baseline.prediction,
         weights=weights_of(prepared, "test"),
         baseline_name=baseline.name,

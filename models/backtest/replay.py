@@ -36,10 +36,11 @@ class TrainingOutcome:
 
 @dataclass(frozen=True)
 class VerdictOutcome:
-    """The result of the verdict on a challenger."""
+    """The result of the verdict on a challenger; `is_best`: it becomes the best champion so far if it is promoted."""
 
     promoted: bool
     reasons: list[str] = field(default_factory=list)
+    is_best: bool = True
 
 
 class ReplayBackend(Protocol):
@@ -52,8 +53,8 @@ class ReplayBackend(Protocol):
         """
         ...
 
-    def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
-        """Return the verdict on the challenger's held-out recent rows."""
+    def judge(self, challenger: str, champion: str | None, best: str | None) -> VerdictOutcome:
+        """Return the verdict on the challenger's held-out recent rows; `best` is the best champion so far."""
         ...
 
     def predict(self, model: str, period: Period) -> None:
@@ -146,7 +147,7 @@ class _Simulation:
         self._policy, self._clock, self._world = policy, clock, world
         rules = policy.rules
         self._schedule = parse(rules.schedule, rules.timezone) if rules.schedule else None
-        self._champion = ""
+        self._champion, self._best, self._is_best = "", "", True
         self._since: Period | None = None
         self._age = 0
         self._loops: list[PastLoop] = []
@@ -198,6 +199,7 @@ class _Simulation:
 
     def _take(self, model: str) -> None:
         self._champion, self._since, self._age = model, None, 0
+        self._best = model if self._is_best or not self._best else self._best
 
     def _signals(self, period: Period, before: float) -> list[Signal]:
         """Return the signals to decide now: those postponed until now, and new ones; each once."""
@@ -230,7 +232,8 @@ class _Simulation:
         rules, rows = self._policy.rules, RowRange(0, self._clock.labelled(self._now))
         newest = rules.rows if champion else None  # a person starts the first loop, not the policy
         trained = self._world.train(rows, newest, champion if rules.start == "champion" else None)
-        judged = self._world.judge(trained.model, champion) if not trained.failure else None
+        judged = self._world.judge(trained.model, champion, self._best or None) if not trained.failure else None
+        self._is_best = judged is not None and judged.is_best
         outcome: Outcome = "failed" if judged is None else "promoted" if judged.promoted else "kept"
         self._labels_at_loop = rows.stop
         self._loops.append(

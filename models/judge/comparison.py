@@ -19,6 +19,8 @@ from models.metrics.ranking import has_order
 
 POWER = 0.87
 """Power of the default margin; an equal challenger passes in at least 80 % of loops, also with few resamples."""
+POWER_OF_BEST = 0.95
+"""Power of the default margin against the best champion so far: an equal challenger passes both comparisons in 80 %."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ class ResampledMetrics:
         numbers = [self.units_of_terms[name] for name in ("challenger", other) if name in self.units_of_terms]
         return min(numbers, default=None)
 
-    def resolvable_loss(self, other: str, confidence: float) -> float:
-        """Return the default margin: with it an equal challenger is shown to be no worse than `other` with `POWER`.
+    def resolvable_loss(self, other: str, confidence: float, power: float = POWER) -> float:
+        """Return the default margin: with it an equal challenger is shown to be no worse than `other` with `power`.
 
         It is the reach of the interval of the gain plus what an equal model loses by chance, and at least the standard
         error of the metric of `other`, for a smaller loss is not visible in its value. 0 if there is no interval.
@@ -98,8 +100,8 @@ class ResampledMetrics:
             return 0.0
         num_units = self._units_without_difference(other, drawn)
         if num_units is not None:
-            return self._span * bounds.exact_reach(num_units, 1 - (1 - confidence) * (1 - POWER))
-        by_chance = float(ndtri(POWER) * np.nanstd(gains, ddof=1))
+            return self._span * bounds.exact_reach(num_units, 1 - (1 - confidence) * (1 - power))
+        by_chance = float(ndtri(power) * np.nanstd(gains, ddof=1))
         return max(float(np.nanstd(self.resampled[other], ddof=1)), self.metric.sign * value - low + by_chance)
 
     def _widened(self, other: str, confidence: float) -> tuple[float, Array]:
@@ -234,13 +236,15 @@ def effective_units(sizes: Array) -> float:
     return max(float(min(LEAST_CLUSTERS, len(sizes))), effective_number(sizes))
 
 
-def mcnemar_resolvable_loss(target: Array, challenger: Array, champion: Array, confidence: float) -> float:
+def mcnemar_resolvable_loss(
+    target: Array, challenger: Array, champion: Array, confidence: float, power: float = POWER
+) -> float:
     """Return the default margin of `mcnemar_difference`, by the same rule as `ResampledMetrics.resolvable_loss`."""
     from scipy.special import ndtri
 
     share = float((classification.predicted_class(champion) == target).mean())
     error = mcnemar.difference(mcnemar.discordant(target, challenger, champion), confidence)[3]
-    return max(math.sqrt(share * (1 - share) / len(target)), float(ndtri((1 + confidence) / 2) + ndtri(POWER)) * error)
+    return max(math.sqrt(share * (1 - share) / len(target)), float(ndtri((1 + confidence) / 2) + ndtri(power)) * error)
 
 
 def mcnemar_difference(

@@ -12,15 +12,14 @@ from models.judge.comparison import (
     ResampledMetrics,
     Threshold,
     horizon_estimates,
-    mcnemar_difference,
-    mcnemar_resolvable_loss,
     resample_models,
     unit_sizes,
 )
 from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
+from models.judge.rivals import against_best, against_champion, margin_of_test_set
 from models.judge.slices import judge_slices
-from models.judge.verdict import Difference, Gate, OutputFigures, Verdict
+from models.judge.verdict import Gate, OutputFigures, Verdict
 from models.metrics.metrics import Array, Metric, measure, metrics_for
 from models.metrics.outputs import by_horizon, output_figures
 from models.project_spec import blocks as spec
@@ -96,7 +95,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         metric, evidence.target, evidence.models_for(metric), rules.resamples, seed, clusters, evidence.weights
     )
     has_champion, has_baseline = evidence.champion is not None, evidence.baseline is not None
-    beaten, margin = Threshold(0.0, strict=True), _test_set_margin(evidence, rules, result)
+    beaten, margin = Threshold(0.0, strict=True), margin_of_test_set(evidence, rules, result)
     draft = Verdict(
         task=evidence.task,
         positive=evidence.positive,
@@ -114,7 +113,8 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         baseline_name=evidence.baseline_name if has_baseline else "",
         references=dict(evidence.references),
         test_set_margin=margin,
-        difference=_against_champion(evidence, rules, result, rules.margin or margin or 0.0),
+        difference=against_champion(evidence, rules, result, rules.margin or margin or 0.0),
+        best=against_best(evidence, rules, metric, seed),
         over_baseline=result.difference("baseline", beaten, rules.confidence) if has_baseline else None,
         slices=judge_slices(evidence, rules, metric, seed),
         metrics=_every_metric(evidence, metric, result),
@@ -130,26 +130,6 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         for prediction in evidence.models.values():
             measure(metric, evidence.target, prediction, evidence.weights)
     return draft
-
-
-def _test_set_margin(evidence: Evidence, rules: spec.Judge, result: ResampledMetrics) -> float | None:
-    if evidence.champion is None or rules.margin is not None or rules.mode == "superiority":
-        return None
-    if rules.test == "mcnemar":
-        return mcnemar_resolvable_loss(evidence.target, evidence.challenger, evidence.champion, rules.confidence)
-    return result.resolvable_loss("champion", rules.confidence)
-
-
-def _against_champion(
-    evidence: Evidence, rules: spec.Judge, result: ResampledMetrics, margin: float
-) -> Difference | None:
-    if evidence.champion is None:
-        return None
-    strict = rules.mode == "superiority"
-    threshold = Threshold(margin if strict else -margin, strict)
-    if rules.test == "mcnemar":
-        return mcnemar_difference(evidence.target, evidence.challenger, evidence.champion, threshold, rules.confidence)
-    return result.difference("champion", threshold, rules.confidence)
 
 
 def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) -> dict[str, dict[str, float | None]]:

@@ -30,6 +30,11 @@ class Evidence:
     target: Array
     challenger: Array
     champion: Array | None = None
+    best: Array | None = None
+    """Predictions of the best champion so far, where that is not the champion."""
+    best_counts: Array | None = None
+    """Which examples count in the comparison with it, bool (example,): those it does not know; None: all."""
+    best_id: str | None = None
     baseline: Array | None = None
     baseline_name: str = "baseline"
     references: Mapping[str, float] = field(default_factory=dict)
@@ -85,6 +90,8 @@ class Evidence:
             challenger=self.challenger[examples],
             champion=part(self.champion),
             baseline=part(self.baseline),
+            best=part(self.best),
+            best_counts=part(self.best_counts),
             clusters=part(self.clusters),
             weights=part(self.weights),
             slices={column: values[examples] for column, values in self.slices.items()},
@@ -115,6 +122,10 @@ class Evidence:
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of each array: of its dtype, shape and values."""
         arrays = {"target": self.target, **self.models}
+        if self.best is not None:
+            arrays["best"] = self.best
+        if self.best_counts is not None:
+            arrays["best counts"] = self.best_counts
         if self.weights is not None:
             arrays["weights"] = self.weights
         if self.clusters is not None:

@@ -50,6 +50,20 @@ def champion_gate(verdict: Verdict) -> Gate | None:
     return _gate("champion", False, f"not shown to be {requirement}: {gain}{_cure(verdict, verdict.difference)}")
 
 
+def best_gate(verdict: Verdict) -> Gate | None:
+    """Pass if the challenger is no worse, by the margin, than the best champion so far: small losses do not add up."""
+    best = verdict.best
+    if best is None:
+        return None
+    margin = verdict.rules.margin if verdict.rules.margin is not None else best.test_set_margin
+    who = f"the best champion so far (version {best.id}, {verdict.metric} {number(best.estimate.value)})"
+    requirement = f"no worse than {who} by more than {number(margin)}"
+    if best.difference.reached:
+        return _gate("best", True, f"shown to be {requirement}: {_gain(verdict, best.difference)}")
+    cure = "; train a better model, or promote it by hand: it then becomes the reference"
+    return _gate("best", False, f"not shown to be {requirement}: {_gain(verdict, best.difference)}{cure}")
+
+
 def goal_gate(verdict: Verdict) -> Gate | None:
     """Pass if the value is at least as good as the goal of the spec."""
     if verdict.good_enough is None:
@@ -132,6 +146,7 @@ def signed(value: float) -> str:
 _GATES: tuple[Callable[[Verdict], Gate | None], ...] = (
     sample_gate,
     champion_gate,
+    best_gate,
     goal_gate,
     baseline_gate,
     predictors_gate,

@@ -151,6 +151,13 @@ def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
     return np.unique(np.concatenate(sides))[:MOST_KNOWN]
 
 
+def example_rows(prepared: Path, preparation: Preparation) -> Hashes:
+    """Return the identity of each test example's row, or of its first target's, uint64 (example,); empty for a text."""
+    if preparation.characters is not None:
+        return np.zeros(0, dtype=np.uint64)
+    return _target_rows(prepared, "test", preparation)[:, 0]
+
+
 def is_known(prepared: Path, known: Hashes) -> np.ndarray:
     """Return which test examples have a row that is, or may be, known to another model, bool (example,).
 
@@ -207,7 +214,8 @@ def joined(evidence: Evidence, units: Array, least: int) -> Array:
 
     The length comes from the differences in loss between the challenger and the other models.
     """
-    own, *others = (_loss(evidence.task, evidence.target, each) for each in evidence.models.values())
+    models = [*evidence.models.values(), *([] if evidence.best is None else [evidence.best])]
+    own, *others = (_loss(evidence.task, evidence.target, each) for each in models)
     weights = np.ones(len(units)) if evidence.weights is None else evidence.weights
     sizes = np.bincount(units, weights)
     counted = np.where(sizes > 0, sizes, 1.0)

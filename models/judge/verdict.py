@@ -87,10 +87,20 @@ class Parity(FrozenModel):
     label_flips: int = Field(0, description="Examples whose predicted class differs.")
 
 
+class BestChampion(FrozenModel):
+    """The comparison with the best champion so far, where that is not the champion; `id` is its version."""
+
+    id: str
+    num_samples: int
+    estimate: Estimate = Field(description="Its metric on the test rows that it does not know.")
+    difference: Difference = Field(description="Challenger minus it, on these rows.")
+    test_set_margin: Number = Field(None, description="The margin that these rows can resolve, without judge.margin.")
+
+
 class Gate(FrozenModel):
     """One condition of promotion."""
 
-    name: Literal["sample", "champion", "goal", "baseline", "predictors", "slices", "latency", "size", "parity"]
+    name: Literal["sample", "champion", "best", "goal", "baseline", "predictors", "slices", "latency", "size", "parity"]
     passed: bool
     reason: str
 
@@ -128,6 +138,7 @@ class Verdict(FrozenModel):
     test_set_margin: Number = Field(
         None, description="The margin of non-inferiority that the test set can resolve, where judge.margin names none."
     )
+    best: BestChampion | None = Field(None, description="Against the best champion so far, if that is another.")
     over_baseline: Difference | None = None
     slices: list[Slice] = Field(default_factory=list)
     metrics: dict[str, dict[str, Number]] = Field(
@@ -152,6 +163,15 @@ class Verdict(FrozenModel):
         """The margin of superiority or non-inferiority that decided, in the metric's unit."""
         margin = self.rules.margin if self.rules.margin is not None else self.test_set_margin
         return margin or 0.0
+
+    @property
+    def is_best(self) -> bool:
+        """True if the challenger is shown to be better than the best champion so far, or is the first model."""
+        difference = self.best.difference if self.best else self.difference
+        if difference is None:
+            return True
+        ends = [self.sign * end for end in (difference.low, difference.high) if end is not None]
+        return min(ends, default=0.0) > 0
 
     @property
     def horizons(self) -> dict[str, Estimate]:

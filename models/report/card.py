@@ -14,7 +14,7 @@ Facts = Mapping[str, object]
 """Facts in display order: a label in plain words -> text, number, list or None."""
 
 Chapter = Literal["verdict", "performance", "slices", "data", "training", "search"]
-_SOFT_GATES = {"champion", "predictors"}
+_SOFT_GATES = {"champion", "best", "predictors"}
 _REFERENCE = "for comparison, decides nothing"
 
 
@@ -107,6 +107,8 @@ def _rows(verdict: Verdict) -> list[_Row]:
     rows = [_Row("challenger", verdict.challenger, "")]
     if verdict.champion:
         rows.append(_Row("champion", verdict.champion, f"version {verdict.champion_id}" if verdict.champion_id else ""))
+    if verdict.best:
+        rows.append(_Row("best champion so far", verdict.best.estimate, f"version {verdict.best.id}"))
     if verdict.baseline:
         rows.append(_Row("baseline", verdict.baseline, verdict.baseline_name))
     return rows + [_Row(name, Estimate(value=value), _REFERENCE) for name, value in verdict.references.items()]

@@ -14,6 +14,12 @@ from models.judge.verdict import Estimate, Verdict
 KEY = "loopline.key"
 FILES = "loopline.files"
 """The tag with the SHA-256 of each file of a version."""
+RIVAL = "loopline.rival"
+"""The tag with the identity of the champion that a version was judged against; empty for none."""
+JUDGED_BEST = "loopline.judged_best"
+"""The tag with the identity of the best champion so far that it was judged against too; empty for none."""
+BEST = "loopline.best"
+"""The tag with the identity of the version that stays the best champion so far while this one serves; empty: itself."""
 
 
 class RegisteredVersion(FrozenModel):

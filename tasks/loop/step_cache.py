@@ -16,6 +16,7 @@ from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME, STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import ALIASES, local_source, source_file, weights_file
+from models.serving import registry
 from models.serving.registry import RegisteredVersion
 from models.training.families import families_of
 from tasks.host import database
@@ -32,6 +33,7 @@ from tasks.state.step_store import StepStore
 from tasks.tools import dvc_view
 
 RIVAL = "input:champion"
+BEST_RIVAL = "input:best champion so far"
 REFERENCE = "input:champion's data"
 REMOTE = "input:DVC's remote"
 ORIGIN = "input:start"
@@ -66,11 +68,13 @@ def memories_of(workspace: Workspace) -> Memories:
 class Rival(NamedTuple):
     """The version that a trained model is judged against: its identity, and the number of the current champion.
 
-    Only the identity is in the key, so that a model that became the champion is not judged again.
+    `best` is the identity of the best champion so far, empty where that is the champion. Only identities are in the
+    key, so that a model that became the champion is not judged again.
     """
 
     identity: str
     champion: str | None
+    best: str = ""
 
 
 class StepCache:
@@ -104,16 +108,19 @@ class StepCache:
         """Return the registry's current champion, or None."""
         return registry_reader.aliased(self.spec.name)
 
-    def rival(self, done: Mapping[str, StepRecord]) -> str:
-        """Return the identity of the version that the trained model is compared with; empty for none.
+    def _rivals(self, _step: Step, _parts: Parts, done: Mapping[str, StepRecord]) -> Parts:
+        """Return the identities of the versions that the trained model is compared with; empty for none.
 
-        It is the champion or, if the trained model itself is the champion by now, the version that it replaced.
+        They are the champion and the best champion so far or, if the trained model itself is the champion by now, those
+        that it was compared with.
         """
         champion = self.champion()
         if champion is None:
-            return ""
-        own = done["train"].result["weights_sha256"]
-        return champion.tags.get("loopline.rival", "") if champion.weights == own else champion.identity
+            return {RIVAL: ""}
+        own = champion.weights == done["train"].result["weights_sha256"]
+        rival = champion.tags.get(registry.RIVAL, "") if own else champion.identity
+        best = champion.tags.get(registry.JUDGED_BEST if own else registry.BEST, "")
+        return {RIVAL: rival, **({BEST_RIVAL: best} if best else {})}
 
     def _start(self, step: Step, parts: Parts, done: Mapping[str, StepRecord]) -> Parts:
         """Return the identity of a training's initial weights: `3:<hash>` for a version, `file:<hash>`, or FRESH.
@@ -157,7 +164,7 @@ class StepCache:
             "previous": lambda *_: {},  # only used for checks and notes; it does not change the result
             "remote": self._remote,
             "start": self._start,
-            "champion": lambda _step, _parts, done: {RIVAL: self.rival(done)},
+            "champion": self._rivals,
             "reference": self._reference,
         }
         for name in step.external:
@@ -176,7 +183,7 @@ class StepCache:
         def external(name: str) -> Any:
             if name == "champion":
                 champion = self.champion()
-                return Rival(parts[RIVAL], champion.number if champion else None)
+                return Rival(parts[RIVAL], champion.number if champion else None, parts.get(BEST_RIVAL, ""))
             values: dict[str, Callable[[], Any]] = {
                 "feedback": lambda: self.feedback,
                 "previous": lambda: self.records.latest(step.name),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from models.errors import GateRefused, StoreError, UsageError
-from models.serving.registry import KEY, ChampionMove, JournalEntry, champions_in_force
+from models.serving.registry import BEST, KEY, ChampionMove, JournalEntry, champions_in_force
 from models.serving.releases import PLAN, PROMOTION
 from tasks.host import database, processes, stores
 from tasks.host.leases import leased
@@ -214,7 +214,10 @@ class Registry:
     ) -> ChampionMove:
         """Write the journal first, then move the aliases: the next call finishes an interrupted move (`_champion`)."""
         is_planned = self.tags(after).get(PLAN)  # a release plan from its last time as champion: it is over
-        self.set_tags(after, {PROMOTION: uuid.uuid4().hex[:12], **({PLAN: ""} if is_planned else {})})
+        tags = {PROMOTION: uuid.uuid4().hex[:12], **({PLAN: ""} if is_planned else {})}
+        if action == "promote" and not loop_id:  # a person decides: challengers are compared with this one from now on
+            tags[BEST] = ""
+        self.set_tags(after, tags)
         entry = self._entry(action, before, after, loop_id, reason)
         self._settle()
         return entry

@@ -178,11 +178,11 @@ class BacktestCache:
         self._periods = sorted({*self._periods, rows}, key=lambda each: each.first)
         self.predictions(model, rows)
 
-    def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
+    def judge(self, challenger: str, champion: str | None, best: str | None = None) -> VerdictOutcome:
         """Return the verdict by the spec's rules on the challenger's held-out rows."""
-        verdict = self.verdict(challenger, champion)
+        verdict = self.verdict(challenger, champion, best)
         self._promised[challenger] = Promise(verdict.challenger, verdict.horizons, verdict.num_dependent)
-        return VerdictOutcome(verdict.promoted, verdict.reasons)
+        return VerdictOutcome(verdict.promoted, verdict.reasons, verdict.is_best)
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
         """Return the signals that live monitoring would send for all of the model's predictions and known labels."""
@@ -247,14 +247,20 @@ class BacktestCache:
         make = functools.partial(build, folder / PREPARED, folder / MODEL_FILE, self.preparation(model))
         return self._entries["references"].get(key, document(Reference), make)
 
-    def verdict(self, challenger: str, champion: str | None) -> Verdict:
-        """Return the verdict on a challenger against a champion, or against goal and baseline alone."""
+    def verdict(self, challenger: str, champion: str | None, best: str | None = None) -> Verdict:
+        """Return the verdict on a challenger against a champion, or against goal and baseline alone.
+
+        `best` is the best champion so far.
+        """
         from models.backtest.contest import contest
         from models.judge.verdict import Verdict
 
-        key = self._key("verdicts", {"input:challenger": challenger, "input:champion": champion or ""})
+        best = None if best == champion else best
+        rivals = {"input:champion": champion or "", **({"input:best champion so far": best} if best else {})}
+        key = self._key("verdicts", {"input:challenger": challenger, **rivals})
         folders = self._model_folder(challenger), self._model_folder(champion) if champion else None
-        make = functools.partial(contest, *folders, self._spec, self._project.folder)
+        before = self._model_folder(best) if best else None
+        make = functools.partial(contest, *folders, self._spec, self._project.folder, before)
         return self._entries["verdicts"].get(key, document(Verdict), make)
 
     def predictions(self, model: str, rows: RowRange) -> PastPredictions:

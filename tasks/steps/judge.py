@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from models.errors import DataError
 from models.files import write_bytes, write_text
-from models.judge.verdict import Parity, ServingCost, Verdict
+from models.judge.verdict import Parity, Verdict
 from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
 from tasks.loop.loop import Inputs, Loop, StepResult
-from tasks.mlflow.model_cache import cached_version
+from tasks.loop.step_cache import Rival
 from tasks.state.outbox import LOOP_RUN
+from tasks.steps.rivals import best_champion, champion, predictions, serving_cost
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from models.data.feeds import Feed
     from models.data.preparation import Preparation, TargetEncoding
     from models.judge.evidence import Evidence
 
@@ -36,8 +35,9 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
-        rival, champion = inputs.external("champion")
-        evidence, num_known = _evidence(loop, inputs, rival)
+        rival = inputs.external("champion")
+        whole, known = _evidence(loop, inputs, rival)
+        evidence, num_known = _without_known(loop, whole, known)
         verdict = _verdict(loop, evidence).model_copy(update={"num_known": num_known})
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
         _log(loop, verdict)
@@ -46,8 +46,10 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
             loop.report.note(f"judge: {missed}")
         _draw(loop, inputs["prepare"].folder, folder, verdict, evidence)
         result = {
-            "rival": rival,
-            "champion": champion,
+            "rival": rival.identity,
+            "champion": rival.champion,
+            "judged_best": rival.best,
+            "best": "" if verdict.is_best else (rival.best if verdict.best else "") or rival.identity,
             "decision": verdict.decision,
             "reasons": verdict.reasons,
             "metric": verdict.metric,
@@ -59,7 +61,8 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
             "challenger_cost": verdict.challenger_cost.model_dump(),
             "metrics": {name: values.get("challenger") for name, values in verdict.metrics.items()},
         }
-        return StepResult([folder / VERDICT_FILE, _write_known_rows(inputs, folder)], result)
+        papers = [_write_known_rows(inputs, folder), _write_predictions(inputs, folder, whole)]
+        return StepResult([folder / VERDICT_FILE, *papers], result)
 
     return loop.carry_out("judge", act)
 
@@ -107,8 +110,21 @@ def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
     )
 
 
-def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
-    """Return the evidence without the test rows that the champion knows, and the number of these rows."""
+def _write_predictions(inputs: Inputs, folder: Path, evidence: Evidence) -> Path:
+    """Write the challenger's predictions; they are stored with its version, for when it is the best champion so far."""
+    from models.data.preparation import Preparation
+    from models.judge.held_out import example_rows
+    from models.judge.stored_predictions import PREDICTIONS_FILE, StoredPredictions
+
+    prepared = inputs["prepare"].folder
+    rows = example_rows(prepared, Preparation.load(prepared))
+    stored = StoredPredictions(inputs["prepare"].digest, rows, evidence.target, evidence.challenger)
+    stored.save(folder / PREDICTIONS_FILE)
+    return folder / PREDICTIONS_FILE
+
+
+def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.ndarray | None]:
+    """Return the evidence on all test rows, and which of them the champion knows; None if it has no such record."""
     from models.data import feeds
     from models.data.preparation import Preparation
     from models.data.weights import weights_of
@@ -119,25 +135,32 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     prepared, exported = inputs["prepare"].folder, inputs["export"]
     preparation = Preparation.load(prepared)
     graph = exported.file(MODEL_FILE)
-    served = Preparation.load(exported.folder).class_head
-    against = _champion(loop, inputs, rival, preparation)
-    known = against.known
     target = feeds.targets(prepared, "test")
+    against = champion(loop, inputs, rival, preparation)
+    best = best_champion(loop, inputs, rival, preparation, target)
     baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.reference or "mae")
     evidence = Evidence(
         task=preparation.task,
         target=target,
-        thresholds={"challenger": served.threshold, "champion": against.threshold, "baseline": baseline.threshold},
-        challenger=_predictions(inputs, graph, preparation),
+        thresholds={
+            "challenger": Preparation.load(exported.folder).class_head.threshold,
+            "champion": against.threshold,
+            "best": best.threshold,
+            "baseline": baseline.threshold,
+        },
+        challenger=predictions(inputs, graph, preparation),
         champion=against.prediction,
+        best=best.prediction,
+        best_counts=None if best.known is None else ~best.known,
+        best_id=rival.best.partition(":")[0] or None,
         baseline=baseline.prediction,
         weights=weights_of(prepared, "test"),
         baseline_name=baseline.name,
         references=_references(loop, prepared, preparation, baseline.name),
         slices=feeds.slice_values(prepared, "test", loop.spec.judge.slices),
         challenger_id=exported.digest,
-        champion_id=rival.partition(":")[0] if against.prediction is not None else None,
-        challenger_cost=_cost(inputs, graph, preparation),
+        champion_id=rival.identity.partition(":")[0] if against.prediction is not None else None,
+        challenger_cost=serving_cost(inputs, graph, preparation),
         champion_cost=against.cost,
         parity=Parity.model_validate(
             {key: exported.result[key] for key in Parity.model_fields if key in exported.result}
@@ -146,7 +169,11 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
         positive=preparation.target.positive,
         single_predictors=inputs["validate-prepared"].result["single_predictors"],
     )
-    evidence = with_clusters(evidence, prepared, preparation, loop.spec)
+    return with_clusters(evidence, prepared, preparation, loop.spec), against.known
+
+
+def _without_known(loop: Loop, evidence: Evidence, known: np.ndarray | None) -> tuple[Evidence, int]:
+    """Return the evidence without the test rows that the champion knows, and the number of these rows."""
     if known is None or not known.any():
         return evidence, 0
     note = f"{known.sum():,} of {len(known):,} test rows are, or may be, among those that the champion was trained on"
@@ -175,77 +202,6 @@ def _references(loop: Loop, prepared: Path, preparation: Preparation, baseline: 
 
     train, test = (text_of(prepared, split, preparation.characters) for split in ("train", "test"))
     return {"bz2": bz2_bits_per_char(train, test)}
-
-
-class _Champion(NamedTuple):
-    """The champion's predictions of our test rows, by its own preparation; all None without one."""
-
-    prediction: np.ndarray | None = None
-    cost: ServingCost | None = None
-    known: np.ndarray | None = None
-    """Which test rows it knows; None if its version has no such record."""
-    threshold: float = 0.5
-
-
-def _champion(loop: Loop, inputs: Inputs, rival: str, own: Preparation) -> _Champion:
-    """Return the champion on our test rows; nothing if there is none or it cannot read the rows."""
-    from models.data.preparation import KNOWN_ROWS_FILE, PREPARATION_FILE, Preparation
-    from models.inference.portable import MODEL_FILE
-
-    if not rival:
-        return _Champion()
-    number = rival.partition(":")[0]
-    names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE)
-    folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
-    theirs = Preparation.load(folder)
-    is_reversed = theirs.target.is_reversed(own.target)
-    if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
-        loop.report.note(f"the champion (version {number}) predicts another target: judged by goal and baseline")
-        return _Champion()
-    try:
-        predictions = _predictions(inputs, folder / MODEL_FILE, theirs)
-        cost = _cost(inputs, folder / MODEL_FILE, theirs)
-    except DataError as error:
-        loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
-        return _Champion()
-    threshold = theirs.class_head.threshold
-    if is_reversed:
-        loop.report.note(f"judge: the champion (version {number}) has the other class as its positive one")
-        predictions, threshold = 1 - predictions, 1 - threshold
-    return _Champion(predictions, cost, _known(inputs, folder), threshold)
-
-
-def _known(inputs: Inputs, champion: Path) -> np.ndarray | None:
-    """Return which test examples the champion knows; None if its version has no such record."""
-    import numpy as np
-
-    from models.data.preparation import KNOWN_ROWS_FILE
-    from models.judge.held_out import is_known
-
-    path = champion / KNOWN_ROWS_FILE
-    known = np.load(path) if path.exists() else np.zeros(0, dtype=np.uint64)
-    return is_known(inputs["prepare"].folder, known) if len(known) else None
-
-
-def _predictions(inputs: Inputs, graph: Path, preparation: Preparation) -> np.ndarray:
-    from models.inference.predict import predict
-
-    return predict(graph, _test_rows(inputs, preparation), preparation)
-
-
-def _cost(inputs: Inputs, graph: Path, preparation: Preparation) -> ServingCost:
-    from models.inference.predict import latency_ms
-
-    first = next(_test_rows(inputs, preparation, batch=1))
-    example = {name: values[:1] for name, values in first.items()}
-    return ServingCost(latency_ms=latency_ms(graph, example), size_mb=graph.stat().st_size / 1e6)
-
-
-def _test_rows(inputs: Inputs, preparation: Preparation, **options: Any) -> Iterator[Feed]:
-    from models.data.feeds import feeds
-
-    raw = inputs["ingest"].file("raw.parquet")
-    return feeds(inputs["prepare"].folder, "test", preparation, raw=raw, **options)
 
 
 def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: Evidence) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 from models.data.preparation import KNOWN_ROWS_FILE
 from models.errors import StoreError
 from models.files import sha256, write_text
+from models.judge.stored_predictions import PREDICTIONS_FILE
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
-from models.serving.registry import FILES, KEY
+from models.serving.registry import BEST, FILES, JUDGED_BEST, KEY, RIVAL
 from models.signing import TAG, signature
 from models.training.costs.summary import of_results
 from models.training.families import chosen_net
@@ -60,7 +61,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
             loop.confirm()
             version = registry.create(key, f"models:/{model_id}", run_id, model_id, tags, loop.spec.description)
         else:
-            judged = {name: tags[name] for name in ("loopline.verdict", "loopline.rival")}
+            judged = {name: tags[name] for name in ("loopline.verdict", RIVAL, JUDGED_BEST, BEST)}
             if not judged.items() <= registry.tags(version).items():
                 registry.set_tags(version, {**judged, "loopline.loop_id": loop.id})
         if registry.alias("champion") != version:
@@ -85,6 +86,7 @@ def _files(inputs: Inputs) -> dict[str, Path]:
         "reference.json": inputs["validate-prepared"].file("reference.json"),
         "verdict.json": inputs["judge"].file("verdict.json"),
         KNOWN_ROWS_FILE: inputs["judge"].file(KNOWN_ROWS_FILE),
+        PREDICTIONS_FILE: inputs["judge"].file(PREDICTIONS_FILE),
     }
     trained = inputs["train"]
     weights = {JOB_FILE: trained.file(MODEL_FILE).with_name(JOB_FILE)}
@@ -124,7 +126,9 @@ def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
         "loopline.weights_sha256": str(weights["weights_sha256"]),
         "loopline.verdict": f"{verdict['decision']}: {verdict['reasons'][0]}"[:5000],
         "loopline.metric": f"{verdict['metric']}={verdict['value']:.6g}",
-        "loopline.rival": str(verdict["rival"]),
+        RIVAL: str(verdict["rival"]),
+        JUDGED_BEST: str(verdict["judged_best"]),
+        BEST: str(verdict["best"]),
         **_served(inputs["export"].result),
         FILES: json.dumps(hashes),
         **({TAG: signature(key, loop.spec.name, hashes)} if key else {}),

@@ -136,6 +136,8 @@ def test_the_first_model_is_judged_promoted_and_registered(first: Loop) -> None:
     for tag in ("loop_id", "dataset", "spec", "code", "seed", "world_size", "weights_sha256", "verdict"):
         assert champion.tags[f"loopline.{tag}"], tag
     assert champion.tags["loopline.loop_id"] == first.id
+    assert champion.tags["loopline.best"] == champion.tags["loopline.judged_best"] == ""
+    assert "predictions.npz" in champion.hashes
 
 
 def test_one_loop_id_is_in_every_tool(first: Loop) -> None:

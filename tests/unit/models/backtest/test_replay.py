@@ -101,7 +101,7 @@ def test_a_lost_verdict_leaves_the_champion_and_no_breaker_opens(past: Past):
     from models.backtest.replay import VerdictOutcome
 
     class Strict(Synthetic):
-        def judge(self, challenger, champion):
+        def judge(self, challenger, champion, best):
             return VerdictOutcome(champion is None, ["Not promoted."])
 
     course = past.course("monthly", Strict(past.clock), breaker=2, breaker_s=400 * 86_400.0)
@@ -175,3 +175,20 @@ def test_nothing_is_done_with_rows_or_labels_that_were_not_known_yet(seed, num_r
 
     replay(plain(policy, Retrain(rows=newest)), periods, 2, clock, Witness(clock))
     assert known
+
+
+def test_each_challenger_is_compared_with_the_best_champion_so_far_too(past: Past):
+    """A version that is no worse than the best serves, and the best stays the reference until one is better."""
+    from models.backtest.replay import VerdictOutcome
+
+    seen = []
+
+    class Equal(Synthetic):
+        def judge(self, challenger, champion, best):
+            seen.append((champion, best))
+            return VerdictOutcome(True, ["Promoted."], is_best=len(seen) in (1, 4))
+
+    course = past.course("monthly", Equal(past.clock))
+    served = [course.first.model, *(loop.model for loop in course.loops)]
+    assert [champion for champion, _ in seen[1:]] == served[:-1]
+    assert [best for _, best in seen[1:]] == [served[0]] * 3 + [served[3]] * (len(served) - 4)

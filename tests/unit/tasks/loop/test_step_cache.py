@@ -252,6 +252,21 @@ def test_another_champion_owes_the_verdict(project: Project, monkeypatch: pytest
     assert reasons == ["input champion: changed"]
 
 
+def test_the_best_champion_so_far_is_a_rival_too_and_stays_that_of_its_own_verdict(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_all(project)
+    tags = {"loopline.weights_sha256": "v" * 64, "loopline.best": "1:abc"}
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="2", tags=tags))
+    assert first_owed(project) == ("judge", ["input best champion so far: new", "input champion: changed"])
+    own = {"loopline.weights_sha256": "w" * 64, "loopline.rival": "", "loopline.best": "1:abc"}
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="3", tags=own))
+    assert first_owed(project) == ("", [])
+    judged = {**own, "loopline.judged_best": "1:abc"}
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="3", tags=judged))
+    assert first_owed(project)[0] == "judge"
+
+
 def test_data_that_was_validated_is_compared_with_another_champions_data_but_not_with_its_own(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,140 @@
+"""The predictions of a challenger's rivals on its test rows: of the champion, and of the best champion so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from models.errors import DataError
+from models.judge.verdict import ServingCost
+from tasks.loop.loop import Inputs, Loop
+from tasks.loop.step_cache import Rival
+from tasks.mlflow import registry_reader
+from tasks.mlflow.model_cache import cached_copy, cached_version, fetch
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from models.data.feeds import Feed
+    from models.data.preparation import Preparation
+
+
+class RivalPredictions(NamedTuple):
+    """The predictions of a rival on our test rows, by its own preparation; all None without one."""
+
+    prediction: np.ndarray | None = None
+    cost: ServingCost | None = None
+    known: np.ndarray | None = None
+    """Which test rows it knows; None if its version has no such record."""
+    threshold: float = 0.5
+
+    def reversed(self) -> RivalPredictions:
+        """Return them with the other class of two as the positive one."""
+        return self._replace(
+            prediction=None if self.prediction is None else 1 - self.prediction, threshold=1 - self.threshold
+        )
+
+
+def champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation) -> RivalPredictions:
+    """Return the champion on our test rows; nothing if there is none or it cannot read the rows."""
+    from models.data.preparation import KNOWN_ROWS_FILE, PREPARATION_FILE, Preparation
+    from models.inference.portable import MODEL_FILE
+
+    if not rival.identity:
+        return RivalPredictions()
+    number = rival.identity.partition(":")[0]
+    names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE)
+    folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
+    theirs = Preparation.load(folder)
+    is_reversed = theirs.target.is_reversed(own.target)
+    if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
+        loop.report.note(f"the champion (version {number}) predicts another target: judged by goal and baseline")
+        return RivalPredictions()
+    try:
+        prediction = predictions(inputs, folder / MODEL_FILE, theirs)
+        cost = serving_cost(inputs, folder / MODEL_FILE, theirs)
+    except DataError as error:
+        loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
+        return RivalPredictions()
+    if is_reversed:
+        loop.report.note(f"judge: the champion (version {number}) has the other class as its positive one")
+    found = RivalPredictions(prediction, cost, _known(inputs, folder), theirs.class_head.threshold)
+    return found.reversed() if is_reversed else found
+
+
+def best_champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation, target: np.ndarray) -> RivalPredictions:
+    """Return the best champion so far on our test rows; nothing if it is the champion, or cannot be compared.
+
+    Its stored predictions count if they are of the same prepared data, or if its graph cannot read ours: then on the
+    test rows that both have. `known` holds the rows that do not count.
+    """
+    from models.data.preparation import KNOWN_ROWS_FILE, PREPARATION_FILE, Preparation
+    from models.inference.portable import MODEL_FILE
+    from models.judge.held_out import example_rows
+    from models.judge.stored_predictions import PREDICTIONS_FILE, StoredPredictions
+
+    number = rival.best.partition(":")[0]
+    version = registry_reader.numbered(loop.spec.name, number) if rival.best else None
+    if version is None or version.identity != rival.best:
+        if rival.best:
+            loop.report.note(f"the best champion so far (version {number}) is gone: the champion is the reference now")
+        return RivalPredictions()
+    names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE, PREDICTIONS_FILE)
+    folder = cached_copy(loop.workspace, loop.spec.name, version, fetch, names=names).folder
+    theirs, known = Preparation.load(folder), _known(inputs, folder)
+    is_reversed, threshold = theirs.target.is_reversed(own.target), theirs.class_head.threshold
+    if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
+        return RivalPredictions()
+    stored = StoredPredictions.load(folder / PREDICTIONS_FILE)
+    if stored is not None and stored.prepared == inputs["prepare"].digest:
+        return RivalPredictions(stored.prediction, None, known, threshold)
+    try:
+        found = RivalPredictions(predictions(inputs, folder / MODEL_FILE, theirs), None, known, threshold)
+        return found.reversed() if is_reversed else found
+    except DataError as error:
+        shared = stored.on(example_rows(inputs["prepare"].folder, own), target) if stored is not None else None
+        if shared is None:
+            loop.report.note(f"the best champion so far (version {number}) cannot read this data ({error})")
+            return RivalPredictions()
+        prediction, there = shared
+        return RivalPredictions(prediction, None, ~there if known is None else known | ~there, threshold)
+
+
+def predictions(inputs: Inputs, graph: Path, preparation: Preparation) -> np.ndarray:
+    """Return a graph's predictions of the test rows, in the form for metrics.
+
+    Raises:
+        DataError: The preparation cannot read the rows.
+    """
+    from models.inference.predict import predict
+
+    return predict(graph, _test_rows(inputs, preparation), preparation)
+
+
+def serving_cost(inputs: Inputs, graph: Path, preparation: Preparation) -> ServingCost:
+    """Return the measured cost of serving a graph."""
+    from models.inference.predict import latency_ms
+
+    first = next(_test_rows(inputs, preparation, batch=1))
+    example = {name: values[:1] for name, values in first.items()}
+    return ServingCost(latency_ms=latency_ms(graph, example), size_mb=graph.stat().st_size / 1e6)
+
+
+def _known(inputs: Inputs, version: Path) -> np.ndarray | None:
+    """Return which test examples a version knows; None if it has no such record."""
+    import numpy as np
+
+    from models.data.preparation import KNOWN_ROWS_FILE
+    from models.judge.held_out import is_known
+
+    path = version / KNOWN_ROWS_FILE
+    known = np.load(path) if path.exists() else np.zeros(0, dtype=np.uint64)
+    return is_known(inputs["prepare"].folder, known) if len(known) else None
+
+
+def _test_rows(inputs: Inputs, preparation: Preparation, **options: Any) -> Iterator[Feed]:
+    from models.data.feeds import feeds
+
+    raw = inputs["ingest"].file("raw.parquet")
+    return feeds(inputs["prepare"].folder, "test", preparation, raw=raw, **options)
