@@ -279,7 +279,8 @@ def http() -> str:
     text = (
         f"# HTTP\n\n{NOTE}\n`loopline serve` answers these paths; `/openapi.json` has the whole document, with the "
         "schemas of your models. A server of one model also takes `/invocations` and `/feedback` without a name. The "
-        "token is needed where the server requires one ([security](../operations/security.md)). Over gRPC: "
+        "token is needed for labels, and for all else where the server requires one "
+        "([security](../operations/security.md)). Over gRPC: "
         "[the calls and messages](grpc.md).\n\n"
         "| method | path | token | does |\n|---|---|---|---|\n"
     )

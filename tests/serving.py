@@ -27,6 +27,7 @@ import psutil
 from models.files import read_json, sha256, write_json
 from models.serving.registry import FILES
 from tasks.host import ports, stores
+from tasks.host.http_guard import SERVE_TOKEN, token_path
 from tasks.host.workspace import Workspace
 from tests import warm
 from tests.environment import OURS, QUIET
@@ -73,6 +74,8 @@ class LiveServer:
     port: int
     log: Path
     headers: dict[str, str] = field(default_factory=dict)
+    token: Path | None = None
+    """The file of its token, which goes with labels."""
     tls: ssl.SSLContext | None = None
 
     @property
@@ -88,10 +91,16 @@ class LiveServer:
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         kind = {} if body is None or isinstance(body, bytes) else {"Content-Type": "application/json"}
         with contextlib.closing(self._connection()) as connection:
-            connection.request(method, path, content, {**kind, **self.headers, **(headers or {})})
+            own = self.bearer() if path.endswith("/feedback") else {}
+            connection.request(method, path, content, {**kind, **own, **self.headers, **(headers or {})})
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
             return Reply(answer.status, found, answer.read())
+
+    def bearer(self) -> dict[str, str]:
+        """The header with the workspace's token; none where the server is of no workspace, or has made none."""
+        known = self.token is not None and self.token.exists()
+        return {"Authorization": f"Bearer {self.token.read_text().strip()}"} if known and self.token else {}
 
     def _connection(self) -> http.client.HTTPConnection:
         if self.tls is None:
@@ -163,7 +172,7 @@ def live_server(
             process: warm.Started = warm.start_cold(command, around, ROOT, printing, tracer)
         else:
             process = warm.start_python(command, around, ROOT, printing)
-    server = LiveServer(process, port, log, tls=tls)
+    server = LiveServer(process, port, log, token=token_path(workspace, SERVE_TOKEN), tls=tls)
     try:
         server.wait_until(lambda: server.get("/ping").status == 200 or not ready)
         yield server

@@ -4,8 +4,9 @@
         "support_calls": 4}'
     python client.py http://127.0.0.1:8000 rows.json
 
-The rows are JSON, or a `.json` file: a row, or a list of rows. A server that requires a token gets it from the variable
-TOKEN.
+The rows are JSON, or a `.json` file: a row, or a list of rows. The token, which labels need, and predictions where the
+server requires it, is in the variable TOKEN; else it is that of the workspace in the current folder, if the server is
+on this machine.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ class Client:
 
     Args:
         url: Its address, such as `http://127.0.0.1:8000`.
-        token: Its token, if it requires one.
+        token: Its token: for labels, and for predictions if it requires one.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -46,11 +48,18 @@ class Client:
         return answer
 
 
+def token_here(url: str) -> str | None:
+    """Return the token of the workspace in the current folder, for a server on this machine; None without one."""
+    path = Path(".loopline/serving/token")
+    is_here = urllib.parse.urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+    return path.read_text().strip() if is_here and path.is_file() else None
+
+
 def main() -> None:
     """Predict the rows of the command line, or of the file that it names."""
     url, rows = sys.argv[1:]
     payload = json.loads(Path(rows).read_text() if rows.endswith(".json") else rows)
-    client = Client(url, os.environ.get("TOKEN"))
+    client = Client(url, os.environ.get("TOKEN") or token_here(url))
     print(json.dumps(client.predict(payload if isinstance(payload, list) else [payload]), indent=2))
 
 

@@ -57,7 +57,7 @@ def document(models: Mapping[str, LoadedModel], version: str, *, needs_token: bo
     Args:
         models: The live version of each model, by name.
         version: Version of this program.
-        needs_token: Whether callers need a token, except on the paths for orchestrators.
+        needs_token: Whether callers need a token, except on the paths for orchestrators. `/feedback` always needs one.
     """
     paths: dict[str, Any] = dict(_SERVER)
     schemas: dict[str, Schema] = {"Error": _object({"error": _TEXT}, ["error"])}
@@ -74,8 +74,10 @@ def document(models: Mapping[str, LoadedModel], version: str, *, needs_token: bo
         "paths": paths,
         "components": {"schemas": schemas},
     }
+    description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path in (path for path in paths if path.endswith("/feedback")):
+        paths[path]["post"]["security"] = [{"token": []}]
     if needs_token:
-        description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         description["security"] = [{"token": []}]
         description["paths"] |= {path: {"get": {**paths[path]["get"], "security": []}} for path in OPEN}
     return description

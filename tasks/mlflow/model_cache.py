@@ -18,6 +18,7 @@ from models.files import read_json, replacing_folder, sha256, whole_file, write_
 from models.judge.verdict import Verdict
 from models.project_spec.references import ALIASES
 from models.serving.registry import FILES, RegisteredVersion
+from tasks.host.http_client import is_same_server
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.object_store import ObjectStore, object_store
 from tasks.host.workspace import Workspace
@@ -167,6 +168,7 @@ def fetch(workspace: Workspace, model: str, number: str, folder: Path) -> None:
     import mlflow
 
     embedded_store.initialise(workspace)
+    _refuse_other_server(model, number)
     version = registry_reader.numbered(model, number)
     with replacing_folder(folder) as place, tempfile.TemporaryDirectory(dir=place.parent) as temporary:
         with reaching_store():
@@ -240,7 +242,7 @@ def _opened(place: str, name: str) -> IO[bytes]:
         return (Path(urllib.parse.unquote(parts.path)) / name).open("rb")
     if not place.startswith(_SERVED):
         raise FileNotFoundError(place)
-    server = f"http://{parts.netloc}" if parts.netloc else os.environ["MLFLOW_TRACKING_URI"].rstrip("/")
+    server = _server_of(parts.netloc)
     path = urllib.parse.quote(f"{parts.path.strip('/')}/{name}")
     try:
         return registry_reader.opened(f"{server}/api/2.0/mlflow-artifacts/artifacts/{path}", TIMEOUT_S)
@@ -248,6 +250,32 @@ def _opened(place: str, name: str) -> IO[bytes]:
         if error.code == 404:
             raise FileNotFoundError(place) from error
         raise
+
+
+def _server_of(netloc: str) -> str:
+    """Return the address of the server that a place `mlflow-artifacts://NETLOC/...` names: by default the registry's.
+
+    Its scheme is the registry's, as MLflow's own client has it.
+    """
+    registry = os.environ["MLFLOW_TRACKING_URI"].rstrip("/")
+    parts = urllib.parse.urlsplit(registry)
+    scheme = parts.scheme if parts.scheme in ("http", "https") else "http"
+    return f"{scheme}://{netloc}" if netloc and netloc != parts.netloc else registry
+
+
+def _refuse_other_server(model: str, number: str) -> None:
+    """Refuse a version that lies on another server: MLflow's client would send it the registry's token or password."""
+    place = registry_reader.files_at(model, number)
+    parts = urllib.parse.urlsplit(place)
+    server = _server_of(parts.netloc) if place.startswith(_SERVED) else place
+    is_elsewhere = server.startswith(("http://", "https://")) and not is_same_server(
+        server, os.environ["MLFLOW_TRACKING_URI"]
+    )
+    if is_elsewhere and registry_reader.authorization():
+        raise StoreError(
+            f"{model} version {number}: its files are at {place}, where the secret of MLFLOW_TRACKING_URI must not go: "
+            "register it again with its files on the registry's own server"
+        )
 
 
 def _below_root(place: str) -> tuple[ObjectStore | None, str]:

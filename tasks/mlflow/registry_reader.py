@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from models.errors import StoreError
 from models.serving.registry import ChampionMove, RegisteredVersion
-from tasks.host import sqlite_files, stores
+from tasks.host import http_client, sqlite_files, stores
+from tasks.host.http_client import is_same_server
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 from tasks.state.step_records import StepRecords
@@ -265,10 +266,10 @@ def _tags(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def opened(address: str, timeout_s: float = 10.0) -> HTTPResponse:
-    """Open an address of the registry's server; a context manager that gives the bytes."""
-    request = urllib.request.Request(address, headers=authorization())  # noqa: S310 - the address the user configured
-    answer: HTTPResponse = urllib.request.urlopen(request, timeout=timeout_s)  # noqa: S310
-    return answer
+    """Open an address by HTTP, with the registry's secret if it is of the registry's server; gives the bytes."""
+    is_ours = is_same_server(address, os.environ["MLFLOW_TRACKING_URI"])
+    request = urllib.request.Request(address, headers=authorization() if is_ours else {})  # noqa: S310 - configured
+    return http_client.opened(request, timeout_s)
 
 
 def authorization() -> dict[str, str]:

@@ -18,6 +18,7 @@ from http import HTTPStatus
 from typing import Any
 
 from models.errors import StoreError
+from tasks.host import http_client
 from tasks.host.server_access import API
 
 FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # in the environment of every process of a run that a worker started
@@ -305,7 +306,7 @@ def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float =
     )
     for wait_s in (*PAUSES_S, None):
         try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 - the same
+            with http_client.opened(request, timeout_s) as answer:
                 return json.loads(answer.read() or b"null")
         except (urllib.error.URLError, OSError, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError):

@@ -1,8 +1,8 @@
 """Access control for every protocol: Host, token, rate limit. HTTP uses the middleware, gRPC calls `admit`.
 
-On loopback only this machine can reach the server, so no token is required, unless the platform runs the server. On
-other addresses each request needs a token, unless the server's TLS requires client certificates. A request that a proxy
-forwarded counts as a request from another machine.
+On loopback only this machine can reach the server, so no token is required, unless the platform runs the server; but
+labels become training rows, so `/feedback` requires one. On other addresses each request needs a token, unless the
+server's TLS requires client certificates. A request that a proxy forwarded counts as a request from another machine.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class AccessControl:
     ) -> None:
         self._rules = AccessRules(host, tokens, names)
         self.is_open = is_certified or (self._rules.is_open and not needs_token)
+        self._is_certified = is_certified
         self._buckets = RateLimiter(rate, shared, num_servers) if rate else None
         self._known_hosts: set[str] = set()
 
@@ -91,7 +92,15 @@ class AccessControl:
         if len(self._known_hosts) < 100:
             self._known_hosts.add(header)
 
-    def admit(self, authorization: str, client: str, *, is_forwarded: bool = False, is_foreign: bool = False) -> None:
+    def admit(
+        self,
+        authorization: str,
+        client: str,
+        *,
+        is_forwarded: bool = False,
+        is_foreign: bool = False,
+        is_feedback: bool = False,
+    ) -> None:
         """Check the token and the rate limit of a request.
 
         Args:
@@ -100,11 +109,12 @@ class AccessControl:
             is_forwarded: Whether a proxy forwarded the request.
             is_foreign: Whether a page of another site sent the request. Such requests are refused if no token is
                 required. A required token protects by itself: browsers do not add it on their own.
+            is_feedback: Whether the request brings labels, which always needs a token or a certificate.
 
         Raises:
             RequestError: 401, the token is missing or wrong; 403, sent from another site; 429, too many requests.
         """
-        if self.is_open and not is_forwarded:
+        if self.is_open and not is_forwarded and (self._is_certified or not is_feedback):
             if is_foreign:
                 raise RequestError(
                     403, "a page of another site sends this: ask from no page, or from one of this server's own"
@@ -115,7 +125,9 @@ class AccessControl:
         caller = self._rules.bearer(authorization)
         if caller is None:
             raise RequestError(
-                401, "a token is needed: send `Authorization: Bearer TOKEN`", {"www-authenticate": "Bearer"}
+                401,
+                "a token is needed: send `Authorization: Bearer TOKEN`; it lies in .loopline/serving/token",
+                {"www-authenticate": "Bearer"},
             )
         if self._buckets is not None:
             self._buckets.take(caller.hex())

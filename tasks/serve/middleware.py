@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})
 """Addresses that need no token: those for orchestrators, and the webhook of the registry, which signs its requests."""
+FEEDBACK = "/feedback"
 PROBES = frozenset({*OPEN, "/metrics"})
 REQUEST_ID = "x-request-id"
 """The header with the client's id of a request."""
@@ -155,6 +156,7 @@ class ServerMiddleware:
                 client[0] if client else "",
                 is_forwarded=is_forwarded(headers),
                 is_foreign=scope["method"] == "POST" and is_foreign(headers),
+                is_feedback=scope["method"] == "POST" and scope["path"].endswith(FEEDBACK),
             )
 
 

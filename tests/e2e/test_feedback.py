@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.host import ports
+from tasks.host.http_guard import SERVE_TOKEN, token_path
+from tasks.host.workspace import Workspace
 from tasks.state.predictions import joined, prediction_log
 from tests import warm
 from tests.running import PENGUINS, ROOT, Loopline
@@ -219,7 +221,13 @@ def test_served_answers_and_their_labels_show_up_in_what_monitoring_reads(home: 
         server.wait_until(lambda: post(port, "/ping"))
         told = post(port, "/invocations", {"dataframe_records": rows, "ids": ids})
         assert told["ids"] == ids
-        assert post(port, "/feedback", labels[:30]) == {"accepted": 30, "empty": 0, "model": "penguins"}
+        token = token_path(Workspace(home.home), SERVE_TOKEN).read_text().strip()
+        taken = post(port, "/feedback", labels[:30], Authorization=f"Bearer {token}")
+        assert taken == {
+            "accepted": 30,
+            "empty": 0,
+            "model": "penguins",
+        }
     finally:
         server.kill()
     found = home("monitor", "penguins", "--json").ok().json
@@ -237,11 +245,11 @@ def number(text: str) -> float | None:
     return None if text in ("", "NA") else float(text)
 
 
-def post(port: int, path: str, body: object = None) -> Any:
+def post(port: int, path: str, body: object = None, **headers: str) -> Any:
     """The answer as JSON; None while the server does not listen."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     with contextlib.closing(connection), contextlib.suppress(ConnectionError):
-        kind = {"Content-Type": "application/json"}
+        kind = {"Content-Type": "application/json", **headers}
         connection.request("GET" if body is None else "POST", path, body and json.dumps(body), kind)
         answer = connection.getresponse()
         content = json.loads(answer.read())

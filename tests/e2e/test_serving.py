@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.host import ports
+from tasks.host.http_guard import SERVE_TOKEN, token_path
+from tasks.host.workspace import Workspace
 from tests.running import ROOT, Loopline
 from tests.serving import LiveServer, Reply
 
@@ -41,7 +43,8 @@ def home(make_home) -> Loopline:
 def server(home: Loopline) -> Iterator[LiveServer]:
     port = ports.any_free([])
     running = home.start("serve", "penguins", "--port", str(port))
-    found = LiveServer(running.process, port, running.err)
+    token = token_path(Workspace(home.home), SERVE_TOKEN)
+    found = LiveServer(running.process, port, running.err, token=token)
     found.wait_until(lambda: found.get("/ping").status == 200)
     yield found
     assert found.end() == 0

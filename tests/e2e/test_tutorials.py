@@ -17,6 +17,8 @@ import pytest
 
 from infra.notebook import PAGE, outputs
 from tasks.host import ports
+from tasks.host.http_guard import SERVE_TOKEN, token_path
+from tasks.host.workspace import Workspace
 from tests.running import ROOT, Loopline
 from tests.serving import LiveServer
 
@@ -130,7 +132,8 @@ def test_the_model_of_the_quickstart_answers_the_clients(make_home: Callable[[st
             [sys.executable, str(client / "client.py"), server.url, row[1]], capture_output=True, text=True, check=True
         )
         assert '"label": ' in done.stdout
-        environment = {**os.environ, "URL": server.url}
+        token = token_path(Workspace(home.home), SERVE_TOKEN).read_text().strip()
+        environment = {**os.environ, "URL": server.url, "TOKEN": token}
         done = subprocess.run(
             ["bash", str(client / "client.sh")], env=environment, capture_output=True, text=True, check=True
         )

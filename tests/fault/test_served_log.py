@@ -68,7 +68,8 @@ class Client(threading.Thread):
         assert answer.status == 200, found
         self.answered[one] = found["predictions"][0]["probability_yes"]
         if self.asked % 5 == 0:
-            connection.request("POST", "/feedback", json.dumps({"id": one, "label": "yes"}), JSON)
+            headers = {**JSON, **self.server.bearer()}
+            connection.request("POST", "/feedback", json.dumps({"id": one, "label": "yes"}), headers)
             answer = connection.getresponse()
             answer.read()
             assert answer.status == 200

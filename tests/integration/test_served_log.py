@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tasks.host.http_guard import SERVE_TOKEN, token_of
 from tasks.host.workspace import Workspace
 from tasks.state.ingest_segments import move
 from tasks.state.predictions import joined, label_store, prediction_log
@@ -91,7 +92,8 @@ def mapped(pid: int) -> str:
 def test_the_client_of_the_examples_predicts_and_reports_labels(workspace: Workspace, serve: Serve) -> None:
     crown(workspace, "tiny")
     server = serve("tiny")
-    client = runpy.run_path(str(EXAMPLES / "client" / "client.py"))["Client"](server.url)
+    token = token_of(workspace, SERVE_TOKEN)
+    client = runpy.run_path(str(EXAMPLES / "client" / "client.py"))["Client"](server.url, token)
     answer = client.predict([{"x": 1, "c": "u"}], ids=["q-1"])
     assert (answer["ids"], answer["version"]) == (["q-1"], "1")
     assert client.label({"q-1": "yes"}) == 1

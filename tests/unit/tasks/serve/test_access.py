@@ -31,6 +31,12 @@ def test_on_loopback_no_token_is_asked_but_of_who_comes_through_a_proxy() -> Non
     assert status_of(HOME, f"Bearer {TOKEN}", is_forwarded=True) == 200
 
 
+def test_labels_need_a_token_on_loopback_too_or_a_certificate() -> None:
+    assert status_of(HOME, is_feedback=True) == 401
+    assert status_of(HOME, f"Bearer {TOKEN}", is_feedback=True) == 200
+    assert status_of(AccessControl("127.0.0.1", [TOKEN], is_certified=True), is_feedback=True) == 200
+
+
 def test_the_platforms_server_asks_for_a_token_on_loopback_too() -> None:
     access = AccessControl("127.0.0.1", [TOKEN], needs_token=True)
     assert status_of(access) == 401
