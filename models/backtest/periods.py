@@ -302,7 +302,7 @@ def _by_rows(clock: LabelClock, rows: int) -> list[Period]:
     while first < len(times):
         stop = int(np.searchsorted(times, times[min(first + rows, len(times)) - 1], side="right"))
         end = float(times[stop]) if stop < len(times) else _after_last(clock, rows)
-        name = iso(float(times[first])) if clock.has_calendar else f"row {first}"
+        name = iso(float(times[first])) if clock.has_calendar else f"row {first + 1}"
         periods.append(Period(name, float(times[first]), end, first, stop))
         first = stop
     return periods

@@ -132,15 +132,36 @@ def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
     if not is_number(kind):
         column = _text_to_numbers(column, name)
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    _refuse_infinite(values, name, np.arange(len(values)))
+    return values
+
+
+def check_finite(table: pa.Table, names: Sequence[str], positions: np.ndarray) -> None:
+    """Refuse infinite numbers in some columns.
+
+    Args:
+        table: Rows, perhaps without some of the source's.
+        names: The columns; those that hold no floats pass.
+        positions: The position of each row in the source (row,), from 0.
+
+    Raises:
+        DataError: Names the column and the first rows of the source, from 1.
+    """
+    for name in names:
+        column = table.column(name)
+        if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
+            _refuse_infinite(column.to_numpy(), name, positions)
+
+
+def _refuse_infinite(values: np.ndarray, name: str, positions: np.ndarray) -> None:
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
-        rows = ", ".join(str(row + 1) for row in infinite[:5])
+        rows = ", ".join(str(position + 1) for position in positions[infinite[:5]])
         raise DataError(
             f"column {name!r}: {len(infinite)} infinite values, first in rows {rows}, expected finite numbers "
             "(missing ones are fine): replace them in the source, or drop the column, if it is not the target, in "
             "data.features.drop"
         )
-    return values
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -22,10 +22,15 @@ TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 _CURE = "write times as ISO 8601 (2024-05-31T14:30:00Z), or as seconds since 1970"
 
 
-def as_seconds(column: pa.ChunkedArray, name: str) -> np.ndarray:
+def as_seconds(column: pa.ChunkedArray, name: str, positions: Sequence[int] | np.ndarray | None = None) -> np.ndarray:
     """Return dates, times, ISO texts or seconds since 1970 as float64 seconds (rows,), NaN for missing.
 
     A time without a zone is in UTC.
+
+    Args:
+        column: The values.
+        name: The column's name.
+        positions: The position of each row in the source (row,), from 0, for messages; default: all rows are here.
 
     Raises:
         DataError: A text is no time, or a time lies outside the years 1 to 9999 (milliseconds, for example).
@@ -42,10 +47,8 @@ def as_seconds(column: pa.ChunkedArray, name: str) -> np.ndarray:
         seconds = micros.cast(pa.float64(), safe=False).to_numpy() / 1e6
     outside = np.flatnonzero((seconds < EARLIEST_S) | (seconds >= LATEST_S))
     if len(outside):
-        got = seconds[outside[0]]
-        raise DataError(
-            f"column {name!r}, row {outside[0]}: got {got:g}, expected a time of the years 1 to 9999: {_CURE}"
-        )
+        got, row = seconds[outside[0]], (outside if positions is None else np.asarray(positions)[outside])[0] + 1
+        raise DataError(f"column {name!r}, row {row}: got {got:g}, expected a time of the years 1 to 9999: {_CURE}")
     return np.asarray(seconds)
 
 

@@ -10,8 +10,13 @@ from models.errors import DataError
 from models.project_spec.blocks import Image
 
 
-def pixels_of(column: pa.ChunkedArray, image: Image) -> np.ndarray:
+def pixels_of(column: pa.ChunkedArray, image: Image, positions: np.ndarray | None = None) -> np.ndarray:
     """Return images as uint8 (rows, height, width, channel).
+
+    Args:
+        column: The bytes of each image.
+        image: Their shape.
+        positions: The position of each row in the source (row,), from 0, for messages; default: all rows are here.
 
     Raises:
         DataError: Values are not bytes, are missing, or do not fit the spec's shape; names the first rows.
@@ -26,9 +31,10 @@ def pixels_of(column: pa.ChunkedArray, image: Image) -> np.ndarray:
     wrong = np.flatnonzero(pc.fill_null(pc.not_equal(pc.binary_length(column), size), True).to_numpy())
     if len(wrong):
         got = pc.binary_length(column)[int(wrong[0])].as_py()
+        rows = (wrong if positions is None else positions[wrong])[:5] + 1
         raise DataError(
             f"data.image.column {image.column!r}: {len(wrong)} images have another size, first in rows "
-            f"{', '.join(map(str, wrong[:5] + 1))} ({got} bytes), expected {size} = {image.height} x {image.width} x "
+            f"{', '.join(map(str, rows))} ({got} bytes), expected {size} = {image.height} x {image.width} x "
             f"{image.channels}: correct data.image, or the source"
         )
     flat = np.concatenate([_bytes(chunk, size) for chunk in column.chunks] or [np.zeros(0, dtype=np.uint8)])

@@ -15,6 +15,7 @@ from models.data.columns import (
     Columns,
     as_float64,
     as_text,
+    check_finite,
     choose,
     dtype_of,
     is_collected_later,
@@ -134,6 +135,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     for reason, is_lost in without_a_class(table, codes, data, spec.goal.metric).items():
         dropped[reason] = int(is_lost.sum())
         table, positions, codes = table.filter(pa.array(~is_lost)), positions[~is_lost], codes[~is_lost]
+    check_finite(table, [*columns.numeric, *data.targets], positions)
     fitted = SplitRows.of(table, data, codes, positions, identities[positions])
     rows, preparation = _fit(table, data, fitted, columns, spec.goal, base)
     return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update={"dropped": dropped})
@@ -147,6 +149,7 @@ def _prepare_series(
     assert window is not None
     table, order, series, steps, *_ = ordered = series_rows(table, window, str(data.split.column))
     positions = np.where(order < 0, order, positions[order])
+    check_finite(table, [*columns.numeric, *data.targets], positions)
     codes = assign(table, data.split, data.targets[0])
     is_newest = newest(codes, split_key(table, data.split), data.newest)
     if not is_newest.all():
@@ -303,7 +306,7 @@ def _datetimes(
 ) -> list[DatetimeInput]:
     parts = []
     for name in columns.datetime:
-        seconds = as_seconds(table.column(name), name)
+        seconds = as_seconds(table.column(name), name, rows.positions)
         split_times = rows.key[rows.train] if data.split.by == "time" and rows.key is not None else None
         part = fit_datetime(name, seconds[rows.train], split_times)
         if part.num_features:
@@ -400,7 +403,7 @@ def _pixels(table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns)
     if data.kind != "image" or data.image is None:
         return None
     column = table.column(data.image.column)
-    images = pixels_of(column, data.image)
+    images = pixels_of(column, data.image, rows.positions)
     made[data.image.column] = column.cast(pa.binary())
     return fit_pixels(images[rows.train], data.image)
 

@@ -44,7 +44,7 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
     # `not <=` instead of `>`, so that NaN fails too.
     if len(distances) and not distances[worst] <= TOLERANCE:
         raise TrainingError(
-            f"export: in row {worst} of the validation rows compared, the trained model predicts "
+            f"export: in row {worst + 1} of the validation rows compared, the trained model predicts "
             f"{_shown(expected[worst])}, the ONNX graph {_shown(got[worst])}: {distances[worst]:.2g} apart, "
             f"expected at most {TOLERANCE:g}: the net has an operator that the exporter translates wrongly; "
             "replace what is unusual in its forward"

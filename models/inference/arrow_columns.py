@@ -72,7 +72,7 @@ def _times(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
     if not (is_number(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         raise RowError(f"column {name!r} is {kind}, expected times: convert it")
     try:
-        return as_seconds(column, name)
+        return as_seconds(column, name, range(first_row - 1, first_row - 1 + len(column)))
     except DataError as error:
         raise RowError(str(error)) from error
 

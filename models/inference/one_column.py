@@ -99,9 +99,10 @@ class ImageSchema(OneColumnSchema):
         from models.data.pixels import pixels_of
 
         try:
-            return {IMAGE: pixels_of(rows.column(self.columns[0]), self._image)}
+            positions = np.arange(first_row - 1, first_row - 1 + rows.num_rows)
+            return {IMAGE: pixels_of(rows.column(self.columns[0]), self._image, positions)}
         except DataError as error:
-            raise DataError(f"{display_name}, rows from {first_row}: {error}") from error
+            raise DataError(f"{display_name}: {error}") from error
 
     def item_schema(self) -> Schema | None:
         """Return the JSON Schema of an image: nested lists of pixel values."""

@@ -51,8 +51,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     if not known.num_rows:
         raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
     task = infer_task(known.select(data.targets), data)
-    if task != "regression":
-        _refuse_constants(known.select(targets))
+    _refuse_constants(known.select(targets if task != "regression" else []))
     group = _group_of(known, targets)
     task = "ranking" if group else task
     forms, taken = text_forms(table), [*targets, *([group] if group else [])]

@@ -229,12 +229,21 @@ def _parsed(path: Path, delimiter: str, use_threads: bool = True, texts: Sequenc
 
 
 def _numbered(path: Path, delimiter: str) -> str | None:
-    """Return the CSV error with its row number: pyarrow counts rows only when it reads with one thread."""
+    """Return the CSV error with its row: pyarrow counts rows only when it reads with one thread."""
     try:
         _parsed(path, delimiter, use_threads=False)
     except pa.ArrowInvalid as error:
-        return _ROW.sub(r"row \1 (the header is row 1)", _first_line(error))
+        return with_row(_first_line(error))
     return None
+
+
+def with_row(reason: str) -> str:
+    """Return a reason of Arrow with its row as all messages count: the first row under the header is row 1."""
+    return _ROW.sub(lambda place: _row(int(place.group(1)) - 1), reason)
+
+
+def _row(number: int) -> str:
+    return f"row {number} (the first under the header is row 1)" if number else "the header"
 
 
 def _refuse_decimal_commas(table: pa.Table, path: Path) -> None:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from models.errors import DataError
 from models.sources.delimiter import PARQUET, delimiter_of, suffix_of
 from models.sources.folders import partition_of, with_partitions
-from models.sources.read import UNREADABLE, check_texts, csv_options, refuse_open_quote, without_views
+from models.sources.read import UNREADABLE, check_texts, csv_options, refuse_open_quote, with_row, without_views
 from models.sources.text_files import is_text_file, text_lines
 
 _BLOCK_BYTES = 1 << 22
@@ -47,7 +47,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
-        raise DataError(f"{path}: cannot be read ({_first_line(error)}): copy or make it again") from error
+        raise DataError(f"{path}: cannot be read ({with_row(_first_line(error))}): copy or make it again") from error
 
 
 def count_rows(path: Path) -> int:
@@ -203,9 +203,9 @@ def _complaint(path: Path, error: Exception) -> str:
     reason = _first_line(error)
     place = _CSV_PLACE.match(reason)
     if not place:
-        return f"cannot be read ({reason}): correct that line, or copy or make the file again"
+        return f"cannot be read ({with_row(reason)}): correct that line, or copy or make the file again"
     name = _names(path)[int(place.group(1))]
-    row = f"line {place.group(2)}, " if place.group(2) else ""
+    row = f"row {int(place.group(2)) - 1}, " if place.group(2) else ""
     return f"{row}column {name!r}: expected {reason[place.end() :]}: correct the value, or leave it empty for missing"
 
 

@@ -36,5 +36,7 @@ def _odd(values: pa.ChunkedArray, name: str) -> str:
     if numbers == there or numbers < LEAST_SHARE * there:
         return ""
     row = pc.index(pc.fill_null(is_number, True), False).as_py()
-    message = f"column {name!r}: {numbers:,} of {there:,} values are numbers, row {row} is {values[row].as_py()[:40]!r}"
+    message = (
+        f"column {name!r}: {numbers:,} of {there:,} values are numbers, row {row + 1} is {values[row].as_py()[:40]!r}"
+    )
     return f"{message}: read as text; correct it or leave it empty, or name the kind in data.features.kinds"

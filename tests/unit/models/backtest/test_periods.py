@@ -101,7 +101,7 @@ def test_without_a_calendar_so_many_rows_count_for_a_month():
     times = positions_as_times(10, PeriodRule(rows=4))
     periods = cut_periods(LabelClock(times, has_calendar=False), PeriodRule(rows=4))
     assert [period.end for period in periods[:2]] == [MONTH_S, 2 * MONTH_S]
-    assert [period.name for period in periods] == ["row 0", "row 4", "row 8"]
+    assert [period.name for period in periods] == ["row 1", "row 5", "row 9"]
     with pytest.raises(UsageError, match="the rows have no dates, only an order: say --period '5000 rows'"):
         positions_as_times(10, PeriodRule("month"))
 

@@ -44,7 +44,7 @@ def test_times_of_every_form_are_seconds_since_1970_in_utc(column, seconds):
         (["2024-05-31T14:30:00Z", None, "soon", "later"], "got 'soon', expected a time:"),
         (["1717243200", "soon"], "got 'soon', expected a time:"),
         (["2024-05-31", "2024-06-01T00:00:00Z"], "got '2024-06-01T00:00:00Z', expected all times with a zone, or all"),
-        ([1, 1_717_243_200_000], "row 1: got 1.71724e[+]12.*seconds"),
+        ([1, 1_717_243_200_000], "row 2: got 1.71724e[+]12.*seconds"),
     ],
 )
 def test_what_is_no_time_is_refused_with_the_cure(values, message):

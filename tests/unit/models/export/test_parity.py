@@ -24,7 +24,7 @@ def test_the_worst_row_is_shown_when_they_differ(tmp_path: Path, task: str, wron
     path, preparation = written(tmp_path, task)
     expected = predict(path, [feed(9)], preparation)
     expected[6] += wrong * (50 if task == "regression" else 1)
-    with pytest.raises(TrainingError, match=r"row 6 .* expected at most 0.0001"):
+    with pytest.raises(TrainingError, match=r"row 7 .* expected at most 0.0001"):
         parity(path, [feed(9)], expected, preparation)
 
 

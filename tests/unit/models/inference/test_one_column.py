@@ -101,7 +101,7 @@ def test_images_come_as_bytes_from_a_table() -> None:
     size = 4 * 6 * 2
     feed = schema.from_arrow(pa.table({"image": [bytes(range(size)), bytes(size)]}))
     assert feed["image"].shape == (2, 4, 6, 2)
-    with pytest.raises(DataError, match=r"given, rows from 7.*1 images have another size"):
+    with pytest.raises(DataError, match=r"given: .*1 images have another size, first in rows 8 "):
         schema.from_arrow(pa.table({"image": [bytes(size), b"short"]}), 7, "given")
 
 

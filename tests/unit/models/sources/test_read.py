@@ -73,7 +73,7 @@ def test_utf8_that_a_block_boundary_cuts_is_fine(tmp_path):
     [
         ("", "the file is empty"),
         ("a,b\n", "2 columns and no rows"),
-        ("a,b\n1,2\n1,2,3\n", r"row 3 \(the header is row 1\): Expected 2 columns, got 3"),
+        ("a,b\n1,2\n1,2,3\n", r"row 2 \(the first under the header is row 1\): Expected 2 columns, got 3"),
         ("a,b,a\n1,2,3\n", r"share a name: 'a' \(columns 1, 3\)"),
         ("a,b,a\n0.5,2,3.5\n", r"share a name: 'a' \(columns 1, 3\)"),
         ("a,\n1,2\n", "column 2 has no name"),

@@ -16,7 +16,7 @@ def odd(values: list[str | None], **features: object) -> list[str]:
 
 def test_the_first_odd_cell_is_told_with_its_row() -> None:
     (told,) = odd([*NUMBERS[:7], None, "oops", *NUMBERS[7:], "-"])
-    assert told.startswith("column 'a': 98 of 100 values are numbers, row 8 is 'oops': read as text")
+    assert told.startswith("column 'a': 98 of 100 values are numbers, row 9 is 'oops': read as text")
 
 
 @pytest.mark.parametrize(
