@@ -10,7 +10,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import LooplineError
-from models.export.trained import num_validation_examples, validation_outputs
+from models.export.trained import num_validation_examples, validation_outputs, validation_units
 from models.judge.baseline import trivial_baseline
 from models.metrics.metrics import METRICS, Metric, metric_of
 from models.project_spec.references import call
@@ -25,7 +25,8 @@ BLOCKS = 20
 def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) -> dict[str, Any]:
     """Return the metric of each job's model, also without each of `BLOCKS` blocks of examples, and of a constant.
 
-    Blocks are consecutive, so that examples of the same time are left out together; of a ranking they are of groups.
+    Blocks are of whole units of independence, consecutive in time, so that examples that are alike are left out
+    together.
     Arguments and result are plain data for a child process.
 
     Args:
@@ -41,7 +42,8 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
     side = _Validation(next(iter(finished.values())))
     at = side.positions
     groups = side.metric.units(side.target)
-    units = at if groups is None else groups
+    apart = validation_units(side.job, side.preparation)
+    units = groups if groups is not None else at if apart is None else apart.of_rows
     left_out = np.array_split(np.unique(units), min(BLOCKS, len(np.unique(units))))
     blocks = [np.flatnonzero(np.isin(units, block)) for block in left_out]
     scores, outputs = {}, {}
@@ -64,7 +66,7 @@ class _Validation:
     """The validation examples of a job, and what judges predictions for them."""
 
     def __init__(self, job: TrainingJob) -> None:
-        self.preparation = Preparation.load(job.prepared)
+        self.job, self.preparation = job, Preparation.load(job.prepared)
         self.metric = metric_of(job, self.preparation, job.project)
         self._train, validation = open_examples(job.model_copy(update={"fold": None, "sample": 1.0}), self.preparation)
         self.target, self._weight = validation.values(), as_array(validation.weights())

@@ -227,8 +227,15 @@ def bests_of(trials: Sequence[Trial], families: Sequence[str], direction: Direct
     return dict(zip(member_names([trial.params[NET] for trial in bests]), bests, strict=True))
 
 
+def mean_value(results: Sequence[TrainingResult]) -> float:
+    """Return the mean of the values of a trial, one a fold; NaN without any."""
+    return sum(result.value for result in results) / len(results) if results else math.nan
+
+
 def mean_score(results: Sequence[TrainingResult]) -> dict[str, float | None]:
-    """Return the fields `noise` and `log_loss` of a trial from its results, one a fold."""
+    """Return the fields `noise` and `log_loss` of a trial from its results, one a fold; empty without any."""
+    if not results:
+        return {}
     noise = math.sqrt(sum(result.noise**2 for result in results)) / len(results)
     known = [result.log_loss for result in results if result.log_loss is not None]
     return {"noise": noise, "log_loss": sum(known) / len(known) if len(known) == len(results) else None}

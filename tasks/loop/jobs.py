@@ -31,10 +31,11 @@ from tasks.state.machine_speeds import read_speeds
 _measuring = threading.Lock()
 _encoding = threading.Lock()  # trials that begin at once all want the tensors
 
-_FOLD_BY: dict[str, Literal["blocks", "groups"]] = {
+FOLD_BY: dict[str, Literal["blocks", "groups"]] = {
     **dict.fromkeys(("time", "position"), "blocks"),
-    **dict.fromkeys(("group", "hash", "random"), "groups"),  # rows that share no key are folded one by one
+    **dict.fromkeys(("group", "hash", "random"), "groups"),
 }
+"""How the rows of each kind of split are folded; rows that share no key are apart, so they are folded one by one."""
 
 
 def tensors(loop: Loop, prepared: Input) -> dict[str, Path]:
@@ -100,7 +101,7 @@ def job(
         checkpoints=checkpoints,
         sample=sample,
         fold=fold,
-        fold_by=_FOLD_BY.get(loop.spec.data.split.by, "random"),
+        fold_by=FOLD_BY.get(loop.spec.data.split.by, "random"),
     )
     return begun(made, start)
 

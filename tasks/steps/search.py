@@ -43,6 +43,7 @@ from models.training.search_space import (
     bests_of,
     check_space,
     mean_score,
+    mean_value,
     settings_of,
     trials_owed,
     with_params,
@@ -127,7 +128,7 @@ class _Search:
         self._lock = threading.Lock()
         self._slots = list(range(self._spec.workers))
         self._taken: set[Path] = set()
-        self._began = time.monotonic()
+        self._began, self._undefined_folds = time.monotonic(), 0
         made = Preparation.load(inputs["prepare"].folder)
         self._direction, self._metric = metric.direction, metric.name
         for net, family in self._space.families.items():
@@ -272,7 +273,7 @@ class _Search:
             value, state = self._train(opened, spent)
             reason = ""
             if not math.isfinite(value):
-                raise TrainingError(f"{self._metric}: got {value} on the validation rows, expected a finite number")
+                raise TrainingError(f"{self._metric}: got {value} on all validation rows, expected a finite number")
         except UsageError:
             optuna_study.fail_running(self._study, trial.number)
             raise  # the spec is wrong, not this trial's values
@@ -309,25 +310,25 @@ class _Search:
     def _train(self, trial: RunningTrial, spent: list[Costs]) -> tuple[float, str]:
         """Return value and state of a trial; with folds, the mean over the folds, pruned by the folds so far.
 
-        The cost of each fold is appended to `spent`.
+        A fold on which the metric is undefined, such as one of a single class, does not count. The cost of each fold is
+        appended to `spent`.
         """
         folds = self._spec.folds
-        values: list[float] = []
         results: list[TrainingResult] = []
         for index in range(folds):
             result = self._fit(trial, (index, folds) if folds > 1 else None)
-            values.append(result.value)
-            results.append(result)
+            results += [result] if math.isfinite(result.value) or folds == 1 else []
             spent += [result.costs] if result.costs else []
             trial.work_s += work_s(result, self._num_inputs)
             if result.pruned:
                 return result.value, "PRUNED"
-            if folds > 1:
-                trial.report(sum(values) / len(values), index)
+            if folds > 1 and results:
+                trial.report(mean_value(results), index)
                 if trial.should_prune() and index + 1 < folds:
-                    return sum(values) / len(values), "PRUNED"
+                    return mean_value(results), "PRUNED"
+        self._undefined_folds = folds - len(results)
         trial.trial.set_user_attr(optuna_study.SCORE, mean_score(results))
-        return sum(values) / len(values), "COMPLETE"
+        return mean_value(results), "COMPLETE"
 
     def _job(self, params: Mapping[str, Any], folder: Path, fold: tuple[int, int] | None, slot: int) -> TrainingJob:
         """Return the training job of a trial, or of one of its folds."""
@@ -388,6 +389,9 @@ class _Search:
 
     def _settle(self) -> StepResult:
         trials = optuna_study.trials_of(self._study)
+        if self._undefined_folds:
+            left_out = f"{self._undefined_folds} of {self._spec.folds} folds"
+            self._loop.report.note(f"search: {self._metric} is undefined on {left_out}, so they do not count")
         best, chosen = self._choose(trials)
         importances = optuna_study.importances(self._study)
         write_json(self._folder / BEST_FILE, chosen["params"])

@@ -24,7 +24,9 @@ from models.judge.decide import judge
 from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of
 from models.metrics.metrics import METRICS, metrics_for
+from models.ngrams.columns import feature_matrix
 from models.project_spec.blocks import Judge, Model, Spec, Train
+from models.project_spec.reserved_columns import ROW_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.training.job import TrainingJob, TrainingResult
 from models.training.rank import run_job
 
@@ -235,3 +237,23 @@ def _numbers(value: Any) -> list[float]:
     if isinstance(value, list):
         return [number for each in value for number in _numbers(each)]
     return [float(value)] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+
+
+def test_the_scores_of_texts(tmp_path: Path) -> None:
+    """Half of the rows weigh nothing, and their texts say the opposite."""
+    random = np.random.default_rng(0)
+    good, counts = random.integers(0, 2, 400), np.arange(400) % 2
+    words = np.where(good == counts, "good fine nice", "bad poor awful")
+    texts = [f"{each} {random.integers(20)}" for each in words]
+    table = pa.table({"text": texts, "y": np.where(good == 1, "yes", "no"), "w": counts.astype(float)})
+    spec = Spec.model_validate(
+        {
+            "name": "t",
+            "data": {"source": "t.csv", "target": "y", "weight": "w", "features": {"kinds": {"text": "text"}}},
+        }
+    )
+    rows, preparation = prepare_table(table, spec, tmp_path)
+    score = feature_matrix(rows.column(TEXT_PREFIX + "text"), preparation.texts[0].num_features)[:, 0]
+    counted = rows.column(WEIGHT_COLUMN).to_numpy() > 0
+    answers = good[rows.column(ROW_COLUMN).to_numpy()]
+    assert np.corrcoef(score[counted], answers[counted])[0, 1] > 0.9

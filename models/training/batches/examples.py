@@ -103,9 +103,9 @@ class ExampleSet:
 
     @property
     def total_weight(self) -> float:
-        """The sum of the weights of all examples that count, or their number."""
+        """The sum of the weights of all examples that count, or their number; NaN if all weigh 0."""
         weights = self.weights()
-        return float(len(self)) if weights is None else float(weights.double().sum())
+        return float(len(self)) if weights is None else float(weights.double().sum()) or float("nan")
 
     def gather_weight(self, positions: torch.Tensor) -> torch.Tensor | None:
         """Return the weights of the examples at `positions`, float32 (examples,); None without weights."""

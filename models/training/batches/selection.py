@@ -38,14 +38,17 @@ def fold_of(
         k: Number of folds.
         seed: Seed of the shuffle before examples are assigned to folds.
         blocks: Cut into k blocks in the order of time instead, as series and a split by time need.
-        groups: The group of each example; no group is divided, and the folds are as equal as that allows.
+        groups: The group of each example; no group is divided, and the folds are as equal as that allows. A class that
+            would be missing in a fold is spread over the folds first.
         times: The time of each example, for blocks, at least k different ones: no block begins within a time. Default:
             the rows are in the order of time.
         ordered: Of a ranking: whether an example's group has an order, bool (n,); each fold gets its share of those.
     """
     count = len(target)
     if groups is not None:
-        return _fold_of_groups(groups, k, seed, ordered)
+        fold = _fold_of_groups(groups, k, seed, ordered)
+        is_class = ordered is None and target.ndim == 1 and not target.is_floating_point()
+        return _with_every_class(fold, target, groups, k) if is_class else fold
     if blocks:
         return torch.arange(count) * k // count if times is None else _blocks_of_times(times, k)
     if target.ndim > 1:  # several outputs: a row with more labels, or larger values
@@ -87,6 +90,31 @@ def _fold_of_groups(groups: torch.Tensor, k: int, seed: int, ordered: torch.Tens
         emptiest = filled.index(min(filled))
         fold_of_group[group] = emptiest
         filled[emptiest] += int(sizes[group])
+    return fold_of_group[member]
+
+
+def _with_every_class(fold: torch.Tensor, target: torch.Tensor, groups: torch.Tensor, k: int) -> torch.Tensor:
+    """Return the folds; if one lacks a class, deal the groups anew, those of the rarest class first.
+
+    Each group goes to the fold with the fewest examples of the rarest class in it. A class in fewer groups than folds
+    remains missing in some.
+    """
+    classes, label = torch.unique(target, return_inverse=True)
+    _, member = torch.unique(groups, return_inverse=True)
+    counts = torch.zeros(int(member.max()) + 1, len(classes), dtype=torch.int64)
+    counts.index_put_((member, label), torch.ones_like(label), accumulate=True)
+    there = torch.zeros(k, len(classes), dtype=torch.bool).index_put_((fold, label), torch.tensor(True))
+    if there.all():
+        return fold
+    rarity = torch.argsort(torch.argsort((counts > 0).sum(dim=0), stable=True))
+    rarest = torch.argmin(torch.where(counts > 0, rarity, len(classes)), dim=1)
+    sizes, filled = counts.sum(dim=1), torch.zeros(k, len(classes), dtype=torch.int64)
+    fold_of_group = torch.empty_like(sizes)
+    for group in sorted(range(len(counts)), key=lambda at: (int(rarity[rarest[at]]), -int(sizes[at]))):
+        wanted = filled[:, rarest[group]] * len(target) + filled.sum(dim=1)
+        emptiest = int(torch.argmin(wanted))
+        fold_of_group[group] = emptiest
+        filled[emptiest] += counts[group]
     return fold_of_group[member]
 
 

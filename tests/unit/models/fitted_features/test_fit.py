@@ -105,3 +105,12 @@ def test_a_feature_with_the_name_of_the_target_is_refused(prepared, rows):
     named = CITY.replace("'mean'", "'y'")
     with pytest.raises(UserCodeError, match="got the name 'y', expected a text that is no column"):
         prepared(named, rows)
+
+
+def test_rows_of_one_group_cannot_be_fitted_to_the_target(rows, run_prepare, make_spec, tmp_path):
+    (tmp_path / "features.py").write_text(RATE)
+    group = pa.array(np.where(np.arange(len(rows)) < 150, "a", np.where(np.arange(len(rows)) < 175, "b", "c")))
+    table = rows.append_column("group", group)
+    split = {"by": "group", "column": "group", "seed": 49, "test": 0.3}  # each group falls into a split of its own
+    with pytest.raises(UserCodeError, match="all 150 training rows are of one group"):
+        run_prepare(table, make_spec(features=FEATURES, split=split))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from models.folds import Units
 from models.ngrams.fit import fit_ngrams, ngram_features
 from tests.unit.models.ngrams.conftest import LABELS, TEXTS, WORDS
 
@@ -67,3 +68,31 @@ def test_several_targets_have_a_score_each():
     good, bad = ngram_features(model, ["good", "bad film"])
     assert good[0] > bad[0]
     assert good[1] < bad[1]
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_scores_come_from_models_that_did_not_see_the_unit(in_order):
+    """The texts of a unit share words and the label: by rows the score is the label, by units it knows nothing."""
+    random = np.random.default_rng(0)
+    units = np.repeat(np.arange(60), 5)
+    labels = random.integers(0, 2, 60)[units]
+    texts = [f"unit{unit} again{unit} text {random.integers(9)}" for unit in units]
+    by_rows = fit_ngrams(texts, labels, is_class=True)[1]
+    by_units = fit_ngrams(texts, labels, is_class=True, units=Units(units, in_order))[1]
+    assert np.corrcoef(by_rows[:, 0], labels)[0, 1] > 0.9
+    assert np.corrcoef(by_units[:, 0], labels)[0, 1] < 0.3
+
+
+def test_texts_of_one_unit_have_no_score_of_their_own():
+    features = fit_ngrams(TEXTS, LABELS, is_class=True, units=Units(np.zeros(len(TEXTS))))[1]
+    assert np.ptp(features[:, 0]) == 0
+    assert np.isfinite(features).all()
+
+
+@pytest.mark.parametrize("is_class", [True, False])
+def test_a_text_of_weight_0_teaches_no_score(is_class):
+    """Half of the texts have the opposite label, and no weight."""
+    texts, weight = [*TEXTS, *TEXTS], np.repeat([2.0, 0.0], len(TEXTS))
+    labels = np.concatenate([LABELS, 1 - LABELS])
+    features = fit_ngrams(texts, labels if is_class else labels.astype(float), is_class, weight=weight)[1]
+    assert np.corrcoef(features[: len(TEXTS), 0], LABELS)[0, 1] > 0.7

@@ -1,5 +1,6 @@
 """The search without its engine: what is owed, which trial is best, what a set of values means."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +11,15 @@ from hypothesis import strategies as st
 from models.errors import TrainingError, UsageError
 from models.project_spec.blocks import Model, Train
 from models.project_spec.search import Dimension, Search
+from models.training.job import TrainingResult
 from models.training.search_space import (
     Trial,
     best_of,
     check_space,
     grid,
     grid_point,
+    mean_score,
+    mean_value,
     suggest,
     trials_owed,
     with_params,
@@ -175,3 +179,11 @@ def test_a_grid_visits_each_point_once_in_an_order_of_its_own() -> None:
     assert len({tuple(point.items()) for point in points}) == 9
     assert points != [grid_point(space, 8, position) for position in range(9)]
     assert trials_owed(Search(trials=50, sampler="grid"), space, []) == 9
+
+
+def test_a_trial_counts_the_folds_that_have_a_value() -> None:
+    results = [TrainingResult(best_epoch=1, value=value, noise=0.1, log_loss=0.5, epochs=[]) for value in (0.6, 0.8)]
+    assert mean_value(results) == pytest.approx(0.7)
+    assert math.isnan(mean_value([]))
+    assert mean_score([]) == {}
+    assert mean_score(results)["log_loss"] == 0.5

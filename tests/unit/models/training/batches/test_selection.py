@@ -91,3 +91,15 @@ def test_pretraining_sees_all_rows(make_job):
     first = job.model_copy(update={"stage": "pretrain"})
     assert recent_of({"target": torch.zeros(10)}, None, first) is None
     assert not is_chosen(first)
+
+
+def test_a_rare_class_of_few_groups_is_in_every_fold():
+    """Dealt by size alone, all three groups of the rare class may fall into two folds."""
+    for seed in range(10):
+        groups = torch.arange(40).repeat_interleave(5)
+        target = (groups < 3).long() + 2 * ((groups >= 3) & (groups < 10)).long()
+        fold = fold_of(target, 3, seed=seed, groups=groups)
+        assert all(torch.equal(fold[target == each].unique(), torch.arange(3)) for each in (0, 1, 2))
+        assert all(len(fold[groups == group].unique()) == 1 for group in range(40))
+        counts = torch.bincount(fold, minlength=3)
+        assert counts.max() - counts.min() <= 10
