@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from tasks.dashboard.app import application
+from tasks.dashboard.connection import PromptConnection
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 
@@ -39,7 +40,7 @@ def main() -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=64,
+        http=PromptConnection,
         timeout_graceful_shutdown=5,
     )
 

@@ -1,4 +1,4 @@
-"""Connection limits: timeouts for slow heads and bodies, endless heads, too many connections at once.
+"""Connection limits: timeouts for slow heads, bodies and readers, endless heads, too many connections at once.
 
 If there are too many connections, the server takes the client address with the most waiting connections and closes
 those that have waited longest. If all connections are busy, a new one may only send probes. uvicorn has no option for
@@ -38,6 +38,9 @@ PROBE_CONNECTIONS = 100
 """Connections beyond MOST_CONNECTIONS; while all others are busy, these may only send probes, such as `/health`."""
 CLOSED_AT_ONCE = 20
 """Connections closed in one step to make room: a search for each new connection would cost too much."""
+UNREAD_S = 60.0
+"""Seconds within which a client must take some of what waits to be written. Of the kernel's buffer, usually 4 MiB,
+a third must be free before that is seen: whoever takes 23 KiB a second is never dropped."""
 LOOK_S = 1.0
 LINGER_S = 0.5
 """Seconds that a connection which uvicorn closes while it is idle stays open for a request that is on its way."""
@@ -76,6 +79,7 @@ class Connection(asyncio.Protocol):
         self.is_in_head = True
         self.is_working = self.is_discarding = self.is_for_probes = self.is_last = False
         self.waits_since, self.num_bytes = time.monotonic(), 0
+        self._num_unread, self._unread_since = 0, 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept a connection and make room for it, or refuse it if there are too many."""
@@ -143,8 +147,8 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(LINGER_S, self._end_if_idle)
 
     def cut(self) -> None:
-        """Close the connection without a word."""
-        self._transport.close()
+        """Close the connection at once; `close` would keep it, and its memory, until the client has read all."""
+        self._transport.abort()
 
     def refuse(self, status: int, message: str, headers: bytes = b"") -> None:
         """Send an error, unless a response is under way, and close the connection."""
@@ -170,6 +174,8 @@ class Connection(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """Close the connection if its client is too slow; between requests uvicorn's own timer runs."""
+        if self._is_unread(now):
+            self.cut()
         allowed_s = HEAD_S if self.is_in_head else HEAD_S + self.num_bytes / BODY_BYTES_PER_S
         if self.is_working or now - self.waits_since <= allowed_s:
             return
@@ -177,6 +183,13 @@ class Connection(asyncio.Protocol):
             self.refuse(408, f"the request did not arrive within {allowed_s:.0f} s")
         elif self._is_new:
             self._transport.close()
+
+    def _is_unread(self, now: float) -> bool:
+        """Return whether the client has taken nothing for UNREAD_S of what waits to be written."""
+        num_bytes = self._transport.get_write_buffer_size()
+        if not num_bytes or num_bytes != self._num_unread:
+            self._num_unread, self._unread_since = num_bytes, now
+        return now - self._unread_since > UNREAD_S
 
     def _send(self) -> None:
         if self._unsent and not self.is_closing():
