@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 LABEL, LABELS, PROBABILITIES, PREDICTION = "label", "labels", "probabilities", "prediction"
 NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR = "next_character", "probability", "bits_per_char"
+COLUMN = "column"
+"""Key of `model_config` that names the only column to return."""
 MODEL_FILE = "model.onnx"
 """The served graph."""
 ROWS_A_PASS = 1024
@@ -126,8 +128,9 @@ def run_in_passes(
 class Predictor:
     """Predicts rows with a graph that has its preparation schema in its metadata; MLflow calls `predict`."""
 
-    def __init__(self, session: onnxruntime.InferenceSession) -> None:
-        self._session = session
+    def __init__(self, session: onnxruntime.InferenceSession, column: str = "") -> None:
+        """Read the preparation; `column` is the only one that `predict` returns, as a series, if it is not empty."""
+        self._session, self._column = session, column
         self._preparation = json.loads(session.get_modelmeta().custom_metadata_map[PREPARATION_KEY])
         self._kind = self._preparation["kind"]
         target = self._preparation["target"]
@@ -139,8 +142,8 @@ class Predictor:
 
     def predict(
         self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
-    ) -> pd.DataFrame:
-        """Return the columns of `column_names`, or `prediction`, of rows.
+    ) -> pd.DataFrame | pd.Series:
+        """Return the columns of `column_names`, or `prediction`, of rows; of a chosen column its series.
 
         `model_input` has a column for each input, or arrays by input name. Text: a column `text`. `params` is ignored.
 
@@ -159,7 +162,8 @@ class Predictor:
             feed = {"series": checked_windows(np.asarray(model_input["series"]), length, self._parts)}
         else:
             feed = {"image": np.asarray(model_input["image"], np.uint8)}
-        return pd.DataFrame(columns_of(self._outputs(feed), self._names))
+        answer = pd.DataFrame(columns_of(self._outputs(feed), self._names))
+        return answer[self._column] if self._column else answer
 
     def records(self, path: Path) -> list[dict[str, Any]]:
         """Predict the rows of a CSV or JSON file; of series, whose steps come oldest first, the last step of each.
@@ -297,7 +301,13 @@ def _plain(column: Any) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in values.astype(object).tolist()]
 
 
-def _load_pyfunc(path: str) -> Predictor:
-    """Load the model for MLflow; `path` is the model's file or its folder."""
-    model = Path(path)
-    return Predictor(open_session(model / MODEL_FILE if model.is_dir() else model))
+def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Predictor:
+    """Load the model for MLflow.
+
+    Args:
+        path: The model's file or its folder.
+        model_config: `column`, such as `label`: the only column to return. MLflow's evaluation of a classifier takes no
+            more than one (mlflow 3.17.2).
+    """
+    model, column = Path(path), (model_config or {}).get(COLUMN, "")
+    return Predictor(open_session(model / MODEL_FILE if model.is_dir() else model), column)

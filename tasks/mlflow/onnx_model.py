@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from importlib.metadata import version as metadata_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.files import write_text
 from models.inference import portable
-from models.inference.portable import LABELS, MODEL_FILE
+from models.inference.portable import COLUMN, LABELS, MODEL_FILE
 from tasks.mlflow import provenance
 
 if TYPE_CHECKING:
     import pandas as pd
 
-REQUIREMENTS = ("onnxruntime", "numpy")
+REQUIREMENTS = ("onnxruntime", "numpy", "pandas")
+"""The packages that the model's code imports; a version names those that made it, exactly."""
 CODE = "code"
+COLUMNS = "loopline.inputs"
+"""Key of the inputs and their types in the metadata of `MLmodel`."""
 
 
 def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], metadata: dict[str, str]) -> Path:
@@ -30,6 +34,7 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
     """
     import mlflow.onnx
     import onnx
+    import pandas as pd
     from mlflow.models import Model
 
     proto, example = onnx.load(str(files[MODEL_FILE])), _example(exported)
@@ -37,16 +42,17 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
     mlflow.onnx.save_model(
         proto,
         str(folder),
-        signature=model_signature(exported["inputs"], predictor.predict(example)),
+        signature=model_signature(exported["inputs"], pd.DataFrame(predictor.predict(example))),
         input_example=example,
-        pip_requirements=list(REQUIREMENTS),
+        pip_requirements=[f"{name}=={metadata_version(name)}" for name in REQUIREMENTS],
         save_as_external_data=False,
-        metadata=metadata,
+        metadata={**metadata, COLUMNS: {part["name"]: part["dtype"] for part in exported["inputs"]}},
     )
     for name, path in files.items():
         shutil.copyfile(path, folder / name)
     described = Model.load(str(folder))
-    described.flavors["python_function"] |= {"loader_module": _write_code(folder / CODE), "code": CODE}
+    loaded_by = {"loader_module": _write_code(folder / CODE), "code": CODE, "config": {COLUMN: ""}}
+    described.flavors["python_function"] |= loaded_by
     described.save(str(folder / "MLmodel"))
     diff = provenance.code_version()["diff"]
     if diff:
@@ -79,7 +85,11 @@ def _example(exported: dict[str, Any]) -> Any:
 
 
 def model_signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
-    """Return the model's signature: the graph's inputs, and the outputs of the model's code."""
+    """Return the model's signature: the outputs of the model's code, and the inputs if they are tensors.
+
+    Columns are not declared: MLflow would check their types before the model's code reads them, and refuse the whole
+    numbers of a column of numbers, and a category that pandas read as a number. The code has the one rule for values.
+    """
     import numpy as np
     from mlflow.models import ModelSignature, infer_signature
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
@@ -87,22 +97,15 @@ def model_signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
 
     from models.export.signature import DTYPES
 
-    columns = {
-        "double": DataType.double,
-        "string": DataType.string,
-        "float": DataType.float,
-        "int64": DataType.long,
-    }
-    taken: list[Any] = [ColSpec(columns[part["dtype"]], part["name"]) for part in inputs if len(part["shape"]) == 1]
-    if len(taken) < len(inputs):
-        taken = [
-            TensorSpec(
-                np.dtype(DTYPES[part["dtype"]]),
-                tuple(-1 if not isinstance(size, int) else size for size in part["shape"]),
-                part["name"],
-            )
-            for part in inputs
-        ]
+    tensors = [
+        TensorSpec(
+            np.dtype(DTYPES[part["dtype"]]),
+            tuple(-1 if not isinstance(size, int) else size for size in part["shape"]),
+            part["name"],
+        )
+        for part in inputs
+    ]
+    is_table = all(len(part["shape"]) == 1 for part in inputs)
     inferred = infer_signature(model_output=answer.drop(columns=LABELS, errors="ignore")).outputs
     lists = [ColSpec(Array(DataType.string), LABELS)] if LABELS in answer else []
-    return ModelSignature(Schema(taken), Schema([*lists, *inferred.inputs]))
+    return ModelSignature(None if is_table else Schema(tensors), Schema([*lists, *inferred.inputs]))

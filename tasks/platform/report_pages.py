@@ -10,7 +10,7 @@ from urllib.parse import quote
 from tasks.host.object_store import object_store
 from tasks.host.workspace import Workspace
 from tasks.loop.loop_pages import FOLDER, PAGE_OF_STEP, page_of
-from tasks.platform.services import services_of
+from tasks.platform.services import services_of, usual_address
 from tasks.state import shared_files
 
 PAGES = {
@@ -91,7 +91,9 @@ def loop_path_of(project: str, loop_id: str, page: str) -> str:
 
 
 def address_of(workspace: Workspace, project: str, path: Path) -> str:
-    """Return a page's URL: on the overview server while it is up, because browsers block `file://` links of servers.
+    """Return a page's URL on the overview server; while it is down, where `loopline up` will serve it.
+
+    Browsers block the `file://` links of servers, and Prefect keeps a link for good.
 
     Args:
         workspace: The workspace.
@@ -103,5 +105,7 @@ def address_of(workspace: Workspace, project: str, path: Path) -> str:
     else:
         name = next((name for name, place in PAGES.items() if Path(place).name == path.name), None)
         inside = path_of(project, name) if name else None
+    if inside is None:
+        return path.resolve().as_uri()
     url = next((state.url for state in services_of(workspace) if state.name == "overview"), None)
-    return f"{url}{inside}" if inside and url else path.resolve().as_uri()
+    return f"{url or usual_address(workspace, 'overview')}{inside}"

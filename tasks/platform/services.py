@@ -110,6 +110,12 @@ def ports(workspace: Workspace) -> dict[str, int]:
     return dict(read_json(workspace.platform / "ports.json").get("ports", {}))
 
 
+def usual_address(workspace: Workspace, name: str) -> str:
+    """Return where a service was last, or by default is, served on this machine."""
+    port = next(service.port for service in SERVICES if service.name == name)
+    return f"http://127.0.0.1:{ports(workspace).get(name, port)}"
+
+
 def supervisor(workspace: Workspace) -> dict[str, Any] | None:
     """Return the note of the running supervisord, with its process and socket, or None."""
     note = read_json(workspace.platform / "supervisor.json")

@@ -2,6 +2,7 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 from boto3.exceptions import S3UploadFailedError
@@ -122,3 +123,24 @@ def test_no_outbox_is_nothing_to_deliver(workspace: Workspace) -> None:
     made = MlflowExporter(workspace, "tiny", "l")
     assert undelivered(workspace.state / "projects" / "tiny") == []
     made.deliver()
+
+
+@pytest.mark.parametrize(
+    ("model_id", "source", "reached"),
+    [
+        (None, "models:/m-1", "m-1"),  # as MLflow's SQL store answers
+        ("m-2", "models:/m-2", "m-2"),
+        (None, "/somewhere/model", None),  # an older version has a folder
+    ],
+)
+def test_metrics_of_a_version_reach_its_model(
+    monkeypatch: pytest.MonkeyPatch, model_id: str | None, source: str, reached: str | None
+) -> None:
+    logged = []
+    store = SimpleNamespace(
+        get_model_version=lambda *_: SimpleNamespace(run_id="r", model_id=model_id, source=source),
+        log_batch=lambda run, metrics: logged.extend((run, one.key, one.model_id) for one in metrics),
+    )
+    monkeypatch.setattr(delivery, "client", lambda: store)
+    delivery.log_version_metrics("tiny", "1", {3: (1.0, {"monitor_auc": 0.7})})
+    assert logged == [("r", "monitor_auc", reached)]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from models.files import write_json
 from tasks.host.workspace import Workspace
 from tasks.loop.loop_pages import keep_page, page_of
 from tasks.platform import report_pages
@@ -22,7 +23,9 @@ def test_the_pages_that_are_there(tmp_path: Path) -> None:
 
 def test_a_page_is_at_the_overview_page_while_it_is_up(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     card = workspace.state / "projects" / "a b" / "card.html"
-    assert address_of(workspace, "a b", card) == card.resolve().as_uri()
+    assert address_of(workspace, "a b", card) == "http://127.0.0.1:4300/projects/a%20b/pages/card", "as `up` serves it"
+    write_json(workspace.platform / "ports.json", {"ports": {"overview": 4399}})
+    assert address_of(workspace, "a b", card) == "http://127.0.0.1:4399/projects/a%20b/pages/card", "where it was last"
     up = [ServiceState("overview", "running", "http://127.0.0.1:4300")]
     monkeypatch.setattr(report_pages, "services_of", lambda _: up)
     assert address_of(workspace, "a b", card) == "http://127.0.0.1:4300/projects/a%20b/pages/card"
