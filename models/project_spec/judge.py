@@ -35,7 +35,9 @@ class Judge(SpecBlock):
     )
     min_samples: Whole = Field(30, ge=1, description="No promotion with fewer test examples than this.")
     slices: list[str] = Field(
-        default_factory=list, description="Columns; each value is a slice that is judged by itself."
+        default_factory=list,
+        description="Columns; each value is a slice that is judged by itself.",
+        json_schema_extra={"uniqueItems": True},
     )
     slice_margin: float | None = Field(
         None, ge=0, description="How much a slice may lose against the champion. Default: no limit."

@@ -329,15 +329,13 @@ def _check_precision(spec: Spec, gpus: int | None) -> None:
 def _check_columns(spec: Spec, path: Path, base: Path) -> None:
     """The columns that the spec names, in a local CSV or Parquet file; others are read first."""
     data = spec.data
-    if data.kind == "text" or not path.is_file():
+    if data.features.make or data.kind == "text" or not path.is_file():
         return
     try:
         names = header_of(path)
     except (OSError, DataError):
         return  # ingest says what is wrong with the file
     if names is not None:
-        check_expectations(data.expectations, names)
-    if names is not None and not data.features.make:
         check_names(names, data, spec.judge.slices)
         _check_constraints(spec, names, path)
         _check_series_types(data, path)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import stat
 from pathlib import Path
 
+from models.data.header import header_of
 from models.errors import DataError, UsageError
+from models.project_spec.blocks import Data
 from models.project_spec.references import local_source
 from models.sources.delimiter import PARQUET, SUFFIXES, TEXT, suffix_of
+from models.validation.expectation_arguments import check_expectations
 
 
 def local_path(source: str, base: Path) -> Path | None:
@@ -36,22 +40,22 @@ def local_path(source: str, base: Path) -> Path | None:
     return path
 
 
-def check_source(source: str, base: Path, *, is_text: bool = False) -> None:
-    """Refuse a source of this machine that is not there, or that no reader takes.
+def check_source(data: Data, base: Path) -> None:
+    """Refuse a source of this machine that is not there, that no reader takes, or that lacks a column of expectations.
 
-    A loop does not ask this: it records at ingest that the source was away.
+    A loop does not ask this: it records at ingest that the source was away, and rejects its rows without the column.
 
     Args:
-        source: The spec's `data.source`.
+        data: The spec's `data` block.
         base: The folder of the spec.
-        is_text: Whether the rows are lines of text.
 
     Raises:
         UsageError: There is no such file or folder, or it is none that can be read.
+        DataError: An expectation names a column that a file does not have.
     """
-    path = local_path(source, base)
+    path = local_path(data.source, base)
     if path is None:
-        named = local_source(source, base)
+        named = local_source(data.source, base)
         if named is not None:
             raise UsageError(f"data.source: {named}: no such file or folder: correct the path, or put the data there")
         return
@@ -59,14 +63,16 @@ def check_source(source: str, base: Path, *, is_text: bool = False) -> None:
         from models.sources.folders import data_files
 
         try:
-            data_files(path, is_text=is_text)
+            data_files(path, is_text=data.kind == "text")
         except DataError as error:
             raise UsageError(f"data.source: {error}") from error
     elif suffix_of(path) not in (*SUFFIXES, *PARQUET, *TEXT):
         from models.sources import r_data
         from models.sources.folders import READABLE
 
-        if path.suffix.lower() in r_data.SUFFIXES:
-            return
-        kind = path.suffix or "nameless"
-        raise UsageError(f"data.source: {path}: got a {kind} file, expected {READABLE}: convert it")
+        if path.suffix.lower() not in r_data.SUFFIXES:
+            kind = path.suffix or "nameless"
+            raise UsageError(f"data.source: {path}: got a {kind} file, expected {READABLE}: convert it")
+    elif data.expectations and data.kind != "text":
+        with contextlib.suppress(OSError):  # ingest says what is wrong with the file
+            check_expectations(data.expectations, header_of(path))

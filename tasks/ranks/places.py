@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from models.errors import UsageError, did_you_mean
+from models.errors import DataError, UsageError, did_you_mean
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_document
@@ -155,14 +155,14 @@ def checked_spec(
     spec = read_checked(path, overrides, shown_as, is_for_here=is_for_here, visible_gpus=visible)
     try:
         if needs_source:
-            check_source(spec.data.source, project.folder, is_text=spec.data.kind == "text")
+            check_source(spec.data, project.folder)
         if is_for_here:
             check_places(project.workspace, spec)
-    except UsageError as error:
+    except (UsageError, DataError) as error:
         where = place_of(str(error).partition(":")[0], path, overrides, shown_as)
         if not where:
             raise
-        raise UsageError(f"{where}: {error}") from error
+        raise type(error)(f"{where}: {error}") from error
     return spec
 
 

@@ -133,7 +133,7 @@ def accepted(folder: Path, document):
     (folder / "project.yaml").write_text(yaml.safe_dump({"name": "p", **document}))
     try:
         spec = read_checked(folder / "project.yaml", is_for_here=False)
-        check_source(spec.data.source, folder)
+        check_source(spec.data, folder)
         refusal = ""
     except (UsageError, DataError) as error:
         spec, refusal = None, f" {error}"

@@ -65,3 +65,17 @@ def test_what_is_not_there_is_said_with_its_key(base: Path, more: dict[str, obje
 
 def test_an_own_metric_with_a_direction_will_do(base: Path) -> None:
     checked(base, goal={"metric": "./own.py:load", "direction": "minimize"})
+
+
+@pytest.mark.parametrize(
+    ("key", "blocks"),
+    [
+        ("model.net", {"model": {"net": "os:system"}}),
+        ("data.source", {"data": {"source": "os.path:join", "target": "y"}}),
+        ("goal.metric", {"goal": {"metric": "math:sqrt", "direction": "minimize"}}),
+    ],
+)
+def test_pythons_own_library_is_no_code_of_a_project(tmp_path: Path, key: str, blocks: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=f"{key}: got .* of Python's own library, expected code of yours"):
+        checked(tmp_path, **blocks)
+    checked(tmp_path, model={"net": "timm:create"})

@@ -72,6 +72,36 @@ def series(**window: Any) -> dict[str, Any]:
             {"model": {"arguments": {"hiden": 8}}},
             r"model.arguments.hiden: trees, linear, mlp have no argument 'hiden': did you mean 'hidden'",
         ),
+        (
+            {"model": {"net": "mlp", "arguments": {"hidden": -1}}},
+            "model.arguments.hidden: got -1, expected greater than",
+        ),
+        ({"model": {"net": "mlp", "arguments": {"layers": 0}}}, "model.arguments.layers: got 0, expected greater than"),
+        (
+            {"model": {"net": "mlp", "arguments": {"dropout": 2}}},
+            "model.arguments.dropout: got 2, expected less than 1",
+        ),
+        ({"model": {"net": "trees", "arguments": {"num_leaves": 1}}}, "model.arguments.num_leaves: got 1, expected gr"),
+        (
+            {"model": {"net": "mlp"}, "search": {"space": {"model.hidden": {"choices": [8, 0]}}}},
+            "search.space.model.hidden: got 0, expected greater than",
+        ),
+        (
+            {"model": {"net": "transformer", "arguments": {"width": 30}}},
+            "model.arguments.width: got 30, expected a multiple of 4 for the heads of transformer",
+        ),
+        (
+            {"model": {"net": "transformer"}, "search": {"space": {"model.heads": {"choices": [4, 5]}}}},
+            "model.arguments.width: got 64, expected a multiple of 5",
+        ),
+        (
+            {
+                "model": {"net": "transformer"},
+                "search": {"space": {"model.width": {"low": 32, "high": 64, "integer": True}}},
+            },
+            "search.space.model.width: a range in steps of 1 has widths .* say `step: 4`",
+        ),
+        ({"data": {"expectations": [{"expect": "nope"}]}}, "data.expectations.0.expect: got 'nope'"),
         ({"model": {"arguments": {"hidden": "wide"}}}, "model.arguments.hidden: got 'wide', expected a valid integer"),
         ({"model": {"arguments": {"norm": "bach"}}}, "model.arguments.norm: got 'bach', expected 'batch', 'layer' or"),
         ({"model": {"net": "trees", "arguments": {"leaves": 3}}}, "LightGBM has no parameter 'leaves': .*num_leaves"),
