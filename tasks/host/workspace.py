@@ -112,13 +112,11 @@ class Workspace:
         """
         keep_others_out(self)
         with storing(self.state):
-            for folder in (self.state, self.site_cache.parent, self.site_cache, self.site_cache / "repo"):
-                self.make_private(folder)
-            for folder in (self.root / ".dvc" / "cache", *self.root.glob("projects/*/data")):
-                if folder.is_dir():  # of a workspace that was made before other accounts were kept out
-                    self.make_private(folder)
+            self.make_private(self.state)
             for folder in (self.cache, self.locks):
                 folder.mkdir(exist_ok=True)
+            with contextlib.suppress(OSError):  # of a workspace that can only be read
+                self._close_folders_of_tools()
             ignore = self.state / IGNORE_FILE
             if not ignore.exists():
                 (self.state / LAYOUT_FILE).write_text(f"{LAYOUT}\n")
@@ -140,13 +138,20 @@ class Workspace:
     def make_private(self, folder: Path) -> None:
         """Make a folder, if it is absent, that other accounts cannot enter; its group can where `is_of_a_group`.
 
-        A folder of a group, closed to all others, stays as it is; so does one of another owner.
+        A folder of a group, closed to all others, stays as it is; so does one of another owner or of a read-only disk.
         """
         mode = stat.S_IRWXU | (self.state.stat().st_mode & (stat.S_IRWXG | stat.S_ISGID) if self.is_of_a_group else 0)
         folder.mkdir(mode=mode, parents=True, exist_ok=True)
         if folder.stat().st_mode & stat.S_IRWXO:
-            with contextlib.suppress(PermissionError):
+            with contextlib.suppress(OSError):
                 folder.chmod(mode)
+
+    def _close_folders_of_tools(self) -> None:
+        for folder in (self.site_cache.parent, self.site_cache, self.site_cache / "repo"):
+            self.make_private(folder)
+        for folder in (self.root / ".dvc" / "cache", *self.root.glob("projects/*/data")):
+            if folder.is_dir():  # of a workspace that was made before other accounts were kept out
+                self.make_private(folder)
 
     def project(self, name_or_path: str) -> Project:
         """Return the project by its name under `projects/`, its folder, or the name of a known project elsewhere.
