@@ -33,6 +33,7 @@ data.features.make: ./features.py:make
 data.features.fit: ./features.py:fit
 data.features.transform: ./features.py:transform
 data.expectations: [{expect: column_values_to_not_be_null, arguments: {column: age}}]
+data.na_is_text: [country]
 data.weight: importance
 data.newest: 100000
 data.window: {length: 28, horizon: 7}

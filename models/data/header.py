@@ -58,6 +58,7 @@ def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) ->
     named: dict[str, list[str]] = {
         "data.text.column" if data.kind == "text" else "data.target": data.targets,
         "data.id": [data.id] if data.id else [],
+        "data.na_is_text": data.na_is_text,
         "data.weight": [data.weight] if data.weight else [],
         "data.split.column": [data.split.column] if data.split.column else [],
         "data.features.columns": features.columns or [],

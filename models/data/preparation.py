@@ -296,6 +296,7 @@ class Preparation(FrozenModel):
     ngrams: dict[str, InstanceOf[NgramModel]] = Field(
         default_factory=dict, exclude=True, repr=False, description="By column; stored in a file of its own."
     )
+    na_is_text: list[str] = Field(default_factory=list, description="See the key of the spec's block `data`.")
     pixels: ImageInput | None = None
     window: Window | None = None
     series: SeriesInput | None = None

@@ -242,6 +242,7 @@ def _fit(
         datetimes=datetimes,
         texts=texts,
         ngrams=ngrams,
+        na_is_text=data.na_is_text,
         pixels=pixels,
         window=data.window,
         rows=rows.counts(),

@@ -186,14 +186,16 @@ def _batches(reading: ReadOptions, files: Sequence[Path], columns: Sequence[str]
     """
     size, num_batches = _part_rows(reading.preparation), 0
     try:
-        for rows in row_batches(files, reading.types, size, reading.folder):
+        for rows in row_batches(files, reading.types, size, reading.folder, reading.preparation.na_is_text):
             yield rows
             num_batches += 1
     except DataError:
         if reading.data.features.make:
             raise
         as_text = {**reading.types, **dict.fromkeys(columns, pa.string())}
-        yield from itertools.islice(row_batches(files, as_text, size, reading.folder), num_batches, None)
+        yield from itertools.islice(
+            row_batches(files, as_text, size, reading.folder, reading.preparation.na_is_text), num_batches, None
+        )
 
 
 def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -219,7 +221,7 @@ def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tup
 
 
 def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
-    tables = list(row_batches(files, reading.types, PART_ROWS, reading.folder))
+    tables = list(row_batches(files, reading.types, PART_ROWS, reading.folder, reading.preparation.na_is_text))
     if not tables:
         return
     whole, preparation, schema = concatenated(tables), reading.preparation, SeriesSchema(reading.preparation)

@@ -68,13 +68,14 @@ class InputSchema(ABC):
     """What a version takes, and each way in which rows come: all raise `DataError` with place, value and cure.
 
     `columns`: the columns that a row must have. `keys`: those of them that may not be missing. `numbers`: those
-    that hold numbers. `inputs`: the tensors of a request.
+    that hold numbers. `inputs`: the tensors of a request. `na_is_text`: the columns of a CSV in which NA is a text.
     """
 
     columns: list[str]
     keys: tuple[str, ...] = ()
     numbers: list[str]
     inputs: list[TensorSpec]
+    na_is_text: Sequence[str] = ()
 
     def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`, each with every input column of the model."""

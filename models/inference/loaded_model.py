@@ -149,4 +149,6 @@ def input_schema(preparation: Preparation) -> InputSchema:
         "image": ImageSchema,
         "text": TextSchema,
     }
-    return kinds[preparation.kind](preparation)
+    schema = kinds[preparation.kind](preparation)
+    schema.na_is_text = preparation.na_is_text
+    return schema

@@ -173,7 +173,7 @@ class Predictor:
         """
         content = path.read_bytes()
         if path.suffix.lower() in (".csv", ".tsv"):
-            columns: dict[str, list[Any]] = csv_columns(content)
+            columns: dict[str, list[Any]] = csv_columns(content, self._preparation.get("na_is_text", ()))
             columns |= {name: number_cells(columns[name]) for name in self._numeric if name in columns}
         else:
             rows = json.loads(content)

@@ -10,7 +10,8 @@ Like `models/inference/portable.py`, which calls it, both run where Loopline is 
   of texts, because others have the same float.
 * A time is ISO 8601 text, a number of seconds since 1970 (as text too), or a datetime or date of Python; without a zone
   it is in UTC. None, NaN and "" are missing. It is of the years 1 to 9999: larger numbers are milliseconds.
-* A cell of a CSV is missing if it is in `MISSING`. In a column of numbers it is a number, or true or false in any case.
+* A cell of a CSV is missing if it is in `MISSING`, or if it is empty in a column in which NA is a text. In a column of
+  numbers it is a number, or true or false in any case.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import contextlib
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -243,8 +244,19 @@ def _parsed(cell: str) -> float | bool | str | None:
         return cell
 
 
-def csv_columns(content: bytes) -> dict[str, list[str | None]]:
-    """Return the columns of a CSV with a header, None for the cells in `MISSING`.
+def csv_columns(content: bytes, na_is_text: Collection[str] = ()) -> dict[str, list[str | None]]:
+    """Return the columns of a CSV with a header, None for missing cells; see `csv_cells` and `with_missing`."""
+    return with_missing(csv_cells(content), na_is_text)
+
+
+def with_missing(columns: Mapping[str, Sequence[str]], na_is_text: Collection[str] = ()) -> dict[str, list[str | None]]:
+    """Return cells with None for those in `MISSING`, or for empty ones in the columns `na_is_text`."""
+    words = {name: frozenset(("",)) if name in na_is_text else MISSING for name in columns}
+    return {name: [None if cell in words[name] else cell for cell in cells] for name, cells in columns.items()}
+
+
+def csv_cells(content: bytes) -> dict[str, list[str]]:
+    """Return the columns of a CSV with a header, each cell as it is written.
 
     Quotes, separators, blank lines and line breaks in quotes mean what they mean in Arrow's reader, which reads the
     training data (`models/sources/read.py`).
@@ -265,8 +277,7 @@ def csv_columns(content: bytes) -> dict[str, list[str | None]]:
     if not rows:
         raise RowError("got no CSV, expected a line of column names and rows under it")
     names, *rows = rows
-    columns = columns_by_name(names, rows, "CSV")
-    return {name: [None if cell in MISSING else cell for cell in cells] for name, cells in columns.items()}
+    return columns_by_name(names, rows, "CSV")
 
 
 def columns_by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:

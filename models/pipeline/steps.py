@@ -63,7 +63,7 @@ STEPS = (
     Step(
         "ingest",
         external=("source", "feedback", "previous"),
-        reads=("data.source",),
+        reads=("data.source", "data.kind", "data.id", "data.na_is_text"),
         code=("tasks.steps.ingest",),
         libraries=("pyarrow", "rdata"),
         references=("data.source",),

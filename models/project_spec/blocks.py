@@ -120,6 +120,11 @@ class Data(SpecBlock):
         "skewed, and goal.metric is mae, mape or pinball.",
     )
     id: str | None = Field(None, description="The id column of the rows, for split and feedback. Never an input.")
+    na_is_text: list[str] = Field(
+        default_factory=list,
+        description="Columns of a CSV in which NA, null and their like are texts, as the code of Namibia is: only an "
+        "empty cell is missing there.",
+    )
     weight: str | None = Field(
         None, description="The column with the rows' weights >= 0, for loss and metrics. Never an input; missing is 1."
     )

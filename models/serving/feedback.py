@@ -35,13 +35,13 @@ class LabelBatch:
     empty: int
 
 
-def rows_of_csv(body: bytes) -> list[dict[str, str | None]]:
-    """Return the rows of a CSV with a header; None for missing cells.
+def rows_of_csv(body: bytes, na_is_text: Sequence[str] = ()) -> list[dict[str, str | None]]:
+    """Return the rows of a CSV with a header; None for missing cells, which `na_is_text` says of some columns.
 
     Raises:
         DataError: The body is no CSV.
     """
-    columns = _csv_columns(body)
+    columns = _csv_columns(body, na_is_text)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

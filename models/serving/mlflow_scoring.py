@@ -15,11 +15,11 @@ import orjson
 
 from models.errors import DataError
 from models.inference.input_schema import Columns, InputRows, InputSchema, listed, refusing
-from models.inference.row_values import columns_by_name, csv_columns, number_cells, shown
+from models.inference.row_values import columns_by_name, csv_cells, number_cells, shown, with_missing
 from models.serving.json_pieces import parsed_in_pieces
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
-_csv_columns, _columns_by_name = refusing(csv_columns), refusing(columns_by_name)
+_csv_cells, _columns_by_name = refusing(csv_cells), refusing(columns_by_name)
 OPTIONAL_KEYS = ("ids", "params", "signature_name")
 """Keys allowed beside a format. `params` and `signature_name` are MLflow's and are ignored here."""
 LONGEST_ID = 200
@@ -72,8 +72,8 @@ def scoring_of_csv(body: bytes) -> ScoringRequest:
     Raises:
         DataError: The body is no such CSV in UTF-8; `rows` raises it for values that the model does not accept.
     """
-    columns = _csv_columns(body)
-    return ScoringRequest(lambda schema: schema.from_columns(_typed(columns, schema)))
+    cells = _csv_cells(body)
+    return ScoringRequest(lambda schema: schema.from_columns(_typed(cells, schema)))
 
 
 def checked_ids(ids: Any) -> list[str] | None:
@@ -156,5 +156,6 @@ _READ: dict[str, Callable[[Any], Callable[[InputSchema], InputRows]]] = {
 }
 
 
-def _typed(columns: dict[str, list[str | None]], schema: InputSchema) -> Columns:
+def _typed(written: dict[str, list[str]], schema: InputSchema) -> Columns:
+    columns = with_missing(written, schema.na_is_text)
     return {name: number_cells(cells) if name in schema.numbers else cells for name, cells in columns.items()}

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,8 +32,20 @@ _ROW = re.compile(r"Row #(\d+)")
 _READABLE = "a .csv, .tsv, .txt (also .gz), .parquet, .rda or .rds file, or a folder of one of the first four kinds"
 
 
+class CsvRules(NamedTuple):
+    """What the spec says of a CSV: its column of ids, and the columns in which NA is a text."""
+
+    id_column: str | None = None
+    na_is_text: Sequence[str] = ()
+
+
 def read_source(
-    source: Any, display_name: str = "", id_column: str | None = None, *, is_text: bool = False
+    source: Any,
+    display_name: str = "",
+    id_column: str | None = None,
+    *,
+    is_text: bool = False,
+    na_is_text: Sequence[str] = (),
 ) -> pa.Table:
     """Return the raw table of a source.
 
@@ -47,13 +59,14 @@ def read_source(
         id_column: The column that names the rows. In CSV it is read as text if a number would lose digits: 00001 is
             not 1.
         is_text: Whether of a folder the texts are read, although it holds tables too.
+        na_is_text: Columns of a CSV in which NA, null and their like are texts.
 
     Raises:
         DataError: Missing, unreadable, not UTF-8, cut short, without rows, or with columns that share a name.
     """
     display_name = display_name or (str(source) if isinstance(source, (str, Path)) else "the source's table")
     if isinstance(source, (str, Path)):
-        table = _read_path(Path(source), display_name, id_column, is_text)
+        table = _read_path(Path(source), display_name, CsvRules(id_column, na_is_text), is_text)
     elif isinstance(source, pa.Table):
         table = source
     else:
@@ -107,20 +120,37 @@ def check_texts(table: pa.Table, display_name: str) -> None:
             ) from error
 
 
-def csv_options(delimiter: str, types: Mapping[str, pa.DataType], columns: Sequence[str] = ()) -> dict[str, Any]:
+def csv_options(
+    delimiter: str,
+    types: Mapping[str, pa.DataType],
+    columns: Sequence[str] = (),
+    na_is_text: Sequence[str] = (),
+) -> dict[str, Any]:
     """Return the options of Arrow's readers of CSV: the same wherever a CSV is read.
 
     Args:
         delimiter: Of the file.
         types: Types of columns; those of others are inferred.
         columns: The columns to read; default: all.
+        na_is_text: If there are some, each cell of text is read as it is, for `with_na`.
     """
     return {
         "parse_options": pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         "convert_options": pyarrow.csv.ConvertOptions(
-            column_types=types, include_columns=columns, strings_can_be_null=True
+            column_types=types, include_columns=columns, strings_can_be_null=not na_is_text
         ),
     }
+
+
+def with_na(table: pa.Table, na_is_text: Sequence[str]) -> pa.Table:
+    """Return a table of a CSV with its missing texts: empty ones, and in columns not named those of Arrow, as NA."""
+    words = pa.array(pyarrow.csv.ConvertOptions().null_values, pa.string())
+    for position, field in enumerate(table.schema if na_is_text else ()):
+        if pa.types.is_string(field.type):
+            column = table.column(position)
+            is_missing = pc.equal(column, "") if field.name in na_is_text else pc.is_in(column, value_set=words)
+            table = table.set_column(position, field.name, pc.if_else(is_missing, pa.scalar(None, pa.string()), column))
+    return table
 
 
 def refuse_open_quote(table: pa.Table, path: Path) -> None:
@@ -142,13 +172,13 @@ def refuse_open_quote(table: pa.Table, path: Path) -> None:
         raise DataError(f"{path}: the last row: a quote is opened before {cell[:40]!r} and never closed: close it")
 
 
-def _read_path(path: Path, display_name: str, id_column: str | None, is_text: bool) -> pa.Table:
+def _read_path(path: Path, display_name: str, rules: CsvRules, is_text: bool) -> pa.Table:
     if not path.exists():
         raise DataError(f"{path}: no such file or folder: correct data.source, or put the data there")
     if path.is_dir():
-        return _read_folder(path, id_column, is_text)
+        return _read_folder(path, rules, is_text)
     if suffix_of(path) in (*SUFFIXES, *PARQUET):
-        return _read_file(path, id_column)
+        return _read_file(path, rules)
     if is_text_file(path):
         return read_text(path)
     if path.suffix.lower() in r_data.SUFFIXES:
@@ -157,20 +187,20 @@ def _read_path(path: Path, display_name: str, id_column: str | None, is_text: bo
     raise DataError(f"{path}: got a {path.suffix or 'nameless'} file, expected {_READABLE}: convert it")
 
 
-def _read_file(path: Path, id_column: str | None) -> pa.Table:
-    return _read_csv(path, id_column) if suffix_of(path) in SUFFIXES else without_views(read_table(path))
+def _read_file(path: Path, rules: CsvRules) -> pa.Table:
+    return _read_csv(path, rules) if suffix_of(path) in SUFFIXES else without_views(read_table(path))
 
 
-def _read_folder(folder: Path, id_column: str | None, is_text: bool) -> pa.Table:
+def _read_folder(folder: Path, rules: CsvRules, is_text: bool) -> pa.Table:
     files = data_files(folder, is_text=is_text)
     if is_text_file(files[0]):
         return read_text(folder)
     partitions = [partition_of(file, folder) for file in files]
     types = partition_types(partitions)
     tables = [
-        with_partitions(_read_file(file, id_column), values, types)
-        for file, values in zip(files, partitions, strict=True)
+        with_partitions(_read_file(file, rules), values, types) for file, values in zip(files, partitions, strict=True)
     ]
+    id_column = rules.id_column
     if any(id_column in table.column_names and pa.types.is_string(table.column(id_column).type) for table in tables):
         tables = [_with_text(table, id_column) for table in tables]
     # Types of CSV are inferred file by file: 1 in one and 1.5 in the next are numbers.
@@ -199,15 +229,15 @@ def _with_text(table: pa.Table, name: str | None) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.string()))
 
 
-def _read_csv(path: Path, id_column: str | None = None) -> pa.Table:
+def _read_csv(path: Path, rules: CsvRules) -> pa.Table:
     if not path.stat().st_size:
         raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
     try:
         delimiter = delimiter_of(path)
-        table = _parsed(path, delimiter)
+        table = with_na(_parsed(path, delimiter, na_is_text=rules.na_is_text), rules.na_is_text)
         _refuse_shared_names(table.column_names, str(path))
         table = with_unsigned(table, lambda names: _parsed(path, delimiter, texts=names))
-        table = with_whole_ids(table, id_column, lambda names: _parsed(path, delimiter, texts=names))
+        table = with_whole_ids(table, rules.id_column, lambda names: _parsed(path, delimiter, texts=names))
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
         reason = _numbered(path, delimiter) or _first_line(error)
@@ -222,9 +252,15 @@ def _read_csv(path: Path, id_column: str | None = None) -> pa.Table:
     return table
 
 
-def _parsed(path: Path, delimiter: str, use_threads: bool = True, texts: Sequence[str] = ()) -> pa.Table:
+def _parsed(
+    path: Path,
+    delimiter: str,
+    use_threads: bool = True,
+    texts: Sequence[str] = (),
+    na_is_text: Sequence[str] = (),
+) -> pa.Table:
     """Return the table, or some of its columns as texts."""
-    options = csv_options(delimiter, dict.fromkeys(texts, pa.string()), texts)
+    options = csv_options(delimiter, dict.fromkeys((*texts, *na_is_text), pa.string()), texts, na_is_text)
     return pyarrow.csv.read_csv(path, read_options=pyarrow.csv.ReadOptions(use_threads=use_threads), **options)
 
 

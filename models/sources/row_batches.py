@@ -19,7 +19,15 @@ import pyarrow.parquet as pq
 from models.errors import DataError
 from models.sources.delimiter import PARQUET, delimiter_of, suffix_of
 from models.sources.folders import partition_of, with_partitions
-from models.sources.read import UNREADABLE, check_texts, csv_options, refuse_open_quote, with_row, without_views
+from models.sources.read import (
+    UNREADABLE,
+    check_texts,
+    csv_options,
+    refuse_open_quote,
+    with_na,
+    with_row,
+    without_views,
+)
 from models.sources.text_files import is_text_file, text_lines
 
 _BLOCK_BYTES = 1 << 22
@@ -86,7 +94,11 @@ def first_rows(path: Path, columns: Sequence[str] = ()) -> pa.Table | None:
 
 
 def row_batches(
-    paths: Sequence[Path], types: Mapping[str, pa.DataType], rows: int, folder: Path | None = None
+    paths: Sequence[Path],
+    types: Mapping[str, pa.DataType],
+    rows: int,
+    folder: Path | None = None,
+    na_is_text: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
     """Yield the rows of the files one after the other, `rows` at a time except in the last table.
 
@@ -95,6 +107,7 @@ def row_batches(
         types: Types of the columns of CSV files; a column that is not in it is text.
         rows: Rows in each table.
         folder: The folder that is read, if the files are of one: folders below it named `city=Oslo` make a column.
+        na_is_text: Columns of CSV files in which NA, null and their like are texts.
 
     Raises:
         DataError: A file is cut short, not UTF-8, or a value does not fit its column's type; names file, row and
@@ -103,7 +116,7 @@ def row_batches(
     tables = (
         with_partitions(table, partition_of(path, folder) if folder else {}, types)
         for path in paths
-        for table in _tables(path, types, rows)
+        for table in _tables(path, types, rows, na_is_text)
     )
     yield from sized(tables, rows)
 
@@ -157,7 +170,7 @@ def _plain(value: Any) -> str:
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:
+def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int, na_is_text: Sequence[str]) -> Iterator[pa.Table]:
     try:
         if suffix_of(path) in PARQUET:
             with pq.ParquetFile(path) as file:
@@ -173,8 +186,8 @@ def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int) -> Iterator
             return
         names = _names(path)
         table = pa.table({})
-        for batch in _csv(path, {name: types.get(name, pa.string()) for name in names}):
-            table = pa.Table.from_batches([batch])
+        for batch in _csv(path, {name: types.get(name, pa.string()) for name in names}, na_is_text=na_is_text):
+            table = with_na(pa.Table.from_batches([batch]), na_is_text)
             yield table
         refuse_open_quote(table, path)
     except UNREADABLE as error:
@@ -192,10 +205,13 @@ def _names(path: Path) -> list[str]:
         return list(reader.schema.names)
 
 
-def _csv(path: Path, types: Mapping[str, pa.DataType], columns: Sequence[str] = ()) -> pyarrow.csv.CSVStreamingReader:
+def _csv(
+    path: Path, types: Mapping[str, pa.DataType], columns: Sequence[str] = (), na_is_text: Sequence[str] = ()
+) -> pyarrow.csv.CSVStreamingReader:
     # One thread, because otherwise an error does not name its row.
     read_options = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
-    return pyarrow.csv.open_csv(path, read_options=read_options, **csv_options(delimiter_of(path), types, columns))
+    options = csv_options(delimiter_of(path), types, columns, na_is_text)
+    return pyarrow.csv.open_csv(path, read_options=read_options, **options)
 
 
 def _complaint(path: Path, error: Exception) -> str:

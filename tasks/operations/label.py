@@ -62,7 +62,8 @@ def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column:
     from models.sources.folders import data_files
     from models.sources.row_batches import concatenated, row_batches
 
-    tables = list(row_batches(data_files(path), {}, 1 << 20, path if path.is_dir() else None))
+    folder, na_is_text = path if path.is_dir() else None, _preparation(project, spec).na_is_text
+    tables = list(row_batches(data_files(path), {}, 1 << 20, folder, na_is_text))
     if not tables:
         return dict.fromkeys(("taken", "corrected", "repeated", "waiting", "empty"), 0)
     return accept(project, spec, concatenated(tables), by=by, id_column=id_column, display_name=str(path))

@@ -43,7 +43,7 @@ async def feedback(request: Request) -> Response:
 def _accept(log: PredictionLogger, served: LoadedModel, kind: str, body: bytes) -> LabelBatch:
     """Check labels and write them to the log."""
     try:
-        by, rows = _read(body, kind)
+        by, rows = _read(body, kind, served.preparation.na_is_text)
         labels = checked(rows, served.preparation)
     except DataError as error:
         raise http_errors.unreadable(str(error)) from error
@@ -63,10 +63,10 @@ ROUTES = [
 ]
 
 
-def _read(body: bytes, kind: str) -> tuple[str, Sequence[Any]]:
+def _read(body: bytes, kind: str, na_is_text: Sequence[str]) -> tuple[str, Sequence[Any]]:
     """Return the source of the labels, and the rows."""
     if kind == "text/csv":
-        return BY, rows_of_csv(body)
+        return BY, rows_of_csv(body, na_is_text)
     try:
         document = parsed_in_pieces(body, orjson.loads)
     except orjson.JSONDecodeError as error:

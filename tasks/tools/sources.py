@@ -102,21 +102,22 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
         StoreError: The data cannot be fetched.
         UserCodeError: The spec's own source function failed.
     """
-    source = spec.data.source
+    source, data = spec.data.source, spec.data
+    read = functools.partial(read_source, id_column=data.id, is_text=data.kind == "text", na_is_text=data.na_is_text)
     path = references.local_source(source, base)
     if path is not None:
-        return read_source(path, id_column=spec.data.id, is_text=spec.data.kind == "text")
+        return read(path)
     if references.is_package(source):
-        return read_source(fetch(source, cache), display_name=source, id_column=spec.data.id)
-    return _from_function(source, base, cache, spec.data.id)
+        return read(fetch(source, cache), display_name=source)
+    return _from_function(source, base, cache, read)
 
 
-def _from_function(source: str, base: Path, cache: Path, id_column: str | None) -> pa.Table:
+def _from_function(source: str, base: Path, cache: Path, read: Callable[..., pa.Table]) -> pa.Table:
     made = call(references.resolve(source, base), source, base, fetch=functools.partial(fetch, cache=cache))
     if isinstance(made, (str, Path)):
         made = base / made
     try:
-        return read_source(made, display_name=f"data.source {source}", id_column=id_column)
+        return read(made, display_name=f"data.source {source}")
     except DataError as error:
         if "expected a pandas DataFrame" in str(error):
             raise UserCodeError(f"{error}: end the function with `return frame`") from error

@@ -17,13 +17,16 @@ import pytest
 
 from models.data.columns import as_text, is_number
 from models.data.hashing import SortedHashSet
-from models.data.header import header_of
+from models.data.header import check_names, header_of
+from models.data.prepare import prepare_table
 from models.errors import DataError
 from models.feedback.feedback import with_feedback
+from models.inference.loaded_model import input_schema
 from models.inference.row_ids import own_ids
 from models.inference.row_values import RowError, csv_columns, number_cells, number_text
 from models.project_spec.blocks import Data, Spec
 from models.serving.feedback import rows_of_csv
+from models.serving.mlflow_scoring import scoring_of_csv
 from models.sources.folders import data_files
 from models.sources.read import read_source
 from models.sources.row_batches import column_names, concatenated, row_batches
@@ -232,3 +235,27 @@ def test_an_id_has_one_spelling_through_every_door(ids: list[str], tmp_path: Pat
     assert with_feedback(source, logged, data).known == 2
     sent = [row["key"] for row in rows_of_csv(path.read_bytes())]
     assert sent == ids == asked.to_pylist(), "feedback, predict, label"
+
+
+def test_na_is_a_text_through_every_door_where_the_spec_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('country,city,x,y\nNA,NA,NA,1\n"null",Rome,1.5,2\n,,,3\n"",nan,2,4\n')
+    data = Data(source="rows.csv", target="y", na_is_text=["country"])
+    countries, cities = ["NA", "null", None, None], [None, "Rome", None, None]
+    table = ingest(Spec(name="a", data=data), tmp_path, tmp_path / "cache")
+    assert table.to_pydict() == {"country": countries, "city": cities, "x": [None, 1.5, None, 2.0], "y": [1, 2, 3, 4]}
+    types = {field.name: field.type for field in table.schema}
+    (rows,) = row_batches([path], types, 10, na_is_text=["country"])
+    assert rows == table, "predict"
+    (rows,) = row_batches([path], {}, 10, na_is_text=["country"])
+    assert [rows.column(name).to_pylist() for name in ("country", "city")] == [countries, cities], "label"
+    cells = csv_columns(path.read_bytes(), ["country"])
+    assert (cells["country"], cells["city"], number_cells(cells["x"])) == (countries, cities, [None, 1.5, None, 2.0])
+    assert [row["country"] for row in rows_of_csv(path.read_bytes(), ["country"])] == countries, "feedback"
+    _, preparation = prepare_table(pa.concat_tables([table] * 10), Spec(name="a", data=data), tmp_path)
+    (country,) = [part for part in preparation.categorical if part.name == "country"]
+    assert country.categories == ["NA", "null"], "prepare"
+    sent = scoring_of_csv(path.read_bytes()).rows(input_schema(preparation))
+    assert sent.feed["country"].tolist() == ["NA", "null", "", ""], "serve"
+    with pytest.raises(DataError, match=r"data\.na_is_text: no column 'land'"):
+        check_names(["country", "y"], data.model_copy(update={"na_is_text": ["land"]}))
