@@ -19,7 +19,7 @@ from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
 from models.judge.rivals import against_best, against_champion, margin_of_test_set
 from models.judge.slices import judge_slices
-from models.judge.verdict import Gate, OutputFigures, Verdict
+from models.judge.verdict import Estimate, Gate, OutputFigures, Verdict
 from models.metrics.metrics import Array, Metric, measure, metrics_for
 from models.metrics.outputs import by_horizon, output_figures
 from models.project_spec import blocks as spec
@@ -115,6 +115,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         test_set_margin=margin,
         difference=against_champion(evidence, rules, result, rules.margin or margin or 0.0),
         best=against_best(evidence, rules, metric, seed),
+        unweighted=_unweighted(evidence, rules, metric, seed, clusters),
         over_baseline=result.difference("baseline", beaten, rules.confidence) if has_baseline else None,
         slices=judge_slices(evidence, rules, metric, seed),
         metrics=_every_metric(evidence, metric, result),
@@ -130,6 +131,17 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         for prediction in evidence.models.values():
             measure(metric, evidence.target, prediction, evidence.weights)
     return draft
+
+
+def _unweighted(
+    evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int, clusters: Array | None
+) -> Estimate | None:
+    """Return the challenger's value on rows that count alike, as served rows do; None without weights."""
+    if evidence.weights is None or metric.own:
+        return None
+    models = {"challenger": evidence.models_for(metric)["challenger"]}
+    alike = resample_models(metric, evidence.target, models, rules.resamples, seed, clusters)
+    return alike.estimate("challenger", rules.confidence)
 
 
 def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) -> dict[str, dict[str, float | None]]:

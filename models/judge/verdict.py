@@ -139,6 +139,9 @@ class Verdict(FrozenModel):
         None, description="The margin of non-inferiority that the test set can resolve, where judge.margin names none."
     )
     best: BestChampion | None = Field(None, description="Against the best champion so far, if that is another.")
+    unweighted: Estimate | None = Field(
+        None, description="The challenger's value if all rows count alike; None without data.weight."
+    )
     over_baseline: Difference | None = None
     slices: list[Slice] = Field(default_factory=list)
     metrics: dict[str, dict[str, Number]] = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from models.data.feeds import feeds, targets
 from models.data.preparation import ROWS_FILE, SPLITS, DatetimeInput, Preparation
 from models.data.prepared_rows import rows_of
+from models.data.weights import weights_of
 from models.inference.predict import predict
 from models.monitoring.calibration import fit_calibration
 from models.monitoring.coverage import coverage_of
@@ -46,7 +48,8 @@ def build(prepared: Path, graph: Path, preparation: Preparation) -> Reference:
         times = None
         if preparation.window is not None:
             times = rows_of(prepared, "test", [KEY_COLUMN]).column(0).to_numpy()
-        return reference_of(preparation, target, prediction, lambda split, names: _batches(file, split, names), times)
+        rows, weights = functools.partial(_batches, file), weights_of(prepared, "test")
+        return reference_of(preparation, target, prediction, rows, times, weights)
 
 
 def reference_of(
@@ -55,6 +58,7 @@ def reference_of(
     prediction: NDArray[np.float64],
     rows: Rows,
     times: NDArray[np.int64] | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> Reference:
     """Return the reference of a model, from its test predictions and its training rows.
 
@@ -64,6 +68,7 @@ def reference_of(
         prediction: Predictions of the test rows, in the form for metrics.
         rows: Returns training and test rows; called for tables only.
         times: Of series, the time of each test example (example,).
+        weights: Of the test examples (example,); None: all count alike.
     """
     classes = preparation.target.classes
     prediction = prediction.mean(axis=1) if preparation.characters is not None else prediction
@@ -71,9 +76,17 @@ def reference_of(
     watched = scores_of(prediction, preparation.task, [output.name for output in outputs])
     scores = [_score(name, values, classes) for name, values in watched.items()]
     calibration = fit_calibration(target, prediction) if classes else None
+    weighted = fit_calibration(target, prediction, weights) if classes and weights is not None else None
     span = preparation.window.last_horizon if preparation.window else 1
     coverage = coverage_of(target, prediction, outputs, times, span)
-    empty = Reference(task=preparation.task, classes=classes, scores=scores, calibration=calibration, coverage=coverage)
+    empty = Reference(
+        task=preparation.task,
+        classes=classes,
+        scores=scores,
+        calibration=calibration,
+        weighted_calibration=weighted,
+        coverage=coverage,
+    )
     return _with_columns(empty, preparation, rows) if preparation.kind == "table" else empty
 
 

@@ -38,21 +38,33 @@ class Calibration(FrozenModel):
         return np.where(total > 0, chances / np.where(total > 0, total, 1.0), prediction)
 
 
-def fit_calibration(target: NDArray[np.int64], prediction: Array) -> Calibration | None:
-    """Fit isotonic curves to test predictions; None without any example."""
-    if not len(target):
+def fit_calibration(target: NDArray[np.int64], prediction: Array, weight: Array | None = None) -> Calibration | None:
+    """Fit isotonic curves to test predictions; None without any example.
+
+    Args:
+        target: Class indices (example,).
+        prediction: Probabilities (example,) of class 1, or (example, class).
+        weight: Of the examples, float64 >= 0; None: all alike.
+    """
+    weights = np.ones(len(target)) if weight is None else weight
+    counted = weights > 0
+    if not counted.any():
         return None
-    if prediction.ndim == 1:
-        return Calibration(curves=[_curve(target == 1, prediction)])
-    return Calibration(curves=[_curve(target == place, prediction[:, place]) for place in range(prediction.shape[1])])
+    true, weights = target[counted], weights[counted]
+    stated = prediction[counted]
+    if stated.ndim == 1:
+        return Calibration(curves=[_curve(true == 1, stated, weights)])
+    places = range(stated.shape[1])
+    return Calibration(curves=[_curve(true == place, stated[:, place], weights) for place in places])
 
 
-def _curve(came_true: NDArray[np.bool_], stated: Array) -> CalibrationCurve:
+def _curve(came_true: NDArray[np.bool_], stated: Array, weights: Array) -> CalibrationCurve:
     from scipy.optimize import isotonic_regression
 
-    scores, index, counts = np.unique(np.asarray(stated, dtype=np.float64), return_inverse=True, return_counts=True)
+    scores, index = np.unique(np.asarray(stated, dtype=np.float64), return_inverse=True)
+    counts = np.bincount(index, weights)
     # Equal scores are merged into one point before the fit: else the result would depend on the order of the rows.
-    heights = np.asarray(isotonic_regression(np.bincount(index, came_true) / counts, weights=counts).x)
+    heights = np.asarray(isotonic_regression(np.bincount(index, came_true * weights) / counts, weights=counts).x)
     knots = np.unique(np.linspace(0, len(scores) - 1, MOST_KNOTS).astype(np.int64))
     return CalibrationCurve(stated=scores[knots].tolist(), observed=heights[knots].tolist())
 

@@ -70,12 +70,18 @@ class Reference(FrozenModel):
         description="Gram matrix of the ranks of the first numeric columns (models/monitoring/tally.py).",
     )
     calibration: Calibration | None = Field(None, description="Of classifications: what stated chances came to.")
+    weighted_calibration: Calibration | None = Field(None, description="The same of rows that count by data.weight.")
     coverage: Coverage | None = Field(None, description="Of quantiles: the coverage of their interval on test rows.")
 
     @property
     def correlated(self) -> list[ReferenceColumn]:
         """The numeric columns whose rank correlations are monitored."""
         return [column for column in self.columns if column.bins.kind == "numeric"][:MOST_CORRELATED]
+
+    def of_weighted_rows(self) -> Reference:
+        """Return a copy whose calibration is that of the weighted rows, if the rows had weights."""
+        calibration = self.weighted_calibration or self.calibration
+        return self.model_copy(update={"calibration": calibration, "weighted_calibration": None})
 
     def without(self, names: Collection[str]) -> Reference:
         """Return a copy without some columns: columns that are never logged cannot be compared."""

@@ -68,6 +68,12 @@ class Monitor(SpecBlock):
         "judge.margin, if a challenger may lose so much; else 0.",
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the interval of the realised metric.")
+    weights: Literal["importance", "sampling"] = Field(
+        "importance",
+        description="What data.weight says, as served rows have none. importance: how much a row matters; served rows "
+        "are compared with test rows that count alike. sampling: how many served rows a row stands for; they are "
+        "compared with the weighted test rows.",
+    )
     min_labels: Whole = Field(
         100, ge=30, description="Fewest labels of a window for which the realised metric is computed."
     )

@@ -267,7 +267,8 @@ class _MonitoringRun:
             return None
         metric = metric_of(self._spec.goal, preparation, self._project.folder)
         metric = metric.at(preparation.class_head.threshold)
-        promoted = promised(facts.verdict, metric) if facts.verdict else None
+        is_sampled = self._spec.monitor.weights == "sampling"
+        promoted = promised(facts.verdict, metric, rows_alike=not is_sampled) if facts.verdict else None
         confidence = facts.verdict.rules.confidence if facts.verdict else 0.95
         bounds = self._bounds(facts)
         return AssessmentRules(
@@ -287,7 +288,9 @@ class _MonitoringRun:
         if version not in self._facts:
             facts = _facts(self._project.workspace, self._spec.name, version)
             if facts.reference is not None:
-                facts = replace(facts, reference=facts.reference.without(self._spec.serve.log.redact))
+                reference = facts.reference.without(self._spec.serve.log.redact)
+                is_sampled = self._spec.monitor.weights == "sampling"
+                facts = replace(facts, reference=reference.of_weighted_rows() if is_sampled else reference)
             self._facts[version] = facts
             if facts.preparation is None:
                 self.notes.append(f"version {version} is not in the registry: its predictions are counted, not judged")
@@ -322,12 +325,18 @@ def _facts(workspace: Workspace, model: str, version: str) -> VersionFacts:
     )
 
 
-def promised(verdict: Verdict, metric: Metric) -> Estimate | None:
+def promised(verdict: Verdict, metric: Metric, *, rows_alike: bool = True) -> Estimate | None:
     """Return the test metric that a version was promoted with; without interval if the goal has changed since.
+
+    Served rows have no weights, so they count alike, and with `rows_alike` the test rows do too. None if those of the
+    verdict had weights and the goal has changed since: it has no such value of another metric.
 
     A verdict from before exact intervals has none of any width for a metric at its bound: it gets that of all examples.
     """
-    estimate = verdict.challenger
+    unweighted = verdict.unweighted if rows_alike else None
+    estimate = unweighted or verdict.challenger
+    if verdict.metric != metric.name and unweighted is not None:
+        return None
     if verdict.metric != metric.name:
         value = verdict.metrics.get(metric.name, {}).get("challenger")
         return None if value is None else Estimate(value=value)

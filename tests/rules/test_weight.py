@@ -24,11 +24,15 @@ from models.judge.decide import judge
 from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of
 from models.metrics.metrics import METRICS, metrics_for
+from models.monitoring.calibration import fit_calibration
+from models.monitoring.performance import pooled, realised
 from models.ngrams.columns import feature_matrix
 from models.project_spec.blocks import Judge, Model, Spec, Train
+from models.project_spec.monitor_and_retrain import Monitor
 from models.project_spec.reserved_columns import ROW_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.training.job import TrainingJob, TrainingResult
 from models.training.rank import run_job
+from tasks.operations.monitor import promised
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "trees": {
@@ -257,3 +261,30 @@ def test_the_scores_of_texts(tmp_path: Path) -> None:
     counted = rows.column(WEIGHT_COLUMN).to_numpy() > 0
     answers = good[rows.column(ROW_COLUMN).to_numpy()]
     assert np.corrcoef(score[counted], answers[counted])[0, 1] > 0.9
+
+
+def test_decay_is_told_of_a_change_and_of_nothing_else() -> None:
+    """Served rows have no weights, so they are compared with test rows that count alike."""
+    metric, random = METRICS["mae"], np.random.default_rng(0)
+
+    def sample(count: int, worse: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        hard = random.random(count) < 0.5
+        return random.normal(size=count) * np.where(hard, 3.0, 1.0) * worse, np.where(hard, 0.2, 1.8)
+
+    errors, weights = sample(2000)
+    evidence = Evidence(task="regression", target=np.zeros(2000), challenger=errors, weights=weights)
+    promoted = promised(judge(evidence, Judge(resamples=100), metric), metric)
+    for worse in (1.0, 1.3):
+        windows = [(realised(metric, np.zeros(500), sample(500, worse)[0], Monitor(), seed), 500) for seed in range(6)]
+        pool = pooled(metric, windows, promoted, Monitor())
+        assert pool.decayed == (worse > 1), worse
+
+
+def test_the_estimate_without_labels(both: Both) -> None:
+    """Where weights say how many served rows a row stands for, so does the calibration behind the estimate."""
+    random, target = np.random.default_rng(0), targets(both("binary")[0].folder, "test")
+    prediction, weight = np.round(random.random(len(target)), 1), np.where(target == 1, 3.0, 1.0)
+    repeated = np.repeat(np.arange(len(target)), weight.astype(int))
+    weighted = fit_calibration(target, prediction, weight)
+    again = fit_calibration(target[repeated], prediction[repeated])
+    assert weighted.curves[0].observed == pytest.approx(again.curves[0].observed)

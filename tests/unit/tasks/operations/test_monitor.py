@@ -327,3 +327,14 @@ def test_a_promise_of_before_exact_intervals_gets_one() -> None:
     new = Estimate(value=0.9, low=0.85, high=0.95)
     assert monitor.promised(old.model_copy(update={"challenger": new}), METRICS["accuracy"]) == new
     assert monitor.promised(old, METRICS["roc_auc"]) is None
+
+
+def test_a_promise_of_weighted_rows_is_that_of_rows_that_count_alike() -> None:
+    """Served rows have no weights: unless the weights undo a sampling, the promotion is compared without them."""
+    facts = {"task": "binary", "metric": "accuracy", "direction": "maximize", "rules": Judge(), "num_samples": 86}
+    alike, weighted = Estimate(value=0.7, low=0.65, high=0.75), Estimate(value=0.9, low=0.85, high=0.95)
+    verdict = Verdict(challenger=weighted, unweighted=alike, metrics={"f1": {"challenger": 0.8}}, **facts)
+    assert monitor.promised(verdict, METRICS["accuracy"]) == alike
+    assert monitor.promised(verdict, METRICS["accuracy"], rows_alike=False) == weighted
+    assert monitor.promised(verdict, METRICS["f1"]) is None
+    assert monitor.promised(verdict, METRICS["f1"], rows_alike=False) == Estimate(value=0.8)
