@@ -136,7 +136,7 @@ train.pseudo_labels.confidence train.nccl train.seed judge.mode judge.margin jud
 judge.min_samples judge.slice_margin judge.max_latency_ms judge.max_size_mb serve.max_latency_ms serve.max_metric_loss
 serve.canary.share serve.canary.minutes serve.return_on serve.return_on.errors serve.return_on.latency_ms
 serve.return_on.metric serve.log serve.log.redact serve.log.when_full monitor.alarms monitor.of monitor.alpha
-monitor.psi monitor.psi_strong monitor.new_categories monitor.nulls monitor.margin monitor.confidence
+monitor.psi monitor.psi_strong monitor.new_categories monitor.nulls monitor.margin monitor.confidence monitor.weights
 monitor.min_labels monitor.seasonal monitor.accepted retrain.timezone retrain.breaker_s retrain.quiet
 retrain.quiet.begin retrain.quiet.end retrain.ask retrain.ask_timeout_s retrain.start
 """

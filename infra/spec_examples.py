@@ -71,6 +71,7 @@ judge.slice_margin: 0.02
 judge.max_latency_ms: 5
 judge.max_size_mb: 20
 monitor.accepted: "2026-11-01"
+monitor.weights: sampling
 monitor.keep_days: 365
 """
 """Examples of keys that nothing shipped sets."""

@@ -85,13 +85,23 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path, bes
     return judge(evidence, spec.judge, metric, spec.goal.good_enough, spec.serve.max_latency_ms, spec.train.seed)
 
 
-def score(metric: Metric, target: Array, prediction: Array, preparation: Preparation, seed: int = 0) -> Score:
-    """Return the metric on a period's rows, plain and resampled; adjacent rows of a series are drawn together."""
+def score(
+    metric: Metric,
+    target: Array,
+    prediction: Array,
+    preparation: Preparation,
+    seed: int = 0,
+    weights: Array | None = None,
+) -> Score:
+    """Return the metric on a period's rows, plain and resampled; adjacent rows of a series are drawn together.
+
+    Rows count by their `weights` (row,), float64 >= 0; None: all alike.
+    """
     num = len(target)
     clusters = None
     if preparation.window is not None:
         clusters = time_blocks(num, max(preparation.window.last_horizon, round(num ** (1 / 3))))
-    each = metric.at(preparation.class_head.threshold).evaluator(target, prediction)
+    each = metric.at(preparation.class_head.threshold).weighted(target, prediction, weights)
     drawn = resample([each], num, RESAMPLES, seed, clusters)[:, 0]
     return Score(each(np.ones(num)), drawn, num)
 

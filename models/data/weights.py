@@ -26,12 +26,7 @@ def row_weights(column: pa.ChunkedArray, name: str, codes: np.ndarray) -> np.nda
     Raises:
         DataError: A weight is negative or no number, or all rows of a split weigh nothing.
     """
-    values = as_float64(column, name)
-    values = np.where(np.isnan(values), 1.0, values)
-    if len(values) and values.min() < 0:
-        raise DataError(
-            f"data.weight {name!r}: got {values.min():g}, expected weights >= 0: correct them in the source"
-        )
+    values = raw_weights(column, name)
     for code, split in enumerate(SPLITS):
         of_split = values[codes == code]
         if len(of_split) and not of_split.any():
@@ -41,6 +36,21 @@ def row_weights(column: pa.ChunkedArray, name: str, codes: np.ndarray) -> np.nda
                 "each split: correct the weights in the source, split another way (data.split), or name another column"
             )
     return np.asarray(values / float(values[codes == 0].mean()))
+
+
+def raw_weights(column: pa.ChunkedArray, name: str) -> np.ndarray:
+    """Return the weights as the source has them, float64 (rows,); a missing one counts as 1.
+
+    Raises:
+        DataError: A weight is negative or no number.
+    """
+    values = as_float64(column, name)
+    values = np.where(np.isnan(values), 1.0, values)
+    if len(values) and values.min() < 0:
+        raise DataError(
+            f"data.weight {name!r}: got {values.min():g}, expected weights >= 0: correct them in the source"
+        )
+    return np.asarray(values)
 
 
 def weights_of(prepared: Path, split: str) -> np.ndarray | None:

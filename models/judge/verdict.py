@@ -181,6 +181,15 @@ class Verdict(FrozenModel):
         """The goal's metric of the challenger at each of several horizons, of all its quantiles, by horizon."""
         return {output.horizon or output.name: output.goal for output in self.outputs if output.goal is not None}
 
+    def promise(self, *, rows_alike: bool) -> Estimate:
+        """Return the challenger's value that served rows are compared with, which have no weights.
+
+        Args:
+            rows_alike: The test rows count alike as well; else by their weights, which then say how many served rows
+                each stands for.
+        """
+        return self.unweighted if rows_alike and self.unweighted is not None else self.challenger
+
     @property
     def num_dependent(self) -> int | None:
         """Number of the test examples if they depend on each other (series, times, groups); None if they do not."""

@@ -85,15 +85,20 @@ def confusion_matrix(target: Array, prediction: Array, classes: Sequence[str]) -
     return draw(paint, height_in=3.4 if size <= 4 else 5.0)
 
 
-def roc_and_pr(target: Array, models: Mapping[str, Array], classes: Sequence[str] = ()) -> bytes:
-    """Draw ROC and precision-recall curves: one for each model, or for multiclass each class of the first model."""
+def roc_and_pr(
+    target: Array, models: Mapping[str, Array], classes: Sequence[str] = (), weight: Array | None = None
+) -> bytes:
+    """Draw ROC and precision-recall curves: one for each model, or for multiclass each class of the first model.
+
+    Examples count by their `weight` (example,); None: all alike.
+    """
     curves = _curves(target, models, classes)
 
     def paint(figure: Any) -> None:
         left, right = figure.subplots(1, 2)
         for place, (name, (positive, score)) in enumerate(curves.items()):
-            missed, caught, precision = curve_rates(positive, score)
-            auc, ap = (METRICS[metric].value(positive, score) for metric in ("roc_auc", "pr_auc"))
+            missed, caught, precision = curve_rates(positive, score, weight)
+            auc, ap = (METRICS[metric].value(positive, score, weight) for metric in ("roc_auc", "pr_auc"))
             left.plot(missed, caught, label=f"{shorten(name, 12)} {auc:.3f}", **look(name, place))
             right.step(caught, precision, where="pre", label=f"{shorten(name, 12)} {ap:.3f}", **look(name, place))
         left.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
@@ -106,20 +111,23 @@ def roc_and_pr(target: Array, models: Mapping[str, Array], classes: Sequence[str
     return draw(paint, height_in=3.4)
 
 
-def calibration(target: Array, models: Mapping[str, Array]) -> bytes:
-    """Draw predicted probability against observed frequency (diagonal: well calibrated), and a histogram below."""
+def calibration(target: Array, models: Mapping[str, Array], weight: Array | None = None) -> bytes:
+    """Draw predicted probability against observed frequency (diagonal: well calibrated), and a histogram below.
+
+    Examples count by their `weight` (example,); None: all alike.
+    """
 
     def paint(figure: Any) -> None:
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
         top.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
         for place, (name, prediction) in enumerate(models.items()):
-            stated, observed, weight = classification.reliability(target, prediction)
-            filled = weight > 0
-            error = METRICS["ece"].value(target, prediction)
+            stated, observed, total = classification.reliability(target, prediction, weight)
+            filled = total > 0
+            error = METRICS["ece"].value(target, prediction, weight)
             label = f"{name} (error {error:.3f})"
             top.plot(stated[filled], observed[filled], marker="o", markersize=4, label=label, **look(name, place))
-            edges = np.linspace(0, 1, len(weight) + 1)
-            bottom.stairs(weight / weight.sum(), edges, **look(name, place))
+            edges = np.linspace(0, 1, len(total) + 1)
+            bottom.stairs(total / total.sum(), edges, **look(name, place))
         top.set(ylabel="observed frequency", xlim=(0, 1), ylim=(0, 1.02))
         bottom.set(xlabel="stated chance", ylabel="share of rows", ylim=(0, None))
         top.legend(loc="upper left")
@@ -249,12 +257,18 @@ def _curves(target: Array, models: Mapping[str, Array], classes: Sequence[str]) 
     return {classes[index]: (np.asarray(target) == index, first[:, index]) for index in present[: 2 * len(PALETTE)]}
 
 
-def curve_rates(positive: Array, score: Array) -> tuple[Array, Array, Array]:
-    """Return false positive rate, true positive rate and precision at falling thresholds, thinned."""
+def curve_rates(positive: Array, score: Array, weight: Array | None = None) -> tuple[Array, Array, Array]:
+    """Return false positive rate, true positive rate and precision at falling thresholds, thinned.
+
+    Examples count by their `weight` (example,); None: all alike.
+    """
+    weights = np.ones(len(score)) if weight is None else weight
     order = np.argsort(-score, kind="stable")
+    order = order[weights[order] > 0]
+    own = weights[order]
     ends = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])
-    caught, false = np.cumsum(positive[order])[ends], np.cumsum(~positive[order])[ends]
-    rate, miss = caught / max(1, caught[-1]), false / max(1, false[-1])
+    caught, false = np.cumsum(own * positive[order])[ends], np.cumsum(own * ~positive[order])[ends]
+    rate, miss = (part / part[-1] if part[-1] > 0 else part for part in (caught, false))
     points = np.unique(np.linspace(0, len(ends) - 1, MOST_POINTS).astype(np.int64))
     precision = caught / (caught + false)
     return np.r_[0.0, miss[points]], np.r_[0.0, rate[points]], np.r_[precision[points[0]], precision[points]]

@@ -38,16 +38,20 @@ def targets(target: Array, prediction: Array, names: Sequence[str]) -> bytes:
     return draw(paint, height_in=0.6 + 2.6 * -(-len(shown) // 3))
 
 
-def quantiles(target: Array, prediction: Array, levels: Sequence[float]) -> bytes:
-    """Draw the share of true values below each quantile against its level, and the interval by its middle."""
-    below = (target <= prediction).mean(axis=0)
+def quantiles(target: Array, prediction: Array, levels: Sequence[float], weight: Array | None = None) -> bytes:
+    """Draw the share of true values below each quantile against its level, and the interval by its middle.
+
+    Examples count by their `weight` (example,); None: all alike.
+    """
+    weights = np.ones(len(target)) if weight is None else weight
+    below = np.average(target <= prediction, axis=0, weights=weights)
     middle = prediction[:, len(levels) // 2]
     edges = np.unique(np.quantile(middle, np.linspace(0, 1, _BINS + 1)))
     bins = np.clip(np.searchsorted(edges, middle, "right") - 1, 0, max(0, len(edges) - 2))
     covered = (target[:, 0] >= prediction[:, 0]) & (target[:, 0] <= prediction[:, -1])
-    counts = np.bincount(bins)
-    shares = np.bincount(bins, covered)[counts > 0] / counts[counts > 0]
-    centres = np.bincount(bins, middle)[counts > 0] / counts[counts > 0]
+    counts = np.bincount(bins, weights)
+    shares = np.bincount(bins, covered * weights)[counts > 0] / counts[counts > 0]
+    centres = np.bincount(bins, middle * weights)[counts > 0] / counts[counts > 0]
 
     def paint(figure: Any) -> None:
         left, right = figure.subplots(1, 2)
@@ -62,15 +66,18 @@ def quantiles(target: Array, prediction: Array, levels: Sequence[float]) -> byte
     return draw(paint, height_in=3.3)
 
 
-def labels(target: Array, prediction: Array, names: Sequence[str]) -> bytes:
-    """Draw the precision-recall curve of each label that both occurs and is absent."""
+def labels(target: Array, prediction: Array, names: Sequence[str], weight: Array | None = None) -> bytes:
+    """Draw the precision-recall curve of each label that both occurs and is absent.
+
+    Examples count by their `weight` (example,); None: all alike.
+    """
     mixed = [at for at in range(len(names)) if 0 < target[:, at].mean() < 1][:MOST_OUTPUTS]
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for place, at in enumerate(mixed):
-            _, caught, precision = curve_rates(target[:, at] == 1, prediction[:, at])
-            average = METRICS["pr_auc"].value(target[:, at], prediction[:, at])
+            _, caught, precision = curve_rates(target[:, at] == 1, prediction[:, at], weight)
+            average = METRICS["pr_auc"].value(target[:, at], prediction[:, at], weight)
             label = f"{shorten(names[at], 18)} {average:.3f}"
             axes.step(caught, precision, where="pre", label=label, **look(names[at], place))
         axes.set(xlabel="recall", ylabel="precision", xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from models.data.preparation import SPLITS, Preparation
 from models.data.target import class_indices
 from models.metrics.metrics import METRICS, Array
-from models.project_spec.reserved_columns import FITTED_PREFIX, SPLIT_COLUMN
+from models.project_spec.reserved_columns import FITTED_PREFIX, SPLIT_COLUMN, WEIGHT_COLUMN
 
 LEAST_SCORE = {"roc_auc": 0.995, "r2": 0.99}
 """A score of one column on validation rows that calls for a look at where the column comes from."""
@@ -37,17 +37,19 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
     train, validation = (codes == SPLITS.index(split) for split in ("train", "validation"))
     if preparation.kind != "table" or min(train.sum(), validation.sum()) < FEWEST_ROWS:
         return {}
+    weights = rows.column(WEIGHT_COLUMN).to_numpy() if WEIGHT_COLUMN in rows.column_names else np.ones(rows.num_rows)
+    own = weights[train]
     targets = [_target(rows, name, preparation, train) for name in preparation.target.columns]
     telling: dict[str, float] = {}
     for name, cells in _cells(rows, preparation, train):
         num_cells = int(cells.max()) + 1
-        counts = np.bincount(cells[train], minlength=num_cells) + 1.0
+        counts = np.bincount(cells[train], own, minlength=num_cells) + 1.0
         for metric, values, target in targets:
-            prior = values[train].mean(axis=0)
-            sums = [np.bincount(cells[train], each[train], num_cells) for each in values.T]
+            prior = np.average(values[train], axis=0, weights=own)
+            sums = [np.bincount(cells[train], each[train] * own, num_cells) for each in values.T]
             predicted = ((np.stack(sums, axis=1) + prior) / counts[:, None])[cells[validation]]
             prediction = predicted if preparation.task == "multiclass" else predicted[:, -1]
-            score = METRICS[metric].value(target[validation], prediction)
+            score = METRICS[metric].value(target[validation], prediction, weights[validation])
             if score >= max(LEAST_SCORE[metric], telling.get(name, 0.0)):
                 telling[name] = float(score)
     return telling

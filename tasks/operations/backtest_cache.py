@@ -181,7 +181,11 @@ class BacktestCache:
     def judge(self, challenger: str, champion: str | None, best: str | None = None) -> VerdictOutcome:
         """Return the verdict by the spec's rules on the challenger's held-out rows."""
         verdict = self.verdict(challenger, champion, best)
-        self._promised[challenger] = Promise(verdict.challenger, verdict.horizons, verdict.num_dependent)
+        self._promised[challenger] = Promise(
+            verdict.promise(rows_alike=self._spec.monitor.weights == "importance"),
+            verdict.horizons,
+            verdict.num_dependent,
+        )
         return VerdictOutcome(verdict.promoted, verdict.reasons, verdict.is_best)
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
@@ -275,11 +279,16 @@ class BacktestCache:
         from models.backtest.contest import RESAMPLES, Score, score
 
         rows, seed = RowRange(period.first, period.stop), self._spec.train.seed
-        inputs = {"predictions": self._prediction_key(model, rows), "resamples": RESAMPLES, "seed": seed}
+        name = self._spec.data.weight
+        inputs: Parts = {"predictions": self._prediction_key(model, rows), "resamples": RESAMPLES, "seed": seed}
+        inputs |= {} if name is None else {"weight": name}
 
         def make() -> dict[str, Any]:
+            from models.data.weights import raw_weights
+
             predicted = self.predictions(model, rows)
-            made = score(metric, predicted.target, predicted.prediction, self.preparation(model), seed)
+            weights = None if name is None else raw_weights(self._past.table.column(name), name)[predicted.row]
+            made = score(metric, predicted.target, predicted.prediction, self.preparation(model), seed, weights)
             return {"value": np.array(made.value), "drawn": made.drawn, "num_rows": np.array(made.num_rows)}
 
         stored = self._entries["scores"].get(self._key("scores", inputs), arrays(), make)

@@ -333,9 +333,8 @@ def promised(verdict: Verdict, metric: Metric, *, rows_alike: bool = True) -> Es
 
     A verdict from before exact intervals has none of any width for a metric at its bound: it gets that of all examples.
     """
-    unweighted = verdict.unweighted if rows_alike else None
-    estimate = unweighted or verdict.challenger
-    if verdict.metric != metric.name and unweighted is not None:
+    estimate = verdict.promise(rows_alike=rows_alike)
+    if verdict.metric != metric.name and rows_alike and verdict.unweighted is not None:
         return None
     if verdict.metric != metric.name:
         value = verdict.metrics.get(metric.name, {}).get("challenger")

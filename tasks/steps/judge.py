@@ -219,8 +219,8 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
         pictures |= _of_outputs(evidence, target)
     elif classes:
         pictures["confusion"] = figures.confusion_matrix(evidence.target, evidence.decided, classes)
-        pictures["roc-pr"] = figures.roc_and_pr(evidence.target, models, classes)
-        pictures["calibration"] = figures.calibration(evidence.target, models)
+        pictures["roc-pr"] = figures.roc_and_pr(evidence.target, models, classes, evidence.weights)
+        pictures["calibration"] = figures.calibration(evidence.target, models, evidence.weights)
     elif evidence.task == "ranking":
         pictures["places"] = output_figures.places(evidence.target, models)
     elif evidence.task == "language":
@@ -248,9 +248,9 @@ def _of_outputs(evidence: Evidence, target: TargetEncoding) -> dict[str, bytes]:
     if evidence.task == "quantile":
         levels = [output.quantile or 0.0 for output in target.outputs[: target.num_quantiles]]
         target_rows, rows = (each.reshape(-1, len(levels)) for each in (evidence.target, evidence.challenger))
-        return {"quantiles": output_figures.quantiles(target_rows, rows, levels)}
+        return {"quantiles": output_figures.quantiles(target_rows, rows, levels, evidence.weights)}
     if evidence.task == "multilabel":
-        return {"labels": output_figures.labels(evidence.target, evidence.challenger, names)}
+        return {"labels": output_figures.labels(evidence.target, evidence.challenger, names, evidence.weights)}
     return {"targets": output_figures.targets(evidence.target, evidence.challenger, names)}
 
 
