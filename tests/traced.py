@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shutil
 import socket
@@ -16,6 +17,7 @@ _QUESTION = re.compile(
 )
 """A question of DNS for an address: RFC 1035, section 4.1."""
 _ADDRESS = re.compile(rb'sin6?_port=htons\((\d+)\).*?inet_(?:addr\(|pton\(AF_INET6, )"((?:\\x[0-9a-f]{2})+)"')
+_OPENED = re.compile(rb'^\d+ +(\d+\.\d+) open(?:at)?\([^"]*"((?:\\x[0-9a-f]{2})+)"(.*)$')
 _LOOPBACK = ("127.", "::1", "::ffff:127.", "0.0.0.0")
 _DNS, _SORTED = 53, 0
 
@@ -35,6 +37,16 @@ def traced(calls: tuple[str, ...], trace: Path) -> list[str]:
 def network_traced(trace: Path) -> list[str]:
     """Return the first words of a command whose connections and messages go to `trace`."""
     return traced(_NETWORK, trace)
+
+
+def files_read(trace: Path) -> list[tuple[float, Path]]:
+    """Return the files that were opened to be read, each with the Unix time of the call, from a trace of `-ttt`.
+
+    A call that failed is left out, unless another process spoke in between.
+    """
+    found = (_OPENED.match(line) for line in trace.read_bytes().splitlines())
+    opened = [match for match in found if match and b"O_WRONLY" not in match[3] and b"= -1" not in match[3]]
+    return [(float(match[1]), Path(os.fsdecode(_bytes(match[2])))) for match in opened]
 
 
 def places_outside(trace: Path) -> set[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import click
 
 from flows.console import options
+from models.errors import first_of
+from models.pipeline.keys import declared
+from models.pipeline.steps import PlannedStep
 from models.project_spec.blocks import Spec
 from tasks.host import stores
 from tasks.host.workspace import Project
@@ -44,14 +47,30 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     if step_cache.store and any(item.state != "done" for item in planned):
         step_cache.store.check()
     if as_json:
-        options.print_json([{"step": item.step, "state": item.state, "reasons": item.reasons} for item in planned])
+        options.print_json(
+            [
+                {"step": item.step, "state": item.state, "reasons": item.reasons, "reads": _seen(item)}
+                for item in planned
+            ]
+        )
         return
     for item in planned:
-        shown = "; ".join(item.reasons[:MOST_REASONS])
+        shown = "; ".join(item.reasons[:MOST_REASONS]) or _own_inputs(item)
         more = f" (+{len(item.reasons) - MOST_REASONS} more)" if len(item.reasons) > MOST_REASONS else ""
         click.echo(f"{item.step:<18} {WORDS[item.state]:<10} {shown}{more}".rstrip())
     if all(item.state == "done" for item in planned):
         click.echo("nothing to do")
+
+
+def _seen(item: PlannedStep) -> list[str]:
+    """Return what own code was seen to read and import in a step that is done."""
+    parts = item.record.parts if item.record else {}
+    return [part.partition(":")[2] for part in parts if part not in declared(parts)]
+
+
+def _own_inputs(item: PlannedStep) -> str:
+    seen = _seen(item)
+    return f"own code read {first_of(seen, MOST_REASONS, ', ')}" if seen else ""
 
 
 def _weigh(project: Project, spec: Spec, cluster: str, name: str, as_json: bool) -> None:

@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from models.parent_death import die_with
+from models.project_spec import own_reads
 
 PRELOAD = ("torch", "models.training.rank", "models.training.agent")
 OPTIMISERS = ("torch._dynamo", "torch.distributed.optim")
@@ -132,8 +133,13 @@ def report_error(connection: Connection, error: BaseException) -> None:
 
 
 def call_reference(connections: list[Connection], reference: str, keywords: dict[str, Any]) -> None:
-    """Call `package.module:function` and send its return value."""
-    connections[0].send(("value", pkgutil.resolve_name(reference)(**keywords)))
+    """Call `package.module:function`; send what own code read meanwhile, also after an error, then its return value."""
+    with own_reads.collecting() as reads:
+        try:
+            value = pkgutil.resolve_name(reference)(**keywords)
+        finally:
+            connections[0].send(("reads", reads))
+    connections[0].send(("value", value))
 
 
 def _live(fork_server: int, reference: str, arguments: tuple[Any, ...], descriptors: list[int]) -> None:

@@ -9,9 +9,12 @@ import ast
 import contextlib
 import functools
 import hashlib
+import importlib.util
 import itertools
 import json
 import os
+import sys
+import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -55,9 +58,13 @@ SILENT_MODULES = frozenset(
 )
 
 Parts = dict[str, Any]
+READ, PACKAGE = "read:", "package:"
+"""Prefixes of the parts that no spec names: what own code was seen to read and to import when the step ran."""
+_OURS = ("", "flows", "models", "tasks")
 _STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
 """The fields of a statement that hold others."""
 _version = functools.cache(metadata.version)  # an imported package does not change
+_distributions = functools.cache(metadata.packages_distributions)
 
 
 def key_of(parts: Mapping[str, Any]) -> str:
@@ -115,21 +122,51 @@ class CodeReader:
             modules: Dotted names of modules under `models` or `tasks`.
             files: A user's files; their imports from their own folder are followed too.
         """
+        parts, seen, packages = self._followed([self._own[name] for name in modules], files)
+        for path in sorted(seen, key=Path):
+            name = f"code:{_shown(Path(path))}"  # files with the same name share a part, which holds both fingerprints
+            parts[name] = f"{parts[name]} {seen[path]}" if name in parts else seen[path]
+        return parts | {f"library:{name}": self._package_version(name) for name in sorted(packages)}
+
+    def users_files(self, files: Iterable[Path]) -> set[str]:
+        """Return a user's files and all that they import of their own, which `parts` fingerprints."""
+        return set(self._followed([], files)[1])
+
+    def package_parts(self, names: Iterable[str]) -> Parts:
+        """Return `package:sklearn` -> the version of its distribution, for the names that imports use."""
+        return {f"{PACKAGE}{name}": self._package_version(name) for name in sorted(names)}
+
+    def _followed(self, todo: list[str], files: Iterable[Path]) -> tuple[Parts, dict[str, str], set[str]]:
+        """Follow imports; return the parts of own modules, a user's files with their fingerprints, and packages."""
         named = [path for path in files if path.is_file()]
-        todo = [*(self._own[name] for name in modules), *map(str, named)]
+        todo += map(str, named)
         parts: Parts = {}
         seen: dict[str, str] = {}
+        packages: set[str] = set()
         while todo:
             path = todo.pop()
             if path in self._own_files:
                 parts |= self._parts_of(path)
             elif path not in seen:
                 seen[path], imports = self._read(path)
-                todo += [file for name in imports if (file := self._source_of(name, (Path(path), *named)))]
-        for path in sorted(seen, key=Path):
-            name = f"code:{_shown(Path(path))}"  # files with the same name share a part, which holds both fingerprints
-            parts[name] = f"{parts[name]} {seen[path]}" if name in parts else seen[path]
-        return parts
+                for name in imports:
+                    source = self._source_of(name, (Path(path), *named))
+                    if source is None and name.partition(".")[0] not in _OURS:
+                        source = _source_elsewhere(name)
+                        packages |= set() if source else _installed(name)
+                    todo += [source] if source else []
+        return parts, seen, packages
+
+    def _package_version(self, name: str) -> str | None:
+        """Return the version of the distribution that an import by this name loads; None without one."""
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return _version(name)
+        memory, stamp = f"import {name}", os.stat(sysconfig.get_path("purelib")).st_mtime_ns  # noqa: PTH116
+        if self._memory.get(memory, [None])[0] != stamp:
+            self._memory[memory] = [stamp, _distributions().get(name, [None])[0]]
+            self._changed = True
+        distribution = self._memory[memory][1]
+        return distribution and f"{distribution} {_version(distribution)}"
 
     def _parts_of(self, path: str) -> Parts:
         """Return the parts of an own file, which leads only to own files."""
@@ -164,6 +201,11 @@ class CodeReader:
         return known[1], known[2]
 
 
+def declared(parts: Mapping[str, Any]) -> Parts:
+    """Return the parts that are known before a step runs."""
+    return {name: value for name, value in parts.items() if not name.startswith((READ, PACKAGE))}
+
+
 def code_parts(modules: Iterable[str], files: Iterable[Path] = ()) -> Parts:
     """Return the parts that a `CodeReader` without a memory reads."""
     return CodeReader().parts(modules, files)
@@ -175,16 +217,17 @@ def library_parts(names: Iterable[str]) -> Parts:
 
 
 def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """Return the differences of two sets of parts as text, spec first."""
-    changed = sorted(key for key in {*now, *before} if now.get(key) != before.get(key))
-    order = {"spec": 0, "input": 1, "file": 2, "feedback": 3, "code": 4, "library": 5}
+    """Return the differences of two sets of parts as text, spec first; what own code read counts where both have it."""
+    keys = {*now, *declared(before)}
+    changed = sorted(key for key in keys if now.get(key) != before.get(key))
+    order = {"spec": 0, "input": 1, "file": 2, "read": 2, "feedback": 3, "code": 4, "library": 5, "package": 5}
     changed.sort(key=lambda key: order.get(key.partition(":")[0], 9))
     return [_difference(key, before.get(key), now.get(key)) for key in changed]
 
 
 def _difference(key: str, before: Any, now: Any) -> str:
     kind, _, name = key.partition(":")
-    if kind in ("spec", "library"):
+    if kind in ("spec", "library", "package"):
         return f"{name}: {_short(before)} -> {_short(now)}"
     if kind == "feedback":
         return f"{name}: {before or 'none'} -> {now or 'none'}"
@@ -241,6 +284,39 @@ def _users(name: str, importer: Path, *named: Path) -> str | None:
             if file.is_file():
                 return str(file)
     return None
+
+
+@functools.cache
+def _place_of(package: str) -> tuple[Path, ...]:
+    """Return the folders that hold a package or module of this name; none of Python's own.
+
+    Nothing is imported: a name without a dot has no parent.
+    """
+    with contextlib.suppress(ImportError, ValueError):
+        found = None if package in sys.stdlib_module_names else importlib.util.find_spec(package)
+        if found is not None and found.submodule_search_locations is not None:
+            return tuple(Path(folder).parent for folder in found.submodule_search_locations)
+        if found is not None and found.origin:
+            return (Path(found.origin).parent,)
+    return ()
+
+
+def _source_elsewhere(name: str) -> str | None:
+    """Return a module's file that is no installed distribution's: of an editable install, or a folder in PYTHONPATH."""
+    for folder in _place_of(name.partition(".")[0]):
+        if not {"site-packages", "dist-packages"} & set(folder.parts):
+            path = folder.joinpath(*name.split("."))
+            for file in (path.with_suffix(".py"), path / "__init__.py"):
+                if file.is_file():
+                    return str(file)
+    return None
+
+
+def _installed(name: str) -> set[str]:
+    """Return the package of an import if it is installed; none of Python's own, of files, and that is not there."""
+    package = name.partition(".")[0]
+    is_installed = any({"site-packages", "dist-packages"} & set(folder.parts) for folder in _place_of(package))
+    return {package} if is_installed else set()
 
 
 def _fingerprint(path: Path) -> tuple[str, list[str]]:

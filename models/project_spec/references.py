@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from models.errors import UsageError, UserCodeError, did_you_mean
+from models.project_spec import own_reads
 
 OWN_PACKAGES = ("flows", "models", "tasks")
 ALIASES = ("champion", "challenger", "previous")
@@ -86,14 +87,26 @@ def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) 
     if not is_own_code(full):
         raise UsageError(_unknown_name(reference, short))
     target, _, attr = full.rpartition(":")
-    if target.endswith(".py"):
-        module = _load_file(base, target)
+    if target.partition(".")[0] in OWN_PACKAGES:
+        module = importlib.import_module(target)
     else:
-        with _importing(target, reference):
-            module = importlib.import_module(target)
+        module = _load(target, reference, base)
     if not hasattr(module, attr):
         raise lacks(reference, full, [name for name in vars(module) if not name.startswith("_")])
     return getattr(module, attr)
+
+
+def _load(target: str, reference: str, base: Path) -> ModuleType:
+    """Import a user's file or module, and watch what it reads."""
+    if target.endswith(".py"):
+        own_reads.watch(str((base / target).resolve()))
+        with own_reads.crediting(f"{base}:{target}"):
+            return _load_file(base, target)
+    with _importing(target, reference):
+        package = importlib.util.find_spec(target.partition(".")[0])
+        own_reads.watch(package.origin if package else None)
+        with own_reads.crediting(target):
+            return importlib.import_module(target)
 
 
 def lacks(reference: str, full: str, known: Iterable[str]) -> UsageError:
@@ -110,7 +123,7 @@ def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywor
         UserCodeError: The function raised; the message has the type, the text and the line in the user's file.
     """
     try:
-        with _announced_exit(reference):
+        with _announced_exit(reference), own_reads.crediting(reference):
             return function(*arguments, **keywords)
     except (UserCodeError, KeyboardInterrupt):
         raise

@@ -8,6 +8,7 @@ import os
 import sys
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +22,9 @@ from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
 from models.nets.catalogue import is_descent, is_trees
+from models.project_spec import own_reads
 from models.project_spec.blocks import Train
+from models.project_spec.own_reads import Reads
 from models.project_spec.parallel_dims import check_gpus
 from models.training.auto_batch import is_out_of_memory
 from models.training.checkpoints.finished import identity, read_finished, write_result
@@ -31,7 +34,7 @@ from models.training.choices import reasons, settle_choices
 from models.training.compilation import of_compiler, speed_device
 from models.training.costs.speeds import MeasuredSpeed, measured_speeds
 from models.training.costs.summary import of_epochs
-from models.training.job import WEIGHTS_FILE, TrainingJob, TrainingResult
+from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.known_errors import explaining
 from models.training.loop import NonFiniteError, Report, explain, train
 from models.training.optimisation.losses import loss_name
@@ -66,6 +69,26 @@ def run_job(
     done = read_finished(job)
     if done is not None:
         return done
+    path = job.folder / own_reads.file_name(f"rank-{world.rank}")
+    with own_reads.saving(path) as reads:
+        return _run_unfinished(job, _saving_reads(report, reads, path), world, restarts)
+
+
+def _saving_reads(report: Report, reads: Reads, path: Path) -> Report:
+    """Save what own code read by the end of each epoch: the rank may be killed in the next."""
+    saved = 0
+
+    def report_too(epoch: EpochReport) -> bool:
+        nonlocal saved
+        if len(reads) > saved:
+            own_reads.save(reads, path)
+            saved = len(reads)
+        return report(epoch)
+
+    return report_too
+
+
+def _run_unfinished(job: TrainingJob, report: Report, world: World, restarts: int) -> TrainingResult:
     torch.set_num_threads(job.threads)
     if job.is_refitted:
         return refit(job, report, partial(run_job, restarts=restarts))

@@ -18,6 +18,7 @@ from models.files import storing
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME
+from models.project_spec import own_reads
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.training.families import families_of
@@ -122,10 +123,13 @@ class Loop:
                 return self.done[name], True
             self.report.note(f"{name}: runs again: {trouble}")
         self._begin(name)
+        parts = self.step_cache.begun(step, parts)
         key = key_of(parts)
         began = time.perf_counter()
+        seen = self.step_cache.work(name, key) / own_reads.file_name("loop")
         try:
-            with storing(self.state):  # a full or read-only disk raises StoreError wherever a step meets it
+            # a full or read-only disk raises StoreError wherever a step meets it
+            with storing(self.state), own_reads.saving(seen):
                 done = act(self.step_cache.inputs(step, self.done, parts), self.work(name, key))
         except BaseException as error:
             if name in TRAINING_STEPS:
@@ -138,7 +142,7 @@ class Loop:
         record = StepRecord(
             step=name,
             key=key,
-            parts=parts,
+            parts={**parts, **self.step_cache.read_parts(step, parts, own_reads.load(seen.parent))},
             outputs=outputs,
             digest=digest_of(outputs) if outputs else key_of(done.result),
             result=done.result,

@@ -11,11 +11,20 @@ from typing import Any, NamedTuple
 from models.errors import StoreError, UsageError
 from models.files import Hashes
 from models.nets.catalogue import NETS
-from models.pipeline.keys import CodeReader, Parts, key_of, library_parts, spec_parts
+from models.pipeline.keys import CodeReader, Parts, declared, key_of, library_parts, spec_parts
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME, STEPS, External, PlannedStep, Step, plan
+from models.project_spec import own_reads
 from models.project_spec.blocks import Spec
-from models.project_spec.references import ALIASES, local_source, source_file, weights_file
+from models.project_spec.own_reads import Reads
+from models.project_spec.references import (
+    ALIASES,
+    OWN_PACKAGES,
+    is_own_code,
+    local_source,
+    source_file,
+    weights_file,
+)
 from models.serving import registry
 from models.serving.registry import RegisteredVersion
 from models.training.families import families_of
@@ -24,6 +33,7 @@ from tasks.host.object_store import DamagedError, object_store
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
 from tasks.loop.inputs import Input, Inputs
+from tasks.loop.own_inputs import OwnInputs
 from tasks.mlflow import registry_reader
 from tasks.state import shared_files
 from tasks.state.feedback import FeedbackSummary, feedback_of
@@ -100,6 +110,7 @@ class StepCache:
         workspace = project.workspace
         self.records = StepRecords(self.state, workspace.root, recorded.latest[spec.name] if recorded else None)
         self.hashes, self.code = memories or memories_of(workspace)
+        self.own_inputs = OwnInputs(project, self.hashes, self.code)
         store = object_store()
         keep_s = work_gc.keep_days() * work_gc.DAY_S
         self.store = StepStore(store, self.state, self.records, self.hashes, keep_s) if store else None
@@ -200,21 +211,44 @@ class StepCache:
 
     def own_parts(self, step: Step) -> Parts:
         """Return the key parts other than the step's inputs: the spec, the code and the libraries."""
-        files = [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
+        files = self._code_files(step)
         spec = spec_parts(self._document, step.reads)
         return {
             **spec,
             **self._argument_files(spec),
+            **(self._declared_files() if self._has_own_code(step) else {}),
             **self.code.parts(step.code, files),
             **library_parts(step.libraries),
         }
 
+    def _code_files(self, step: Step) -> list[Path]:
+        return [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
+
+    def _has_own_code(self, step: Step) -> bool:
+        return any(is_own_code(name) and name.partition(".")[0] not in OWN_PACKAGES for name in self._references(step))
+
+    def _declared_files(self) -> Parts:
+        """Return the content hash of each file and folder that `reads` names.
+
+        Raises:
+            UsageError: There is no such file or folder.
+        """
+        files = {text: self.project.folder / Path(text).expanduser() for text in self.spec.reads}
+        for text, path in files.items():
+            if not path.exists():
+                raise UsageError(f"reads: got {text!r}, and there is no {path}: expected a file or folder")
+        return {f"file:{text}": self.hashes.of(path.resolve()) for text, path in files.items()}
+
     def _argument_files(self, spec: Parts) -> Parts:
-        """Return the content hash of each file, such as weights, that an argument of the net names."""
-        named = [value for key, value in spec.items() if key.startswith("spec:model.arguments.")]
-        texts = [text for value in named for text in (value if isinstance(value, list) else [value])]
-        files = {text: self.project.folder / text for text in texts if isinstance(text, str) and text}
-        return {f"file:{text}": self.hashes.of(path.resolve()) for text, path in files.items() if path.is_file()}
+        """Return the content hash of each file and folder, such as weights, that an argument of the net names."""
+        todo = [value for key, value in spec.items() if key.startswith("spec:model.arguments.")]
+        texts = []
+        while todo:
+            value = todo.pop()
+            todo += value if isinstance(value, list) else []
+            texts += [value] if isinstance(value, str) and value else []
+        files = {text: self.project.folder / text for text in texts}
+        return {f"file:{text}": self.hashes.of(path.resolve()) for text, path in files.items() if path.exists()}
 
     def current(self, step: Step, done: Mapping[str, StepRecord]) -> tuple[Parts, StepRecord | None, str | None]:
         """Return the step's current parts, its record or None, and why the record is invalid, or None.
@@ -223,10 +257,46 @@ class StepCache:
         """
         parts = self.parts(step, done)
         record = self.records.find(step.name, key_of(parts))
+        if self._has_own_code(step) if record is None else declared(record.parts) != record.parts:
+            parts, record = self._of_own_code(step, parts)
         if record is None:
             return parts, None, None
         broken = None if self.store and record.snapshot else self.records.broken(record, self.hashes)
         return parts, record, broken or self._gone(record)
+
+    def _of_own_code(self, step: Step, parts: Parts) -> tuple[Parts, StepRecord | None]:
+        """Return the parts with what own code read when it last ran with these, and the record if all of it is as then.
+
+        Of the records with these parts the newest counts of which all is as then: a file may be changed back.
+        """
+        alike = [each for each in self.records.recent(step.name) if declared(each.parts) == parts]
+        for record in alike:
+            if self.own_inputs.now(record.parts) == record.parts:
+                return record.parts, record
+        return (self.own_inputs.now({**alike[0].parts, **parts}) if alike else parts), None
+
+    def begun(self, step: Step, parts: Parts) -> Parts:
+        """Return the parts with which a step begins; its work folder has their key.
+
+        If an interrupted attempt with these parts read files that have changed since, they are among the parts.
+        """
+        reads = own_reads.load(self.work(step.name, key_of(parts)))
+        return {**parts, **self.read_parts(step, parts, reads)} if reads.changed() else parts
+
+    def read_parts(self, step: Step, parts: Parts, reads: Reads) -> Parts:
+        """Return what own code was seen to read and import in a step, as parts of its key.
+
+        Args:
+            step: The step.
+            parts: Its other parts; what they name is left out.
+            reads: What was seen.
+        """
+        if not len(reads):
+            return {}
+        named = [self.project.folder / name[len("file:") :] for name in parts if name.startswith("file:")]
+        code = self.code.users_files(self._code_files(step))
+        packages = {name for name in reads.packages if f"library:{name}" not in parts}
+        return {**self.own_inputs.parts(reads, code, named), **self.code.package_parts(packages)}
 
     def fetch(self, record: StepRecord) -> str | None:
         """Make the files of a finished step be here; return why the record is invalid, or None.

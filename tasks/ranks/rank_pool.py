@@ -21,6 +21,7 @@ from models.cores import WAITING, usable_cores
 from models.distributed.forkserver import OPTIMISERS, receive, send
 from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import is_descent, is_trees
+from models.project_spec import own_reads
 from models.training.checkpoints.finished import read_finished
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 
@@ -162,6 +163,9 @@ class RankPool:
             child = self._start("models.distributed.forkserver:call_reference", (reference, keywords), 1)
             try:
                 message = child.connections[0].recv()
+                if message[0] == "reads":
+                    own_reads.credit(message[1])
+                    message = child.connections[0].recv()
             except (EOFError, ConnectionResetError):
                 message = None
             finally:

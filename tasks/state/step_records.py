@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from models.files import Hashes
-from models.pipeline.keys import Parts
+from models.pipeline.keys import Parts, declared
 from models.pipeline.records import StepRecord
 from tasks.host import database
 
@@ -62,13 +62,18 @@ class StepRecords:
             yield self._latest[step]
             yield from itertools.islice(self._newest(step), 1, None)
 
+    def recent(self, step: str) -> Iterator[StepRecord]:
+        """Yield the step's records, last saved first, at most a page of them."""
+        return itertools.islice(self.newest(step), PAGE)
+
     def alike(self, step: str, parts: Parts, but: str) -> StepRecord | None:
-        """Return the step's newest record with the same parts except the part `but`, which it must have."""
+        """Return the step's newest record with the same declared parts except the part `but`, which it must have."""
         wanted = {name: value for name, value in parts.items() if name != but}
         same = (
             record
             for record in self.newest(step)
-            if but in record.parts and {name: value for name, value in record.parts.items() if name != but} == wanted
+            if but in record.parts
+            and {name: value for name, value in declared(record.parts).items() if name != but} == wanted
         )
         return next(same, None)
 

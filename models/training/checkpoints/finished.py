@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from models.errors import StoreError, TrainingError
 from models.files import read_json, sha256, write_bytes, write_json
 from models.nets.catalogue import unused
+from models.project_spec import own_reads
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
 
@@ -94,6 +95,7 @@ def _taken_over(job: TrainingJob, done: TrainingResult, folder: Path) -> Trainin
     own: dict[str, Any] = {"seconds": 0.0, "costs": None, "speeds": [], "restarts": 0, "resumed_from": []}
     own["environment"] = {**done.environment, "chosen": chosen}
     result = done.model_copy(update=own)
+    own_reads.save(own_reads.load(folder), job.folder / own_reads.file_name("taken-over"))
     write_bytes(job.folder / result.weights, (folder / result.weights).read_bytes())
     write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))
     return result
