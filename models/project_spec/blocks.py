@@ -350,8 +350,8 @@ class Spec(SpecBlock):
         pattern=NAME_PATTERN, description="Names the project in all tools: small letters, digits, `-` and `_`."
     )
     description: str = Field("", description="What the model predicts, for the card and the overview.")
-    reads: tuple[str, ...] = Field(
-        (), description="Files and folders that own code reads in a way that Python cannot see, such as DuckDB's."
+    reads: list[str] = Field(
+        [], description="Files and folders that own code reads in a way that Python cannot see, such as DuckDB's."
     )
     goal: Goal = Field(default_factory=Goal)
     data: Data

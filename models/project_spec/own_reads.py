@@ -2,7 +2,8 @@
 
 A step counts by its inputs, and own code may read more of them than its spec names. The hook is set with the first own
 code that a process resolves, so processes without any pay nothing. An event counts if the nearest frame on the stack
-that is ours or the team's is the team's; frames of libraries are skipped.
+that is ours or the team's is the team's; frames of libraries are skipped. What own code is called with counts too in
+the threads that it starts.
 
 Not seen: what native code opens (Arrow, DuckDB, safetensors, h5py), what another process opens, and a package that an
 own `importlib.import_module` finds loaded. The spec's `reads` names such files.
@@ -38,12 +39,11 @@ Stamp = list[int]
 _OURS = tuple(f"{ROOT / name}{os.sep}" for name in ("flows", "models", "tasks"))
 _INTERPRETER = tuple({f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" for name in ("stdlib", "platstdlib")})
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_SYSTEM = ("/proc/", "/dev/", "/sys/")
+_SYSTEM = ("/proc/", "/dev/", "/sys/", "/usr/share/zoneinfo/")
 _IMPORTLIB = ("<frozen importlib", f"{os.path.dirname(importlib.__file__)}{os.sep}")  # noqa: PTH120  a prefix of texts
-_THREADS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
 _FOLDERS = ("os.listdir", "os.scandir")
 _OTHERS = ("open", "sqlite3.connect", "ctypes.dlopen", "import", "os.rename", "os.mkdir")
-_EVENTS = frozenset((*_FOLDERS, *_OTHERS, *_THREADS))
+_EVENTS = frozenset((*_FOLDERS, *_OTHERS))
 
 
 @dataclass
@@ -85,6 +85,8 @@ _extents: list[Reads] = []
 """What is being collected now: of each open `collecting` and `crediting` of this process."""
 _memory: dict[str, Reads] = {}
 _own_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_other_threads: set[threading.Thread] = set()
+"""While own code is called: the threads that began before."""
 _own_packages: set[str] = set()
 _owners: dict[str, bool | None] = {}
 _is_watching = False
@@ -117,18 +119,40 @@ def collecting() -> Iterator[Reads]:
 
 
 @contextlib.contextmanager
-def crediting(name: str) -> Iterator[None]:
+def crediting(name: str, *, is_import: bool = False) -> Iterator[None]:
     """Credit what is read within the block, and what was read within an earlier one of the same name.
 
-    A module, and a function with a cache, reads a file once in a process, for all steps that use it there.
+    A module, and a function with a cache, reads a file once in a process, for all steps that use it there. Where
+    nothing collects, as in a server, only imports are noted.
     """
-    with collecting() as reads:
+    if not _extents and not is_import:
+        yield
+        return
+    with collecting() as reads, _threads_watched():
         try:
             yield
         finally:
             _memory.setdefault(name, Reads()).add(reads)
     if len(_memory[name]):
         credit(_memory[name])
+
+
+@contextlib.contextmanager
+def _threads_watched() -> Iterator[None]:
+    """Count the threads that begin within the block as own code's: on their stacks may be frames of libraries alone.
+
+    Python tells the hook of a new thread from 3.12 on.
+    """
+    before = {*threading.enumerate()} - {*_own_threads}
+    is_outermost = not _other_threads
+    if is_outermost:
+        _other_threads.update(before)
+    try:
+        yield
+    finally:
+        if is_outermost:
+            _own_threads.update({*threading.enumerate()} - {*_other_threads})
+            _other_threads.clear()
 
 
 def credit(reads: Reads) -> None:
@@ -194,11 +218,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 
 def _note(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
-    if event in _THREADS:
-        thread = getattr(args[0], "__self__", None)
-        if isinstance(thread, threading.Thread):
-            _own_threads.add(thread)
-    elif event in _FOLDERS:
+    if event in _FOLDERS:
         if not frame.f_code.co_filename.startswith(_IMPORTLIB):  # an import looks for its module
             _note_folder(_path_of("." if args[0] is None else args[0]))
     elif event == "os.mkdir":
@@ -218,7 +238,8 @@ def _is_of_own_code(frame: FrameType | None) -> bool:
         if is_own is not None:
             return is_own
         frame = frame.f_back
-    return threading.current_thread() in _own_threads
+    thread = threading.current_thread()
+    return thread in _own_threads or bool(_other_threads and thread not in _other_threads)
 
 
 def _is_own(file: str) -> bool | None:

@@ -100,12 +100,12 @@ def _load(target: str, reference: str, base: Path) -> ModuleType:
     """Import a user's file or module, and watch what it reads."""
     if target.endswith(".py"):
         own_reads.watch(str((base / target).resolve()))
-        with own_reads.crediting(f"{base}:{target}"):
+        with own_reads.crediting(f"{base}:{target}", is_import=True):
             return _load_file(base, target)
     with _importing(target, reference):
         package = importlib.util.find_spec(target.partition(".")[0])
         own_reads.watch(package.origin if package else None)
-        with own_reads.crediting(target):
+        with own_reads.crediting(target, is_import=True):
             return importlib.import_module(target)
 
 
