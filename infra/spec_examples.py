@@ -19,7 +19,7 @@ SHIPPED = (
 )
 """Specs that examples are read from; a project of one's own in the clone must not change the pages."""
 LONGEST = 70
-TOP = {"name": "flights", "description": "Which flights will be late?"}
+TOP = {"name": "flights", "description": "Which flights will be late?", "reads": ["lookup.parquet"]}
 """Examples of the keys that are no blocks."""
 OWN = """
 goal.quantile: 0.9

@@ -293,11 +293,11 @@ def _place_of(package: str) -> tuple[Path, ...]:
     Nothing is imported: a name without a dot has no parent.
     """
     with contextlib.suppress(ImportError, ValueError):
-        found = None if package in sys.stdlib_module_names else importlib.util.find_spec(package)
-        if found is not None and found.submodule_search_locations is not None:
-            return tuple(Path(folder).parent for folder in found.submodule_search_locations)
-        if found is not None and found.origin:
-            return (Path(found.origin).parent,)
+        package_spec = None if package in sys.stdlib_module_names else importlib.util.find_spec(package)
+        if package_spec is not None and package_spec.submodule_search_locations is not None:
+            return tuple(Path(folder).parent for folder in package_spec.submodule_search_locations)
+        if package_spec is not None and package_spec.origin:
+            return (Path(package_spec.origin).parent,)
     return ()
 
 

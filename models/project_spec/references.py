@@ -123,13 +123,20 @@ def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywor
         UserCodeError: The function raised; the message has the type, the text and the line in the user's file.
     """
     try:
-        with _announced_exit(reference), own_reads.crediting(reference):
+        with _announced_exit(reference), _credited(function, reference):
             return function(*arguments, **keywords)
     except (UserCodeError, KeyboardInterrupt):
         raise
     except BaseException as error:
         frame = _last_frame(error)
         raise UserCodeError(f"{reference} raised {type(error).__name__}: {error} ({frame})") from error
+
+
+def _credited(function: Callable[..., Any], reference: str) -> contextlib.AbstractContextManager[None]:
+    """Credit what a user's function read at earlier calls too; one of ours that calls it is not its name."""
+    module = str(getattr(function, "__module__", None) or type(function).__module__)
+    is_ours = module.partition(".")[0] in OWN_PACKAGES
+    return contextlib.nullcontext() if is_ours else own_reads.crediting(f"{module}:{reference}")
 
 
 @contextlib.contextmanager

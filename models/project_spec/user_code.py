@@ -43,6 +43,9 @@ def check_own_code(spec: Spec, base: Path) -> None:
         known = _defined(path)
         if known is not None and name not in known:
             raise UsageError(f"{key}: {references.lacks(reference, reference, known)}")
+    for text in spec.reads:
+        if not (base / text).exists():
+            raise UsageError(f"reads: got {text!r}, and there is no {base / text}: expected a file or a folder")
     if spec.train.start is not None and not references.is_version(spec.train.start.weights):
         references.weights_file(spec.train.start.weights, base)
     if spec.goal.metric and references.is_own_code(spec.goal.metric) and spec.goal.direction is None:

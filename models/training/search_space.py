@@ -211,8 +211,7 @@ def best_of(trials: Sequence[Trial], direction: Direction) -> Trial:
     causes = Counter(trial.reason or "unknown" for trial in trials)
     cause, count = causes.most_common(1)[0] if causes else ("no trial ran", 0)
     raise TrainingError(
-        f"search: all {len(trials)} trials failed, {count} of them so ({cause}): correct that, narrow search.space, "
-        "or try the same again by --refresh search"
+        f"search: all {len(trials)} trials failed, {count} of them so ({cause}): correct that, or narrow search.space"
     )
 
 

@@ -128,8 +128,7 @@ class Loop:
         began = time.perf_counter()
         seen = self.step_cache.work(name, key) / own_reads.file_name("loop")
         try:
-            # a full or read-only disk raises StoreError wherever a step meets it
-            with storing(self.state), own_reads.saving(seen):
+            with storing(self.state), own_reads.saving(seen):  # a full disk raises StoreError wherever a step meets it
                 done = act(self.step_cache.inputs(step, self.done, parts), self.work(name, key))
         except BaseException as error:
             if name in TRAINING_STEPS:

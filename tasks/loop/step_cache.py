@@ -228,16 +228,11 @@ class StepCache:
         return any(is_own_code(name) and name.partition(".")[0] not in OWN_PACKAGES for name in self._references(step))
 
     def _declared_files(self) -> Parts:
-        """Return the content hash of each file and folder that `reads` names.
-
-        Raises:
-            UsageError: There is no such file or folder.
-        """
-        files = {text: self.project.folder / Path(text).expanduser() for text in self.spec.reads}
-        for text, path in files.items():
-            if not path.exists():
-                raise UsageError(f"reads: got {text!r}, and there is no {path}: expected a file or folder")
-        return {f"file:{text}": self.hashes.of(path.resolve()) for text, path in files.items()}
+        """Return the content hash of each file and folder that `reads` names; None if it went away."""
+        files = {text: self.project.folder / text for text in self.spec.reads}
+        return {
+            f"file:{text}": self.hashes.of(path.resolve()) if path.exists() else None for text, path in files.items()
+        }
 
     def _argument_files(self, spec: Parts) -> Parts:
         """Return the content hash of each file and folder, such as weights, that an argument of the net names."""

@@ -246,7 +246,7 @@ class _Search:
     def _open_study(self) -> Study:
         """Open the study of these inputs: a search that was killed, and a later loop with the same key, continue it."""
         loop = self._loop
-        named = optuna_study.name_study(self._folder, loop.spec.name, loop.id, is_new="search" in loop.refresh)
+        named = optuna_study.name_study(self._folder, loop.spec.name, loop.id)
         self._run_suffix = named.run_suffix
         attributes = {"loopline.loop_id": loop.id, "loopline.project": loop.spec.name}
         return optuna_study.open_study(loop.workspace, named.study, self._spec, self._direction, attributes)

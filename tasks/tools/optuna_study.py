@@ -139,7 +139,7 @@ class StudyName(NamedTuple):
     run_suffix: str
 
 
-def name_study(folder: Path, project: str, loop_id: str, *, is_new: bool = False) -> StudyName:
+def name_study(folder: Path, project: str, loop_id: str) -> StudyName:
     """Name the study of a search by the key of its inputs, and note the name in its work folder for the reaper.
 
     A loop that was interrupted keeps its id, and may go on with corrected code: that search has another key, so it
@@ -149,12 +149,11 @@ def name_study(folder: Path, project: str, loop_id: str, *, is_new: bool = False
         folder: The work folder of the search; its name is the key.
         project: The project's name: studies of all projects share one storage.
         loop_id: The loop.
-        is_new: Search anew although a study of the key may exist: the loop has its own.
 
     Raises:
         StoreError: The folder cannot be written.
     """
-    name = f"{project}-{folder.name}" + (f"-{loop_id.rpartition('-')[2]}" if is_new else "")
+    name = f"{project}-{folder.name}"
     notes = (read_json(path) for path in folder.parent.glob(f"*/{STUDY_FILE}"))
     has_another = any(note.get("loop") == loop_id and note.get("study") != name for note in notes)
     write_json(folder / STUDY_FILE, {"study": name, "loop": loop_id})

@@ -316,4 +316,3 @@ def test_a_study_has_the_name_of_its_inputs_and_a_second_one_of_a_loop_has_runs_
     assert optuna_study.name_study(one, "tiny", "tiny-1-aaaa") == first, "after a kill"
     assert optuna_study.name_study(one, "tiny", "tiny-2-bbbb") == first, "a later loop"
     assert optuna_study.name_study(two, "tiny", "tiny-2-bbbb") == ("tiny-3333333344444444", "-33333333")
-    assert optuna_study.name_study(one, "tiny", "tiny-3-cccc", is_new=True).study == "tiny-1111111122222222-cccc"

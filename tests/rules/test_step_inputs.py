@@ -7,6 +7,7 @@ only steps that may count it.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.step_cache import StepCache
 from tests.environment import QUIET
-from tests.strace import needs_strace, trace
+from tests.traced import can_trace, files_read, traced
 
 SPEC = """\
 name: tiny
@@ -118,7 +119,10 @@ EXPECTED = {
 }
 """What changes what a step computes, so must owe it: by the own code above."""
 
-pytestmark = [pytest.mark.integration, needs_strace]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not can_trace(), reason="strace is not installed, or may not trace here"),
+]
 
 
 def write(project: Path) -> None:
@@ -141,15 +145,23 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, dict[str, se
     root = tmp_path_factory.mktemp("traced")
     write(root / "projects" / "tiny")
     environment = {**os.environ, **QUIET, "LOOPLINE_HOME": str(root), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", RUN, str(root)]
-    calls = trace(command, "open,openat", root / "traces", environment)
+    strace = [*traced(("open", "openat"), root / "trace"), "-ttt"]
+    done = subprocess.run(
+        [*strace, sys.executable, "-c", RUN, str(root)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    calls = files_read(root / "trace")
     project = Workspace(root).project("tiny")
     opened: dict[str, set[Path]] = {}
     begin = 0.0
     for record in sorted(records_of(project).values(), key=lambda record: record.finished):
-        during = [call for call in calls if begin <= call.at <= record.finished]
+        paths = {path for at, path in calls if begin <= at <= record.finished}
         begin = record.finished
-        paths = {Path(call.text) for call in during if call.result >= 0 and "O_WRONLY" not in call.arguments}
         opened[record.step] = {path for path in paths if path.is_relative_to(project.folder) and path.is_file()}
     return project, opened
 

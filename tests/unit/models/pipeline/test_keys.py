@@ -272,3 +272,33 @@ def test_any_comment_anywhere_changes_nothing(tmp_path: Path, lines: list[str], 
     path.write_text("def f():\n" + "\n".join(commented) + "\n")
     ast.parse(path.read_text())
     assert code_parts([], [path]) == before
+
+
+def test_a_package_that_a_users_file_imports_counts_by_the_version_of_its_distribution(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "source.py").write_text(
+        "import json\nimport scipy.stats\nfrom sklearn import svm\nimport no_such_thing\n"
+    )
+    before = parts_of(project)
+    assert {part for part in before if part.startswith("library:")} == {"library:scipy", "library:sklearn"}
+    real = identity._version
+    monkeypatch.setattr(identity, "_version", lambda name: real(name) + (".99" if name == "scikit-learn" else ""))
+    after = parts_of(project)
+    assert {part for part in after if after[part] != before[part]} == {"library:sklearn"}
+
+
+def test_a_module_of_an_editable_install_is_followed_as_ones_own(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path_factory.mktemp("editable")
+    package = place / "teamlib_of_a_test"
+    package.mkdir()
+    for name, text in {"__init__": "", "feat": "from teamlib_of_a_test.extra import K\n", "extra": "K = 1\n"}.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(place))
+    (project / "source.py").write_text("from teamlib_of_a_test.feat import K\n")
+    before = parts_of(project)
+    (package / "extra.py").write_text("K = 2\n")
+    after = parts_of(project)
+    assert {part for part in after if after[part] != before[part]} == {"code:extra.py"}

@@ -11,12 +11,14 @@ from models.pipeline import keys
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME, STEPS, PlannedStep
+from models.project_spec.own_reads import Reads, file_name, save, stamp_of
 from models.project_spec.reader import read_spec
 from models.serving.registry import RegisteredVersion
 from tasks.host import database
 from tasks.host.workspace import Project
 from tasks.loop.step_cache import FRESH, ORIGIN, REFERENCES, StepCache
 from tasks.mlflow import registry_reader
+from tasks.ranks.places import checked_spec
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 
@@ -352,3 +354,57 @@ def test_a_dataset_that_dvcs_cache_has_lost_is_owed(project: Project, monkeypatc
     shutil.rmtree(project.workspace.root / ".dvc" / "cache")
     step, (reason,) = first_owed(project)
     assert (step, reason.endswith("no remote: the data in data/ is committed again")) == ("version", True)
+
+
+def test_what_own_code_read_counts_until_it_is_as_it_was_again(project: Project) -> None:
+    override = "data.features.make=./features.py:make"
+    (project.folder / "features.py").write_text("def make(frame): return frame\n")
+    scale = project.folder / "scale.json"
+    scale.write_text("1")
+    record_all(project, override)
+    step_cache, prepare = step_cache_of(project, override), BY_NAME["prepare"]
+    record = step_cache.records.latest("prepare")
+    assert record is not None
+    reads = Reads({str(scale): stamp_of(str(scale))}, packages={"yaml"})
+    parts = {**record.parts, **step_cache.read_parts(prepare, record.parts, reads)}
+    assert set(parts) - set(record.parts) == {"read:scale.json", "package:yaml"}
+    step_cache.records.save(record.model_copy(update={"parts": parts}))
+    assert first_owed(project, override) == ("", [])
+    scale.write_text("2")
+    assert first_owed(project, override) == ("prepare", ["read scale.json: changed"])
+    assert first_owed(project, override, "data.deduplicate=false") != ("prepare", ["read scale.json: gone"])
+    scale.write_text("1")
+    assert first_owed(project, override) == ("", [])
+
+
+def test_an_interrupted_attempt_whose_files_have_changed_is_begun_anew(project: Project) -> None:
+    """Its trials and checkpoints are of what it read then."""
+    step_cache, step = step_cache_of(project), BY_NAME["search"]
+    work, file = step_cache.work("search", key_of({"a": 1})), project.folder / "vocabulary.txt"
+    file.write_text("1")
+    save(Reads({str(file): stamp_of(str(file))}), work / "trials" / file_name("rank-0"))
+    assert step_cache.begun(step, {"a": 1}) == {"a": 1}
+    file.write_text("22")
+    assert set(step_cache.begun(step, {"a": 1})) == {"a", "read:vocabulary.txt"}
+
+
+def test_a_folder_that_an_argument_of_the_net_names_and_a_file_in_nested_lists_count(project: Project) -> None:
+    (project.folder / "weights").mkdir()
+    for name in ("weights/model.bin", "a.bin"):
+        (project.folder / name).write_text("one")
+    arguments = ("model.net=mlp", "model.arguments.folder=weights", "model.arguments.nested=[[a.bin]]")
+    before = step_cache_of(project, *arguments).own_parts(BY_NAME["train"])
+    for name in ("weights/model.bin", "a.bin"):
+        (project.folder / name).write_text("two")
+    after = step_cache_of(project, *arguments).own_parts(BY_NAME["train"])
+    assert {part for part in after if before[part] != after[part]} == {"file:weights", "file:a.bin"}
+
+
+def test_reads_count_where_own_code_runs_and_a_missing_one_is_refused(project: Project) -> None:
+    (project.folder / "features.py").write_text("def make(frame): return frame\n")
+    settings = ("data.features.make=./features.py:make", "reads=[lookup.db]")
+    with pytest.raises(UsageError, match=r"reads: got 'lookup.db', and there is no .*lookup.db: expected a file or"):
+        checked_spec(project, settings)
+    (project.folder / "lookup.db").write_text("1")
+    step_cache = step_cache_of(project, *settings)
+    assert [step.name for step in STEPS if "file:lookup.db" in step_cache.own_parts(step)] == ["prepare"]
