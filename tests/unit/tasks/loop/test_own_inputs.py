@@ -1,4 +1,4 @@
-"""What own code was seen to read becomes parts of a key: named beside the spec, without what the workspace itself writes."""
+"""What own code was seen to read becomes parts of a key, without what the workspace itself writes."""
 
 from pathlib import Path
 
