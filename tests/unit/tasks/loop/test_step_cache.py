@@ -19,6 +19,7 @@ from tasks.host.workspace import Project
 from tasks.loop.step_cache import FRESH, ORIGIN, REFERENCES, StepCache
 from tasks.mlflow import registry_reader
 from tasks.ranks.places import checked_spec
+from tasks.state.feedback import FeedbackSummary
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 
@@ -408,3 +409,16 @@ def test_reads_count_where_own_code_runs_and_a_missing_one_is_refused(project: P
     (project.folder / "lookup.db").write_text("1")
     step_cache = step_cache_of(project, *settings)
     assert [step.name for step in STEPS if "file:lookup.db" in step_cache.own_parts(step)] == ["prepare"]
+
+
+def test_labelled_predictions_are_joined_anew_when_an_expectation_changes(
+    project: Project,
+) -> None:
+    def part(*overrides: str) -> str:
+        step_cache = step_cache_of(project, *overrides)
+        step_cache.feedback = FeedbackSummary(rows=3, digest="d")
+        return str(step_cache.parts(BY_NAME["ingest"], {})["feedback:labelled predictions"])
+
+    expected = "data.expectations=[{expect: column_values_to_be_between, arguments: {column: x, max_value: %d}}]"
+    assert len({part(), part(expected % 5), part(expected % 6)}) == 3
+    assert part(expected % 5) == part(expected % 5)

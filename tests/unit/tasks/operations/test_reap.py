@@ -15,9 +15,10 @@ import pytest
 from models.errors import StoreError
 from models.project_spec.reader import read_spec
 from models.training.job import JOB_FILE, RESULT_FILE
-from tasks.host import processes
+from tasks.host import database, processes
+from tasks.host.tables import leases
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LoopRecord, last_loop, read_loops, save_loop
+from tasks.loop.history import LoopRecord, last_loop, lease_of, read_loops, save_loop
 from tasks.loop.loop import OWNER, open_stage
 from tasks.operations.reap import is_owed, reap
 from tasks.prefect import flow_runs
@@ -285,3 +286,16 @@ def test_a_cancelled_runs_place_that_is_gone_holds_up_nothing(
     assert [(loop.outcome, loop.reason) for loop in read_loops(state)] == [
         ("cancelled", "a person cancelled its run in Prefect")
     ]
+
+
+def test_a_loop_that_another_machine_has_taken_over_is_left_alone(workspace: Workspace, state: Path) -> None:
+    """No process of this machine runs it: only its lease says that it lives."""
+    elsewhere = {**processes.identity(), "host": "another", "boot": "another", "pids": "another"}
+    lease = {"name": lease_of(state), "holder": elsewhere, "epoch": 1}
+    with database.writing(workspace.state) as connection:
+        database.upsert(connection, leases, {**lease, "until": database.now(connection) + 60}, by=["name"])
+    assert reap(workspace) == []
+    assert the_loop(state).state == "running"
+    with database.writing(workspace.state) as connection:
+        database.upsert(connection, leases, {**lease, "until": database.now(connection) - 1}, by=["name"])
+    assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]

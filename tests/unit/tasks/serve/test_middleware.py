@@ -14,7 +14,7 @@ from models.serving.http_errors import RequestError
 from tasks.release.settings import ServerSettings
 from tasks.serve import request_context
 from tasks.serve.access import AccessControl
-from tasks.serve.middleware import SMALL_BYTES, ServerMiddleware
+from tasks.serve.middleware import SMALL_BYTES, BodyLimits, ServerMiddleware
 from tasks.serve.state import WorkerState
 
 TOKEN = "the-token-of-this-server"
@@ -207,3 +207,20 @@ def test_a_deadline_is_noted() -> None:
     ask(answering=lambda _: found.append(request_context.current().until(None, 1e9)), x_loopline_timeout_ms="100")
     ask(answering=lambda _: found.append(request_context.current().until(None, 1e9)))
     assert 1e8 < found[1] - found[0] < 2e9
+
+
+def test_all_open_bodies_together_may_be_eight_times_as_large_as_one() -> None:
+    limits = BodyLimits(MOST)
+
+    def read(size: int) -> bytes:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"x" * size, "more_body": False}
+
+        return asyncio.run(limits.read(receive, None))
+
+    bodies = [read(MOST) for _ in range(8)]
+    with pytest.raises(RequestError, match="too much is being sent at once") as refused:
+        read(1)
+    assert refused.value.status == 503
+    limits.release(bodies.pop())
+    assert len(read(MOST)) == MOST, "what was refused is not held"

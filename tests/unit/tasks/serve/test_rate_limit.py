@@ -78,3 +78,13 @@ def test_any_number_of_callers_is_kept_apart_or_forgotten(path: Path | None) -> 
         buckets.take(f"caller {caller}", now=1.0 + caller * 1e-6)
     for caller in range(many - NEAR, many):
         refused(buckets, f"caller {caller}", 1.1)
+
+
+def test_a_bucket_fills_at_the_share_of_its_server(path: Path | None, tmp_path: Path) -> None:
+    num_servers = SharedNumber(tmp_path / "servers")
+    num_servers.set(2)
+    buckets = RateLimiter(4.0, path, num_servers)
+    for _ in range(2):
+        buckets.take("a", now=10.0)
+    buckets.take("a", now=10.5)
+    refused(buckets, "a", 10.5)

@@ -256,3 +256,14 @@ def test_kill_9_at_every_step_of_moving_and_merging_loses_nothing_and_doubles_no
     assert sorted(map(int, logged(tmp_path))) == expected
     assert sorted(labelled(tmp_path)) == sorted(labels)
     assert left(tmp_path) == []
+
+
+def test_an_append_that_came_before_a_kill_does_not_come_again_with_the_next(tmp_path, shared):
+    state = tmp_path / "host"
+    shared.append("predictions", [predicted("a").decode()], {"one": 1})
+    shared.append("predictions", [predicted("b").decode()], {"two": 1})
+    assert receive(state) == 2
+    (state / "serving" / ingest_segments.RECEIVED).unlink()  # killed between the commit and its note
+    shared.append("predictions", [predicted("c").decode()], {"three": 1})
+    assert receive(state) == 1
+    assert logged(state) == ["a", "b", "c"]
