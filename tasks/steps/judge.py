@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from models.data.preparation import Preparation, TargetEncoding
     from models.judge.evidence import Evidence
+    from models.project_spec.blocks import Spec
 
 SHOWN = 5
 """Most classes that a warning names."""
@@ -41,7 +42,7 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
         verdict = _verdict(loop, evidence).model_copy(update={"num_known": num_known})
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
         _log(loop, verdict)
-        missed = _missed_classes(inputs, evidence)
+        missed = _missed_classes(inputs, evidence, loop.spec)
         if missed:
             loop.report.note(f"judge: {missed}")
         _draw(loop, inputs["prepare"].folder, folder, verdict, evidence)
@@ -67,7 +68,7 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
     return loop.carry_out("judge", act)
 
 
-def _missed_classes(inputs: Inputs, evidence: Evidence) -> str:
+def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
     """Return a warning of classes that the challenger never predicts; empty if there are none."""
     from models.data.preparation import Preparation
     from models.metrics.classification import missed_classes
@@ -79,8 +80,15 @@ def _missed_classes(inputs: Inputs, evidence: Evidence) -> str:
     names = ", ".join(classes[each] for each in missed[:SHOWN]) + ("" if len(missed) <= SHOWN else ", ...")
     return (
         f"{len(missed)} of {len(classes)} classes occur in the test rows but are never predicted: {names}; "
-        "train.class_weights: balanced, or a goal such as f1 or log_loss, weighs them more"
+        f"{weighing(spec)} weighs them more"
     )
+
+
+def weighing(spec: Spec) -> str:
+    """Return what weighs rare classes more than a spec does: never what it has already."""
+    ways = ["train.class_weights: balanced"] * (spec.train.class_weights != "balanced")
+    ways += ["a goal such as f1 or log_loss"] * (spec.goal.metric not in ("f1", "log_loss"))
+    return ", or ".join([*ways, "a larger share of their rows in the source"][:2])
 
 
 def _write_known_rows(inputs: Inputs, folder: Path) -> Path:

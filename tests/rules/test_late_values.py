@@ -23,6 +23,7 @@ from models.project_spec.blocks import Judge, Spec
 from models.serving.feedback import checked
 from models.validation.single_predictors import single_predictors
 from models.validation.unseen_categories import unseen_categories
+from tasks.steps.judge import weighing
 from tests.goal_jobs import answers, fitted, prepared_table
 
 NUM = 400
@@ -159,3 +160,13 @@ def test_no_message_advises_the_split_that_the_spec_has(by, classes):
         split_of(table(y=classes), split=BY_TIME if by == "time" else {"by": by})
     assert "data.target" in str(caught.value) or "'y'" in str(caught.value)
     assert f"split by {by}" not in str(caught.value)
+
+
+@pytest.mark.parametrize("weights", ["none", "balanced"])
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "log_loss"])
+def test_a_rare_class_that_is_never_predicted_gets_a_cure_that_the_spec_has_not(weights, metric):
+    data, train = {"source": "d.csv", "target": "y"}, {"class_weights": weights}
+    cure = weighing(Spec.model_validate({"name": "p", "data": data, "goal": {"metric": metric}, "train": train}))
+    assert cure
+    assert ("class_weights" in cure) == (weights == "none")
+    assert ("f1" in cure) == (metric == "accuracy")
