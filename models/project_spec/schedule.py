@@ -1,7 +1,8 @@
 """The next time of a schedule of the spec: cron lines, intervals and iCalendar rules, in a time zone.
 
-The same text makes a deployment's schedule in Prefect and the clock of a backtest, so only forms that both read in the
-same way are accepted.
+Prefect runs the schedules. The clock of a backtest and the page of the projects read the same text without Prefect, so
+only forms that both read in the same way are accepted: Prefect reads cron lines by croniter, this module by cronsim.
+What is left is a time that the clocks skip in spring: Prefect begins that run up to two hours earlier.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ DAYS = {"day": 1, "week": 7}
 LEAST_INTERVAL_S = 10
 EVERY = re.compile(r"every\s+(?:(\d{1,6})\s+)?(second|minute|hour|day|week)s?", re.IGNORECASE)
 NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *"}
+LAST = (59, 23, 31, 12, 7)
+"""The last value of each field of a cron line."""
 FIELDS = "minute hour day-of-month month day-of-week"
 GAP = timedelta(hours=3)  # longer than any change of the clock
 
@@ -176,11 +179,39 @@ def _cron(text: str, line: str, timezone: str) -> Schedule:
     fields = line.split()
     if len(fields) != 5:
         raise ValueError(f"got schedule {text!r}, expected {FORMS}")
-    if "W" in fields[2].upper() or "L" in fields[4].upper():
-        raise ValueError(f"got schedule {text!r}: W, and L as a day of the week, are read by no two programs alike")
+    _refuse_doubtful(text, fields)
     try:
-        next(CronSim(line, datetime(2020, 1, 6, tzinfo=UTC)))
+        for read in (line, " ".join([*fields[:4], "*"])):  # croniter finds no day of the week beside 31 September
+            next(CronSim(read, datetime(2020, 1, 6, tzinfo=UTC)))
     except (CronSimError, StopIteration) as error:
         what = str(error).lower().removeprefix("bad ") or "date that never comes"
         raise ValueError(f"got schedule {text!r} with a bad {what}, expected {FIELDS}, such as {FORMS}") from None
     return Schedule("cron", line, timezone)
+
+
+def _refuse_doubtful(text: str, fields: list[str]) -> None:
+    """Refuse what croniter and cronsim read in two ways."""
+    if "W" in fields[2].upper() or "L" in fields[4].upper():
+        raise ValueError(f"got schedule {text!r}: W, and L as a day of the week, are read by no two programs alike")
+    alone = [match for field, last in zip(fields, LAST, strict=True)
+             if (match := re.search(rf"(?:^|,)((\w+)-\2|(0*{last})/\d+)(?:[,/]|$)", field))]  # fmt: skip
+    if alone:
+        what, cure = alone[0][1], alone[0][2] or alone[0][3]
+        raise ValueError(
+            f"got schedule {text!r}: {what} is one value or all, by the program that reads it: write {cure}"
+        )
+    if re.search(r"(?:^|,)\w+/", fields[4]):
+        raise ValueError(
+            f"got schedule {text!r}: steps from a day of the week on, {fields[4]}, end at another day in each program: "
+            "write the days, such as 1,3,5"
+        )
+    if "#" in fields[4] and "," in fields[4]:
+        raise ValueError(
+            f"got schedule {text!r}: {fields[4]} is read by no two programs alike: write one day with #, or days alone"
+        )
+    days = [fields[2], fields[4]]
+    if "*" not in days and any("*" in field for field in days):
+        raise ValueError(
+            f"got schedule {text!r}: with * in one of the two fields of days, some programs want both to fit and some "
+            f"one of them: write {' and '.join(field for field in days if '*' in field)} as numbers, such as 1,3,5"
+        )
