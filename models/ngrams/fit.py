@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -67,29 +67,60 @@ def fit_ngrams(
     occurring = counts(blank, learnt)
     idf = np.log((1 + len(learnt)) / (1 + np.bincount(occurring.indices, minlength=len(terms)))) + 1
     weighted = weights(occurring, idf, num_words)
-    folds = (rows_apart(len(texts)) if units is None else units).at(at).folds(NUM_FOLDS)
+    folds = (rows_apart(len(texts)) if units is None else units).folds(NUM_FOLDS)
     own = np.ones(len(at)) if weight is None else weight[at]
-    out_of_fold, scoring = _scores(weighted, target[at], is_class, folds, own)
+    scores = _scores(weighted, target[at], is_class, folds[at], own)
     topics = _topics(weighted)
-    projection = np.hstack([scoring[0], topics])
-    known = np.hstack([out_of_fold, weighted @ topics])
+    model, features = _standardised(replace(blank, idf=idf), scores, weighted @ topics, topics, learnt)
+    return model, _of_all_texts(model, texts, at, features, scores, folds)
+
+
+def _standardised(
+    blank: NgramModel, scores: _Scores, found: np.ndarray, topics: np.ndarray, learnt: Sequence[str]
+) -> tuple[NgramModel, np.ndarray]:
+    """Return the model, and the features of the texts that it is learnt from (text, features)."""
+    known = np.hstack([scores.out_of_fold, found])
     lengths = np.log1p([len(text) for text in learnt])
     shift, scale = known.mean(axis=0), _spread(known)
     length = np.array([lengths.mean(), _spread(lengths)])
-    standardised = np.column_stack([(known - shift) / scale, (lengths - length[0]) / length[1]])
+    features = np.column_stack([(known - shift) / scale, (lengths - length[0]) / length[1]])
+    map_, intercept = scores.of_all
     model = replace(
         blank,
-        idf=idf,
-        projection=(projection / scale).astype(np.float32),
-        bias=(np.concatenate([scoring[1], np.zeros(topics.shape[1])]) - shift) / scale,
+        projection=(np.hstack([map_, topics]) / scale).astype(np.float32),
+        bias=(np.concatenate([intercept, np.zeros(topics.shape[1])]) - shift) / scale,
         length=length,
-        low=standardised.min(axis=0),
-        high=standardised.max(axis=0),
+        low=features.min(axis=0),
+        high=features.max(axis=0),
     )
-    features = ngram_features(model, texts)
-    num_scores = out_of_fold.shape[1]
-    features[at, :num_scores] = standardised[:, :num_scores]
     return model, features
+
+
+def _of_all_texts(
+    model: NgramModel,
+    texts: Sequence[str],
+    at: np.ndarray,
+    features: np.ndarray,
+    scores: _Scores,
+    folds: np.ndarray,
+) -> np.ndarray:
+    """Return the features of all training texts; the scores come from models that did not see the text's fold.
+
+    Texts that were not learnt from, beyond `MOST_LEARNT`, may share a unit with some that were.
+    """
+    num = scores.out_of_fold.shape[1]
+    made = ngram_features(model, texts)
+    made[at, :num] = features[:, :num]
+    others = np.setdiff1d(np.arange(len(texts)), at)
+    shift, scale = scores.out_of_fold.mean(axis=0), _spread(scores.out_of_fold)
+    for fold in np.unique(folds[others]) if num else ():
+        rows = others[folds[others] == fold]
+        map_, intercept = scores.of_fold[fold]
+        projection, bias = model.projection.copy(), model.bias.copy()
+        projection[:, :num], bias[:num] = map_ / scale, (intercept - shift) / scale
+        of_fold = replace(model, projection=projection, bias=bias)
+        made[rows, :num] = ngram_features(of_fold, [texts[row] for row in rows])[:, :num]
+    return made
 
 
 def ngram_features(model: NgramModel, texts: Sequence[str]) -> np.ndarray:
@@ -118,28 +149,36 @@ Linear = tuple[np.ndarray, np.ndarray]
 """Weights (term, score) and intercepts (score,)."""
 
 
-def _scores(
-    weighted: csr_matrix, target: np.ndarray, is_class: bool, folds: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, Linear]:
-    """Return the scores of texts by models that did not see their fold (text, score), and a model of all texts.
+class _Scores(NamedTuple):
+    """The scores of texts by models that did not see their fold (text, score), and the models of each fold and of all.
 
-    Texts whose fold holds all texts of a class, or all texts, have the mean score of the others.
+    A fold without which a class, or every text, is missing has the mean score of the others.
     """
+
+    out_of_fold: np.ndarray
+    of_fold: dict[int, Linear]
+    of_all: Linear
+
+
+def _scores(weighted: csr_matrix, target: np.ndarray, is_class: bool, folds: np.ndarray, weight: np.ndarray) -> _Scores:
     counts = weight > 0
     classes = np.unique(target[counts]) if is_class else np.zeros(1)
     num_scores = 1 if target.ndim == 1 else target.shape[1]
     num_scores = len(classes) if len(classes) > 2 else num_scores
+    num_texts, num_terms = weighted.shape
     if num_scores > MOST_SCORES or (is_class and len(classes) < 2):
-        return np.zeros((weighted.shape[0], 0)), (np.zeros((weighted.shape[1], 0)), np.zeros(0))
-    out_of_fold, is_scored = np.zeros((weighted.shape[0], num_scores)), np.zeros(weighted.shape[0], dtype=bool)
-    for fold in np.unique(folds):
+        return _Scores(np.zeros((num_texts, 0)), {}, (np.zeros((num_terms, 0)), np.zeros(0)))
+    out_of_fold, is_scored = np.zeros((num_texts, num_scores)), np.zeros(num_texts, dtype=bool)
+    of_fold = {}
+    for fold in range(NUM_FOLDS):
         held, seen = folds == fold, (folds != fold) & counts
         if seen.any() and (not is_class or len(np.unique(target[seen])) == len(classes)):
-            map_, bias = _linear(weighted[seen], target[seen], is_class, weight[seen])
+            of_fold[fold] = map_, bias = _linear(weighted[seen], target[seen], is_class, weight[seen])
             out_of_fold[held], is_scored[held] = weighted[held] @ map_ + bias, True
-    if is_scored.any():
-        out_of_fold[~is_scored] = out_of_fold[is_scored].mean(axis=0)
-    return out_of_fold, _linear(weighted[counts], target[counts], is_class, weight[counts])
+    usual = out_of_fold[is_scored].mean(axis=0) if is_scored.any() else np.zeros(num_scores)
+    out_of_fold[~is_scored] = usual
+    of_fold = {fold: (np.zeros((num_terms, num_scores)), usual) for fold in range(NUM_FOLDS)} | of_fold
+    return _Scores(out_of_fold, of_fold, _linear(weighted[counts], target[counts], is_class, weight[counts]))
 
 
 def _linear(weighted: csr_matrix, target: np.ndarray, is_class: bool, weight: np.ndarray) -> Linear:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from models.folds import Units
+from models.ngrams import fit
 from models.ngrams.fit import fit_ngrams, ngram_features
 from tests.unit.models.ngrams.conftest import LABELS, TEXTS, WORDS
 
@@ -81,6 +82,17 @@ def test_scores_come_from_models_that_did_not_see_the_unit(in_order):
     by_units = fit_ngrams(texts, labels, is_class=True, units=Units(units, in_order))[1]
     assert np.corrcoef(by_rows[:, 0], labels)[0, 1] > 0.9
     assert np.corrcoef(by_units[:, 0], labels)[0, 1] < 0.3
+
+
+def test_a_text_beyond_those_that_are_learnt_has_no_score_of_its_unit(monkeypatch):
+    monkeypatch.setattr(fit, "MOST_LEARNT", 150)
+    random = np.random.default_rng(0)
+    units = np.repeat(np.arange(60), 5)
+    labels = random.integers(0, 2, 60)[units]
+    texts = [f"unit{unit} again{unit} text {random.integers(9)}" for unit in units]
+    model, features = fit_ngrams(texts, labels, is_class=True, units=Units(units))
+    assert np.corrcoef(ngram_features(model, texts)[:, 0], labels)[0, 1] > 0.9
+    assert np.corrcoef(features[:, 0], labels)[0, 1] < 0.3
 
 
 def test_texts_of_one_unit_have_no_score_of_their_own():
