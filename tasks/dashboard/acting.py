@@ -1,23 +1,33 @@
 """Moves the champion for a button, in a subprocess, so that the server of the pages never imports MLflow.
 
-`python -m tasks.dashboard.acting ROOT` reads an `ActionRequest` as JSON from stdin and prints an `ActionResult`.
+`python -m tasks.dashboard.acting ROOT` reads an `ActionRequest` as JSON from stdin and prints an `ActionResult`. It
+imports MLflow first, which takes seconds: the page that asks for confirmation starts it, so it is ready for the answer.
 """
 
 from __future__ import annotations
 
+import contextlib
+import select
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
 
-from models.errors import LooplineError
+from models.errors import LooplineError, StoreError
 from models.frozen_model import FrozenModel
 from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.mlflow.delivery import client
 
 TIMEOUT_S = 120.0
+READY_S = 300.0
+"""How long a process that was started early waits for its request."""
+_lock = threading.Lock()
+_ready: dict[Path, subprocess.Popen[str]] = {}
+"""By workspace, the process that was started early, if one was."""
 
 
 class ActionRequest(FrozenModel):
@@ -37,27 +47,38 @@ class ActionResult(FrozenModel):
     text: str
 
 
+def prepare(workspace: Workspace) -> None:
+    """Start the process that the next action will run in, unless one waits already."""
+    with _lock:
+        waiting = _ready.get(workspace.root)
+        if waiting is None or waiting.poll() is not None:
+            _ready[workspace.root] = _started(workspace)
+
+
 def act(workspace: Workspace, request: ActionRequest) -> ActionResult:
     """Run the action in a subprocess and wait for it; a refusal is a result, not an error."""
+    with _lock:
+        process = _ready.pop(workspace.root, None)
+    if process is None or process.poll() is not None:
+        process = _started(workspace)
+    with process:
+        try:
+            out, trouble = process.communicate(request.model_dump_json(), TIMEOUT_S)
+            return ActionResult.model_validate_json(out)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return ActionResult(
+                done=False, text=f"it took longer than {TIMEOUT_S:g} s and was ended: reload the page to see its result"
+            )
+        except ValidationError:
+            print(trouble, file=sys.stderr, flush=True)  # noqa: T201 - to the service's log; clients get no traceback
+            return ActionResult(done=False, text="it failed; the log of this page's service says why")
+
+
+def _started(workspace: Workspace) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", __name__, str(workspace.root)]
-    try:
-        ended = subprocess.run(
-            command,
-            input=request.model_dump_json(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            cwd=Path(__file__).parents[2],
-            check=False,
-        )
-        return ActionResult.model_validate_json(ended.stdout)
-    except subprocess.TimeoutExpired:
-        return ActionResult(
-            done=False, text=f"it took longer than {TIMEOUT_S:g} s and was ended: reload the page to see its result"
-        )
-    except ValidationError:
-        print(ended.stderr, file=sys.stderr, flush=True)  # noqa: T201 - to the service's log; clients get no traceback
-        return ActionResult(done=False, text="it failed; the log of this page's service says why")
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=Path(__file__).parents[2])
 
 
 def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
@@ -81,9 +102,13 @@ def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
 
 
 def main() -> None:
-    """Carry out one request from stdin."""
+    """Carry out one request from stdin; end if none comes."""
     workspace = Workspace(Path(sys.argv[1]))
     stores.configure(workspace)
+    with contextlib.suppress(StoreError):  # then the action says it
+        client()  # imports MLflow
+    if not select.select([sys.stdin], [], [], READY_S)[0]:
+        return
     print(carry_out(workspace, ActionRequest.model_validate_json(sys.stdin.read())).model_dump_json())  # noqa: T201 - the result
 
 

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from models.errors import StoreError
 from models.report.facts import ProjectFacts
 from models.report.overview_page import render_confirm, render_message
-from tasks.dashboard.acting import ActionRequest, ActionResult, act
+from tasks.dashboard.acting import ActionRequest, ActionResult, act, prepare
 from tasks.dashboard.approvals import PERSON, answer, request_retraining
 from tasks.dashboard.session import checked_form, form_token, logout_token
 from tasks.host.workspace import Workspace
@@ -44,10 +44,14 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Action:
-    """An action: `ask` returns its confirmation, or None if there is nothing to do; `act` runs the action."""
+    """An action: `ask` returns its confirmation, or None if there is nothing to do; `act` runs the action.
+
+    `is_prepared`: whether it runs in a process that is started when the person is asked.
+    """
 
     ask: Callable[[ProjectFacts], Confirmation | None]
     act: Callable[[Workspace, ProjectFacts, FormData], ActionResult]
+    is_prepared: bool = False
 
 
 def _ask_promote(project: ProjectFacts) -> Confirmation | None:
@@ -137,8 +141,8 @@ BUTTONS = {
     "retrain": Action(_ask_retrain, _retrain),
     "approve": Action(partial(_ask_answer, approved=True), partial(_answer, approved=True)),
     "refuse": Action(partial(_ask_answer, approved=False), partial(_answer, approved=False)),
-    "promote": Action(_ask_promote, _promote),
-    "rollback": Action(_ask_rollback, _rollback),
+    "promote": Action(_ask_promote, _promote, is_prepared=True),
+    "rollback": Action(_ask_rollback, _rollback, is_prepared=True),
 }
 
 
@@ -149,6 +153,8 @@ def confirm(request: Request) -> Response:
     back = _address(project.name)
     if question is None:
         return HTMLResponse(render_message("There is nothing to do", ["It was done, or undone, meanwhile."], back), 409)
+    if button.is_prepared:
+        prepare(request.app.state.workspace)
     form = {
         "action": request.url.path,
         "token": form_token(request, request.url.path),
