@@ -86,9 +86,9 @@ def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
 
 def weighing(spec: Spec) -> str:
     """Return what weighs rare classes more than a spec does: never what it has already."""
-    ways = ["train.class_weights: balanced"] * (spec.train.class_weights != "balanced")
-    ways += ["a goal such as f1 or log_loss"] * (spec.goal.metric not in ("f1", "log_loss"))
-    return ", or ".join([*ways, "a larger share of their rows in the source"][:2])
+    cures = ["train.class_weights: balanced"] * (spec.train.class_weights != "balanced")
+    cures += ["a goal such as f1 or log_loss"] * (spec.goal.metric not in ("f1", "log_loss"))
+    return ", or ".join([*cures, "a larger share of their rows in the source"][:2])
 
 
 def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
