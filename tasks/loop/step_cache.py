@@ -293,6 +293,16 @@ class StepCache:
         packages = {name for name in reads.packages if f"library:{name}" not in parts}
         return {**self.own_inputs.parts(reads, code, named), **self.code.package_parts(packages)}
 
+    def read_since(self, step: str) -> Parts:
+        """Return what own code read when a step last ran, and what `reads` names, with the present hashes."""
+        record = self.records.latest(step)
+        seen = (
+            {name: value for name, value in record.parts.items() if name not in declared(record.parts)}
+            if record
+            else {}
+        )
+        return {**self._declared_files(), **self.own_inputs.now(seen)}
+
     def fetch(self, record: StepRecord) -> str | None:
         """Make the files of a finished step be here; return why the record is invalid, or None.
 

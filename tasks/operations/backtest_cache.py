@@ -140,10 +140,12 @@ class BacktestCache:
         self._project, self._spec, self._past, self._pool, self._progress = project, spec, past, pool, progress
         steps = StepCache(project, spec)
         made_by = [steps.own_parts(replace(BY_NAME[name], code=code)) for name, code in _MADE_BY.items()]
+        made_by += [steps.read_since(name) for name in _MADE_BY]
         self._parts: dict[str, Parts] = {"models": {name: part for parts in made_by for name, part in parts.items()}}
         for kind, (code, reads) in _DECIDED_BY.items():
             metric = ("goal.metric",) if reads else ()
-            self._parts[kind] = steps.own_parts(replace(BY_NAME["judge"], reads=reads, code=code, references=metric))
+            parts = steps.own_parts(replace(BY_NAME["judge"], reads=reads, code=code, references=metric))
+            self._parts[kind] = parts | (steps.read_since("judge") if metric else {})
         self._entries = {kind: KeyedCache(project.state(spec.name) / FOLDER / kind) for kind in self._parts}
         self._loaded: dict[str, Preparation] = {}
         self._watches: dict[str, AssessmentRules] = {}

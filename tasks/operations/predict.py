@@ -24,6 +24,7 @@ from models.project_spec.references import source_file
 from tasks.host.locks import held
 from tasks.host.workspace import Project
 from tasks.loop.loop import Reporter, SilentReporter
+from tasks.loop.step_cache import StepCache
 from tasks.mlflow.model_cache import CachedModel, cached_version
 from tasks.state.predictions import prediction_log
 
@@ -163,7 +164,7 @@ def _work(
         "version": cached.number,
         "model": cached.hashes,
         "id": id_column,
-        "make": [make, code_parts((), [code]) if code else {}],
+        "make": [make, {**code_parts((), [code]), **StepCache(project, spec).read_since("prepare")} if code else {}],
     }
     groups = [tuple(files)] if spec.data.kind == "series" else [(path,) for path in files]
     units: dict[str, PredictionUnit] = {}
