@@ -18,6 +18,7 @@ from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of, with_clusters
 from models.judge.verdict import ServingCost, Verdict
 from models.metrics.bootstrap import resample, time_blocks
+from models.metrics.classification import Decision
 from models.metrics.metrics import Array, Metric, metric_of
 from models.project_spec.blocks import Spec
 
@@ -63,7 +64,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path, bes
         target=target,
         challenger=predict(challenger / MODEL_FILE, feeds(prepared, "test", preparation), preparation),
         thresholds={
-            "challenger": preparation.class_head.threshold,
+            "challenger": preparation.class_head.decision,
             "champion": threshold,
             "best": best_threshold,
             "baseline": baseline.threshold,
@@ -101,25 +102,25 @@ def score(
     clusters = None
     if preparation.window is not None:
         clusters = time_blocks(num, max(preparation.window.last_horizon, round(num ** (1 / 3))))
-    each = metric.at(preparation.class_head.threshold).weighted(target, prediction, weights)
+    each = metric.at(preparation.class_head.decision).weighted(target, prediction, weights)
     drawn = resample([each], num, RESAMPLES, seed, clusters)[:, 0]
     return Score(each(np.ones(num)), drawn, num)
 
 
-def _champion(champion: Path, prepared: Path, own: Preparation) -> tuple[Array | None, float]:
-    """Return the champion's predictions of the challenger's test rows, and its threshold, for the same positive class.
+def _champion(champion: Path, prepared: Path, own: Preparation) -> tuple[Array | None, Decision]:
+    """Return the champion's predictions of the challenger's test rows, and its decision, for the same positive class.
 
     None if its preparation cannot read the rows.
     """
     theirs = Preparation.load(champion)
-    threshold, is_reversed = theirs.class_head.threshold, theirs.target.is_reversed(own.target)
+    decision, is_reversed = theirs.class_head.decision, theirs.target.is_reversed(own.target)
     if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
-        return None, threshold
+        return None, decision
     try:
         prediction = predict(champion / MODEL_FILE, feeds(prepared, "test", theirs), theirs)
     except DataError:
-        return None, threshold
-    return (1 - prediction, 1 - threshold) if is_reversed else (prediction, threshold)
+        return None, decision
+    return (1 - prediction, 1 - theirs.class_head.threshold) if is_reversed else (prediction, decision)
 
 
 def _cost(graph: Path, prepared: Path, preparation: Preparation, spec: Spec) -> ServingCost:

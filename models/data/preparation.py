@@ -15,6 +15,7 @@ from pydantic import Field, InstanceOf, field_validator
 from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
+from models.metrics.classification import ClassScores, Decision
 from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
 from models.ngrams.words import FIRST_WORD
 from models.project_spec.blocks import Image, Kind, Task
@@ -200,12 +201,32 @@ class ClassHead(FrozenModel):
     """What the exported graph does between the logits of classes and the label.
 
     Probabilities are the softmax of `slope * logits + offsets`; of two classes, the second is the label if its
-    probability is above `threshold`, of more the likeliest.
+    probability is above `threshold`, of more that of the highest `score_weights * probability + score_offsets`. Of
+    several labels those are given whose probability is above their own of `thresholds`.
     """
 
     slope: float = 1.0
     offsets: list[float] = Field(default_factory=list, description="One for each class; empty: none.")
     threshold: float = 0.5
+    thresholds: list[float] = Field(default_factory=list, description="One for each label; empty: 0.5.")
+    score_weights: list[float] = Field(default_factory=list, description="One for each class; empty: the likeliest.")
+    score_offsets: list[float] = Field(default_factory=list, description="One for each class.")
+
+    @property
+    def decision(self) -> Decision:
+        """How metrics see what the graph decides."""
+        if self.score_weights:
+            return ClassScores(np.array(self.score_weights), np.array(self.score_offsets))
+        return np.array(self.thresholds) if self.thresholds else self.threshold
+
+    @classmethod
+    def of(cls, decision: Decision) -> ClassHead:
+        """Return the head that decides so, without a calibration."""
+        if isinstance(decision, ClassScores):
+            return cls(score_weights=decision.weights.tolist(), score_offsets=decision.offsets.tolist())
+        if isinstance(decision, float):
+            return cls(threshold=decision)
+        return cls(thresholds=decision.tolist())
 
 
 class ImageInput(FrozenModel):

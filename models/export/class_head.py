@@ -1,4 +1,4 @@
-"""The class head of an export: calibrated probabilities and the decision threshold, chosen on validation rows."""
+"""The class head of an export: calibrated probabilities and the decision, chosen on validation rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from models.data.feeds import spread_positions
 from models.data.preparation import ClassHead, Preparation
 from models.export.trained import num_validation_examples, validation_predictions, validation_units
-from models.metrics.calibration import MOST_EXAMPLES, PlattScaling, best_threshold, calibration_that_helps
+from models.metrics.calibration import MOST_EXAMPLES, PlattScaling, calibration_that_helps
+from models.metrics.decisions import best_decision, label_thresholds
 from models.metrics.metrics import metric_of
 from models.training.batches.examples import open_examples
 from models.training.job import TrainingJob
@@ -19,13 +20,14 @@ from models.training.model_choice import as_array
 def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
     """Return the preparation with its class head, and the facts for the record and the card.
 
-    The probabilities are calibrated if that is shown to lower the log loss of held-out validation rows. The threshold
-    is the best for the goal by the calibrated probabilities. Both count each row by its weight. Of a refitted model
-    both are chosen with the first fit. Other tasks stay as they are.
+    The probabilities of classes are calibrated if that is shown to lower the log loss of held-out validation rows. The
+    decision is the best for the goal by the calibrated probabilities; labels stay uncalibrated, and have thresholds for
+    that. All count each row by its weight. Of a refitted model all is chosen with the first fit. Other tasks stay as
+    they are.
 
     Cost: a pass over the validation rows, at most `MOST_EXAMPLES`.
     """
-    if preparation.task not in ("binary", "multiclass"):
+    if preparation.task not in ("binary", "multiclass", "multilabel"):
         return preparation, {}
     positions = spread_positions(num_validation_examples(job), MOST_EXAMPLES)
     prediction = validation_predictions(job, preparation, positions, of_first_fit=True)
@@ -33,21 +35,30 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
     validation = open_examples(whole, preparation)[1]
     target, weights = validation.values()[positions], as_array(validation.weights())
     weight = None if weights is None else weights[positions]
+    goal = metric_of(job, preparation, job.project).name
+    if preparation.task == "multilabel":
+        thresholds = label_thresholds(goal, target, prediction, weight)
+        head = ClassHead() if np.all(thresholds == 0.5) else ClassHead.of(thresholds)
+        return preparation.model_copy(update={"class_head": head}), {"class_head": {"decision": _facts(head)}}
     units = validation_units(job, preparation)
     some = None if units is None else units.at(positions)
     tested = calibration_that_helps(target, prediction, job.train.seed, weight, some)
     calibration = tested.calibration if tested else None
-    head = ClassHead()
     if calibration is not None:
         prediction = calibration.apply(prediction)
-        head = ClassHead(slope=calibration.slope, offsets=list(calibration.offsets))
-    metric = metric_of(job, preparation, job.project)
-    if preparation.task == "binary":
-        head = head.model_copy(update={"threshold": best_threshold(metric.name, prediction, weight)})
+    head = ClassHead.of(best_decision(goal, preparation.task, prediction, weight))
+    if calibration is not None:
+        head = head.model_copy(update={"slope": calibration.slope, "offsets": list(calibration.offsets)})
     names = ("log_loss", "log_loss_after", "ece", "ece_after")
     facts = {} if tested is None else {name: getattr(tested, name) for name in names}
-    record = {**facts, "calibrated": calibration is not None, "threshold": head.threshold}
+    record = {**facts, "calibrated": calibration is not None, "threshold": head.threshold, "decision": _facts(head)}
     return preparation.model_copy(update={"class_head": head}), {"class_head": record}
+
+
+def _facts(head: ClassHead) -> dict[str, list[float]]:
+    """Return the decision of labels or of more than two classes; empty if the likeliest class decides, or 0.5."""
+    names = ("thresholds", "score_weights", "score_offsets")
+    return {name: values for name in names if (values := getattr(head, name))}
 
 
 def with_class_head(prediction: np.ndarray, preparation: Preparation) -> np.ndarray:

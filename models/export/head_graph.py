@@ -44,7 +44,7 @@ def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
     """Return the nodes that turn logits into probabilities and a label, or scale a regression back to its own unit.
 
     Quantiles of a value are sorted, so that they never cross. A label of several is given if its probability is above
-    one half.
+    its threshold.
 
     For text: the nodes that compute the natural log-probabilities of the character after each one, and the bits of each
     character except the first.
@@ -93,7 +93,8 @@ def _several(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
         double = builder.node("Cast", [raw], "double", to=onnx.TensorProto.DOUBLE)
         exact = builder.node("Sigmoid", [double], "exact")
         builder.node("Cast", [exact], "probabilities", output=PROBABILITIES, to=onnx.TensorProto.FLOAT)
-        builder.node("Greater", [exact, builder.constant("half", np.array(0.5))], "labels", output=LABELS)
+        threshold = builder.constant("half", np.array(preparation.class_head.thresholds or 0.5))
+        builder.node("Greater", [exact, threshold], "labels", output=LABELS)
         return
     values = _own_unit(builder, preparation, _shifted(builder, preparation, raw))
     if preparation.task == "quantile":
@@ -168,7 +169,12 @@ def _classification(builder: GraphBuilder, preparation: Preparation, raw: str) -
         above = builder.node("Greater", [positive, threshold], "above")
         index = builder.node("Cast", [above], "index", to=onnx.TensorProto.INT64)
     else:
-        index = builder.node("ArgMax", [exact], "index", axis=1, keepdims=0)
+        scores = exact
+        if head.score_weights:
+            weights, offsets = np.array(head.score_weights), np.array(head.score_offsets)
+            weighted = builder.node("Mul", [exact, builder.constant("score_weights", weights)], "weighted")
+            scores = builder.node("Add", [weighted, builder.constant("score_offsets", offsets)], "scores")
+        index = builder.node("ArgMax", [scores], "index", axis=1, keepdims=0)
     builder.node(
         "LabelEncoder",
         [index],

@@ -11,6 +11,7 @@ from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.inference.predict import Feed, predict
 from models.judge.verdict import Parity
+from models.metrics.classification import at_threshold, predicted_class
 from models.project_spec.blocks import NUMBER_TASKS
 
 TOLERANCE = 1e-4
@@ -71,11 +72,10 @@ def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) 
 def _label_flips(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> int:
     if preparation.task in (*NUMBER_TASKS, "language"):
         return 0
+    moved = [at_threshold(values, preparation.class_head.decision) for values in (got, expected)]
     if preparation.task == "multilabel":
-        return int(((got > 0.5) != (expected > 0.5)).any(axis=1).sum())
-    threshold = preparation.class_head.threshold
-    labels = [values.argmax(axis=1) if values.ndim > 1 else values > threshold for values in (got, expected)]
-    return int((labels[0] != labels[1]).sum())
+        return int(((moved[0] > 0.5) != (moved[1] > 0.5)).any(axis=1).sum())
+    return int((predicted_class(moved[0]) != predicted_class(moved[1])).sum())
 
 
 def _shown(value: np.ndarray) -> str:

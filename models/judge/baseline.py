@@ -10,6 +10,8 @@ import numpy as np
 
 from models.errors import DataError
 from models.metrics.calibration import best_threshold
+from models.metrics.classification import Decision
+from models.metrics.decisions import best_decision
 from models.metrics.language import unigram_bits
 from models.metrics.metrics import Array, quantile_of
 from models.metrics.outputs import Output
@@ -20,12 +22,13 @@ from models.project_spec.blocks import Task
 class Baseline(NamedTuple):
     """A trivial model: its name in words and its predictions for the test examples, in the form for metrics.
 
-    `threshold`: from which share on it decides for class 1 of two, so that its decision is the best for the goal.
+    `threshold`: from which share on it decides for class 1 of two, or for each label, so that its decision is the best
+    for the goal.
     """
 
     name: str
     prediction: Array
-    threshold: float = 0.5
+    threshold: Decision = 0.5
 
 
 def trivial_baseline(
@@ -65,7 +68,9 @@ def trivial_baseline(
     if task == "ranking":
         return Baseline("a random order", np.zeros(num_examples))
     if task == "multilabel":
-        return Baseline("share of each label", np.tile(np.average(train_target, 0, weight), (num_examples, 1)))
+        shares = np.average(train_target, 0, weight)
+        decision = best_decision(metric, task, shares[None])
+        return Baseline("share of each label", np.tile(shares, (num_examples, 1)), decision)
     if task == "regression":
         columns = np.asarray(train_target, dtype=np.float64).reshape(len(train_target), -1)
         best = [_best_constant(column, metric, weight) for column in columns.T]

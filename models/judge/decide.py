@@ -169,12 +169,7 @@ def _outputs(
         seed,
         clusters,
     )
-    named = {each.name: each.prepare for each in metrics_for(evidence.task) if each.name in _OUTPUT_METRICS}
-    figures = {
-        name: output_figures(named, evidence.outputs, evidence.target, evidence.models[name], evidence.weights)
-        for name in ("challenger", "champion")
-        if name in evidence.models
-    }
+    figures = {name: _figures(evidence, name) for name in ("challenger", "champion") if name in evidence.models}
     horizon_of = {at: name for name, places in by_horizon(evidence.outputs).items() for at in places}
     return [
         OutputFigures(
@@ -187,6 +182,17 @@ def _outputs(
         )
         for at, output in enumerate(evidence.outputs)
     ]
+
+
+def _figures(evidence: Evidence, model: str) -> dict[str, dict[str, float]]:
+    """Return the figures of each output of a model: those of decisions by the model's own."""
+    fitting, merged = metrics_for(evidence.task), dict[str, dict[str, float]]()
+    for metric in [each for each in fitting if each.name in _OUTPUT_METRICS] or fitting[:1]:
+        named = {metric.name: metric.prepare} if metric.name in _OUTPUT_METRICS else {}
+        prediction = evidence.models_for(metric)[model]
+        figures = output_figures(named, evidence.outputs, evidence.target, prediction, evidence.weights)
+        merged = {output: {**merged.get(output, {}), **values} for output, values in figures.items()}
+    return merged
 
 
 def _reasons(draft: Verdict, gates: list[Gate]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from models.errors import DataError
 from models.judge.verdict import Parity, ServingCost
-from models.metrics.classification import at_threshold
+from models.metrics.classification import Decision, at_threshold
 from models.metrics.metrics import Array, Metric, check_examples
 from models.metrics.outputs import Output
 from models.project_spec.blocks import Task
@@ -43,8 +43,8 @@ class Evidence:
     """Weights (example,) of the examples in every metric but a user's own; None for all ones."""
     slices: Mapping[str, Array] = field(default_factory=dict)
     """Raw values (example,) of each slice column."""
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    """Decision threshold for class 1 of each model of two classes; 0.5 where there is none."""
+    thresholds: Mapping[str, Decision] = field(default_factory=dict)
+    """How each model decides for classes or labels; 0.5 where there is none."""
     clusters: Array | None = None
     """Cluster numbers (example,) from 0 on, if examples depend on each other: groups, or blocks of a series."""
     challenger_id: str | None = None
@@ -66,7 +66,7 @@ class Evidence:
         return {name: prediction for name, prediction in all_of_them.items() if prediction is not None}
 
     def models_for(self, metric: Metric) -> dict[str, Array]:
-        """Return the predictions as a metric sees them: one of decisions sees each model's own threshold at 0.5."""
+        """Return the predictions as a metric sees them: one of decisions sees what each model decides."""
         if not metric.decides:
             return self.models
         return {
@@ -75,7 +75,7 @@ class Evidence:
 
     @property
     def decided(self) -> Array:
-        """The challenger's predictions, moved so that 0.5 divides them where its threshold does."""
+        """The challenger's predictions, moved so that 0.5, or the highest, decides as it does."""
         return at_threshold(self.challenger, self.thresholds.get("challenger", 0.5))
 
     def only(self, examples: Array) -> Evidence:

@@ -36,7 +36,8 @@ def margin_of_test_set(
     if evidence.champion is None or rules.margin is not None or rules.mode == "superiority":
         return None
     if rules.test == "mcnemar":
-        models = evidence.challenger, evidence.champion
+        decided = evidence.models_for(result.metric)
+        models = decided["challenger"], decided["champion"]
         return mcnemar_resolvable_loss(evidence.target, *models, rules.confidence, power)
     return result.resolvable_loss("champion", rules.confidence, power)
 
@@ -50,7 +51,9 @@ def against_champion(
     strict = rules.mode == "superiority"
     threshold = Threshold(margin if strict else -margin, strict)
     if rules.test == "mcnemar":
-        return mcnemar_difference(evidence.target, evidence.challenger, evidence.champion, threshold, rules.confidence)
+        decided = evidence.models_for(result.metric)
+        models = decided["challenger"], decided["champion"]
+        return mcnemar_difference(evidence.target, *models, threshold, rules.confidence)
     return result.difference("champion", threshold, rules.confidence)
 
 

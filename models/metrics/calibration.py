@@ -46,6 +46,12 @@ class PlattScaling(NamedTuple):
         chances = softmax(self.slope * logits_of(prediction) + np.array(self.offsets), axis=1)
         return np.asarray(chances[:, 1] if prediction.ndim == 1 else chances)
 
+    def undo(self, chance: float) -> float:
+        """Return the probability of class 1 of two that is calibrated to this one."""
+        logits = logits_of(np.array([chance]))[0]
+        logit = (logits[1] - logits[0] - self.offsets[1]) / self.slope
+        return float(1 / (1 + np.exp(-logit)))
+
 
 class CalibrationTest(NamedTuple):
     """The result of the test on held-out folds.

@@ -8,6 +8,7 @@ prediction (example, class) probabilities. An example of weight 0 counts as abse
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,11 +59,29 @@ def cost(target: Array, prediction: Array, false_positive: float, false_negative
     return weighted_mean(np.where(missed > 0, false_negative, np.where(missed < 0, false_positive, 0.0)))
 
 
-def at_threshold(prediction: Array, threshold: Array | float) -> Array:
-    """Return probabilities (example,) moved so that 0.5 divides them where `threshold` did.
+class ClassScores(NamedTuple):
+    """A decision of more than two classes: that of the highest `weights * probability + offsets`, each (class,)."""
 
-    The order of those with one threshold stays; `threshold` (example,) is that of the model that each is of.
+    weights: Array
+    offsets: Array
+
+    def apply(self, prediction: Array) -> Array:
+        """Return the scores (example, class)."""
+        return np.asarray(prediction * self.weights + self.offsets)
+
+
+Decision = float | Array | ClassScores
+"""A threshold of class 1 of two, thresholds (label,) of labels, or the scores of more than two classes."""
+
+
+def at_threshold(prediction: Array, threshold: Decision) -> Array:
+    """Return probabilities moved so that 0.5 divides them where `threshold` did, or the highest decides as scores do.
+
+    The order of those with one threshold stays; `threshold` (example,) is that of the model that each is of, of labels
+    (example, label), of scores (example, class).
     """
+    if isinstance(threshold, ClassScores):
+        return threshold.apply(prediction)
     if np.all(threshold == 0.5):
         return prediction
     positive, negative = prediction * (1 - threshold), (1 - prediction) * threshold

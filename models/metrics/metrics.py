@@ -58,7 +58,7 @@ class Metric:
     prepare: Prepare
     own: bool = False
     decides: bool = False
-    """It looks at the predicted class only, so it depends on the decision threshold."""
+    """It looks at the predicted classes or labels only, so it depends on the decision."""
     join: Callable[[Prepare, Sequence[Output]], Prepare] | None = None
     of_some: Callable[[Sequence[Output]], Prepare] | None = None
     """The same of some of the outputs by themselves, where `prepare` takes all."""
@@ -79,9 +79,9 @@ class Metric:
         """Return the clusters (example,) that no resample may divide: the groups of a ranking; None for others."""
         return ranking.groups_of(target) if self.is_of_groups else None
 
-    def at(self, threshold: float) -> Metric:
-        """Return the metric of decisions at another threshold for class 1 than 0.5; itself if it makes none."""
-        if not self.decides or threshold == 0.5:
+    def at(self, threshold: classification.Decision) -> Metric:
+        """Return the metric of other decisions than the likeliest class; itself if it makes none."""
+        if not self.decides or (isinstance(threshold, float) and threshold == 0.5):
             return self
 
         def prepare(target: Array, prediction: Array) -> Evaluator:
@@ -147,7 +147,7 @@ METRICS: dict[str, Metric] = {
         Metric("precision", "maximize", _CLASSES, classification.precision, decides=True, join=outputs.over_labels),
         Metric("recall", "maximize", _CLASSES, classification.recall, decides=True, join=outputs.over_labels),
         Metric("f1", "maximize", _CLASSES, classification.f1, decides=True, join=outputs.over_labels),
-        Metric("f1_micro", "maximize", ("multilabel",), outputs.f1_micro),
+        Metric("f1_micro", "maximize", ("multilabel",), outputs.f1_micro, decides=True),
         Metric("log_loss", "minimize", _CLASSES, classification.log_loss, join=outputs.over_labels),
         Metric("brier", "minimize", _CLASSES, classification.brier, join=outputs.over_labels),
         Metric("ece", "minimize", _CLASSES, classification.ece, join=outputs.over_labels),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from models.judge.verdict import Difference, Number
-from models.metrics.classification import at_threshold, predicted_class
+from models.metrics.classification import Decision, at_threshold, predicted_class
 
 if TYPE_CHECKING:
     from models.metrics.metrics import Metric
@@ -23,10 +23,10 @@ SEED = 0
 
 
 class DecisionThresholds(NamedTuple):
-    """The thresholds for class 1 of two classes: of the version that answered each row (row,), and of the shadow."""
+    """How each row was decided by the version that answered it, the rows first; and how the shadow decides."""
 
-    answered: Array | float = 0.5
-    shadow: float = 0.5
+    answered: Decision = 0.5
+    shadow: Decision = 0.5
 
 
 class ShadowComparison(BaseModel):

@@ -16,7 +16,8 @@ import numpy as np
 
 from models.metrics import classification
 from models.metrics.bootstrap import draws
-from models.metrics.calibration import best_threshold, fit_calibration, has_own_threshold
+from models.metrics.calibration import fit_calibration
+from models.metrics.decisions import best_decision, has_own_decision, label_thresholds
 from models.metrics.metrics import Array, Metric
 from models.project_spec.blocks import Task
 
@@ -38,6 +39,8 @@ OWN_RESAMPLES = 8
 """Fewer for a metric of the user's own, which may be slow."""
 MOST_EXAMPLES = 5000
 """The standard error is measured on at most so many examples; it is scaled to all of them."""
+FEWEST_EXAMPLES = 1000
+"""Fewest examples of many classes or labels that a calibration is fitted on, if there are as many."""
 LOG_LOSS = "val_log_loss"
 _PROPER = frozenset({"log_loss", "brier"})
 
@@ -91,16 +94,21 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
 def as_decided(
     metric: Metric, task: Task, target: Array, prediction: Array, weight: Array | None = None
 ) -> tuple[Metric, Array]:
-    """Return metric and predictions as the exported model will decide: calibrated, at the goal's best threshold.
+    """Return metric and predictions as the exported model will decide: calibrated, by the goal's best decision.
 
-    Both are as they were unless the goal depends on the threshold.
+    Both are as they were unless the goal depends on the decision. Labels stay uncalibrated, as the graph gives them.
+
+    Cost: a calibration of `MOST_EXAMPLES`; with more classes or labels of fewer, so that it takes as long.
     """
-    if task != "binary" or not has_own_threshold(metric):
+    if not has_own_decision(metric, task):
         return metric, prediction
-    stride = -(-len(target) // MOST_EXAMPLES)
+    most = max(FEWEST_EXAMPLES, 2 * MOST_EXAMPLES // (prediction.shape[1] if prediction.ndim > 1 else 2))
+    stride = -(-len(target) // most)
     some = None if weight is None else weight[::stride]
+    if task == "multilabel":
+        return metric.at(label_thresholds(metric.name, target[::stride], prediction[::stride], some)), prediction
     calibrated = fit_calibration(target[::stride], prediction[::stride], some).apply(prediction)
-    return metric.at(best_threshold(metric.name, calibrated, weight)), calibrated
+    return metric.at(best_decision(metric.name, task, calibrated, weight)), calibrated
 
 
 def as_array(weights: torch.Tensor | None) -> Array | None:

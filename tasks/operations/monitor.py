@@ -266,7 +266,7 @@ class _MonitoringRun:
         if preparation is None:
             return None
         metric = metric_of(self._spec.goal, preparation, self._project.folder)
-        metric = metric.at(preparation.class_head.threshold)
+        metric = metric.at(preparation.class_head.decision)
         is_sampled = self._spec.monitor.weights == "sampling"
         promoted = promised(facts.verdict, metric, rows_alike=not is_sampled) if facts.verdict else None
         confidence = facts.verdict.rules.confidence if facts.verdict else 0.95

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from models.data.preparation import PREPARATION_FILE, Preparation
+from models.data.preparation import PREPARATION_FILE, ClassHead, Preparation
 from models.errors import LooplineError
 from models.judge.verdict import Estimate
+from models.metrics.classification import ClassScores, Decision
 from models.metrics.metrics import metric_of
 from models.monitoring.report import MonitoringReport
 from models.project_spec.blocks import Spec
@@ -101,13 +102,12 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     outputs = preparation.target.outputs
     metric = metric_of(spec.goal, preparation, project.folder)
     ids, versions, answered, shadow = shadows.answers(state, version)
-    thresholds = DecisionThresholds()
+    heads = {name: _class_head(project.workspace, spec.name, name, preparation) for name in {*versions}}
     if preparation.task == "binary":
-        decisions = {name: _decision(project.workspace, spec.name, name, preparation) for name in {*versions}}
-        own = np.array([decisions[name].threshold for name in versions])
-        thresholds = DecisionThresholds(own, preparation.class_head.threshold)
-        is_reversed = np.array([decisions[name].is_reversed for name in versions], dtype=bool)
+        is_reversed = np.array([heads[name].is_reversed for name in versions], dtype=bool)
         answered = np.where(is_reversed, 1 - answered, answered)
+    own = _stacked([heads[name].head for name in versions], preparation)
+    thresholds = DecisionThresholds(own, preparation.class_head.decision)
     label = np.full((len(ids), len(outputs)) if outputs else len(ids), np.nan)
     if preparation.kind == "text":
         label = np.zeros(len(ids))  # no label is needed: the next character is in the text
@@ -120,24 +120,37 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     return comparison.model_copy(update={"note": shadows.note_of(state, version)})
 
 
-class _Decision(NamedTuple):
-    """The threshold of a version for the shadow's positive class, and whether the version's own is the other one."""
+class _VersionHead(NamedTuple):
+    """The class head of a version for the shadow's positive class, and whether the version's own is the other one."""
 
-    threshold: float = 0.5
+    head: ClassHead = ClassHead()
     is_reversed: bool = False
 
 
-def _decision(workspace: Workspace, model: str, version: str | None, shadow: Preparation) -> _Decision:
-    """Return how a version that answered decides; at 0.5 if neither cache nor registry has it any more."""
-    if version is None:
-        return _Decision()
+def _class_head(workspace: Workspace, model: str, version: str | None, shadow: Preparation) -> _VersionHead:
+    """Return how a version that answered decides; as none does if neither cache nor registry has it any more."""
+    if version is None or shadow.task not in ("binary", "multiclass", "multilabel"):
+        return _VersionHead()
     try:
         folder = numbered_copy(workspace, model, version, [PREPARATION_FILE]).folder
     except LooplineError:
-        return _Decision()
+        return _VersionHead()
     theirs = Preparation.load(folder)
-    is_reversed, threshold = theirs.target.is_reversed(shadow.target), theirs.class_head.threshold
-    return _Decision(1 - threshold if is_reversed else threshold, is_reversed)
+    if not theirs.target.is_reversed(shadow.target):
+        return _VersionHead(theirs.class_head)
+    return _VersionHead(theirs.class_head.model_copy(update={"threshold": 1 - theirs.class_head.threshold}), True)
+
+
+def _stacked(heads: Sequence[ClassHead], preparation: Preparation) -> Decision:
+    """Return the decision of each row by the head of the version that answered it."""
+    if preparation.task == "multilabel":
+        usual = [0.5] * len(preparation.outputs)
+        return np.array([head.thresholds or usual for head in heads])
+    if preparation.task == "multiclass":
+        ones, zeros = ([value] * len(preparation.target.classes or ()) for value in (1.0, 0.0))
+        weights = np.array([head.score_weights or ones for head in heads])
+        return ClassScores(weights, np.array([head.score_offsets or zeros for head in heads]))
+    return np.array([head.threshold for head in heads])
 
 
 def _versions(

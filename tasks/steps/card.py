@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.preparation import NumericInput, Preparation, TargetEncoding, TextColumn
+from models.data.preparation import NumericInput, Preparation, TextColumn
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import StepRecord
@@ -97,7 +97,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **loop.spec.train.model_dump(exclude={"augment", "max_restarts", "refit"}),
             **_short(shown(search.get("params", {}))),
         },
-        decision=_decision(exported.get("class_head", {}), preparation.target, loop.spec.goal.positive is not None),
+        decision=_decision(exported.get("class_head", {}), preparation, loop.spec.goal.positive is not None),
         quantiles=_quantiles(exported.get("quantile_shifts", {})),
         search={key: value for key, value in search.items() if key not in _NOT_FACTS},
         families=_families(search),
@@ -139,17 +139,18 @@ def _refit(used: dict[str, Any] | None) -> dict[str, str]:
     }
 
 
-def _decision(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
+def _decision(head: dict[str, Any], preparation: Preparation, is_named: bool) -> dict[str, Any]:
     """Return how probabilities become a label, with their reliability on held-out validation rows.
 
     Args:
         head: The record of the class head.
-        target: The classes.
+        preparation: The version's: its classes or labels.
         is_named: Whether the spec names the positive one of two classes.
     """
     if not head:
         return {}
-    words = "calibrated on validation rows" if head["calibrated"] else "as the model gives them"
+    target = preparation.target
+    words = "calibrated on validation rows" if head.get("calibrated") else "as the model gives them"
     known = {"log loss": "log_loss", "expected calibration error": "ece"}
     measured = {
         f"{name} on validation rows, {when}": float(f"{head[key + suffix]:.4g}")
@@ -159,10 +160,23 @@ def _decision(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> d
     }
     facts = {"probabilities": words, **measured}
     if not target.positive:
-        return facts
+        return {**facts, **_of_several(head.get("decision", {}), preparation)}
     why = "goal.positive" if is_named else "the later of the two: goal.positive is not set"
     threshold = {f"threshold of {target.positive}": float(f"{head['threshold']:.4g}")}
     return {"positive class": f"{target.positive} ({why})", **facts, **threshold}
+
+
+def _of_several(decision: dict[str, list[float]], preparation: Preparation) -> dict[str, Any]:
+    """Return how one of more than two classes, or labels, are chosen for the goal."""
+    names = preparation.target.classes or [output.name for output in preparation.outputs]
+    if preparation.task == "multilabel":
+        thresholds = decision.get("thresholds") or [0.5] * len(names)
+        return {f"threshold of {name}": float(f"{each:.4g}") for name, each in zip(names, thresholds, strict=True)}
+    if not decision:
+        return {"label": "the likeliest class"}
+    pairs = zip(names, decision["score_weights"], decision["score_offsets"], strict=True)
+    scores = {f"score of {name}": f"{weight:.4g} x probability {offset:+.4g}" for name, weight, offset in pairs}
+    return {"label": "the class with the highest score, for the goal", **scores}
 
 
 def _quantiles(shifted: dict[str, Any]) -> dict[str, Any]:

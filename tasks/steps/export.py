@@ -87,7 +87,7 @@ def _optimised(loop: Loop, prepared: Path, folder: Path, knows_validation: bool)
 
     spec, preparation = loop.spec, Preparation.load(folder)
     metric = metric_of(spec.goal, preparation, loop.project.folder)
-    metric = metric.at(preparation.class_head.threshold)
+    metric = metric.at(preparation.class_head.decision)
     serve = spec.serve
     if knows_validation:
         if "variants" in serve.model_fields_set and serve.variants:

@@ -151,9 +151,9 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         task=preparation.task,
         target=target,
         thresholds={
-            "challenger": Preparation.load(exported.folder).class_head.threshold,
-            "champion": against.threshold,
-            "best": best.threshold,
+            "challenger": Preparation.load(exported.folder).class_head.decision,
+            "champion": against.decision,
+            "best": best.decision,
             "baseline": baseline.threshold,
         },
         challenger=predictions(inputs, graph, preparation),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from models.data.feeds import Feed
     from models.data.preparation import Preparation
+    from models.metrics.classification import Decision
 
 
 class RivalPredictions(NamedTuple):
@@ -27,13 +28,12 @@ class RivalPredictions(NamedTuple):
     cost: ServingCost | None = None
     known: np.ndarray | None = None
     """Which test rows it knows; None if its version has no such record."""
-    threshold: float = 0.5
+    decision: Decision = 0.5
 
     def reversed(self) -> RivalPredictions:
-        """Return them with the other class of two as the positive one."""
-        return self._replace(
-            prediction=None if self.prediction is None else 1 - self.prediction, threshold=1 - self.threshold
-        )
+        """Return them with the other class of two as the positive one; its decision is a threshold."""
+        turned = 1 - self.decision if isinstance(self.decision, float) else self.decision
+        return self._replace(prediction=None if self.prediction is None else 1 - self.prediction, decision=turned)
 
 
 def champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation) -> RivalPredictions:
@@ -59,7 +59,7 @@ def champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation) -> Riva
         return RivalPredictions()
     if is_reversed:
         loop.report.note(f"judge: the champion (version {number}) has the other class as its positive one")
-    found = RivalPredictions(prediction, cost, _known(inputs, folder), theirs.class_head.threshold)
+    found = RivalPredictions(prediction, cost, _known(inputs, folder), theirs.class_head.decision)
     return found.reversed() if is_reversed else found
 
 
@@ -83,14 +83,14 @@ def best_champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation, ta
     names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE, PREDICTIONS_FILE)
     folder = cached_copy(loop.workspace, loop.spec.name, version, fetch, names=names).folder
     theirs, known = Preparation.load(folder), _known(inputs, folder)
-    is_reversed, threshold = theirs.target.is_reversed(own.target), theirs.class_head.threshold
+    is_reversed, decision = theirs.target.is_reversed(own.target), theirs.class_head.decision
     if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
         return RivalPredictions()
     stored = StoredPredictions.load(folder / PREDICTIONS_FILE)
     if stored is not None and stored.prepared == inputs["prepare"].digest:
-        return RivalPredictions(stored.prediction, None, known, threshold)
+        return RivalPredictions(stored.prediction, None, known, decision)
     try:
-        found = RivalPredictions(predictions(inputs, folder / MODEL_FILE, theirs), None, known, threshold)
+        found = RivalPredictions(predictions(inputs, folder / MODEL_FILE, theirs), None, known, decision)
         return found.reversed() if is_reversed else found
     except DataError as error:
         shared = stored.on(example_rows(inputs["prepare"].folder, own), target) if stored is not None else None
@@ -98,7 +98,7 @@ def best_champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation, ta
             loop.report.note(f"the best champion so far (version {number}) cannot read this data ({error})")
             return RivalPredictions()
         prediction, there = shared
-        return RivalPredictions(prediction, None, ~there if known is None else known | ~there, threshold)
+        return RivalPredictions(prediction, None, ~there if known is None else known | ~there, decision)
 
 
 def predictions(inputs: Inputs, graph: Path, preparation: Preparation) -> np.ndarray:

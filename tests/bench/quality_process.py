@@ -165,7 +165,7 @@ def _on_tests(case: Case, loop: Any) -> tuple[float, int]:
     if classes is None:
         return value(case, pd.Series(true), predicted), 0
     predicted = with_class_head(predicted, preparation)
-    decided = at_threshold(predicted, preparation.class_head.threshold) if predicted.ndim == 1 else predicted
+    decided = at_threshold(predicted, preparation.class_head.decision)
     shares = predicted if predicted.ndim == 2 else np.stack([1 - predicted, predicted], axis=1)
     names = pd.Series(np.array(classes)[true.astype(int)])
     return value(case, names, pd.DataFrame(shares, columns=classes)), len(missed_classes(true, decided))

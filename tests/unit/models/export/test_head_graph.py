@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from models.data.outputs import with_outputs
-from models.data.preparation import ClassHead, TargetEncoding
+from models.data.preparation import ClassHead, OutputColumn, TargetEncoding
 from models.export.class_head import with_class_head
 from models.export.head_graph import graph_outputs, head_part
 from models.inference.names import output_names
@@ -102,3 +102,24 @@ def test_quantiles_are_sorted_within_each_horizon_in_graph_and_training_alike() 
     expected = 3 + 2 * np.array([[1.0, 2.0, 3.0, -6.0, -5.0, -4.0], [0.0, 1.0, 2.0, 7.0, 8.0, 9.0]])
     np.testing.assert_allclose(prediction, expected, rtol=1e-6)
     np.testing.assert_allclose(predictions(torch.from_numpy(raw), preparation), expected, rtol=1e-12)
+
+
+def test_scores_of_classes_and_thresholds_of_labels_decide_in_the_graph() -> None:
+    logits = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    head = ClassHead(score_weights=[1.0, 2.0, 3.0], score_offsets=[0.1, 0.0, -0.4])
+    preparation = table_preparation("multiclass").model_copy(update={"class_head": head})
+    label, chances = run_stretch(head_part(preparation, "core/out"), {"core/out": logits}, CLASSIFIED)
+    expected = (chances * [1.0, 2.0, 3.0] + [0.1, 0.0, -0.4]).argmax(axis=1)
+    assert label.tolist() == [CLASSES["multiclass"][each] for each in expected]
+    assert (expected != chances.argmax(axis=1)).any()
+
+    outputs = [OutputColumn(name=name, column=name) for name in ("hot", "wet", "odd")]
+    update = {
+        "task": "multilabel",
+        "target": TargetEncoding(name="y", outputs=outputs),
+        "class_head": ClassHead(thresholds=[0.3, 0.5, 0.6]),
+    }
+    preparation = table_preparation("regression").model_copy(update=update)
+    labels, chances = run_stretch(head_part(preparation, "core/out"), {"core/out": logits}, ["labels", "probabilities"])
+    np.testing.assert_array_equal(labels, chances > np.array([0.3, 0.5, 0.6]))
+    assert (labels != (chances > 0.5)).any()
