@@ -391,7 +391,7 @@ class _Search:
         trials = optuna_study.trials_of(self._study)
         if self._undefined_folds:
             left_out = f"{self._undefined_folds} of {self._spec.folds} folds"
-            self._loop.report.note(f"search: {self._metric} is undefined on {left_out}, so they do not count")
+            self._loop.report.note(f"search: {self._metric} is undefined on {left_out}: the others count")
         best, chosen = self._choose(trials)
         importances = optuna_study.importances(self._study)
         write_json(self._folder / BEST_FILE, chosen["params"])
