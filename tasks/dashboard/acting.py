@@ -7,6 +7,7 @@ imports MLflow first, which takes seconds: the page that asks for confirmation s
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from models.errors import LooplineError, StoreError
 from models.frozen_model import FrozenModel
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.mlflow.delivery import client
+from tasks.loop.champion import open_registry
+from tasks.mlflow.delivery import client, reaching_store
 
 TIMEOUT_S = 120.0
 READY_S = 300.0
@@ -83,8 +85,6 @@ def _started(workspace: Workspace) -> subprocess.Popen[str]:
 
 def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
     """Move the champion by compare-and-swap."""
-    from tasks.loop.champion import open_registry
-
     try:
         registry = open_registry(workspace, request.model)
         if request.action == "rollback":
@@ -105,11 +105,14 @@ def main() -> None:
     """Carry out one request from stdin; end if none comes."""
     workspace = Workspace(Path(sys.argv[1]))
     stores.configure(workspace)
-    with contextlib.suppress(StoreError):  # then the action says it
-        client()  # imports MLflow
+    # MLflow is imported, and its store opened, before the request comes.
+    with contextlib.suppress(StoreError), reaching_store():  # the action itself tells what is wrong
+        client().search_registered_models(max_results=1)
     if not select.select([sys.stdin], [], [], READY_S)[0]:
         return
-    print(carry_out(workspace, ActionRequest.model_validate_json(sys.stdin.read())).model_dump_json())  # noqa: T201 - the result
+    result = carry_out(workspace, ActionRequest.model_validate_json(sys.stdin.read()))
+    print(result.model_dump_json(), flush=True)  # noqa: T201 - the result
+    os._exit(0)  # to take down an interpreter with MLflow takes seconds on a busy machine, and the person waits for it
 
 
 if __name__ == "__main__":
