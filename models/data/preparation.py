@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, InstanceOf, field_validator
 
+from models.data.equal_rows import EqualRows
 from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
@@ -331,6 +332,7 @@ class Preparation(FrozenModel):
         description="Set by the export: added to each quantile as the net learnt it, in order; empty: nothing.",
     )
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
+    equal_rows: EqualRows | None = Field(None, description="None: no two rows are equal, or it was not counted.")
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")
     extremes: dict[str, str] = Field(

@@ -24,6 +24,7 @@ from models.data.columns import (
     with_slices,
 )
 from models.data.datetimes import as_seconds, fit_datetime
+from models.data.equal_rows import EqualUnits
 from models.data.fit import categorical_input, fit_numeric, fit_pixels, numeric_input
 from models.data.hashing import row_identities
 from models.data.known_future import future_inputs
@@ -42,7 +43,7 @@ from models.data.preparation import (
 )
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
-from models.data.split import TRAIN, SplitRows, assign, check_not_empty, newest, split_key
+from models.data.split import TEST, TRAIN, SplitRows, assign, check_not_empty, newest, split_key
 from models.data.target import (
     check_grades,
     check_groups,
@@ -115,19 +116,20 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
         return prepare_text(table, data, spec.judge.slices)
     # Identities come from the raw columns: a new made feature must not move rows between training and test.
     check_id(table, data)
-    identities = row_identities(table, data.id)
+    identities, from_source = row_identities(table, data.id), set(table.column_names)
     if data.features.make:
         check_feature_function(table, data, base)
         table = made_features(table, data.features.make, base)
     check_columns(table, data, spec.judge.slices)
     columns = choose(table.schema, data)
-    raw = table
+    raw, own_names = table, [name for name in columns.inputs if name in from_source]
     table, positions = usable_rows(raw, data, _needed(raw, spec, columns))
     dropped = dropped_rows(raw, data, positions)
     del raw  # its memory beside that of the prepared rows would be the loop's peak
     if data.window is not None:
         return _prepare_series(table, positions, identities, spec, columns)
-    codes = assign(table, data.split, data.targets[0], identities[positions])
+    equal = EqualUnits.of(table, data, own_names or columns.inputs, positions, len(identities))
+    codes = assign(table, data.split, data.targets[0], equal.deciding(identities[positions], positions))
     is_newest = newest(codes, split_key(table, data.split), data.newest)
     dropped |= _older(is_newest, data)
     if not is_newest.all():
@@ -136,9 +138,10 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
         dropped[reason] = int(is_lost.sum())
         table, positions, codes = table.filter(pa.array(~is_lost)), positions[~is_lost], codes[~is_lost]
     check_finite(table, [*columns.numeric, *data.targets], positions)
-    fitted = SplitRows.of(table, data, codes, positions, identities[positions])
+    fitted = SplitRows.of(table, data, codes, positions, identities[positions], equal.units_at(positions))
     rows, preparation = _fit(table, data, fitted, columns, spec.goal, base)
-    return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update={"dropped": dropped})
+    update = {"dropped": dropped, "equal_rows": equal.counted(positions, codes, TEST)}
+    return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update=update)
 
 
 def _prepare_series(

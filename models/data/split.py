@@ -9,8 +9,9 @@
 | position | its position: the first train, the last test | no: a row may move from test towards train, never back |
 | time | its time: the oldest train, the newest test | no: a row may move from test towards train, never back |
 
-Equal rows count as different rows, in any order: a counter distinguishes them (`row_identities`). Shares are exact to
-about one row for each class for stratified, to one timestamp for time, and in expectation otherwise.
+Equal rows count as different rows, in any order: a counter distinguishes them (`row_identities`). By random and by
+stratified they have the split of the first of them, where the columns identify rows (`equal_rows.py`). Shares are exact
+to about one row for each class for stratified, to one timestamp for time, and in expectation otherwise.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class SplitRows:
         codes: The split of each row, int8 (rows,).
         positions: Where each row stands in the raw table, int64 (rows,).
         identities: Their hashes (rows,).
-        key: From `split_key`.
+        key: From `split_key`, or the units of equal rows; None: rows are apart.
         weights: How much each counts, float64 (rows,); None: all alike.
         units: Which rows are not independent.
     """
@@ -133,9 +134,17 @@ class SplitRows:
     units: Units
 
     @classmethod
-    def of(cls, table: pa.Table, data: Data, codes: np.ndarray, positions: np.ndarray, own: Hashes) -> SplitRows:
-        """Return the rows of a table, whose identities are `own`."""
-        key = split_key(table, data.split)
+    def of(
+        cls,
+        table: pa.Table,
+        data: Data,
+        codes: np.ndarray,
+        positions: np.ndarray,
+        own: Hashes,
+        equal: np.ndarray | None = None,
+    ) -> SplitRows:
+        """Return the rows of a table, whose identities are `own`; `equal` numbers the units of equal rows (rows,)."""
+        key = split_key(table, data.split) if equal is None else equal
         weights = None if data.weight is None else row_weights(table.column(data.weight), data.weight, codes)
         return cls(codes, positions, own, key, weights, independent_units(data.split, key, own))
 
@@ -253,7 +262,9 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
     codes = _by_threshold((ranks + offsets[classes]) / sizes, split)
     # A class of which no row would train could not be learnt: its last row trains, so the only row of a class does.
     has_training = np.bincount(classes[codes == TRAIN], minlength=len(encoded.dictionary)) > 0
-    codes[~has_training[classes] & (ranks == sizes - 1)] = TRAIN
+    last = np.zeros(len(encoded.dictionary), dtype=np.int64)
+    np.maximum.at(last, classes, ranks)
+    codes[~has_training[classes] & (ranks == last[classes])] = TRAIN
     num_single = int((sizes == 1).sum())
     if num_single > len(codes) / 2:
         raise DataError(
@@ -264,12 +275,17 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
 
 
 def _ranks_in_class(classes: np.ndarray, hashes: Hashes) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each row the rank of its hash within its class, and the size of the class, int64 (rows,)."""
+    """Return for each row the rank of its hash within its class, and the size of the class, int64 (rows,).
+
+    Equal hashes, those of equal rows, share the rank of the first.
+    """
     order = np.lexsort((hashes, classes))
     starts = np.flatnonzero(np.diff(classes[order], prepend=-1))
     counts = np.diff(np.append(starts, len(classes)))
     ranks, sizes = np.empty(len(classes), dtype=np.int64), np.empty(len(classes), dtype=np.int64)
-    ranks[order] = np.arange(len(classes)) - np.repeat(starts, counts)
+    is_first = (np.diff(classes[order], prepend=-1) != 0) | (hashes[order] != np.roll(hashes[order], 1))
+    firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(classes)), 0))
+    ranks[order] = firsts - np.repeat(starts, counts)
     sizes[order] = np.repeat(counts, counts)
     return ranks, sizes
 

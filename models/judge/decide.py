@@ -123,6 +123,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         challenger_cost=evidence.challenger_cost,
         champion_cost=evidence.champion_cost,
         parity=evidence.parity,
+        copies=evidence.copies,
         single_predictors=dict(evidence.single_predictors),
         digests=evidence.digests(),
     )

@@ -10,6 +10,10 @@ from models.judge.verdict import Difference, Gate, Slice, Verdict
 LEAST_CLUSTERS = 5
 """With fewer clusters, the widened intervals say hardly anything; with five the rate holds (test_comparison.py)."""
 
+MOST_COPIES = 0.1
+"""Most test rows of a first model that equal a row it has learnt from. A tenth that is known by heart makes an ROC AUC
+of .55 out of noise."""
+
 
 def gates_of(verdict: Verdict) -> list[Gate]:
     """Return every gate that the verdict's rules require, in the order for the reader."""
@@ -100,6 +104,20 @@ def predictors_gate(verdict: Verdict) -> Gate | None:
     )
 
 
+def copies_gate(verdict: Verdict) -> Gate | None:
+    """Fail for a first model whose test rows are to more than `MOST_COPIES` copies of rows that it has learnt from."""
+    share = verdict.copies or 0.0
+    if verdict.champion is not None or share <= MOST_COPIES:
+        return None
+    return _gate(
+        "copies",
+        False,
+        f"{share:.1%} of the test rows equal a training or validation row in every input and the target, at most "
+        f"{MOST_COPIES:.0%} is allowed for a first model: drop the copies (data.deduplicate, or in the source), or "
+        "promote this version by hand (`loopline promote`) if such rows come again and again",
+    )
+
+
 def slices_gate(verdict: Verdict) -> Gate | None:
     """Pass if no slice lost more than allowed, after correction for their number."""
     if verdict.rules.slice_margin is None or verdict.difference is None or not verdict.slices:
@@ -150,6 +168,7 @@ _GATES: tuple[Callable[[Verdict], Gate | None], ...] = (
     goal_gate,
     baseline_gate,
     predictors_gate,
+    copies_gate,
     slices_gate,
     latency_gate,
     size_gate,

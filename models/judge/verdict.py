@@ -100,7 +100,9 @@ class BestChampion(FrozenModel):
 class Gate(FrozenModel):
     """One condition of promotion."""
 
-    name: Literal["sample", "champion", "best", "goal", "baseline", "predictors", "slices", "latency", "size", "parity"]
+    name: Literal[
+        "sample", "champion", "best", "goal", "baseline", "predictors", "copies", "slices", "latency", "size", "parity"
+    ]
     passed: bool
     reason: str
 
@@ -151,6 +153,7 @@ class Verdict(FrozenModel):
     challenger_cost: ServingCost = Field(default_factory=ServingCost)
     champion_cost: ServingCost | None = None
     parity: Parity | None = None
+    copies: Number = Field(0.0, description="Share of the test rows that equal a training or validation row.")
     single_predictors: dict[str, float] = Field(
         default_factory=dict, description="Columns that alone predict the target almost perfectly -> their score."
     )

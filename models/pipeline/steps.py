@@ -24,7 +24,7 @@ ON_THE_CARD = (
     "judge",
     "promote",
 )
-External = Literal["source", "feedback", "previous", "remote", "start", "champion", "reference"]
+External = Literal["source", "feedback", "previous", "remote", "start", "champion", "reference", "equal_rows"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ STEPS = (
     Step(
         "prepare",
         after=("ingest",),
+        external=("equal_rows",),
         reads=(
             *("data", "-data.source", "-data.expectations", "judge.slices"),
             *("goal.metric", "goal.quantile", "goal.positive"),

@@ -162,6 +162,11 @@ class Data(SpecBlock):
         return [self.target] if isinstance(self.target, str) else self.target
 
     @property
+    def deals_rows(self) -> bool:
+        """Whether the split deals rows one by one; examples of series and texts are stretches of rows."""
+        return self.kind in ("table", "image") and self.split.deals_rows
+
+    @property
     def target_name(self) -> str:
         """The target columns in messages: their names, separated by commas."""
         return ", ".join(self.targets)

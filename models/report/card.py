@@ -14,7 +14,7 @@ Facts = Mapping[str, object]
 """Facts in display order: a label in plain words -> text, number, list or None."""
 
 Chapter = Literal["verdict", "performance", "slices", "data", "training", "search"]
-_SOFT_GATES = {"champion", "best", "predictors"}
+_SOFT_GATES = {"champion", "best", "predictors", "copies"}
 _REFERENCE = "for comparison, decides nothing"
 
 

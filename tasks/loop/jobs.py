@@ -33,7 +33,7 @@ _encoding = threading.Lock()  # trials that begin at once all want the tensors
 
 FOLD_BY: dict[str, Literal["blocks", "groups"]] = {
     **dict.fromkeys(("time", "position"), "blocks"),
-    **dict.fromkeys(("group", "hash", "random"), "groups"),
+    **dict.fromkeys(("group", "hash", "random", "stratified"), "groups"),
 }
 """How the rows of each kind of split are folded; rows that share no key are apart, so they are folded one by one."""
 

@@ -45,6 +45,7 @@ from tasks.tools import dvc_view
 RIVAL = "input:champion"
 BEST_RIVAL = "input:best champion so far"
 REFERENCE = "input:champion's data"
+EQUAL_ROWS = "input:equal rows"
 REMOTE = "input:DVC's remote"
 ORIGIN = "input:start"
 FRESH = "none"
@@ -177,6 +178,7 @@ class StepCache:
             "start": self._start,
             "champion": self._rivals,
             "reference": self._reference,
+            "equal_rows": self._equal_rows,
         }
         for name in step.external:
             parts |= identify[name](step, parts, done)
@@ -199,6 +201,7 @@ class StepCache:
                 "feedback": lambda: self.feedback,
                 "previous": lambda: self.records.latest(step.name),
                 "start": lambda: parts.get(ORIGIN),
+                "equal_rows": lambda: parts.get(EQUAL_ROWS),
                 "reference": lambda: self._reference_file(parts[REFERENCE]),
             }
             return values[name]()
@@ -385,6 +388,24 @@ class StepCache:
         """Return DVC's default remote: a new remote has no data yet, so the data must be pushed again."""
         remote = dvc_view.default_remote(dvc_view.root_of(self.project))
         return {REMOTE: remote} if remote else {}
+
+    def _equal_rows(self, step: Step, *_: Any) -> Parts:
+        """Return whether equal rows are together in a split or apart: as the spec says, or as the last loop had it.
+
+        A project without such a loop keeps them apart if it has a champion, which was made so; else they are together.
+        """
+        if not self.spec.data.deals_rows:
+            return {}
+        rule: str | None = self.spec.data.split.equal_rows
+        if rule is None:
+            before = next((each for each in self.records.newest(step.name) if EQUAL_ROWS in each.parts), None)
+            rule = before.parts[EQUAL_ROWS] if before else self._rule_of_champion()
+        return {EQUAL_ROWS: rule}
+
+    def _rule_of_champion(self) -> str:
+        with contextlib.suppress(StoreError):  # without the registry nothing tells of a champion: as in a new project
+            return "apart" if self.champion() is not None else "together"
+        return "together"
 
     def _reference(self, step: Step, parts: Parts, _: Any) -> Parts:
         """Return the hash of the champion's data reference; empty without a champion.

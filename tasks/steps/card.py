@@ -251,6 +251,7 @@ def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         **{f"{split} examples": count for split, count in preparation.rows.items()},
         **_series(preparation),
         "split": loop.spec.data.split.by,
+        "equal rows": preparation.equal_rows.text if preparation.equal_rows else "none",
         "target": preparation.target.name,
         "validation, raw": inputs["validate-raw"].result["status"],
         "validation, prepared": inputs["validate-prepared"].result["status"],

@@ -175,6 +175,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         ),
         outputs=preparation.target.outputs,
         positive=preparation.target.positive,
+        copies=preparation.equal_rows.share if preparation.equal_rows and preparation.equal_rows.identified else 0.0,
         single_predictors=inputs["validate-prepared"].result["single_predictors"],
     )
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from models.data.columns import collected_later
+from models.data.equal_rows import EqualRows, with_equal_rows
 from models.data.preparation import PREPARATION_FILE, ROWS_FILE, TRANSFORM_FILE
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
@@ -12,6 +13,7 @@ from models.inference.names import refuse_taken_names
 from models.judge.held_out import check_measurable
 from models.ngrams.model import NGRAMS_FILE
 from models.pipeline.records import StepRecord
+from models.project_spec.blocks import Spec
 from models.validation.unseen_categories import unseen_categories
 from tasks.host import memory
 from tasks.loop.loop import Inputs, Loop, StepResult
@@ -30,9 +32,13 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, _: Path) -> StepResult:
         memory.release()  # memory of the validation just done: together with this step it would be the loop's peak
         project = loop.project
-        made = prepare_rows(inputs["ingest"].file("raw.parquet"), loop.spec, project.folder, project.prepared)
+        rule = inputs.external("equal_rows")
+        spec = with_equal_rows(loop.spec, rule)
+        made = prepare_rows(inputs["ingest"].file("raw.parquet"), spec, project.folder, project.prepared)
         refuse_taken_names(made)  # the graph would refuse them too, but only after the training
         check_measurable(project.prepared, made, loop.spec.goal.metric)  # so would the verdict
+        if made.equal_rows is not None and made.equal_rows.identified:
+            loop.report.note(f"prepare: equal rows: {made.equal_rows.text}{_cure(loop.spec, made.equal_rows, rule)}")
         for reason, count in made.dropped.items():
             loop.report.note(f"prepare: {count:,} rows left out: {reason}")
         for name in collected_later(made.left_out):
@@ -53,9 +59,21 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
             "task": made.task,
             "left_out": made.left_out,
             "dropped": made.dropped,
+            "equal_rows": made.equal_rows.model_dump() if made.equal_rows else None,
         }
         files = [project.prepared / name for name in (ROWS_FILE, PREPARATION_FILE)]
         further = [project.prepared / name for name in (UNLABELLED_FILE, NGRAMS_FILE, TRANSFORM_FILE)]
         return StepResult([*files, *(path for path in further if path.exists())], result)
 
     return loop.carry_out("prepare", act)
+
+
+def _cure(spec: Spec, equal: EqualRows, rule: str | None) -> str:
+    """Return why copies stand on both sides of the split, and what to do; empty if none do."""
+    if not equal.num_in_training:
+        return ""
+    if rule is None:
+        return f": a split by {spec.data.split.by} moves none of them: drop them in the source, or data.deduplicate"
+    if rule == "apart" and spec.data.split.equal_rows is None:
+        return ": they stay apart as they were for the champion: data.split.equal_rows: together moves them"
+    return ""

@@ -1,0 +1,165 @@
+"""Equal rows: copies of a row would be learnt by heart from the training rows and found again in the test rows.
+
+Rows are equal if they agree in every input column of the raw table and in the target; ids, weights and columns that are
+no input do not tell them apart. Where the columns identify rows, equal rows are a unit: one split and one fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from models.data.hashing import Hashes, hash_rows
+from models.frozen_model import FrozenModel
+from models.project_spec.blocks import Data, Spec
+
+MOST_OF_ONE = 0.05
+"""Rows of which more than this share are equal are a common value, such as that of a sensor which is off: no copies."""
+FEW = 2
+"""So many equal rows are copies in the smallest table."""
+
+EqualRowsRule = Literal["together", "apart"]
+"""The values of `data.split.equal_rows`."""
+
+
+class EqualRows(FrozenModel):
+    """The equal rows of a table, and how many of them stand on both sides of the split."""
+
+    num_rows: int = Field(description="Rows that equal another row.")
+    identified: bool = Field(description="Whether the columns identify rows: equal ones are copies, no coincidence.")
+    together: bool = Field(description="Whether equal rows are in one split.")
+    num_in_training: int = Field(description="Test rows that equal a training or validation row.")
+    num_test: int
+
+    @property
+    def share(self) -> float:
+        """Share of the test rows that equal a training or validation row."""
+        return self.num_in_training / max(1, self.num_test)
+
+    @property
+    def text(self) -> str:
+        """What a reader of the card should know, in one line."""
+        kind = "" if self.identified else "; the columns have too few values to tell rows apart"
+        return f"{self.num_rows:,}; {self.share:.1%} of the test rows equal a training or validation row{kind}"
+
+
+def with_equal_rows(spec: Spec, rule: EqualRowsRule | None) -> Spec:
+    """Return the spec with a rule for equal rows in its split; as it is without a rule."""
+    if rule is None:
+        return spec
+    split = spec.data.split.model_copy(update={"equal_rows": rule})
+    return spec.model_copy(update={"data": spec.data.model_copy(update={"split": split})})
+
+
+def compared_columns(table: pa.Table, data: Data, inputs: Sequence[str]) -> list[str]:
+    """Return the raw columns in which equal rows agree: the inputs, the picture and the targets."""
+    named = {*inputs, *data.targets, data.image and data.image.column}
+    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    return [name for name in plain if name in named]
+
+
+def equal_groups(table: pa.Table, columns: list[str]) -> np.ndarray:
+    """Return the number of each row's group of equal rows, int64 (rows,); groups are numbered by their first rows.
+
+    Cost: a hash of each column, and a sort.
+    """
+    _, first, group = np.unique(hash_rows(table, columns), return_index=True, return_inverse=True)
+    order = np.argsort(np.argsort(first, kind="stable"), kind="stable")
+    return np.asarray(order[group.reshape(-1)], dtype=np.int64)
+
+
+def identify_rows(table: pa.Table, columns: list[str]) -> bool:
+    """Return whether rows that agree in all columns are copies, and no coincidence.
+
+    They are if the columns have at least n^2 combinations of values for n rows: then less than one pair of rows agrees
+    by chance. It takes the columns as independent and their values as equally frequent.
+
+    Source: the birthday problem, Feller (1968), An Introduction to Probability Theory, II.3.
+    """
+    combinations = sum(float(np.log(max(1, pc.count_distinct(table.column(name), "all").as_py()))) for name in columns)
+    return combinations >= 2 * float(np.log(max(1, table.num_rows)))
+
+
+class EqualUnits(NamedTuple):
+    """The equal rows of a table before its split.
+
+    Attributes:
+        groups: The number of the group of equal rows, by the row's position in the raw table, int64 (raw row,).
+        units: The unit that the split does not divide, likewise; None: each row is one.
+        identified: From `identify_rows`.
+    """
+
+    groups: np.ndarray
+    units: np.ndarray | None
+    identified: bool
+
+    @classmethod
+    def of(cls, table: pa.Table, data: Data, inputs: Sequence[str], positions: np.ndarray, num_raw: int) -> EqualUnits:
+        """Find the equal rows of the usable rows, which stand at `positions` of the `num_raw` rows of the raw table."""
+        columns = compared_columns(table, data, inputs)
+        groups = equal_groups(table, columns)
+        has_copies = len(groups) > 0 and int(groups.max()) + 1 < len(groups)
+        identified = has_copies and identify_rows(table, columns)
+        together = identified and data.deals_rows and data.split.equal_rows != "apart"
+        units = units_of_copies(groups) if together else None
+        whole = np.zeros(num_raw, dtype=np.int64)
+        whole[positions] = groups
+        if units is None:
+            return cls(whole, None, identified)
+        apart = np.zeros(num_raw, dtype=np.int64)
+        apart[positions] = units
+        return cls(whole, apart, identified)
+
+    def deciding(self, identities: Hashes, positions: np.ndarray) -> Hashes:
+        """Return the hashes that decide the rows' splits, uint64 (rows,): each has that of the first of its unit.
+
+        So a copy that is appended later takes the split of the row that was there before it.
+        """
+        units = self.units_at(positions)
+        if units is None:
+            return identities
+        _, first, unit = np.unique(units, return_index=True, return_inverse=True)
+        decisive: Hashes = identities[first[unit.reshape(-1)]]
+        return decisive
+
+    def units_at(self, positions: np.ndarray) -> np.ndarray | None:
+        """Return the units of the rows at some positions, int64 (rows,); None: each row is one."""
+        return None if self.units is None else self.units[positions]
+
+    def counted(self, positions: np.ndarray, codes: np.ndarray, test: int) -> EqualRows | None:
+        """Return the equal rows of a split table; None if no two rows are equal.
+
+        Args:
+            positions: Of the rows in the raw table (rows,).
+            codes: The split of each row (rows,).
+            test: The code of the test rows.
+        """
+        groups = self.groups[positions]
+        num_equal = int((np.bincount(groups)[groups] > 1).sum()) if len(groups) else 0
+        if not num_equal:
+            return None
+        is_test = codes == test
+        is_copy = np.isin(groups[is_test], groups[~is_test])
+        return EqualRows(
+            num_rows=num_equal,
+            identified=self.identified,
+            together=self.units is not None,
+            num_in_training=int(is_copy.sum()),
+            num_test=int(is_test.sum()),
+        )
+
+
+def units_of_copies(groups: np.ndarray) -> np.ndarray | None:
+    """Return the unit of each row, int64 (rows,): its group of equal rows, or itself; None if all rows are apart.
+
+    The rows of a group with more than `MOST_OF_ONE` of all rows are apart.
+    """
+    sizes = np.bincount(groups)
+    common = sizes > max(FEW, MOST_OF_ONE * len(groups))
+    units = np.where(common[groups], len(sizes) + np.arange(len(groups)), groups)
+    return units if (sizes[~common] > 1).any() else None
