@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from models.errors import DataError, did_you_mean
 from models.project_spec.blocks import Data
-from models.sources.delimiter import PARQUET, SUFFIXES, suffix_of
+from models.sources.delimiter import PARQUET, SUFFIXES, csv_rows, delimiter_of, first_bytes, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,20 +20,19 @@ def header_of(path: Path) -> list[str] | None:
     Raises:
         OSError: The file cannot be read.
     """
-    if suffix_of(path) not in (*SUFFIXES, *PARQUET):
-        return None
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    if suffix_of(path) in PARQUET:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-    from models.sources.row_batches import first_rows
-
-    try:
-        if suffix_of(path) in PARQUET:
+        try:
             return list(pq.read_schema(path).names)
-        rows = first_rows(path)
-    except (pa.ArrowException, UnicodeDecodeError):
+        except (pa.ArrowException, UnicodeDecodeError):
+            return None
+    if suffix_of(path) not in SUFFIXES:
         return None
-    return None if rows is None else list(rows.column_names)
+    rows = csv_rows(first_bytes(path).decode("utf-8-sig", errors="replace"), delimiter_of(path))
+    names = next(rows, None)
+    return names if next(rows, None) is not None else None
 
 
 def first_values(path: Path, column: str) -> pa.ChunkedArray | None:

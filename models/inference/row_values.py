@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -26,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from models.sources.delimiter import delimiter_in
+from models.sources.delimiter import csv_rows, delimiter_in
 
 NUMBERS = frozenset((float, int, bool, type(None)))
 """Types of the values of a numeric column."""
@@ -269,10 +268,9 @@ def csv_cells(content: bytes) -> dict[str, list[str]]:
     except UnicodeDecodeError:
         raise RowError("the CSV is no UTF-8: convert it") from None
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    lines = csv.reader(io.StringIO(f"{text}\n{_END}\n", newline=""), delimiter=delimiter_in(content))
-    *rows, last = [line for line in lines if line]
+    *rows, last = csv_rows(f"{text}\n{_END}\n", delimiter_in(content))
     if last != [_END]:
-        first = lines.line_num - sum(cell.count("\n") for cell in last)
+        first = text.count("\n") + 3 - sum(cell.count("\n") for cell in last)
         raise RowError(f"CSV, line {first}: a quote is opened and never closed: close it")
     if not rows:
         raise RowError("got no CSV, expected a line of column names and rows under it")

@@ -1,11 +1,17 @@
-"""The kind of a file by its name, and the delimiter of a CSV file by its name or by its header."""
+"""The kind of a file by its name, the delimiter of a CSV by name or header, and its cells where Arrow is not at hand.
+
+This file imports nothing but Python's own library: it runs where Loopline is not installed, too.
+"""
 
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
+import io
 import re
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 SUFFIXES = (".csv", ".tsv")
@@ -50,3 +56,8 @@ def delimiter_in(content: bytes) -> str:
     lines = _QUOTED.sub(b"", content.removeprefix(codecs.BOM_UTF8)).lstrip(b"\r\n")
     header = re.split(rb"[\r\n]", lines, maxsplit=1)[0]
     return max(_SEPARATORS, key=lambda separator: header.count(separator.encode()))
+
+
+def csv_rows(text: str, delimiter: str) -> Iterator[list[str]]:
+    """Yield the cells of each line of a CSV that is not blank, as Arrow's reader cuts them."""
+    return (cells for cells in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if cells)

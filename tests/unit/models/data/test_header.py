@@ -18,6 +18,8 @@ def test_names_are_read_as_the_table_will_have_them(tmp_path: Path) -> None:
         file.write("x\ty\n1\t2\n")
     assert header_of(tmp_path / "a.csv") == ["x, y", "z"]
     assert header_of(tmp_path / "b.csv.gz") == ["x", "y"]
+    (tmp_path / "c.csv").write_text('\n\n"x\n(EUR)",y\x0b\x85\n1,2\n')
+    assert header_of(tmp_path / "c.csv") == ["x\n(EUR)", "y\x0b\x85"]
     assert header_of(tmp_path / "c.rda") is None
     (tmp_path / "empty.csv").write_text("x\n")
     assert header_of(tmp_path / "empty.csv") is None  # no rows: ingest says so

@@ -78,6 +78,12 @@ def test_what_is_no_csv_is_refused(content: bytes, message: str) -> None:
         row_values.csv_columns(content)
 
 
+@pytest.mark.parametrize(("content", "line"), [(b'a,b\n1,"x\n2\n', 2), (b'a,b\n1,x\n2,"y', 3), (b'"a,b\n\n', 1)])
+def test_a_quote_that_is_never_closed_is_named_by_its_line(content: bytes, line: int) -> None:
+    with pytest.raises(RowError, match=f"CSV, line {line}: a quote is opened and never closed"):
+        row_values.csv_cells(content)
+
+
 def test_a_window_without_a_known_value_is_named() -> None:
     parts = [("y", 0), ("promo", 2)]
     row_values.check_known(np.array([[np.nan, 1.0]]), parts, str)

@@ -5,7 +5,7 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from models.sources.delimiter import delimiter_of, suffix_of
+from models.sources.delimiter import csv_rows, delimiter_in, delimiter_of, suffix_of
 from models.sources.read import read_source
 from models.sources.row_batches import row_batches
 
@@ -34,3 +34,8 @@ def test_in_doubt_it_is_what_the_name_says(tmp_path, name, content, delimiter):
     (tmp_path / name).write_bytes(content)
     assert delimiter_of(tmp_path / name) == delimiter
     assert suffix_of(tmp_path / name) == f".{name.split(chr(46))[1]}"
+
+
+def test_blank_lines_a_mark_and_quotes_are_no_header():
+    assert delimiter_in(b'\xef\xbb\xbf\r\n\n"a,\nb";c\n1,5;2\n') == ";"
+    assert list(csv_rows('"a,\nb";c\n\n1;"x""y"\r', ";")) == [["a,\nb", "c"], ["1", 'x"y']]
