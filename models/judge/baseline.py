@@ -68,9 +68,7 @@ def trivial_baseline(
     if task == "ranking":
         return Baseline("a random order", np.zeros(num_examples))
     if task == "multilabel":
-        shares = np.average(train_target, 0, weight)
-        decision = best_decision(metric, task, shares[None])
-        return Baseline("share of each label", np.tile(shares, (num_examples, 1)), decision)
+        return _shares_of_labels(train_target, num_examples, metric, weight)
     if task == "regression":
         columns = np.asarray(train_target, dtype=np.float64).reshape(len(train_target), -1)
         best = [_best_constant(column, metric, weight) for column in columns.T]
@@ -83,6 +81,12 @@ def trivial_baseline(
         threshold = best_threshold(metric, shares[1:])
         return Baseline("share of the positive class", np.full(num_examples, shares[1]), threshold)
     return Baseline("shares of the classes", np.tile(shares, (num_examples, 1)))
+
+
+def _shares_of_labels(target: Array, num_examples: int, metric: str, weight: Array | None) -> Baseline:
+    shares = np.average(target, 0, weight)
+    decision = best_decision(metric, "multilabel", shares[None])
+    return Baseline("share of each label", np.tile(shares, (num_examples, 1)), decision)
 
 
 def _best_constant(target: Array, metric: str, weight: Array | None) -> tuple[str, float]:
