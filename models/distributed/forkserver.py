@@ -138,7 +138,8 @@ def call_reference(connections: list[Connection], reference: str, keywords: dict
         try:
             value = pkgutil.resolve_name(reference)(**keywords)
         finally:
-            connections[0].send(("reads", reads))
+            if len(reads):
+                connections[0].send(("reads", reads))
     connections[0].send(("value", value))
 
 
