@@ -96,7 +96,8 @@ def test_no_step_of_a_loop_looks_anything_up(tmp_path):
     home.project("penguins", "data:\n  source: penguins.csv\n  target: species\nsearch: {trials: 1}\n")
     command = [*network_traced(tmp_path / "trace"), str(Path(sys.executable).with_name("loopline")), "run", "penguins"]
     try:
-        done = subprocess.run(command, env=home.environment, cwd=home.home, capture_output=True, text=True, check=False)
+        environ = {**home.environment, "TMPDIR": str(tmp_path)}
+        done = subprocess.run(command, env=environ, cwd=home.home, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
     finally:
         home.stop()
