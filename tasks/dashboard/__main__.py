@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from tasks.dashboard.app import application
-from tasks.dashboard.connection import PromptConnection
+from tasks.dashboard.connection import ArrivalMiddleware, PromptConnection
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 
@@ -34,7 +34,7 @@ def main() -> None:
     stores.configure(workspace)
     app = application(workspace, args.host, args.name)
     uvicorn.run(
-        app,
+        ArrivalMiddleware(app),
         host=args.host,
         port=args.port,
         log_level="warning",

@@ -8,22 +8,24 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from tasks.dashboard import connection
-from tasks.dashboard.connection import PromptConnection
+from tasks.dashboard.connection import ArrivalMiddleware, PromptConnection
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b""})
 
 
 async def replies(*sent: bytes) -> list[bytes]:
     """What each of several clients gets until its connection ends or a little while is over; they come one by one."""
-    config, state = Config(app, log_config=None, lifespan="off"), ServerState()
+    config, state = Config(ArrivalMiddleware(app), log_config=None, lifespan="off"), ServerState()
     config.load()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: PromptConnection(config, state, {}), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: PromptConnection({}, config=config, server_state=state), "127.0.0.1", 0)
     clients = []
     for text in sent:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -59,4 +61,4 @@ def test_a_request_that_does_not_arrive_in_time_ends_its_connection(monkeypatch:
     found = asyncio.run(replies(b"", part, REQUEST))
     assert found[0] in (b"", b"closed")
     assert found[2] == b"HTTP/1.1 204"
-    assert len(PromptConnection._waiting) == 0
+    assert len(connection._waiting) == 0
