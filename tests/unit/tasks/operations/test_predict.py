@@ -262,3 +262,23 @@ def test_a_folder_that_grows_logs_what_is_new_and_calls_the_rest_what_it_was(pro
     alone = run(project, place / "b.csv")  # its output lies in the folder now, and is no input of it
     assert (alone["rows"], alone["logged"]) == (30, 0)
     assert run(project, place)["logged"] == 0
+
+
+def test_a_partition_is_a_column_and_hidden_files_are_no_rows(project, tmp_path):
+    """Files of equal content in two folders hold different rows."""
+    rows = pa.table({"x": [float(n) for n in range(20)]})
+    for place in ("c=u/a.parquet", "c=v/a.parquet", "_temporary/c=w/a.parquet", "c=u/.a.parquet"):
+        (tmp_path / "in" / place).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, tmp_path / "in" / place)
+    summary = run(project, tmp_path / "in")
+    assert (summary["rows"], summary["logged"]) == (40, 40)
+    assert sorted(logged(project).column("input.c").to_pylist()) == ["u"] * 20 + ["v"] * 20
+    assert len(set(pq.read_table(summary["out"]).column("id").to_pylist())) == 40
+    assert run(project, tmp_path / "in")["logged"] == 0
+
+
+def test_string_views_are_texts(project, tmp_path):
+    views = pa.table({"x": [1.0, 2.0], "c": pa.array(["u", None], pa.string_view())})
+    pq.write_table(views, tmp_path / "in.parquet")
+    assert run(project, tmp_path / "in.parquet")["rows"] == 2
+    assert logged(project).column("input.c").to_pylist() == ["u", ""]

@@ -93,6 +93,22 @@ def test_columns_that_come_or_go_divide_rows_anew_and_that_is_told(
     assert all("columns came or went (z)" in note for note in notes)
 
 
+def test_ids_that_become_text_divide_rows_anew_and_that_is_told(make_project: MakeProject) -> None:
+    notes: list[str] = []
+    project = make_project()
+    project.spec_path.write_text(project.spec_path.read_text() + "  id: key\n")
+    reporter = SilentReporter()
+    reporter.note = notes.append  # type: ignore[method-assign]
+    for form in ("{}", "{}", "{:03}", "{:03}"):
+        rows = "".join(f"{form.format(i)},{i / 7},{'yes' if i % 4 else 'no'}\n" for i in range(200))
+        (project.folder / "data.csv").write_text(f"key,x,y\n{rows}")
+        with open_stage(project, reporter) as loop:
+            ingest(loop)
+    (note,) = notes
+    assert "the ids of 'key' are text now" in note
+    assert pq.read_table(project.raw).column("key").to_pylist()[7] == "007"
+
+
 def test_a_users_own_source(make_project: MakeProject) -> None:
     project = make_project()
     (project.folder / "source.py").write_text(
