@@ -62,24 +62,22 @@ def trivial_baseline(
         raise DataError("the training split is empty: a baseline needs at least one target")
     if task == "quantile":
         pairs = zip(np.asarray(train_target).T, outputs, strict=True)
-        best_quantiles = [sample_quantiles(column, output.quantile or 0.5, weight) for column, output in pairs]
-        quantiles = np.concatenate(best_quantiles)
-        return Baseline("quantiles of the training targets", np.tile(quantiles, (num_examples, 1)))
+        best = [float(sample_quantiles(column, output.quantile or 0.5, weight)[0]) for column, output in pairs]
+        return Baseline("quantiles of the training targets", np.tile(best, (num_examples, 1)))
     if task == "ranking":
         return Baseline("a random order", np.zeros(num_examples))
     if task == "multilabel":
         return _shares_of_labels(train_target, num_examples, metric, weight)
     if task == "regression":
         columns = np.asarray(train_target, dtype=np.float64).reshape(len(train_target), -1)
-        best = [_best_constant(column, metric, weight) for column in columns.T]
-        constants = np.array([constant for _, constant in best])
+        names, constants = zip(*(_best_constant(column, metric, weight) for column in columns.T), strict=True)
         forecast = np.tile(constants, (num_examples, 1)) if outputs else np.full(num_examples, constants[0])
-        return Baseline(f"{best[0][0]} of the training targets", forecast)
+        return Baseline(f"{names[0]} of the training targets", forecast)
     counts = np.bincount(np.asarray(train_target, dtype=np.int64), weight, minlength=num_classes)
     shares = counts / counts.sum()
     if task == "binary":
-        threshold = best_threshold(metric, shares[1:])
-        return Baseline("share of the positive class", np.full(num_examples, shares[1]), threshold)
+        constant = np.full(num_examples, shares[1])
+        return Baseline("share of the positive class", constant, best_threshold(metric, shares[1:]))
     return Baseline("shares of the classes", np.tile(shares, (num_examples, 1)))
 
 

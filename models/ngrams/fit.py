@@ -76,10 +76,10 @@ def fit_ngrams(
 
 
 def _standardised(
-    blank: NgramModel, scores: _Scores, found: np.ndarray, topics: np.ndarray, learnt: Sequence[str]
+    blank: NgramModel, scores: _Scores, of_topics: np.ndarray, topics: np.ndarray, learnt: Sequence[str]
 ) -> tuple[NgramModel, np.ndarray]:
     """Return the model, and the features of the texts that it is learnt from (text, features)."""
-    known = np.hstack([scores.out_of_fold, found])
+    known = np.hstack([scores.out_of_fold, of_topics])
     lengths = np.log1p([len(text) for text in learnt])
     shift, scale = known.mean(axis=0), _spread(known)
     length = np.array([lengths.mean(), _spread(lengths)])
