@@ -14,6 +14,7 @@ data.target: With several targets, trees train a booster for each; a net has an 
 data.quantiles: Trees train a booster for each, at each horizon of a series; a net has an output more for each.
 data.split.validation: Rows that choose the model. They are predicted once an epoch. Only trees and linear models learn
   from them afterwards.
+data.split.equal_rows: A hash of each input column, and a sort.
 data.split.test: Rows that train no model. The time of the verdict grows with them.
 data.features.columns: Fewer columns make preparation, training and requests cheaper, in proportion.
 data.features.drop: Saves what the columns would cost.

@@ -42,10 +42,16 @@ class EqualRows(FrozenModel):
         return self.num_in_training / max(1, self.num_test)
 
     @property
+    def copies(self) -> float:
+        """The same share if equal rows are copies, else 0."""
+        return self.share if self.identified else 0.0
+
+    @property
     def text(self) -> str:
         """What a reader of the card should know, in one line."""
         kind = "" if self.identified else "; the columns have too few values to tell rows apart"
-        return f"{self.num_rows:,}; {self.share:.1%} of the test rows equal a training or validation row{kind}"
+        where = "in one split" if self.together else "apart"
+        return f"{self.num_rows:,}, {where}; {self.share:.1%} of the test rows equal a training or validation row{kind}"
 
 
 def with_equal_rows(spec: Spec, rule: EqualRowsRule | None) -> Spec:
@@ -81,8 +87,12 @@ def identify_rows(table: pa.Table, columns: list[str]) -> bool:
 
     Source: the birthday problem, Feller (1968), An Introduction to Probability Theory, II.3.
     """
-    combinations = sum(float(np.log(max(1, pc.count_distinct(table.column(name), "all").as_py()))) for name in columns)
-    return combinations >= 2 * float(np.log(max(1, table.num_rows)))
+    wanted, combinations = 2 * float(np.log(max(1, table.num_rows))), 0.0
+    for name in columns:
+        combinations += float(np.log(max(1, pc.count_distinct(table.column(name), "all").as_py())))
+        if combinations >= wanted:
+            return True
+    return False
 
 
 class EqualUnits(NamedTuple):

@@ -332,7 +332,11 @@ class Preparation(FrozenModel):
         description="Set by the export: added to each quantile as the net learnt it, in order; empty: nothing.",
     )
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
-    equal_rows: EqualRows | None = Field(None, description="None: no two rows are equal, or it was not counted.")
+    equal_rows: EqualRows | None = Field(
+        None,
+        exclude=True,
+        description="None: no two rows are equal. Not in the file: it looks at the test rows.",
+    )
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")
     extremes: dict[str, str] = Field(

@@ -134,7 +134,7 @@ STEPS = (
     Step(
         "judge",
         after=("ingest", "prepare", "validate-prepared", "export"),  # a champion may need columns no longer prepared
-        results=("validate-prepared", "export"),
+        results=("prepare", "validate-prepared", "export"),
         external=("champion",),
         reads=("name", "data.split", "goal", "judge", "serve.max_latency_ms", "train.seed", "train.class_weights"),
         code=("tasks.steps.judge",),

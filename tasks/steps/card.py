@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.data.equal_rows import EqualRows
 from models.data.preparation import NumericInput, Preparation, TextColumn
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
@@ -251,7 +252,7 @@ def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         **{f"{split} examples": count for split, count in preparation.rows.items()},
         **_series(preparation),
         "split": loop.spec.data.split.by,
-        "equal rows": preparation.equal_rows.text if preparation.equal_rows else "none",
+        "equal rows": EqualRows.model_validate(prepared["equal_rows"]).text if prepared["equal_rows"] else "none",
         "target": preparation.target.name,
         "validation, raw": inputs["validate-raw"].result["status"],
         "validation, prepared": inputs["validate-prepared"].result["status"],

@@ -134,6 +134,7 @@ def _write_predictions(inputs: Inputs, folder: Path, evidence: Evidence) -> Path
 def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.ndarray | None]:
     """Return the evidence on all test rows, and which of them the champion knows; None if it has no such record."""
     from models.data import feeds
+    from models.data.equal_rows import EqualRows
     from models.data.preparation import Preparation
     from models.data.weights import weights_of
     from models.inference.portable import MODEL_FILE
@@ -141,7 +142,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
     from models.judge.held_out import baseline_of, with_clusters
 
     prepared, exported = inputs["prepare"].folder, inputs["export"]
-    preparation = Preparation.load(prepared)
+    preparation, equal = Preparation.load(prepared), inputs["prepare"].result["equal_rows"]
     graph = exported.file(MODEL_FILE)
     target = feeds.targets(prepared, "test")
     against = champion(loop, inputs, rival, preparation)
@@ -175,7 +176,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         ),
         outputs=preparation.target.outputs,
         positive=preparation.target.positive,
-        copies=preparation.equal_rows.share if preparation.equal_rows and preparation.equal_rows.identified else 0.0,
+        copies=EqualRows.model_validate(equal).copies if equal else 0.0,
         single_predictors=inputs["validate-prepared"].result["single_predictors"],
     )
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known

@@ -45,7 +45,8 @@ def test_no_statistic_sees_validation_or_test_rows(run_prepare, make_spec, rows,
     held_out[kept.column("__row").to_numpy()[kept.column("__split").to_numpy() > 0]] = True
     assert 20 < held_out.sum() < 100
     mask = pa.array(held_out)
-    changed = rows.set_column(0, "number", pc.if_else(mask, 1e9, rows.column("number")))
+    far = pa.array(1e9 + np.arange(200))  # each row another value: equal rows would come into one split
+    changed = rows.set_column(0, "number", pc.if_else(mask, far, rows.column("number")))
     changed = changed.set_column(1, "count", pc.if_else(mask, -7, rows.column("count")))
     changed = changed.set_column(2, "city", pc.if_else(mask, "Atlantis", rows.column("city")))
     folder, _ = run_prepare(changed, spec)

@@ -422,3 +422,27 @@ def test_labelled_predictions_are_joined_anew_when_an_expectation_changes(
     expected = "data.expectations=[{expect: column_values_to_be_between, arguments: {column: x, max_value: %d}}]"
     assert len({part(), part(expected % 5), part(expected % 6)}) == 3
     assert part(expected % 5) == part(expected % 5)
+
+
+def test_equal_rows_stay_as_they_are_for_a_champion_until_the_spec_says_otherwise(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project that begins now has them together, and keeps that when it gets a champion."""
+
+    def rule(*overrides: str) -> str | None:
+        step = next(step for step in STEPS if step.name == "prepare")
+        done = {"ingest": StepRecord(step="ingest", key="k", parts={}, digest="d", loop_id="l", finished=0.0)}
+        return step_cache_of(project, *overrides).parts(step, done).get("input:equal rows")
+
+    champion = RegisteredVersion(number="2", tags={"loopline.weights_sha256": "v" * 64})
+    assert rule() == "together"
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: champion)
+    assert rule() == "apart"
+    assert rule("data.split.equal_rows=together") == "together"
+    assert rule("data.split.by=position") is None
+    record_all(project)
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: None)
+    assert rule() == "apart"
+    record_all(project, "data.split.equal_rows=together")
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: champion)
+    assert rule() == "together"
