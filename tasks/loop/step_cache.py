@@ -25,13 +25,13 @@ from models.project_spec.references import (
     source_file,
     weights_file,
 )
-from models.serving import registry
 from models.serving.registry import RegisteredVersion
 from models.training.families import families_of
 from tasks.host import database
 from tasks.host.object_store import DamagedError, object_store
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
+from tasks.loop.champion_parts import BEST_RIVAL, EQUAL_ROWS, RIVAL, Rival, equal_rows_parts, rival_parts
 from tasks.loop.inputs import Input, Inputs
 from tasks.loop.own_inputs import OwnInputs
 from tasks.mlflow import registry_reader
@@ -42,10 +42,7 @@ from tasks.state.step_records import StepRecords
 from tasks.state.step_store import StepStore
 from tasks.tools import dvc_view
 
-RIVAL = "input:champion"
-BEST_RIVAL = "input:best champion so far"
 REFERENCE = "input:champion's data"
-EQUAL_ROWS = "input:equal rows"
 REMOTE = "input:DVC's remote"
 ORIGIN = "input:start"
 FRESH = "none"
@@ -74,18 +71,6 @@ class Recorded(NamedTuple):
 def memories_of(workspace: Workspace) -> Memories:
     """Return what the last run stored of files."""
     return Memories(Hashes(workspace.cache / "hashes.json"), CodeReader(workspace.cache / "code.json"))
-
-
-class Rival(NamedTuple):
-    """The version that a trained model is judged against: its identity, and the number of the current champion.
-
-    `best` is the identity of the best champion so far, empty where that is the champion. Only identities are in the
-    key, so that a model that became the champion is not judged again.
-    """
-
-    identity: str
-    champion: str | None
-    best: str = ""
 
 
 class StepCache:
@@ -119,20 +104,6 @@ class StepCache:
     def champion(self) -> RegisteredVersion | None:
         """Return the registry's current champion, or None."""
         return registry_reader.aliased(self.spec.name)
-
-    def _rivals(self, _step: Step, _parts: Parts, done: Mapping[str, StepRecord]) -> Parts:
-        """Return the identities of the versions that the trained model is compared with; empty for none.
-
-        They are the champion and the best champion so far or, if the trained model itself is the champion by now, those
-        that it was compared with.
-        """
-        champion = self.champion()
-        if champion is None:
-            return {RIVAL: ""}
-        own = champion.weights == done["train"].result["weights_sha256"]
-        rival = champion.tags.get(registry.RIVAL, "") if own else champion.identity
-        best = champion.tags.get(registry.JUDGED_BEST if own else registry.BEST, "")
-        return {RIVAL: rival, **({BEST_RIVAL: best} if best else {})}
 
     def _start(self, step: Step, parts: Parts, done: Mapping[str, StepRecord]) -> Parts:
         """Return the identity of a training's initial weights: `3:<hash>` for a version, `file:<hash>`, or FRESH.
@@ -176,9 +147,13 @@ class StepCache:
             "previous": lambda *_: {},  # only used for checks and notes; it does not change the result
             "remote": self._remote,
             "start": self._start,
-            "champion": self._rivals,
+            "champion": lambda _step, _parts, done: rival_parts(
+                self.champion(), done["train"].result["weights_sha256"]
+            ),
             "reference": self._reference,
-            "equal_rows": self._equal_rows,
+            "equal_rows": lambda step, *_: equal_rows_parts(
+                self.spec.data, self.records.newest(step.name), self.champion
+            ),
         }
         for name in step.external:
             parts |= identify[name](step, parts, done)
@@ -388,24 +363,6 @@ class StepCache:
         """Return DVC's default remote: a new remote has no data yet, so the data must be pushed again."""
         remote = dvc_view.default_remote(dvc_view.root_of(self.project))
         return {REMOTE: remote} if remote else {}
-
-    def _equal_rows(self, step: Step, *_: Any) -> Parts:
-        """Return whether equal rows are together in a split or apart: as the spec says, or as the last loop had it.
-
-        A project without such a loop keeps them apart if it has a champion, which was made so; else they are together.
-        """
-        if not self.spec.data.deals_rows:
-            return {}
-        rule: str | None = self.spec.data.split.equal_rows
-        if rule is None:
-            before = next((each for each in self.records.newest(step.name) if EQUAL_ROWS in each.parts), None)
-            rule = before.parts[EQUAL_ROWS] if before else self._rule_of_champion()
-        return {EQUAL_ROWS: rule}
-
-    def _rule_of_champion(self) -> str:
-        with contextlib.suppress(StoreError):  # without the registry nothing tells of a champion: as in a new project
-            return "apart" if self.champion() is not None else "together"
-        return "together"
 
     def _reference(self, step: Step, parts: Parts, _: Any) -> Parts:
         """Return the hash of the champion's data reference; empty without a champion.

@@ -10,8 +10,8 @@ from models.files import write_bytes, write_text
 from models.judge.verdict import Parity, Verdict
 from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
+from tasks.loop.champion_parts import Rival
 from tasks.loop.loop import Inputs, Loop, StepResult
-from tasks.loop.step_cache import Rival
 from tasks.state.outbox import LOOP_RUN
 from tasks.steps.rivals import best_champion, champion, predictions, serving_cost
 

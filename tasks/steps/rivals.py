@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from models.errors import DataError
 from models.judge.verdict import ServingCost
+from tasks.loop.champion_parts import Rival
 from tasks.loop.loop import Inputs, Loop
-from tasks.loop.step_cache import Rival
 from tasks.mlflow import registry_reader
 from tasks.mlflow.model_cache import cached_copy, cached_version, fetch
 

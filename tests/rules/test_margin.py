@@ -18,7 +18,7 @@ from models.judge.stored_predictions import PREDICTIONS_FILE, StoredPredictions
 from models.metrics.metrics import METRICS
 from models.project_spec.judge import Judge
 from models.serving.registry import RegisteredVersion
-from tasks.loop.step_cache import Rival
+from tasks.loop.champion_parts import Rival
 from tasks.steps import rivals
 
 AUC, SIGNAL = METRICS["roc_auc"], 1.2
