@@ -29,6 +29,7 @@ goal.costs.false_negative: 10
 goal.positive: fraud
 data.split.seed: 7
 data.split.equal_rows: together
+monitor.margin: 0.02
 data.features.columns: [age, income]
 data.features.make: ./features.py:make
 data.features.fit: ./features.py:fit

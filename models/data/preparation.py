@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, InstanceOf, field_validator
 
-from models.data.equal_rows import EqualRows
+from models.equal_rows import EqualRows
 from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel

@@ -24,7 +24,6 @@ from models.data.columns import (
     with_slices,
 )
 from models.data.datetimes import as_seconds, fit_datetime
-from models.data.equal_rows import EqualUnits
 from models.data.fit import categorical_input, fit_numeric, fit_pixels, numeric_input
 from models.data.hashing import row_identities
 from models.data.known_future import future_inputs
@@ -56,6 +55,7 @@ from models.data.target import (
 from models.data.text import prepare_text
 from models.data.unlabelled import feature_inputs, write_unlabelled
 from models.data.window_reference import SeriesValues, fit_reference, season_of
+from models.equal_rows import EqualUnits
 from models.errors import DataError, UserCodeError
 from models.files import replacing_folder
 from models.fitted_features.state import FeatureCode

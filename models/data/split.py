@@ -10,8 +10,8 @@
 | time | its time: the oldest train, the newest test | no: a row may move from test towards train, never back |
 
 Equal rows count as different rows, in any order: a counter distinguishes them (`row_identities`). By random and by
-stratified they have the split of the first of them, where the columns identify rows (`equal_rows.py`). Shares are exact
-to about one row for each class for stratified, to one timestamp for time, and in expectation otherwise.
+stratified they have the split of the first of them, where the columns identify rows (`models/equal_rows.py`). Shares
+are exact to about one row for each class for stratified, to one timestamp for time, and in expectation otherwise.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.equal_rows import EqualRows
 from models.data.preparation import NumericInput, Preparation, TextColumn
+from models.equal_rows import EqualRows
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import StepRecord

@@ -13,7 +13,7 @@ from models.pipeline.records import StepRecord
 from tasks.loop.champion_parts import Rival
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.state.outbox import LOOP_RUN
-from tasks.steps.rivals import best_champion, champion, predictions, serving_cost
+from tasks.steps.rivals import FrozenRows, best_champion, champion, predictions, serving_cost
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,9 +134,9 @@ def _write_predictions(inputs: Inputs, folder: Path, evidence: Evidence) -> Path
 def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.ndarray | None]:
     """Return the evidence on all test rows, and which of them the champion knows; None if it has no such record."""
     from models.data import feeds
-    from models.data.equal_rows import EqualRows
     from models.data.preparation import Preparation
     from models.data.weights import weights_of
+    from models.equal_rows import EqualRows
     from models.inference.portable import MODEL_FILE
     from models.judge.evidence import Evidence
     from models.judge.held_out import baseline_of, with_clusters
@@ -144,9 +144,10 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
     prepared, exported = inputs["prepare"].folder, inputs["export"]
     preparation, equal = Preparation.load(prepared), inputs["prepare"].result["equal_rows"]
     graph = exported.file(MODEL_FILE)
+    rows = FrozenRows(prepared, inputs["ingest"].file("raw.parquet"), inputs["prepare"].digest)
     target = feeds.targets(prepared, "test")
-    against = champion(loop, inputs, rival, preparation)
-    best = best_champion(loop, inputs, rival, preparation, target)
+    against = champion(loop, rows, rival, preparation)
+    best = best_champion(loop, rows, rival, preparation, target)
     baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.reference or "mae")
     evidence = Evidence(
         task=preparation.task,
@@ -157,7 +158,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
             "best": best.decision,
             "baseline": baseline.threshold,
         },
-        challenger=predictions(inputs, graph, preparation),
+        challenger=predictions(rows, graph, preparation),
         champion=against.prediction,
         best=best.prediction,
         best_counts=None if best.known is None else ~best.known,
@@ -169,7 +170,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         slices=feeds.slice_values(prepared, "test", loop.spec.judge.slices),
         challenger_id=exported.digest,
         champion_id=rival.identity.partition(":")[0] if against.prediction is not None else None,
-        challenger_cost=serving_cost(inputs, graph, preparation),
+        challenger_cost=serving_cost(rows, graph, preparation),
         champion_cost=against.cost,
         parity=Parity.model_validate(
             {key: exported.result[key] for key in Parity.model_fields if key in exported.result}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from models.errors import DataError
 from models.judge.verdict import ServingCost
 from tasks.loop.champion_parts import Rival
-from tasks.loop.loop import Inputs, Loop
+from tasks.loop.loop import Loop
 from tasks.mlflow import registry_reader
 from tasks.mlflow.model_cache import cached_copy, cached_version, fetch
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from models.data.feeds import Feed
     from models.data.preparation import Preparation
     from models.metrics.classification import Decision
+
+
+class FrozenRows(NamedTuple):
+    """The test rows: where the prepared and the raw rows lie, and the digest of the prepared ones."""
+
+    prepared: Path
+    raw: Path
+    digest: str
 
 
 class RivalPredictions(NamedTuple):
@@ -36,7 +44,7 @@ class RivalPredictions(NamedTuple):
         return self._replace(prediction=None if self.prediction is None else 1 - self.prediction, decision=turned)
 
 
-def champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation) -> RivalPredictions:
+def champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation) -> RivalPredictions:
     """Return the champion on our test rows; nothing if there is none or it cannot read the rows."""
     from models.data.preparation import KNOWN_ROWS_FILE, PREPARATION_FILE, Preparation
     from models.inference.portable import MODEL_FILE
@@ -52,18 +60,18 @@ def champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation) -> Riva
         loop.report.note(f"the champion (version {number}) predicts another target: judged by goal and baseline")
         return RivalPredictions()
     try:
-        prediction = predictions(inputs, folder / MODEL_FILE, theirs)
-        cost = serving_cost(inputs, folder / MODEL_FILE, theirs)
+        prediction = predictions(rows, folder / MODEL_FILE, theirs)
+        cost = serving_cost(rows, folder / MODEL_FILE, theirs)
     except DataError as error:
         loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
         return RivalPredictions()
     if is_reversed:
         loop.report.note(f"judge: the champion (version {number}) has the other class as its positive one")
-    found = RivalPredictions(prediction, cost, _known(inputs, folder), theirs.class_head.decision)
+    found = RivalPredictions(prediction, cost, _known(rows, folder), theirs.class_head.decision)
     return found.reversed() if is_reversed else found
 
 
-def best_champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation, target: np.ndarray) -> RivalPredictions:
+def best_champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation, target: np.ndarray) -> RivalPredictions:
     """Return the best champion so far on our test rows; nothing if it is the champion, or cannot be compared.
 
     Its stored predictions count if they are of the same prepared data, or if its graph cannot read ours: then on the
@@ -82,18 +90,18 @@ def best_champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation, ta
         return RivalPredictions()
     names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE, PREDICTIONS_FILE)
     folder = cached_copy(loop.workspace, loop.spec.name, version, fetch, names=names).folder
-    theirs, known = Preparation.load(folder), _known(inputs, folder)
+    theirs, known = Preparation.load(folder), _known(rows, folder)
     is_reversed, decision = theirs.target.is_reversed(own.target), theirs.class_head.decision
     if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
         return RivalPredictions()
     stored = StoredPredictions.load(folder / PREDICTIONS_FILE)
-    if stored is not None and stored.prepared == inputs["prepare"].digest:
+    if stored is not None and stored.prepared == rows.digest:
         return RivalPredictions(stored.prediction, None, known, decision)
     try:
-        found = RivalPredictions(predictions(inputs, folder / MODEL_FILE, theirs), None, known, decision)
+        found = RivalPredictions(predictions(rows, folder / MODEL_FILE, theirs), None, known, decision)
         return found.reversed() if is_reversed else found
     except DataError as error:
-        shared = stored.on(example_rows(inputs["prepare"].folder, own), target) if stored is not None else None
+        shared = stored.on(example_rows(rows.prepared, own), target) if stored is not None else None
         if shared is None:
             loop.report.note(f"the best champion so far (version {number}) cannot read this data ({error})")
             return RivalPredictions()
@@ -101,7 +109,7 @@ def best_champion(loop: Loop, inputs: Inputs, rival: Rival, own: Preparation, ta
         return RivalPredictions(prediction, None, ~there if known is None else known | ~there, decision)
 
 
-def predictions(inputs: Inputs, graph: Path, preparation: Preparation) -> np.ndarray:
+def predictions(rows: FrozenRows, graph: Path, preparation: Preparation) -> np.ndarray:
     """Return a graph's predictions of the test rows, in the form for metrics.
 
     Raises:
@@ -109,19 +117,19 @@ def predictions(inputs: Inputs, graph: Path, preparation: Preparation) -> np.nda
     """
     from models.inference.predict import predict
 
-    return predict(graph, _test_rows(inputs, preparation), preparation)
+    return predict(graph, _test_rows(rows, preparation), preparation)
 
 
-def serving_cost(inputs: Inputs, graph: Path, preparation: Preparation) -> ServingCost:
+def serving_cost(rows: FrozenRows, graph: Path, preparation: Preparation) -> ServingCost:
     """Return the measured cost of serving a graph."""
     from models.inference.predict import latency_ms
 
-    first = next(_test_rows(inputs, preparation, batch=1))
+    first = next(_test_rows(rows, preparation, batch=1))
     example = {name: values[:1] for name, values in first.items()}
     return ServingCost(latency_ms=latency_ms(graph, example), size_mb=graph.stat().st_size / 1e6)
 
 
-def _known(inputs: Inputs, version: Path) -> np.ndarray | None:
+def _known(rows: FrozenRows, version: Path) -> np.ndarray | None:
     """Return which test examples a version knows; None if it has no such record."""
     import numpy as np
 
@@ -130,11 +138,10 @@ def _known(inputs: Inputs, version: Path) -> np.ndarray | None:
 
     path = version / KNOWN_ROWS_FILE
     known = np.load(path) if path.exists() else np.zeros(0, dtype=np.uint64)
-    return is_known(inputs["prepare"].folder, known) if len(known) else None
+    return is_known(rows.prepared, known) if len(known) else None
 
 
-def _test_rows(inputs: Inputs, preparation: Preparation, **options: Any) -> Iterator[Feed]:
+def _test_rows(rows: FrozenRows, preparation: Preparation, **options: Any) -> Iterator[Feed]:
     from models.data.feeds import feeds
 
-    raw = inputs["ingest"].file("raw.parquet")
-    return feeds(inputs["prepare"].folder, "test", preparation, raw=raw, **options)
+    return feeds(rows.prepared, "test", preparation, raw=rows.raw, **options)

@@ -35,7 +35,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/steps/register.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/serve/__main__.py": "tests/integration/test_server.py: a real server",
     "tasks/serve/app.py": "tests/integration/test_server.py: a real server",
-    "tasks/steps/rivals.py": "tests/rules/test_margin.py, tests/integration/test_loop.py: needs a registry",
+    "tasks/steps/rivals.py": "tests/rules/test_margin.py: needs a registry",
     "tasks/steps/search.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/serve/compactor.py": "tests/integration/test_served_log.py: a real server and its compactor",
     "tasks/serve/grpc/server.py": "tests/integration/test_open_inference.py: a real server and a real client",

@@ -12,7 +12,7 @@ import pytest
 
 from models.errors import GateRefused, StoreError, UsageError
 from models.files import sha256
-from models.serving.registry import BEST, FILES, RegisteredVersion
+from models.serving.registry import FILES, RegisteredVersion
 from tasks.host import processes, server_access, stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
@@ -448,14 +448,3 @@ def test_every_way_into_the_registry_gives_the_same(
     assert seen == views()
     assert isinstance(seen[4], RegisteredVersion)
     assert [seen[1], seen[3], *seen[5:8], seen[9]] == [RegisteredModel({}, {}), None, None, None, None, ""]
-
-
-def test_a_person_who_promotes_decides_which_version_is_the_best_champion_so_far(tracked: Workspace, model: str):
-    """Challengers are compared with it from then on; a loop's promotion keeps the reference of its verdict."""
-    made = register(tracked, model, 2)
-    for version in ("1", "2"):
-        made.set_tags(version, {BEST: "7:abc"})
-    made.promote("1", None, loop_id="l")
-    assert made.tags("1")[BEST] == "7:abc"
-    made.promote("2", "1", reason="smaller")
-    assert made.tags("2")[BEST] == ""

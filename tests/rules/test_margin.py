@@ -17,8 +17,9 @@ from models.judge.evidence import Evidence
 from models.judge.stored_predictions import PREDICTIONS_FILE, StoredPredictions
 from models.metrics.metrics import METRICS
 from models.project_spec.judge import Judge
-from models.serving.registry import RegisteredVersion
+from models.serving.registry import BEST, RegisteredVersion
 from tasks.loop.champion_parts import Rival
+from tasks.mlflow.registry import Registry
 from tasks.steps import rivals
 
 AUC, SIGNAL = METRICS["roc_auc"], 1.2
@@ -119,7 +120,7 @@ def lookup(tmp_path, monkeypatch, stored, cannot_read=False, is_reversed=False):
     preparation = SimpleNamespace(
         task="binary",
         target=SimpleNamespace(predicts_same=lambda _: True, is_reversed=lambda _: is_reversed),
-        class_head=SimpleNamespace(threshold=0.4),
+        class_head=SimpleNamespace(decision=0.4),
         characters=None,
         window=None,
     )
@@ -136,9 +137,9 @@ def lookup(tmp_path, monkeypatch, stored, cannot_read=False, is_reversed=False):
     monkeypatch.setattr("models.judge.held_out.example_rows", lambda *_: np.array([5, 6, 7], dtype=np.uint64))
     notes = []
     loop = SimpleNamespace(workspace=None, spec=SimpleNamespace(name="tiny"), report=SimpleNamespace(note=notes.append))
-    inputs = {"prepare": SimpleNamespace(digest="now", folder=tmp_path)}
+    rows = rivals.FrozenRows(tmp_path, tmp_path, "now")
     rival = Rival("2:" + "v" * 16, "2", version.identity)
-    return rivals.best_champion(loop, inputs, rival, preparation, np.array([0, 1, 1])), notes
+    return rivals.best_champion(loop, rows, rival, preparation, np.array([0, 1, 1])), notes
 
 
 def stored(prepared, rows=(5, 6, 7), target=(0, 1, 1)):
@@ -147,14 +148,14 @@ def stored(prepared, rows=(5, 6, 7), target=(0, 1, 1)):
 
 def test_its_stored_predictions_stand_where_the_data_are_the_same(tmp_path, monkeypatch):
     found, notes = lookup(tmp_path, monkeypatch, stored("now"))
-    assert (found.prediction.tolist(), found.threshold, notes) == ([0.1, 0.2, 0.3], 0.4, [])
+    assert (found.prediction.tolist(), found.decision, notes) == ([0.1, 0.2, 0.3], 0.4, [])
 
 
 def test_its_graph_predicts_other_rows(tmp_path, monkeypatch):
     found, _ = lookup(tmp_path, monkeypatch, stored("before"))
     assert (found.prediction.tolist(), found.known) == ([0.7, 0.8, 0.9], None)
     other, _ = lookup(tmp_path, monkeypatch, stored("before"), is_reversed=True)
-    assert (other.prediction.tolist(), other.threshold) == (pytest.approx([0.3, 0.2, 0.1]), 0.6)
+    assert (other.prediction.tolist(), other.decision) == (pytest.approx([0.3, 0.2, 0.1]), 0.6)
 
 
 def test_its_stored_predictions_of_shared_rows_count_where_its_graph_cannot_read_the_data(tmp_path, monkeypatch):
@@ -163,6 +164,20 @@ def test_its_stored_predictions_of_shared_rows_count_where_its_graph_cannot_read
     other, notes = lookup(tmp_path, monkeypatch, stored("before", rows=(7, 4, 5), target=(0, 1, 0)), cannot_read=True)
     assert other.prediction is None
     assert notes == ["the best champion so far (version 1) cannot read this data (no column 'x')"]
+
+
+@pytest.mark.parametrize(
+    ("action", "loop_id", "is_reference"), [("promote", "", True), ("promote", "l", False), ("rollback", "", False)]
+)
+def test_a_version_that_a_person_promotes_is_the_best_champion_so_far(monkeypatch, action, loop_id, is_reference):
+    """Whoever takes another model on purpose need not overrule each later verdict."""
+    tags = {BEST: "1:a"}
+    for name, act in (("tags", lambda *_: tags), ("set_tags", lambda _, version, new: tags.update(new))):
+        monkeypatch.setattr(Registry, name, act)
+    for name in ("_entry", "_settle"):
+        monkeypatch.setattr(Registry, name, lambda *_: None)
+    Registry.__new__(Registry)._move(action, "1", "2", loop_id, "smaller")
+    assert tags[BEST] == ("" if is_reference else "1:a")
 
 
 def test_no_code_removes_a_version_of_a_model():
