@@ -391,17 +391,21 @@ def _provenance(loop: Loop, trained: dict[str, Any], search: dict[str, Any]) -> 
     }
 
 
+def python_use(model: str, number: str) -> str:
+    """Return the lines of Python by which anybody predicts with a version."""
+    return (
+        "import mlflow\n\n"
+        f'model = mlflow.pyfunc.load_model("models:/{model}/{number}")  # or {model}@champion\n'
+        "print(model.predict(model.input_example))"
+    )
+
+
 def _usage(loop: Loop, number: str, example: Any) -> list[Any]:
     from models.report.card import Snippet
 
-    code = (
-        "import mlflow\n\n"
-        f'model = mlflow.pyfunc.load_model("models:/{loop.spec.name}/{number}")  # or {loop.spec.name}@champion\n'
-        "print(model.predict(model.input_example))"
-    )
     shown = json.dumps(example, ensure_ascii=False)[:600] if example else ""
     return [
-        Snippet('In Python, after `eval "$(loopline env)"`', code),
+        Snippet('In Python, after `eval "$(loopline env)"`', python_use(loop.spec.name, number)),
         *([Snippet("An input", shown)] if shown else []),
         Snippet("On a machine without Loopline", f"loopline export {loop.spec.name} --version {number} --to bundle"),
         Snippet("Undo the promotion", f"loopline rollback {loop.spec.name}"),

@@ -1,8 +1,5 @@
 """A whole loop of a tiny project, step by step in this process and without Prefect: what each step leaves behind."""
 
-import contextlib
-import html
-import io
 import json
 import os
 import re
@@ -19,7 +16,6 @@ from typing import Any
 
 import mlflow
 import optuna
-import pandas as pd
 import pyarrow as pa
 import pytest
 from safetensors.numpy import load_file
@@ -195,24 +191,6 @@ def test_the_version_answers_where_there_is_no_loopline(first: Loop, tmp_path: P
     assert types == {"label": "string", "probability_no": "double", "probability_yes": "double"}
     assert [list(answer) for answer in answers] == [list(types)] * 3
     assert {answer["label"] for answer in answers} <= {"no", "yes"}
-
-
-def test_the_python_on_the_card_runs(first: Loop) -> None:
-    card = html.unescape((first.state / "card.html").read_text())
-    code = card[card.index("import mlflow\n") :].partition("</code>")[0]
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(code, {})
-    assert "probability_yes" in printed.getvalue()
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of MLflow's own code
-def test_a_version_is_evaluated_by_mlflow(first: Loop, project: Project) -> None:
-    """On the project's own CSV; a classifier's evaluation takes one column of a model's answers."""
-    rows = pd.read_csv(project.folder / "data.csv")
-    only = {"model_config": {"column": "label"}, "evaluator_config": {"log_model_explainability": False}}
-    found = mlflow.models.evaluate("models:/tiny/1", rows, targets="y", model_type="classifier", **only)
-    assert found.metrics["example_count"] == len(rows)
-    assert found.metrics["accuracy_score"] > 0.5
 
 
 def test_the_weights_are_what_the_version_says(first: Loop) -> None:

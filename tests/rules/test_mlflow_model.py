@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from models.inference.batch import ReadOptions, csv_types, examples
 from models.inference.loaded_model import LoadedModel
 from models.project_spec.blocks import Data
 from tasks.mlflow.onnx_model import onnx_model
+from tasks.steps.card import python_use
 from tests.served_models import write_served
 
 PREPARATION = Preparation(
@@ -93,11 +95,33 @@ def test_the_projects_own_csv_is_answered_as_by_loopline_predict(folder: Path, t
         assert_same(json.loads(answer.response)["predictions"], expected, kind)
 
 
-def test_one_column_is_chosen_for_mlflows_evaluation(folder: Path) -> None:
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of MLflow's own code
+def test_mlflow_evaluates_a_classifier_by_its_label(
+    folder: Path, empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A classifier's evaluation takes one column of a model's answers."""
+    shutil.copytree(empty_store, tmp_path / "mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow/mlflow.db")
+    monkeypatch.chdir(tmp_path)  # of its artifacts
     frame = pd.read_csv(io.StringIO(WHOLE))
-    whole = mlflow.pyfunc.load_model(str(folder)).predict(frame)
-    label = mlflow.pyfunc.load_model(str(folder), model_config={"column": "label"}).predict(frame)
-    pd.testing.assert_series_equal(label, whole["label"])
+    only: dict[str, Any] = {"model_config": {"column": "label"}}
+    label = mlflow.pyfunc.load_model(str(folder), **only).predict(frame)
+    pd.testing.assert_series_equal(label, mlflow.pyfunc.load_model(str(folder)).predict(frame)["label"])
+    frame["y"] = ["no", "yes"]
+    quick = {"log_model_explainability": False}
+    found = mlflow.models.evaluate(
+        str(folder), frame, targets="y", model_type="classifier", evaluator_config=quick, **only
+    )
+    assert (found.metrics["example_count"], found.metrics["accuracy_score"]) == (2, (label == frame["y"]).mean())
+
+
+def test_the_python_on_the_card_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = mlflow.pyfunc.load_model(str(folder))
+    monkeypatch.setattr(mlflow.pyfunc, "load_model", {"models:/tiny/1": model}.__getitem__)
+    exec(python_use("tiny", "1"), {})
+    assert "probability_yes" in capsys.readouterr().out
 
 
 def test_a_version_names_its_packages_exactly_and_its_columns(folder: Path) -> None:
