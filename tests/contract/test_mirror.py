@@ -10,7 +10,6 @@ ELSEWHERE: dict[str, str] = {
     "models/feedback/columns.py": "tests/unit/models/feedback/test_feedback.py: names, which it reads and writes",
     "models/project_spec/judge.py": "tests/unit/models/project_spec/test_blocks.py: a block of the spec there",
     "tasks/dashboard/__main__.py": "tests/integration/test_page.py: a real server",
-    "tasks/dashboard/acting.py": "tests/integration/test_page.py: a process of its own",
     "tasks/dashboard/api.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/app.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/buttons.py": "tests/integration/test_page.py: a real server",
