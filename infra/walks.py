@@ -59,6 +59,7 @@ WALKS = (
             "tasks.steps.train",
             "tasks.steps.export",
             "tasks.steps.judge",
+            "tasks.steps.rivals",
             "tasks.steps.register",
             "tasks.steps.promote",
             "tasks.steps.card",

@@ -67,8 +67,8 @@ def champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation) -> Ri
         return RivalPredictions()
     if is_reversed:
         loop.report.note(f"judge: the champion (version {number}) has the other class as its positive one")
-    found = RivalPredictions(prediction, cost, _known(rows, folder), theirs.class_head.decision)
-    return found.reversed() if is_reversed else found
+    rival_rows = RivalPredictions(prediction, cost, _known(rows, folder), theirs.class_head.decision)
+    return rival_rows.reversed() if is_reversed else rival_rows
 
 
 def best_champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation, target: np.ndarray) -> RivalPredictions:
@@ -98,8 +98,8 @@ def best_champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation, 
     if stored is not None and stored.prepared == rows.digest:
         return RivalPredictions(stored.prediction, None, known, decision)
     try:
-        found = RivalPredictions(predictions(rows, folder / MODEL_FILE, theirs), None, known, decision)
-        return found.reversed() if is_reversed else found
+        rival_rows = RivalPredictions(predictions(rows, folder / MODEL_FILE, theirs), None, known, decision)
+        return rival_rows.reversed() if is_reversed else rival_rows
     except DataError as error:
         shared = stored.on(example_rows(rows.prepared, own), target) if stored is not None else None
         if shared is None:
