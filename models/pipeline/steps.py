@@ -133,8 +133,8 @@ STEPS = (
     ),
     Step(
         "judge",
-        after=("ingest", "prepare", "validate-prepared", "export"),  # a champion may need columns no longer prepared
-        results=("prepare", "validate-prepared", "export"),
+        after=("ingest", "prepare", "export"),  # a champion may need columns no longer prepared
+        results=("prepare", "export"),
         external=("champion",),
         reads=("name", "data.split", "goal", "judge", "serve.max_latency_ms", "train.seed", "train.class_weights"),
         code=("tasks.steps.judge",),

@@ -91,6 +91,18 @@ def weighing(spec: Spec) -> str:
     return ", or ".join([*cures, "a larger share of their rows in the source"][:2])
 
 
+def _single_predictors(prepared: Path, preparation: Preparation) -> dict[str, float]:
+    """Return the columns that alone predict the target: a first model waits for a person then.
+
+    Their rows are read again: validation's own result would judge the model anew when only an expectation changed.
+    """
+    from models.data.preparation import ROWS_FILE
+    from models.sources.read import read_table
+    from models.validation.single_predictors import single_predictors
+
+    return single_predictors(read_table(prepared / ROWS_FILE), preparation)
+
+
 def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
     """Write the rows that the challenger knows; they are stored with its version, for when it is the champion."""
     import numpy as np
@@ -178,7 +190,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         outputs=preparation.target.outputs,
         positive=preparation.target.positive,
         copies=EqualRows.model_validate(equal).copies if equal else 0.0,
-        single_predictors=inputs["validate-prepared"].result["single_predictors"],
+        single_predictors={} if rival.identity else _single_predictors(prepared, preparation),
     )
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known
 
