@@ -20,7 +20,7 @@ IMPORTED = [
     "__main__",
     "deltalake",
     "filelock",
-    "models.data.hashing",
+    "models.identity.hashing",
     "models.feedback.log_rows",
     "models.sources.row_batches",
     "orjson",

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from models.data import split
-from models.data.hashing import hash_rows, missing
 from models.data.header import no_such_column
 from models.errors import DataError, UsageError
+from models.identity.hashing import hash_rows, missing
 from models.project_spec.blocks import Data
 from models.project_spec.schedule import unix_time
 from models.project_spec.window import Window

@@ -25,7 +25,6 @@ from models.data.columns import (
 )
 from models.data.datetimes import as_seconds, fit_datetime
 from models.data.fit import categorical_input, fit_numeric, fit_pixels, numeric_input
-from models.data.hashing import row_identities
 from models.data.known_future import future_inputs
 from models.data.outputs import check_label
 from models.data.pixels import pixels_of
@@ -55,10 +54,11 @@ from models.data.target import (
 from models.data.text import prepare_text
 from models.data.unlabelled import feature_inputs, write_unlabelled
 from models.data.window_reference import SeriesValues, fit_reference, season_of
-from models.equal_rows import EqualUnits
 from models.errors import DataError, UserCodeError
 from models.files import replacing_folder
 from models.fitted_features.state import FeatureCode
+from models.identity.equal_rows import EqualUnits
+from models.identity.hashing import row_identities
 from models.ngrams.columns import feature_column, holds_texts, plain_texts
 from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data, Spec, Task

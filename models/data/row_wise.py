@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from models.data.clean import made_features
-from models.data.hashing import hash_rows
 from models.errors import UserCodeError
+from models.identity.hashing import hash_rows
 from models.project_spec.blocks import Data
 
 SAMPLE = 2000

@@ -10,8 +10,9 @@
 | time | its time: the oldest train, the newest test | no: a row may move from test towards train, never back |
 
 Equal rows count as different rows, in any order: a counter distinguishes them (`row_identities`). By random and by
-stratified they have the split of the first of them, where the columns identify rows (`models/equal_rows.py`). Shares
-are exact to about one row for each class for stratified, to one timestamp for time, and in expectation otherwise.
+stratified they have the split of the first of them, where the columns identify rows
+(`models/identity/equal_rows.py`). Shares are exact to about one row for each class for stratified, to one timestamp for
+time, and in expectation otherwise.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.datetimes import parsed_times
-from models.data.hashing import Hashes, hash_values, keyed, missing, row_identities, unit_interval
 from models.data.preparation import SPLITS
 from models.data.weights import row_weights
 from models.errors import DataError
 from models.folds import Units
+from models.identity.hashing import Hashes, hash_values, keyed, missing, row_identities, unit_interval
 from models.project_spec.blocks import Data, Split
 
 TRAIN, VALIDATION, TEST = range(3)

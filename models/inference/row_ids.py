@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.columns import as_text
-from models.data.hashing import SortedHashSet, hash_values
 from models.errors import DataError
+from models.identity.hashing import SortedHashSet, hash_values
 
 
 def row_ids(work: str, began_ms: int, first: int, count: int) -> list[str]:

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from models.data import feeds, text
-from models.data.hashing import Hashes
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepared_rows import rows_of, units_of
 from models.data.weights import weights_of
 from models.data.window_reference import seasonal_lag
 from models.errors import DataError
+from models.identity.hashing import Hashes
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.data.hashing import Hashes
+from models.identity.hashing import Hashes
 from models.metrics.metrics import Array
 
 PREDICTIONS_FILE = "predictions.npz"

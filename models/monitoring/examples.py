@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from models.data.hashing import hash_values, unit_interval
+from models.identity.hashing import hash_values, unit_interval
 
 MOST_MEASURED = 50_000
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from models.data.hashing import SortedHashSet
+from models.identity.hashing import SortedHashSet
 from models.monitoring.examples import KeyedPredictions, Keys, keys_of, sampled
 from models.monitoring.reference import Reference
 from models.monitoring.tally import Bounds, PredictionCounts, predictions_of, tally

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from models.data.check import least_rows
-from models.data.hashing import missing
 from models.data.preparation import ROWS_FILE, Preparation
 from models.frozen_model import FrozenModel
+from models.identity.hashing import missing
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 from models.sources.read import read_table

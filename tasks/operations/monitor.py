@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.data.hashing import SortedHashSet
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import StoreError, UsageError
 from models.feedback.label_text import label_values
 from models.files import write_text
+from models.identity.hashing import SortedHashSet
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.metrics import Metric, metric_of
 from models.monitoring.alarms import signals

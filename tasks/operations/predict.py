@@ -204,7 +204,7 @@ def _carry_out(work: PredictionJob, out: Path, report: Reporter) -> dict[str, An
 
 def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
     """Return all parts; existing part files are not made again."""
-    from models.data.hashing import SortedHashSet
+    from models.identity.hashing import SortedHashSet
     from models.inference.batch import part_of
     from models.inference.loaded_model import LoadedModel
     from models.sources.row_batches import count_rows

@@ -106,8 +106,8 @@ def _novel(
 ) -> tuple[pa.Table, int, np.ndarray]:
     import numpy as np
 
-    from models.data.hashing import hash_values
     from models.feedback.active_learning import choose_novel, positions
+    from models.identity.hashing import hash_values
     from models.sources.row_batches import concatenated
 
     pool: pa.Table | None = None

@@ -55,7 +55,7 @@ def labelled_rows(state: Path, feedback: FeedbackSummary, columns: list[str] | N
 
     It is the first prediction so that a row of the dataset does not change when its id is predicted again.
     """
-    from models.data.hashing import SortedHashSet, hash_values
+    from models.identity.hashing import SortedHashSet, hash_values
 
     seen, labels = SortedHashSet(), label_store(state)
     for table in prediction_log(state).scan(upto=feedback.predictions, columns=columns):
@@ -71,7 +71,7 @@ def labelled_rows(state: Path, feedback: FeedbackSummary, columns: list[str] | N
 def _counted(state: Path, predictions: int, labels: int) -> FeedbackSummary:
     import numpy as np
 
-    from models.data.hashing import hash_rows
+    from models.identity.hashing import hash_rows
 
     upto, total, rows = FeedbackSummary(predictions=predictions, labels=labels), np.zeros(1, np.uint64), 0
     for table in labelled_rows(state, upto, ["id"]):
@@ -87,7 +87,7 @@ def _with_later_labels(state: Path, known: FeedbackSummary, predictions: int, la
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from models.data.hashing import hash_rows
+    from models.identity.hashing import hash_rows
 
     store, total = label_store(state), np.array([int(known.digest or "0", 16)], np.uint64)
     chunks = [chunk for table in store.scan(known.labels, labels, ["id"]) for chunk in table.column("id").chunks]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models.data.hashing import SortedHashSet
+from models.identity.hashing import SortedHashSet
 from models.monitoring.examples import KeyedPredictions, Keys
 from models.monitoring.report import WindowReport
 from models.monitoring.tally import PredictionCounts

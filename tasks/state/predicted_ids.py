@@ -24,7 +24,7 @@ LEAST_ROWS = 1 << 13
 
 def id_hashes(ids: pa.ChunkedArray) -> np.ndarray:
     """Return 64-bit hashes of ids, uint64 (rows,): with 10,000,000 ids, one log in 370,000 has a collision."""
-    from models.data.hashing import hash_values
+    from models.identity.hashing import hash_values
 
     hashes: np.ndarray = hash_values(ids, "id")
     return hashes

@@ -179,7 +179,7 @@ def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterato
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from models.data.hashing import SortedHashSet, hash_rows
+    from models.identity.hashing import SortedHashSet, hash_rows
 
     seen = SortedHashSet()
     wanted = None if versions is None else pa.array(list(versions), pa.string())

@@ -148,7 +148,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
     from models.data import feeds
     from models.data.preparation import Preparation
     from models.data.weights import weights_of
-    from models.equal_rows import EqualRows
+    from models.identity.equal_rows import EqualRows
     from models.inference.portable import MODEL_FILE
     from models.judge.evidence import Evidence
     from models.judge.held_out import baseline_of, with_clusters

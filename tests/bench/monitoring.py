@@ -37,7 +37,7 @@ def _measure(num_rows: int) -> Watched:
     import numpy as np
     import pyarrow as pa
 
-    from models.data.hashing import SortedHashSet
+    from models.identity.hashing import SortedHashSet
     from models.monitoring.build import reference_of
     from models.monitoring.drift import feature_drift
     from models.monitoring.windowing import OpenWindow, WindowingRules, fill

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.data.columns import as_text, is_number
-from models.data.hashing import SortedHashSet
 from models.data.header import check_names, header_of
 from models.data.prepare import prepare_table
 from models.errors import DataError
 from models.feedback.feedback import with_feedback
+from models.identity.hashing import SortedHashSet
 from models.inference.loaded_model import input_schema
 from models.inference.row_ids import own_ids
 from models.inference.row_values import RowError, csv_columns, number_cells, number_text

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.hashing import row_identities
 from models.data.split import TEST, TRAIN, VALIDATION, assign, newest, times
 from models.errors import DataError
+from models.identity.hashing import row_identities
 from models.project_spec.blocks import Split
 
 SPLITS = [

@@ -5,8 +5,8 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from models.data.hashing import SortedHashSet
 from models.errors import DataError
+from models.identity.hashing import SortedHashSet
 from models.inference.row_ids import own_ids, row_ids
 
 

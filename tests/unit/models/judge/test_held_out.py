@@ -13,10 +13,10 @@ import pytest
 from scipy.signal import lfilter
 
 from models.data.feeds import targets
-from models.data.hashing import row_identities
 from models.data.preparation import Preparation
 from models.data.prepare import prepare
 from models.errors import DataError
+from models.identity.hashing import row_identities
 from models.judge.comparison import Threshold, resample_models
 from models.judge.evidence import Evidence
 from models.judge.held_out import (

@@ -3,9 +3,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.hashing import SortedHashSet
 from models.data.preparation import TargetEncoding
 from models.feedback.label_text import label_values
+from models.identity.hashing import SortedHashSet
 from models.monitoring.examples import MOST_MEASURED, KeyedPredictions, keys_of, sampled
 
 KEYS = st.lists(st.integers(0, 50), max_size=30).map(lambda keys: np.array(keys, dtype=np.uint64))

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.hashing import SortedHashSet
+from models.identity.hashing import SortedHashSet
 from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from tests.unit.models.monitoring.conftest import logged, reference, rows
 

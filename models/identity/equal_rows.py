@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from models.data.hashing import Hashes, hash_rows
 from models.frozen_model import FrozenModel
+from models.identity.hashing import Hashes, hash_rows
 from models.project_spec.blocks import Data, Spec
 
 MOST_OF_ONE = 0.05

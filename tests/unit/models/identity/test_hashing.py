@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.hashing import SortedHashSet, hash_rows, hash_values, row_identities, unit_interval
 from models.errors import DataError
+from models.identity.hashing import SortedHashSet, hash_rows, hash_values, row_identities, unit_interval
 
 
 def test_equal_rows_hash_alike_whatever_the_column_order_chunking_or_number_type():
