@@ -7,7 +7,7 @@ few the examples. What n independent examples without an exception do show is th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +21,8 @@ SAME = 1e-12
 """Resamples that differ by no more (relative) never vary: sums in another order differ in the last bits."""
 
 
-class Range(NamedTuple):
+@dataclass(frozen=True)
+class Range:
     """The lowest and the highest value of a metric, and what each of its terms rests on."""
 
     low: float

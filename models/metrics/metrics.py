@@ -90,7 +90,7 @@ class Metric:
         def terms(target: Array, prediction: Array) -> list[Array]:
             return self.range.terms(target, classification.at_threshold(prediction, threshold)) if self.range else []
 
-        return replace(self, prepare=prepare, range=self.range and self.range._replace(terms=terms))
+        return replace(self, prepare=prepare, range=self.range and replace(self.range, terms=terms))
 
     def of(self, outputs: Sequence[Output]) -> Metric:
         """Return the metric of a model with these outputs; itself if there are none."""
