@@ -8,7 +8,7 @@ from models.metrics.metrics import METRICS
 
 def test_every_limit_is_of_a_metric_and_its_best_value_is_one_of_them():
     assert set(LIMITS) <= set(METRICS)
-    assert all(METRICS[name].range[:2] == limits for name, limits in LIMITS.items())
+    assert {name: (METRICS[name].range.low, METRICS[name].range.high) for name in LIMITS} == LIMITS
     assert METRICS["mae"].range is None
 
 
