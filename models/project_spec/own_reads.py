@@ -222,12 +222,17 @@ def _note(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
         if not frame.f_code.co_filename.startswith(_IMPORTLIB):  # an import looks for its module
             _note_folder(_path_of("." if args[0] is None else args[0]))
     elif event == "os.mkdir":
-        _note_written(_path_of(args[0]))
+        if not os.path.isdir(path := _path_of(args[0])):  # noqa: PTH112  asked for with `exist_ok`, and nothing made
+            _note_written(path)
     elif event == "os.rename":
         if any(_path_of(args[0]) in reads.written for reads in _extents):
             _note_written(_path_of(args[1]))
     elif event == "open":
         _note_open(_path_of(args[0]), args[2] if isinstance(args[2], int) else 0, frame)
+    elif event == "sqlite3.connect":
+        _note_file(path := _path_of(args[0]))
+        if "mode=ro" not in str(args[0]):  # what SQLite writes itself is not seen
+            _note_written(path)
     else:
         _note_file(_path_of(args[1] if event == "import" else args[0]))
 
@@ -272,7 +277,8 @@ def _note_open(path: str, flags: int, frame: FrameType) -> None:
             for reads in _extents:
                 reads.packages.add(package)
         return
-    if mode != os.O_WRONLY and not flags & os.O_TRUNC:
+    makes = flags & os.O_CREAT and stamp_of(path) is None
+    if mode != os.O_WRONLY and not flags & os.O_TRUNC and not makes:
         _note_file(path)
     if mode != os.O_RDONLY or flags & os.O_CREAT:
         _note_written(path)
@@ -298,7 +304,7 @@ def _note_file(path: str) -> None:
     if not path or path.startswith((*_SYSTEM, *_OURS, *_INTERPRETER)):
         return
     seen = stamp_of(path)
-    if seen is None and os.path.exists(path):  # noqa: PTH110  a folder, a pipe
+    if seen is None and (path in sys.path or os.path.exists(path)):  # noqa: PTH110  Python's archive; a folder, a pipe
         return
     for reads in _extents:
         if path not in reads.files and not reads.has_written(path):

@@ -72,11 +72,32 @@ def test_a_file_that_is_not_there_is_seen(use: USE, tmp_path: Path) -> None:
         "import os; (here / 't').write_text('1'); os.replace(here / 't', here / 'a.txt'); (here / 'a.txt').read_text()",
         "(here / 'd').mkdir(); (here / 'd' / 'a.txt').write_text('1'); [p.read_text() for p in (here / 'd').iterdir()]",
         "import tempfile\nwith tempfile.TemporaryFile() as f: f.write(b'1'); f.seek(0); f.read()",
+        "import tempfile\nwith tempfile.NamedTemporaryFile() as f: f.write(b'1'); f.seek(0); f.read()",
+        "open(here / 'a.log', 'a+').close()",
     ],
 )
 def test_what_the_code_wrote_itself_is_no_input(use: USE, body: str) -> None:
     reads = use(body)
     assert (reads.files, reads.folders) == ({}, set())
+
+
+def test_a_folder_that_was_there_is_not_the_codes_own(use: USE, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a.txt").write_text("1")
+    reads = use("(here / 'd').mkdir(exist_ok=True); [p.read_text() for p in (here / 'd').iterdir()]")
+    assert (reads.files.keys(), reads.folders) == ({str(tmp_path / "d" / "a.txt")}, {str(tmp_path / "d")})
+
+
+def test_a_database_of_the_code_counts_as_it_is_in_the_end_unless_it_is_opened_to_be_read_alone(
+    use: USE, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(b"")
+    write = "import sqlite3; c = sqlite3.connect(here / 'a.db'); c.execute('create table t (a)'); c.close()"
+    assert (use(write).changed(), path.stat().st_size > 0) == ([], True)
+    read = use("import sqlite3; sqlite3.connect(f\"file:{here / 'a.db'}?mode=ro\", uri=True).close()")
+    path.write_bytes(b"")
+    assert read.changed() == [str(path)]
 
 
 def test_a_module_is_seen_when_it_was_found_by_name_and_what_it_reads_counts_each_time(
