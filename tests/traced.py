@@ -10,7 +10,8 @@ import socket
 import subprocess
 from pathlib import Path
 
-_NETWORK = ("connect", "sendto", "sendmsg", "sendmmsg")
+NETWORK = ("connect", "sendto", "sendmsg", "sendmmsg")
+"""The calls by which a process speaks to another."""
 _STRING = re.compile(rb'"((?:\\x[0-9a-f]{2})+)"')
 _QUESTION = re.compile(
     rb"^..\x01[\x00\x20]\x00\x01.{6}((?:[\x01-\x3f][^\x00]{1,63})+)\x00\x00[\x01\x1c\x41]\x00\x01", re.S
@@ -36,7 +37,7 @@ def traced(calls: tuple[str, ...], trace: Path) -> list[str]:
 
 def network_traced(trace: Path) -> list[str]:
     """Return the first words of a command whose connections and messages go to `trace`."""
-    return traced(_NETWORK, trace)
+    return traced(NETWORK, trace)
 
 
 def files_read(trace: Path) -> list[tuple[float, Path]]:

@@ -20,7 +20,7 @@ from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.step_cache import StepCache
 from tests.environment import QUIET
-from tests.traced import can_trace, files_read, traced
+from tests.traced import NETWORK, can_trace, files_read, places_outside, traced
 
 SPEC = """\
 name: tiny
@@ -145,7 +145,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, dict[str, se
     root = tmp_path_factory.mktemp("traced")
     write(root / "projects" / "tiny")
     environment = {**os.environ, **QUIET, "LOOPLINE_HOME": str(root), "PYTHONPATH": str(ROOT)}
-    strace = [*traced(("open", "openat"), root / "trace"), "-ttt"]
+    strace = [*traced(("open", "openat", *NETWORK), root / "trace"), "-ttt"]
     done = subprocess.run(
         [*strace, sys.executable, "-c", RUN, str(root)],
         env=environment,
@@ -202,6 +202,11 @@ def test_a_step_names_each_file_that_it_opens(ran: tuple[Project, dict[str, set[
     told = {project.folder / name for name in EXPECTED[step]}
     assert {path for path in told if path.suffix != ".py" and path.parent.name != "pretrained"} <= read, "all is shown"
     assert read - named(project, records_of(project)[step]) == set()
+
+
+def test_no_step_looks_anything_up(ran: tuple[Project, dict[str, set[Path]]]) -> None:
+    """No library calls home (`test_no_calls_home.py`): nobody has configured an address for this loop."""
+    assert places_outside(ran[0].workspace.root / "trace") == set()
 
 
 def test_a_file_owes_the_steps_that_read_it_and_no_other(ran: tuple[Project, dict[str, set[Path]]]) -> None:
