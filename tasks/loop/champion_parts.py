@@ -29,6 +29,11 @@ class Rival(NamedTuple):
     champion: str | None
     best: str = ""
 
+    @property
+    def is_let_through(self) -> bool:
+        """Whether a model that was the first one is the champion by now: judged again, it needs no person again."""
+        return not self.identity and self.champion is not None
+
 
 def rival_parts(champion: RegisteredVersion | None, weights: str) -> Parts:
     """Return the identities of the versions that a trained model is compared with; empty for none.

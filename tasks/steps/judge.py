@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from models.data.preparation import Preparation, TargetEncoding
+    from models.identity.equal_rows import EqualRows
     from models.judge.evidence import Evidence
     from models.project_spec.blocks import Spec
 
@@ -91,16 +92,20 @@ def weighing(spec: Spec) -> str:
     return ", or ".join([*cures, "a larger share of their rows in the source"][:2])
 
 
-def _single_predictors(prepared: Path, preparation: Preparation) -> dict[str, float]:
-    """Return the columns that alone predict the target: a first model waits for a person then.
+def reasons_to_wait(rival: Rival, prepared: Path, preparation: Preparation, equal: EqualRows | None) -> dict[str, Any]:
+    """Return the evidence for which a first model waits for a person; none of a model that is the champion by now.
 
-    Their rows are read again: validation's own result would judge the model anew when only an expectation changed.
+    The rows are read again for the columns that alone predict the target: validation's own result would judge the model
+    anew when only an expectation changed.
     """
     from models.data.preparation import ROWS_FILE
     from models.sources.read import read_table
     from models.validation.single_predictors import single_predictors
 
-    return single_predictors(read_table(prepared / ROWS_FILE), preparation)
+    if rival.is_let_through:
+        return {}
+    predictors = {} if rival.identity else single_predictors(read_table(prepared / ROWS_FILE), preparation)
+    return {"copies": equal.copies if equal else 0.0, "single_predictors": predictors}
 
 
 def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
@@ -189,8 +194,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         ),
         outputs=preparation.target.outputs,
         positive=preparation.target.positive,
-        copies=EqualRows.model_validate(equal).copies if equal else 0.0,
-        single_predictors={} if rival.identity else _single_predictors(prepared, preparation),
+        **reasons_to_wait(rival, prepared, preparation, EqualRows.model_validate(equal) if equal else None),
     )
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known
 

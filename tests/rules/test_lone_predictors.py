@@ -5,7 +5,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from models.data.prepare import prepare_table
+from models.data.prepare import prepare_table, write_rows
+from models.identity.equal_rows import EqualRows
 from models.judge.decide import judge, replay
 from models.judge.evidence import Evidence
 from models.metrics.metrics import METRICS
@@ -14,6 +15,8 @@ from models.project_spec.reader import read_spec
 from models.report.card import traffic_light
 from models.scaffold.table import guess_spec
 from models.validation.single_predictors import single_predictors
+from tasks.loop.champion_parts import Rival
+from tasks.steps.judge import reasons_to_wait
 
 NUM = 1200
 IDS = ["PassengerId", "customerID", "LoanID", "RowNumber", "EmployeeNumber", "userid", "orderNo", "sku", "row", "n"]
@@ -66,3 +69,17 @@ def test_a_first_model_with_a_lone_predictor_waits_for_a_person(tmp_path, leak):
 
     assert judge(evidence({}, champion=False), rules, METRICS["roc_auc"]).promoted
     assert judge(evidence(predictors, champion=True), rules, METRICS["roc_auc"]).promoted
+
+
+def test_a_first_model_that_is_the_champion_by_now_waits_for_nobody(tmp_path):
+    """It is judged again when code changes, such as by an update of Loopline; its rival is none, as at first."""
+    table = pa.Table.from_pandas(pd.DataFrame({"leak": LEAKS["number"], "x": NOISE, "y": ANSWER}), preserve_index=False)
+    data = {"source": "d.csv", "target": "y", "split": {"by": "stratified"}}
+    rows, preparation = prepare_table(table, Spec.model_validate({"name": "p", "data": data}), tmp_path)
+    write_rows(rows, preparation, tmp_path)
+    equal = EqualRows(num_rows=NUM, identified=True, together=False, num_in_training=60, num_test=120)
+
+    first = reasons_to_wait(Rival("", None), tmp_path, preparation, equal)
+    assert (first["copies"], [*first["single_predictors"]]) == (0.5, ["leak"])
+    assert reasons_to_wait(Rival("", "1"), tmp_path, preparation, equal) == {}
+    assert reasons_to_wait(Rival("1:a", "1"), tmp_path, preparation, equal)["single_predictors"] == {}
