@@ -134,7 +134,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     dropped |= _older(is_newest, data)
     if not is_newest.all():
         table, positions, codes = table.filter(pa.array(is_newest)), positions[is_newest], codes[is_newest]
-    for reason, is_lost in without_a_class(table, codes, data, spec.goal.metric).items():
+    for reason, is_lost in without_a_class(table, codes, data, spec.goal).items():
         dropped[reason] = int(is_lost.sum())
         table, positions, codes = table.filter(pa.array(~is_lost)), positions[~is_lost], codes[~is_lost]
     check_finite(table, [*columns.numeric, *data.targets], positions)

@@ -13,6 +13,7 @@ from models.errors import DataError
 from models.metrics.metrics import is_of_numbers
 from models.metrics.ranking import has_order
 from models.project_spec.blocks import NUMBER_TASKS, Data, Task
+from models.project_spec.goal import Goal
 from models.project_spec.reserved_columns import KEY_COLUMN
 
 MAX_INTEGER_CLASSES = 20
@@ -203,32 +204,32 @@ def _skewness(values: np.ndarray) -> float:
     return float(((centred / spread) ** 3).mean()) if 0 < spread < np.inf else 0.0
 
 
-def without_a_class(
-    targets: pa.Table, codes: np.ndarray, data: Data, metric: str | None = None
-) -> dict[str, np.ndarray]:
+def without_a_class(targets: pa.Table, codes: np.ndarray, data: Data, goal: Goal) -> dict[str, np.ndarray]:
     """Return which rows have a class that a model cannot learn, bool (rows,) by reason: one late value stops no loop.
 
-    No training row has the class of a validation or test row; or `data.task` is binary and a third class is so rare
-    that it is a slip: its rows are at most `MOST_STRAYS` of those of the rarer of the two commonest.
+    No training row has the class of a validation or test row; or the spec is about two classes (`data.task: binary`,
+    `goal.positive`) and a third one is so rare that it is a slip: its rows are at most `MOST_STRAYS` of those of the
+    rarer of the two commonest.
 
     Args:
         targets: The target columns of all rows, none of them missing.
         codes: The split of each row (rows,).
         data: The spec's `data` block.
-        metric: The spec's `goal.metric`.
+        goal: The spec's `goal` block.
 
     Raises:
         DataError: The target's type fits no task, or most rows of validation or test have such a class.
     """
     train = pa.array(codes == 0)
-    if infer_task(targets.filter(train), data, metric) not in ("binary", "multiclass"):
+    if infer_task(targets.filter(train), data, goal.metric) not in ("binary", "multiclass"):
         return {}
+    of_two = "data.task: binary" if data.task == "binary" else "goal.positive" if goal.positive is not None else ""
     texts = as_text(targets.column(data.targets[0]))
     counts = pc.value_counts(texts.filter(train))
     ordered = sorted(zip(counts.field("counts").to_pylist(), counts.field("values").to_pylist(), strict=True))[::-1]
     learnt, what = [text for _, text in ordered], "that no training row has"
-    if data.task == "binary" and 0 < sum(count for count, _ in ordered[2:]) <= MOST_STRAYS * ordered[1][0]:
-        learnt, what = learnt[:2], "beside the two of data.task: binary"
+    if of_two and 0 < sum(count for count, _ in ordered[2:]) <= MOST_STRAYS * ordered[1][0]:
+        learnt, what = learnt[:2], f"beside the two of {of_two}"
     is_lost = pc.invert(pc.is_in(texts, pa.array(learnt, texts.type))).to_numpy(zero_copy_only=False)
     if not is_lost.any():
         return {}

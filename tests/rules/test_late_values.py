@@ -125,6 +125,15 @@ def test_a_third_class_of_a_few_rows_is_left_out_of_a_binary_task(tmp_path):
         split_of(table(y=with_class("maybe", np.arange(0, NUM, 4))), task="binary")
 
 
+def test_a_third_class_of_a_few_rows_is_left_out_where_one_of_two_is_the_positive_one():
+    """Without `data.task` the rows made another task of it, for which `goal.positive` was refused."""
+    blocks = {"data": {"source": "d.csv", "target": "y"}, "goal": {"positive": "p"}}
+    spec, columns = Spec.model_validate({"name": "t", **blocks}), table(y=with_class("maybe", [5, 50]))
+    preparation = prepare_table(pa.table(columns), spec, Path())[1]
+    assert preparation.dropped == {"of a class beside the two of goal.positive ('maybe')": 2}
+    assert preparation.target.classes == ["q", "p"]
+
+
 @pytest.mark.parametrize("name", LATE)
 def test_a_column_collected_lately_is_left_out(tmp_path, name):
     columns = table(late=LATE[name])
