@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ class OwnInputs:
 
     def __init__(self, project: Project, hashes: Hashes, code: CodeReader) -> None:
         self._folder, self._hashes, self._code = project.folder, hashes, code
+        self._movable = project.workspace.root if project.inside else project.folder
         self._outputs = (project.workspace.state, project.raw.parent, project.prepared)
         self._data = project.data
 
@@ -61,13 +63,14 @@ class OwnInputs:
         for part in parts:
             if part.startswith(READ):
                 name = part[len(READ) :]
-                path = self._folder / name
+                path = Path(os.path.normpath(self._folder / name))
                 present[part] = self._listing(path) if name.endswith("/") else self._hash(path)
         packages = [part[len(PACKAGE) :] for part in parts if part.startswith(PACKAGE)]
         return present | self._code.package_parts(packages)
 
     def _name(self, path: Path) -> str:
-        return path.relative_to(self._folder).as_posix() if path.is_relative_to(self._folder) else str(path)
+        """Return how a part names a path: relative where it moves with the workspace."""
+        return os.path.relpath(path, self._folder) if path.is_relative_to(self._movable) else str(path)
 
     def _hash(self, path: Path) -> str | None:
         try:

@@ -45,6 +45,15 @@ def test_a_file_is_named_beside_the_spec_or_by_its_path_and_its_content_counts(
     assert {name for name, value in own.now(parts).items() if parts[name] != value} == {"read:a.json"}
 
 
+def test_a_file_of_the_workspace_is_the_same_one_after_a_move(project: Project, own: OwnInputs) -> None:
+    shared, tables = write(project.workspace.root / "shared.json"), project.workspace.root / "tables"
+    parts = own.parts(read(shared, folders=(write(tables / "a.csv").parent,)), (), ())
+    assert set(parts) == {"read:../../shared.json", "read:../../tables/"}
+    assert own.now(parts) == parts
+    write(shared, "2")
+    assert {name for name, value in own.now(parts).items() if parts[name] != value} == {"read:../../shared.json"}
+
+
 def test_what_the_workspace_writes_and_what_other_parts_name_is_left_out(project: Project, own: OwnInputs) -> None:
     ours = [project.raw, project.prepared / "rows.parquet", project.workspace.state / "x", project.folder / "data.csv"]
     code = write(project.folder / "net.py")
