@@ -35,7 +35,7 @@ def margin_of_test_set(
     """Return the margin of non-inferiority that the test set can resolve; None if the rules need none."""
     if evidence.champion is None or rules.margin is not None or rules.mode == "superiority":
         return None
-    if rules.test == "mcnemar":
+    if _counts_examples(evidence, rules):
         decided = evidence.models_for(result.metric)
         models = decided["challenger"], decided["champion"]
         return mcnemar_resolvable_loss(evidence.target, *models, rules.confidence, power)
@@ -50,7 +50,7 @@ def against_champion(
         return None
     strict = rules.mode == "superiority"
     threshold = Threshold(margin if strict else -margin, strict)
-    if rules.test == "mcnemar":
+    if _counts_examples(evidence, rules):
         decided = evidence.models_for(result.metric)
         models = decided["challenger"], decided["champion"]
         return mcnemar_difference(evidence.target, *models, threshold, rules.confidence)
@@ -85,3 +85,8 @@ def against_best(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: in
         difference=difference,
         test_set_margin=margin,
     )
+
+
+def _counts_examples(evidence: Evidence, rules: spec.Judge) -> bool:
+    """Return whether McNemar's test decides: of examples that depend on each other the bootstrap of units does."""
+    return rules.test == "mcnemar" and evidence.clusters is None

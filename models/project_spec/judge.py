@@ -14,7 +14,10 @@ TimeUnit = Literal["hour", "day", "week", "month"]
 class Judge(SpecBlock):
     """How a challenger is compared with the champion on the frozen test rows."""
 
-    test: Literal["bootstrap", "mcnemar"] = Field("bootstrap", description="mcnemar: for goal.metric accuracy.")
+    test: Literal["bootstrap", "mcnemar"] = Field(
+        "bootstrap",
+        description="mcnemar: for goal.metric accuracy; of test rows that depend on each other, the bootstrap decides.",
+    )
     mode: Literal["superiority", "noninferiority"] = Field(
         "noninferiority", description="noninferiority: not worse by more than the margin; superiority: better."
     )
