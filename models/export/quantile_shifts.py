@@ -10,6 +10,7 @@ from models.data.feeds import spread_positions
 from models.data.preparation import Preparation
 from models.export.trained import num_validation_examples, validation_outputs
 from models.metrics.calibration import MOST_EXAMPLES
+from models.metrics.evaluator import effective_number
 from models.metrics.metrics import metric_of, quantiles_of
 from models.metrics.regression import sample_quantiles
 from models.training.batches.examples import open_examples
@@ -53,7 +54,7 @@ def choose_quantile_shifts(job: TrainingJob, preparation: Preparation) -> tuple[
 def _shift(errors: np.ndarray, level: float, weight: np.ndarray | None) -> float:
     """Return the conformal shift of one quantile; where the rows are too few for its level, it only widens."""
     shift = float(sample_quantiles(errors, level, weight)[0])
-    num = len(errors)
+    num = len(errors) if weight is None else effective_number(weight)
     if (num + 1) * level < 1:
         return min(shift, 0.0)
     return max(shift, 0.0) if (num + 1) * (1 - level) < 1 else shift

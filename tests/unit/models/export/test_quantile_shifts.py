@@ -70,6 +70,21 @@ def test_a_row_of_weight_two_shifts_as_two_rows_do(make_job: MakeJob):
     assert num == 50
 
 
+def test_rows_of_weight_zero_are_too_few_as_if_they_were_absent(make_job: MakeJob):
+    """Of three rows that all lie below the quantile of .8 none says how far the next one may lie above."""
+    job = make_job("table", "regression", "trees", {"rounds": 5}, epochs=1).model_copy(update={"metric": "pinball_0.8"})
+    run_job(job)
+    preparation, tensors = Preparation.load(job.prepared), load_file(job.tensors["validation"])
+    lowest, path = np.argsort(tensors["value"])[:3], job.prepared / "weighted.safetensors"
+    weight = np.isin(np.arange(50), lowest).astype(np.float32)
+    shifts = []
+    for rows in ({**tensors, "weight": weight}, {name: part[weight > 0] for name, part in tensors.items()}):
+        save_file(rows, path)
+        changed = job.model_copy(update={"tensors": {**job.tensors, "validation": path}})
+        shifts.append(choose_quantile_shifts(changed, preparation)[0].quantile_shifts)
+    assert shifts == [[0.0], [0.0]]
+
+
 @pytest.mark.parametrize("log_offset", [None, 0.5])
 def test_the_graph_shifts_and_sorts_as_the_trained_model_does(log_offset: float | None):
     from models.data.outputs import with_outputs
