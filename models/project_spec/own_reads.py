@@ -41,6 +41,7 @@ _INTERPRETER = tuple({f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" fo
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SYSTEM = ("/proc/", "/dev/", "/sys/", "/usr/share/zoneinfo/")
 _IMPORTLIB = ("<frozen importlib", f"{os.path.dirname(importlib.__file__)}{os.sep}")  # noqa: PTH120  a prefix of texts
+_FINDERS = (*(f"{os.sep}{name}{os.sep}" for name in ("importlib_metadata", "pkg_resources")), f"{os.sep}pkgutil.py")
 _FOLDERS = ("os.listdir", "os.scandir")
 _OTHERS = ("open", "sqlite3.connect", "ctypes.dlopen", "import", "os.rename", "os.mkdir")
 _EVENTS = frozenset((*_FOLDERS, *_OTHERS))
@@ -219,8 +220,10 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 def _note(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
     if event in _FOLDERS:
-        if not frame.f_code.co_filename.startswith(_IMPORTLIB):  # an import looks for its module
-            _note_folder(_path_of("." if args[0] is None else args[0]))
+        path, lister = _path_of("." if args[0] is None else args[0]), frame.f_code.co_filename
+        is_search = path in sys.path and any(part in lister for part in _FINDERS)
+        if not is_search and not lister.startswith(_IMPORTLIB):  # an import looks for its module
+            _note_folder(path)
     elif event == "os.mkdir":
         if not os.path.isdir(path := _path_of(args[0])):  # noqa: PTH112  asked for with `exist_ok`, and nothing made
             _note_written(path)
@@ -280,7 +283,7 @@ def _note_open(path: str, flags: int, frame: FrameType) -> None:
     makes = flags & os.O_CREAT and stamp_of(path) is None
     if mode != os.O_WRONLY and not flags & os.O_TRUNC and not makes:
         _note_file(path)
-    if mode != os.O_RDONLY or flags & os.O_CREAT:
+    if (mode != os.O_RDONLY or flags & os.O_CREAT) and not os.path.isdir(path):  # noqa: PTH112  of a nameless file
         _note_written(path)
 
 

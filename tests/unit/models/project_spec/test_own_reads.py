@@ -81,10 +81,13 @@ def test_what_the_code_wrote_itself_is_no_input(use: USE, body: str) -> None:
     assert (reads.files, reads.folders) == ({}, set())
 
 
-def test_a_folder_that_was_there_is_not_the_codes_own(use: USE, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "body", ["(here / 'd').mkdir(exist_ok=True)", "import tempfile; tempfile.TemporaryFile(dir=here / 'd').close()"]
+)
+def test_a_folder_that_was_there_is_not_the_codes_own(use: USE, tmp_path: Path, body: str) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.txt").write_text("1")
-    reads = use("(here / 'd').mkdir(exist_ok=True); [p.read_text() for p in (here / 'd').iterdir()]")
+    reads = use(f"{body}; [p.read_text() for p in (here / 'd').iterdir()]")
     assert (reads.files.keys(), reads.folders) == ({str(tmp_path / "d" / "a.txt")}, {str(tmp_path / "d")})
 
 
@@ -120,6 +123,17 @@ def test_an_installed_package_counts_by_its_name_and_no_file_of_it_or_of_python(
         monkeypatch.delitem(sys.modules, name, raising=False)
     reads = use("import importlib, colorsys; importlib.import_module('iniconfig')")
     assert (reads.packages, reads.files) == ({"iniconfig"}, {})
+
+
+@pytest.mark.parametrize("name", ["pkgutil.py", "importlib_metadata/__init__.py", "pkg_resources/__init__.py"])
+def test_a_library_that_looks_for_packages_lists_no_input(
+    use: USE, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "plugins").mkdir()
+    body = f"import os; exec(compile('for path in paths: os.listdir(path)', '/site-packages/{name}', 'exec'), names)"
+    reads = use(f"names = {{'paths': [here, here / 'plugins']}}; names['os'] = __import__('os'); {body}")
+    assert reads.folders == {str(tmp_path / "plugins")}, "a folder that is asked for by name is one"
 
 
 def test_what_we_open_for_own_code_is_ours(use: USE, tmp_path: Path) -> None:
