@@ -60,7 +60,8 @@ def judge(
         raise UsageError(f"judge.test: mcnemar is for accuracy, goal.metric is {metric.name}: use bootstrap")
     limits = [each for each in (rules.max_latency_ms, max_latency_ms) if each is not None]
     bounds = {"good_enough": good_enough, "max_latency_ms": min(limits, default=None)}
-    draft = _measured(evidence, rules, metric, seed).model_copy(update=bounds)
+    draft = _measured(_weighing(evidence, metric), rules, metric, seed)
+    draft = draft.model_copy(update={**bounds, "digests": evidence.digests()})
     gates = gates_of(draft)
     decision = "promote" if all(gate.passed for gate in gates) else "keep"
     return draft.model_copy(update={"gates": gates, "decision": decision, "reasons": _reasons(draft, gates)})
@@ -86,6 +87,13 @@ def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> VerdictRepla
     again = judge(evidence, verdict.rules, metric, verdict.good_enough, verdict.max_latency_ms, verdict.seed)
     differences = _differences("", verdict.model_dump(mode="json"), again.model_dump(mode="json"))
     return VerdictReplay(not differences, differences)
+
+
+def _weighing(evidence: Evidence, metric: Metric) -> Evidence:
+    """Return the evidence of the examples that weigh anything: the others are no examples, and in no unit."""
+    if evidence.weights is None or metric.own or not evidence.weights.any():
+        return evidence
+    return evidence.only(evidence.weights > 0)
 
 
 def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) -> Verdict:
@@ -125,7 +133,6 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         parity=evidence.parity,
         copies=evidence.copies,
         single_predictors=dict(evidence.single_predictors),
-        digests=evidence.digests(),
     )
     # With too few examples the metric may be undefined; then the sample gate gives the reason.
     if sample_gate(draft).passed:

@@ -20,7 +20,7 @@ from models.data.preparation import Preparation
 from models.data.prepare import prepare_table, write_rows
 from models.export.class_head import choose_class_head
 from models.export.validation_scores import validation_scores
-from models.judge.decide import judge
+from models.judge.decide import judge, replay
 from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of
 from models.metrics.metrics import METRICS, metrics_for
@@ -293,3 +293,17 @@ def test_the_estimate_without_labels(both: Both) -> None:
     weighted = fit_calibration(target, prediction, weight)
     again = fit_calibration(target[repeated], prediction[repeated])
     assert weighted.curves[0].observed == pytest.approx(again.curves[0].observed)
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(200) // 20])
+def test_rows_of_weight_zero_are_neither_examples_nor_units_of_a_verdict(clusters: Any) -> None:
+    """Else four groups that weigh something among ten were enough for a verdict, and twenty rows of a hundred."""
+    random = np.random.default_rng(0)
+    target, weights = np.arange(200) % 2, (np.arange(200) < 80) * 1.0
+    score = 0.5 * target + 0.5 * random.random(200)
+    evidence = Evidence("binary", target, score, baseline=np.full(200, 0.5), weights=weights, clusters=clusters)
+    rules = Judge(resamples=100, min_samples=100 if clusters is None else 30)
+    verdict, absent = (judge(each, rules, METRICS["roc_auc"]) for each in (evidence, evidence.only(weights > 0)))
+    assert verdict.model_dump(exclude={"digests"}) == absent.model_dump(exclude={"digests"})
+    assert "sample" in [gate.name for gate in verdict.failed]
+    assert replay(verdict, evidence, METRICS["roc_auc"]).same
