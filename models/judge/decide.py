@@ -61,7 +61,8 @@ def judge(
     limits = [each for each in (rules.max_latency_ms, max_latency_ms) if each is not None]
     bounds = {"good_enough": good_enough, "max_latency_ms": min(limits, default=None)}
     draft = _measured(_weighing(evidence, metric), rules, metric, seed)
-    draft = draft.model_copy(update={**bounds, "digests": evidence.digests()})
+    whole = {"unweighted": _unweighted(evidence, rules, metric, seed), "digests": evidence.digests()}
+    draft = draft.model_copy(update={**bounds, **whole})
     gates = gates_of(draft)
     decision = "promote" if all(gate.passed for gate in gates) else "keep"
     return draft.model_copy(update={"gates": gates, "decision": decision, "reasons": _reasons(draft, gates)})
@@ -123,7 +124,6 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         test_set_margin=margin,
         difference=against_champion(evidence, rules, result, rules.margin or margin or 0.0),
         best=against_best(evidence, rules, metric, seed),
-        unweighted=_unweighted(evidence, rules, metric, seed, clusters),
         over_baseline=result.difference("baseline", beaten, rules.confidence) if has_baseline else None,
         slices=judge_slices(evidence, rules, metric, seed),
         metrics=_every_metric(evidence, metric, result),
@@ -141,12 +141,11 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
     return draft
 
 
-def _unweighted(
-    evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int, clusters: Array | None
-) -> Estimate | None:
-    """Return the challenger's value on rows that count alike, as served rows do; None without weights."""
+def _unweighted(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) -> Estimate | None:
+    """Return the challenger's value on all rows, which count alike, as served rows do; None without weights."""
     if evidence.weights is None or metric.own:
         return None
+    clusters = None if evidence.clusters is None else np.unique(evidence.clusters, return_inverse=True)[1]
     models = {"challenger": evidence.models_for(metric)["challenger"]}
     alike = resample_models(metric, evidence.target, models, rules.resamples, seed, clusters)
     return alike.estimate("challenger", rules.confidence)

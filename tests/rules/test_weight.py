@@ -304,6 +304,8 @@ def test_rows_of_weight_zero_are_neither_examples_nor_units_of_a_verdict(cluster
     evidence = Evidence("binary", target, score, baseline=np.full(200, 0.5), weights=weights, clusters=clusters)
     rules = Judge(resamples=100, min_samples=100 if clusters is None else 30)
     verdict, absent = (judge(each, rules, METRICS["roc_auc"]) for each in (evidence, evidence.only(weights > 0)))
-    assert verdict.model_dump(exclude={"digests"}) == absent.model_dump(exclude={"digests"})
+    of_all_rows = {"digests", "unweighted"}
+    assert verdict.model_dump(exclude=of_all_rows) == absent.model_dump(exclude=of_all_rows)
+    assert verdict.unweighted.value == METRICS["roc_auc"].value(target, score), "served rows have no weights"
     assert "sample" in [gate.name for gate in verdict.failed]
     assert replay(verdict, evidence, METRICS["roc_auc"]).same
