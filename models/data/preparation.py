@@ -15,7 +15,7 @@ from pydantic import Field, InstanceOf, field_validator
 from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
-from models.identity.equal_rows import EqualRows
+from models.identity.equal_share import EqualRows
 from models.metrics.classification import ClassScores, Decision
 from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
 from models.ngrams.words import FIRST_WORD

@@ -42,6 +42,8 @@ _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 _SYSTEM = ("/proc/", "/dev/", "/sys/", "/usr/share/zoneinfo/")
 _IMPORTLIB = ("<frozen importlib", f"{os.path.dirname(importlib.__file__)}{os.sep}")  # noqa: PTH120  a prefix of texts
 _FINDERS = (*(f"{os.sep}{name}{os.sep}" for name in ("importlib_metadata", "pkg_resources")), f"{os.sep}pkgutil.py")
+_LOADING = frozenset({"exec_module", "get_code", "get_data", "source_to_code"})
+"""The methods of a loader of modules that open files."""
 _FOLDERS = ("os.listdir", "os.scandir")
 _OTHERS = ("open", "sqlite3.connect", "ctypes.dlopen", "import", "os.rename", "os.mkdir")
 _EVENTS = frozenset((*_FOLDERS, *_OTHERS))
@@ -288,9 +290,12 @@ def _note_open(path: str, flags: int, frame: FrameType) -> None:
 
 
 def _imports_itself(frame: FrameType | None) -> bool:
-    """Return whether own code, and no library for it, is importing now."""
+    """Return whether own code, and no library for it, is importing now; a library may bring the loader, as beartype."""
     is_import = False
-    while frame is not None and frame.f_code.co_filename.startswith(_IMPORTLIB):
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(_IMPORTLIB)
+        or (frame.f_code.co_name in _LOADING and _is_own(frame.f_code.co_filename) is None)
+    ):
         frame, is_import = frame.f_back, True
     return is_import and frame is not None and bool(_is_own(frame.f_code.co_filename))
 
@@ -321,7 +326,8 @@ def _note_written(path: str) -> None:
 
 
 def _note_folder(path: str) -> None:
-    is_library = path.startswith((*_SYSTEM, *_INTERPRETER)) or any(part in f"{path}{os.sep}" for part in _INSTALLED)
+    inside = f"{path}{os.sep}"
+    is_library = inside.startswith((*_SYSTEM, *_INTERPRETER)) or any(part in inside for part in _INSTALLED)
     if path and not is_library and path != tempfile.gettempdir():
         for reads in _extents:
             if not reads.has_written(path):

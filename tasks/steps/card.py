@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from models.data.preparation import NumericInput, Preparation, TextColumn
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
-from models.identity.equal_rows import EqualRows
+from models.identity.equal_share import EqualRows
 from models.pipeline.records import StepRecord
 from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from models.data.preparation import Preparation, TargetEncoding
-    from models.identity.equal_rows import EqualRows
+    from models.identity.equal_share import EqualRows
     from models.judge.evidence import Evidence
     from models.project_spec.blocks import Spec
 
@@ -153,7 +153,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
     from models.data import feeds
     from models.data.preparation import Preparation
     from models.data.weights import weights_of
-    from models.identity.equal_rows import EqualRows
+    from models.identity.equal_share import EqualRows
     from models.inference.portable import MODEL_FILE
     from models.judge.evidence import Evidence
     from models.judge.held_out import baseline_of, with_clusters

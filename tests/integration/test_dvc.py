@@ -78,7 +78,7 @@ def test_after_a_commit_the_status_is_clean_and_a_change_is_seen(place: Workspac
     assert first["raw"].endswith(".dir")
     assert first["remote"] == ""
     assert status(place.root) == {}
-    assert first == {**dvc_view.hashes(project), "remote": ""}
+    assert first == {**dvc_view.hashes(project), "remote": "", "is_cached": True}
     write_data(project, "other")
     assert "ingest@tiny" in status(place.root)
     second = dvc_repo.commit(project, "tiny-1")

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from models.data.prepare import prepare_table, write_rows
-from models.identity.equal_rows import EqualRows
+from models.identity.equal_share import EqualRows
 from models.judge.decide import judge, replay
 from models.judge.evidence import Evidence
 from models.metrics.metrics import METRICS

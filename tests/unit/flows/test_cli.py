@@ -199,7 +199,7 @@ def test_plan_says_what_would_run_and_as_json(workspace: Workspace, make_project
     assert shown.exit_code == 0
     assert shown.output.splitlines()[0].split() == ["ingest", "would", "run", "never", "run"]
     told = json.loads(call("plan", "tiny", "--json").output)
-    assert told[0] == {"step": "ingest", "state": "run", "reasons": ["never run"]}
+    assert told[0] == {"step": "ingest", "state": "run", "reasons": ["never run"], "reads": []}
     assert {step["state"] for step in told[1:]} == {"follow"}
 
 

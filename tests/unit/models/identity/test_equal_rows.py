@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.identity.equal_rows import EqualRows, equal_groups, identify_rows, units_of_copies, with_equal_rows
+from models.identity.equal_rows import equal_groups, identify_rows, units_of_copies, with_equal_rows
+from models.identity.equal_share import EqualRows
 from models.project_spec.blocks import Spec
 
 TABLE = pa.table({"a": [1.0, 2.0, 1.0, None, None], "b": ["x", "y", "x", "x", "x"], "id": [1, 2, 3, 4, 5]})

@@ -1,5 +1,6 @@
 """What own code opens, lists, imports and writes is seen; what we and libraries open for ourselves is not."""
 
+import importlib.machinery
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,31 @@ def test_a_module_is_seen_when_it_was_found_by_name_and_what_it_reads_counts_eac
     first = use(body).files.keys()
     assert first >= {str(tmp_path / "sought_by_name.py"), str(tmp_path / "x")}
     assert use(body).files.keys() == first, "the module is loaded by now"
+
+
+class Loader(importlib.machinery.SourceFileLoader):
+    """A loader as beartype sets it for all modules."""
+
+    def get_code(self, fullname: str) -> Any:
+        return super().get_code(fullname)
+
+
+def test_an_installed_package_is_seen_through_the_loader_of_a_library(
+    use: USE, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in each process that has loaded Prefect."""
+    for name in ("iniconfig", "iniconfig.exceptions", "iniconfig._parse"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(own_reads._owners, __file__, None)
+    finder = importlib.machinery.FileFinder.path_hook((Loader, [".py"]))
+    monkeypatch.setattr(sys, "path_hooks", [finder, *sys.path_hooks])
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    assert use("import importlib; importlib.import_module('iniconfig')").packages == {"iniconfig"}
+
+
+def test_a_listing_of_the_kernels_files_is_no_input(use: USE) -> None:
+    """Some of them block whoever reads them; psutil lists them."""
+    assert use("import os; os.listdir('/proc'); list(os.scandir('/sys'))").folders == set()
 
 
 def test_an_installed_package_counts_by_its_name_and_no_file_of_it_or_of_python(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.dashboard import acting
 from tasks.dashboard.acting import ActionRequest, act, prepare
 from tasks.host.workspace import Workspace
 
@@ -26,7 +27,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     program.write_text(PYTHON.format(python=sys.executable, notes=folder))
     program.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(acting.sys, "executable", str(program))  # a forked test worker has another
     return folder
 
 
