@@ -31,8 +31,23 @@ def can_trace() -> bool:
 
 
 def traced(calls: tuple[str, ...], trace: Path) -> list[str]:
-    """Return the first words of a command whose calls of these names, with strings in hexadecimal, go to `trace`."""
-    return ["strace", "-f", "--seccomp-bpf", "-xx", "-s", "400", "-e", f"trace={','.join(calls)}", "-o", str(trace)]
+    """Return the first words of a command whose calls of these names, with strings in hexadecimal, go to `trace`.
+
+    A signal to strace goes on to the command (`-I2`).
+    """
+    return [
+        "strace",
+        "-f",
+        "-I2",
+        "--seccomp-bpf",
+        "-xx",
+        "-s",
+        "400",
+        "-e",
+        f"trace={','.join(calls)}",
+        "-o",
+        str(trace),
+    ]
 
 
 def network_traced(trace: Path) -> list[str]:
