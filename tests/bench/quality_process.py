@@ -109,6 +109,7 @@ def _ours(case: Case, place: Path, is_whole: bool) -> Result:
     from flows.cli import COLLECT
     from models.errors import LooplineError
     from models.nets.catalogue import net_name
+    from tasks.host import stores
     from tasks.host.workspace import Project, Workspace
     from tasks.loop.loop import Loop, SilentReporter
     from tasks.steps.ingest import ingest
@@ -118,6 +119,7 @@ def _ours(case: Case, place: Path, is_whole: bool) -> Result:
 
     gc.set_threshold(*COLLECT)  # as the program does
     workspace = Workspace(place)
+    stores.configure(workspace)  # preparing asks the registry for a champion
     workspace.make()
     project = Project(workspace, place / "projects" / "t")
     search_s = 0.0
