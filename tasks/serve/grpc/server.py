@@ -61,7 +61,7 @@ async def start(state: WorkerState) -> grpc.aio.Server:
     health = {
         "Check": grpc.unary_unary_rpc_method_handler(
             functools.partial(_check, state),
-            request_deserializer=_health_request,
+            request_deserializer=functools.partial(parsed, health_pb2.HealthCheckRequest),
             response_serializer=health_pb2.HealthCheckResponse.SerializeToString,
         )
     }
@@ -94,10 +94,6 @@ async def _check(state: WorkerState, request: Any, context: Any) -> Any:
         await _refuse(context, grpc.StatusCode.NOT_FOUND, f"no service {name[:60]!r} is checked here")
     states = health_pb2.HealthCheckResponse
     return states(status=states.SERVING if is_well else states.NOT_SERVING)
-
-
-def _health_request(content: bytes) -> Any:
-    return parsed(health_pb2.HealthCheckRequest, content)
 
 
 def _credentials(settings: ServerSettings) -> grpc.ServerCredentials | None:
