@@ -47,7 +47,7 @@ docs: setup  ## the site, in flows/site, from where `loopline docs` opens it; a 
 	$(BIN)/zensical build --strict --clean
 
 reference: setup  ## the generated pages of the site: reference, layers, list of decisions
-	$(BIN)/python infra/write_reference.py
+	$(BIN)/python infra/documentation/write_reference.py
 
 bench: setup  ## figures against bare scripts; printed and kept under .loopline/bench/
 	$(BIN)/python -m tests.bench

@@ -113,7 +113,7 @@ def test_every_variable_is_one_of_the_program(compose: dict[str, Any]) -> None:
         names |= set(re.findall(r"^([A-Z_]+)=", (INFRA / "kubernetes" / file).read_text(), re.MULTILINE))
     own = {name for name in names if name.startswith("LOOPLINE_")}
     assert len(own) > 5
-    assert own <= set(load(INFRA / "write_reference.py").VARIABLES)
+    assert own <= set(load(INFRA / "documentation" / "write_reference.py").VARIABLES)
 
 
 def test_every_secret_of_the_compose_file_is_asked_for() -> None:

@@ -9,14 +9,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from infra.api_reference import PUBLIC, imports_of
-from infra.error_reference import HANDLED, Code, Message
-from infra.spec_costs import COSTS, NOTHING, costs
-from infra.spec_examples import OWN, examples, keys_of
-from infra.walks import WALKS, Call, Walk, calls, drawing
+from infra.documentation.api_reference import PUBLIC, imports_of
+from infra.documentation.error_reference import HANDLED, Code, Message
+from infra.documentation.spec_costs import COSTS, NOTHING, costs
+from infra.documentation.spec_examples import OWN, examples, keys_of
+from infra.documentation.walks import WALKS, Call, Walk, calls, drawing
 from tests.loaded import load
 
-SCRIPT = Path(__file__).parents[2] / "infra" / "write_reference.py"
+SCRIPT = Path(__file__).parents[2] / "infra" / "documentation" / "write_reference.py"
 PAGES = (
     "reference/commands.md",
     "reference/spec.md",
@@ -66,7 +66,7 @@ def test_each_key_of_the_spec_has_an_example_that_it_accepts(root: Path) -> None
     keys = dict(keys_of(schema))
     shown = examples(keys)
     assert len(keys) > 150
-    assert sorted(set(keys) - set(shown)) == [], "add an example to OWN in infra/spec_examples.py"
+    assert sorted(set(keys) - set(shown)) == [], "add an example to OWN in infra/documentation/spec_examples.py"
     assert sorted(set(YAML(typ="safe").load(OWN)) - set(keys)) == []
     for path, node in keys.items():
         value = YAML(typ="safe").load(shown[path])
@@ -76,7 +76,8 @@ def test_each_key_of_the_spec_has_an_example_that_it_accepts(root: Path) -> None
 
 def test_each_key_of_the_spec_says_what_it_costs(root: Path, reference: ModuleType) -> None:
     keys = dict(keys_of(json.loads((root / "infra" / "project.schema.json").read_text())))
-    assert sorted(set(keys) ^ set(costs())) == [], "say in infra/spec_costs.py what it costs, or that it costs nothing"
+    unsaid = sorted(set(keys) ^ set(costs()))
+    assert unsaid == [], "say in infra/documentation/spec_costs.py what it costs, or that it costs nothing"
     named = [*re.findall(r"^([\w.]+): ", COSTS, re.MULTILINE), *NOTHING.split()]
     assert sorted(key for key in named if named.count(key) > 1) == []
     assert "<br>*Costs*: k trainings for each trial. |" in reference.spec()

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from flows.cli import COMMANDS, loopline
-from infra.drawing import draw, edge_of, place, read
+from infra.documentation.drawing import draw, edge_of, place, read
 from models.pipeline.steps import STEPS
 from tests.contract.test_names import PRIVATE_WORDS
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.notebook import PAGE, outputs
+from infra.documentation.notebook import PAGE, outputs
 from tasks.host import ports
 from tasks.host.http_guard import SERVE_TOKEN, token_path
 from tasks.host.workspace import Workspace

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-NOTE = "<!-- Written by infra/write_reference.py: change the code, then run `make reference`. -->\n"
+NOTE = "<!-- Written by infra/documentation/write_reference.py: change the code, then run `make reference`. -->\n"
 
 VARIABLES = {
     "LOOPLINE_HOME": "The workspace: a folder with `projects/` and `.loopline/`.",
@@ -113,8 +113,8 @@ def _option(parameter: Any, context: Any) -> str | None:
 
 def spec() -> str:
     """Return the page of the spec, from its JSON Schema."""
-    from infra.spec_costs import costs
-    from infra.spec_examples import TOP, examples, keys_of
+    from infra.documentation.spec_costs import costs
+    from infra.documentation.spec_examples import TOP, examples, keys_of
 
     schema = json.loads((ROOT / "infra" / "project.schema.json").read_text())
     parts = [
@@ -143,7 +143,7 @@ def _block(
     prices: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield a block: its description, a table of its keys with examples and costs, then the blocks in it."""
-    from infra.spec_examples import references
+    from infra.documentation.spec_examples import references
 
     block = definitions[name]
     rows, inner = [], []
@@ -306,28 +306,28 @@ def http() -> str:
 
 def grpc() -> str:
     """Return the page of the gRPC service."""
-    from infra.api_reference import grpc_page
+    from infra.documentation.api_reference import grpc_page
 
     return grpc_page(NOTE)
 
 
 def python() -> str:
     """Return the page of the Python names that a user's code may import."""
-    from infra.api_reference import python_page
+    from infra.documentation.api_reference import python_page
 
     return python_page(NOTE)
 
 
 def notebook() -> str:
     """Return the notebook of a tutorial, from its page."""
-    from infra.notebook import notebook
+    from infra.documentation.notebook import notebook
 
     return notebook()
 
 
 def errors() -> str:
     """Return the page of the errors, from the places of the code that make one."""
-    from infra.error_reference import Code, page
+    from infra.documentation.error_reference import Code, page
 
     return page(NOTE, Code.read())
 
@@ -368,7 +368,7 @@ def layers() -> str:
 
 def walks() -> str:
     """Return the page of the walks through the code."""
-    from infra.walks import page
+    from infra.documentation.walks import page
 
     return page(NOTE)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "tasks" / "serve" / "grpc" / "open_inference.proto"
 CALL = re.compile(r"((?:  // .*\n)+)  rpc (\w+)\((\w+)\) returns \((\w+)\);")
 CLIENT = "examples/client/client.py"

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("models", "tasks", "flows")
 BASE = "LooplineError"
 NAMES_AN_ERROR = re.compile(r"Error\b|GateRefused")

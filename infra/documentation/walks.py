@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.drawing import place, read
+from infra.documentation.drawing import place, read
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SHOWN = 2
 """Functions that a box names; for more it ends with `...`."""
 
@@ -204,7 +204,7 @@ def path_of(module: str) -> Path:
     for path in (stem.with_suffix(".py"), stem / "__init__.py"):
         if path.is_file():
             return path
-    raise ValueError(f"infra/walks.py: no module {module}: name the one that took its place")
+    raise ValueError(f"infra/documentation/walks.py: no module {module}: name the one that took its place")
 
 
 @functools.cache
@@ -271,7 +271,9 @@ def drawing(walk: Walk) -> str:
     found = [call for module in walk.files for call in calls(module, walk.files) if call.called != module]
     for module in walk.files:
         if module not in walk.begins and not any(call.called == module for call in found):
-            raise ValueError(f"infra/walks.py: {walk.title}: no file of it calls {module}: name the one that does")
+            raise ValueError(
+                f"infra/documentation/walks.py: {walk.title}: no file of it calls {module}: name the one that does"
+            )
     ids = {module: f"f{number}" for number, module in enumerate(walk.files)}
     lines = []
     for module, name in ids.items():

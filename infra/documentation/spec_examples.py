@@ -10,7 +10,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OVERRIDE = re.compile(r"-s ([a-z_]+(?:\.[a-z_]+)+)=([^\s`'\"]+)")
 SHIPPED = (
