@@ -5,8 +5,8 @@ import onnx
 
 from models.data.preparation import Preparation
 from models.export.graph import assemble
-from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
+from models.inputs.graph_builder import GraphBuilder
 
 
 def dense_model(

@@ -13,12 +13,15 @@ import torch
 from onnx import ModelProto, TensorProto, helper
 
 from models.data.encode import write_tensors
-from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
 from models.data.prepare import prepare
 from models.export.export import export
 from models.export.graph import IR_VERSION, ML_OPSET, OPSET
-from models.export.graph_builder import GraphBuilder
 from models.files import read_json, write_json
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.graph_builder import GraphBuilder
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
 from models.nets.build import build_net
 from models.nets.catalogue import is_trees
 from models.nets.sizes import Sizes

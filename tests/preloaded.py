@@ -151,8 +151,10 @@ def _export_once() -> None:
     import torch
     import tqdm
 
-    from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
+    from models.data.preparation import Preparation, TargetEncoding
     from models.export.net_graph import net_part
+    from models.inputs.categorical.record import CategoricalInput
+    from models.inputs.numeric.record import NumericInput
 
     class Net(torch.nn.Module):
         def __init__(self) -> None:

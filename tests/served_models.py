@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding, TextInput
+from models.data.preparation import Preparation, TargetEncoding, TextInput
 from models.export.graph import assemble
-from models.export.graph_builder import GraphBuilder
 from models.files import sha256, write_json
 from models.inference.names import BACKGROUND_FILE
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.graph_builder import GraphBuilder
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Image
 from models.project_spec.window import Window
 from tasks.host.workspace import Project

@@ -9,7 +9,10 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
-from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding, TextInput
+from models.data.preparation import Preparation, TargetEncoding, TextInput
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Image, Model, Train
 from models.project_spec.window import Window
 from models.training.job import TrainingJob

@@ -10,16 +10,15 @@ import pyarrow.compute as pc
 
 from models.backtest.periods import RowRange
 from models.data.clean import made_features
-from models.data.columns import as_float64, as_text
-from models.data.datetimes import as_input
 from models.data.header import no_such_column
 from models.data.preparation import SPLITS, Preparation
 from models.data.prepare import prepare_table, write_rows
-from models.data.prepared_rows import rows_of
+from models.data.prepared_rows import as_input, rows_of
 from models.data.series import NO_SPLIT, first_target, series_rows, with_horizons
 from models.errors import DataError
 from models.files import replacing_folder
 from models.identity.hashing import missing
+from models.inputs.types import as_float64, as_text
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN, STEP_COLUMN
 

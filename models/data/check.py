@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import is_number
 from models.data.header import check_names, no_such_column
 from models.errors import DataError
+from models.inputs.types import is_number
 from models.project_spec.blocks import Data
 
 MIN_ROWS = 10

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from models.data.columns import as_text, is_text
 from models.data.header import no_such_column
 from models.errors import DataError, UserCodeError
 from models.identity.hashing import hash_rows, missing
+from models.inputs.types import as_text, is_text
 from models.project_spec import references
 from models.project_spec.blocks import Data
 from models.sources.read import read_source

@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.datetimes import datetime_features
-from models.data.pixels import pixels_of
-from models.data.preparation import ROWS_FILE, SPLITS, CategoricalInput, NumericInput, Preparation, TextInput
+from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
 from models.data.prepared_rows import row_batches, rows_of
 from models.data.target import true_values
 from models.data.tensor_file import RowWriter
@@ -21,6 +19,10 @@ from models.data.text import indices_of, text_of, window_starts
 from models.data.unlabelled import UNLABELLED, read_unlabelled
 from models.errors import DataError
 from models.files import whole_file
+from models.inputs.categorical.rows import category_indices
+from models.inputs.datetime.rows import datetime_features
+from models.inputs.image.rows import pixels_of
+from models.inputs.numeric.rows import numeric_matrix, standardised
 from models.ngrams.columns import feature_matrix, plain_texts
 from models.project_spec.reserved_columns import FITTED_PREFIX, KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.sources.code_points import code_points
@@ -82,25 +84,6 @@ def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
     return paths
 
 
-def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:
-    """`(value or fill - shift) / scale` in float64, then float32 (rows,); values end at `low` and `high`."""
-    filled = np.where(np.isnan(values), part.fill, values)
-    return standardised(filled if part.low is None else np.clip(filled, part.low, part.high), part)
-
-
-def standardised(values: np.ndarray, part: NumericInput) -> np.ndarray:
-    """`(value - shift) / scale` in float64, then float32 (rows,); missing values stay missing."""
-    encoded: np.ndarray = ((values - part.shift) / part.scale).astype(np.float32)
-    return encoded
-
-
-def category_indices(column: pa.ChunkedArray, part: CategoricalInput) -> np.ndarray:
-    """Return texts as int32 indices (rows,): 0 unseen or missing, i + 1 for `categories[i]`."""
-    places = pc.index_in(column, pa.array(part.categories, pa.string()), skip_nulls=True)
-    indices: np.ndarray = pc.fill_null(pc.add(places, 1), 0).to_numpy().astype(np.int32)
-    return indices
-
-
 def _encode_rows(rows: pa.Table, preparation: Preparation) -> Tensors:
     tensors = _targets(rows, preparation)
     if WEIGHT_COLUMN in rows.column_names:
@@ -116,9 +99,9 @@ def _encode_inputs(rows: pa.Table, preparation: Preparation) -> Tensors:
         images = pixels_of(rows.column(preparation.pixels.image.column), preparation.pixels.image)
         tensors["image"] = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         return tensors
-    parts = [_numeric_matrix(rows, preparation.numeric)]
+    parts = [numeric_matrix(rows, preparation.numeric)]
     if preparation.fitted:
-        parts.append(_numeric_matrix(rows, preparation.fitted, FITTED_PREFIX))
+        parts.append(numeric_matrix(rows, preparation.fitted, FITTED_PREFIX))
     if preparation.datetimes:
         parts.append(datetime_features(_seconds_matrix(rows, preparation), preparation.datetimes))
     parts += [feature_matrix(rows.column(TEXT_PREFIX + part.name), part.num_features) for part in preparation.texts]
@@ -158,13 +141,6 @@ def _write_rows(prepared: Path, preparation: Preparation, paths: Mapping[str, Pa
                 if rows.num_rows:
                     writers[split].put(written[split], _encode_rows(rows, preparation))
                     written[split] += rows.num_rows
-
-
-def _numeric_matrix(rows: pa.Table, parts: list[NumericInput], prefix: str = "") -> np.ndarray:
-    matrix = np.empty((rows.num_rows, len(parts)), dtype=np.float32)
-    for position, part in enumerate(parts):
-        matrix[:, position] = encode_numeric(rows.column(prefix + part.name).to_numpy(), part)
-    return matrix
 
 
 def _seconds_matrix(rows: pa.Table, preparation: Preparation) -> np.ndarray:

@@ -11,17 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.columns import as_text, is_number
-from models.data.datetimes import as_input
 from models.data.header import no_such_column
 from models.data.known_future import with_future
-from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
-from models.data.prepared_rows import rows_of
+from models.data.prepared_rows import as_input, rows_of
 from models.data.series import first_target
 from models.data.target import true_values
 from models.data.text import text_of, window_starts, windows_of
 from models.errors import DataError
+from models.inputs.image.rows import pixels_of
+from models.inputs.types import as_text, is_number
 from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table

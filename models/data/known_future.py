@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models.data.preparation import NumericInput
 from models.errors import DataError
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.window import Window
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_float64, is_number
 from models.data.preparation import OutputColumn, TargetEncoding
 from models.errors import DataError
+from models.inputs.types import as_float64, is_number
 from models.metrics.outputs import horizon_name
 from models.project_spec.blocks import Data, Task
 

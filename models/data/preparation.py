@@ -16,10 +16,15 @@ from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
 from models.identity.equal_share import EqualRows
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.datetime.record import DatetimeInput
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
+from models.inputs.text.record import TextColumn
 from models.metrics.classification import ClassScores, Decision
 from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
 from models.ngrams.words import FIRST_WORD
-from models.project_spec.blocks import Image, Kind, Task
+from models.project_spec.blocks import Kind, Task
 from models.project_spec.window import Window
 
 ROWS_FILE = "rows.parquet"
@@ -29,83 +34,6 @@ KNOWN_ROWS_FILE = "known_rows.npy"
 SPLITS = ("train", "validation", "test")
 LARGEST_LOGARITHM, LEAST_VALUE = 80.0, 1e-30
 """Limits on the log scale: beyond them, exponential and logarithm would leave the range of float32."""
-
-
-class NumericInput(FrozenModel):
-    """A numeric input: `(value or fill - shift) / scale`, in float64, then float32; values end at `low` and `high`."""
-
-    name: str
-    fill: float
-    shift: float = 0.0
-    scale: float = 1.0
-    low: float | None = Field(None, description="Values below count as this; None in series.")
-    high: float | None = Field(None, description="Values above count as this; set where `low` is.")
-    source: str | None = Field(None, description="Of series: the column whose value `ahead` steps later it is.")
-    ahead: int = 0
-
-    @property
-    def column(self) -> str:
-        """The column of the data that it is made of."""
-        return self.source or self.name
-
-    def as_column(self) -> NumericInput:
-        """Return the same input of data that hold it as a column."""
-        return self.model_copy(update={"source": None, "ahead": 0})
-
-
-class CategoricalInput(FrozenModel):
-    """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`.
-
-    Values are compared as text; `dtype` is the type of the raw column (integers lose a trailing `.0`).
-    """
-
-    name: str
-    categories: list[str]
-    dtype: Literal["string", "integer", "boolean"] = "string"
-
-    @property
-    def cardinality(self) -> int:
-        """Number of indices, including the index of unseen values."""
-        return len(self.categories) + 1
-
-
-Cycle = Literal["day", "week", "year"]
-CYCLE_S: dict[Cycle, float] = {"day": 86_400.0, "week": 604_800.0, "year": 31_556_952.0}
-"""Seconds of each cycle; a year is 365.2425 days, so the phase of a date differs by a day at most from year to year."""
-
-
-class DatetimeInput(FrozenModel):
-    """A date or time, in seconds since 1970 in UTC: the sine and cosine of each cycle, and the standardised time.
-
-    A missing time gives zeros. The standardised time is cut to the training range first, so that no model extrapolates.
-    """
-
-    name: str
-    cycles: list[Cycle]
-    trend: bool
-    low: float = Field(description="The earliest training value.")
-    high: float = Field(description="The latest training value.")
-    shift: float
-    scale: float
-
-    @property
-    def num_features(self) -> int:
-        """Number of columns of the tensor `numeric` that it becomes."""
-        return 2 * len(self.cycles) + self.trend
-
-
-class TextColumn(FrozenModel):
-    """A column of texts: its n-grams become features (`models/ngrams`); a missing text is an empty one.
-
-    Its first words are also an input of their own, in their order, for nets that read them.
-    """
-
-    name: str
-    num_terms: int = Field(description="Words, pairs of words and pieces of words in the vocabulary.")
-    num_features: int
-    length: int = Field(0, description="Words that such a net reads; 0 before there were any.")
-    words: list[str] = Field(default_factory=list, repr=False, description="Those it knows, in the order of their ids.")
-    stems: list[str] = Field(default_factory=list, repr=False, description="Known beginnings of words, in this order.")
 
 
 class OutputColumn(FrozenModel):
@@ -228,14 +156,6 @@ class ClassHead(FrozenModel):
         if isinstance(decision, float):
             return cls(threshold=decision)
         return cls(thresholds=decision.tolist())
-
-
-class ImageInput(FrozenModel):
-    """Images: uint8 (channel, height, width); the net's input is `(pixel / 255 - mean) / std` for each channel."""
-
-    image: Image
-    mean: list[float]
-    std: list[float]
 
 
 class TextInput(FrozenModel):

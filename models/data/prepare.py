@@ -10,35 +10,10 @@ import pyarrow.parquet as pq
 
 from models.data.check import check_columns, check_id
 from models.data.clean import dropped_rows, made_features, usable_rows
-from models.data.columns import (
-    NOT_YET,
-    Columns,
-    as_float64,
-    as_text,
-    check_finite,
-    choose,
-    dtype_of,
-    is_collected_later,
-    is_text,
-    no_input_column,
-    with_slices,
-)
-from models.data.datetimes import as_seconds, fit_datetime
-from models.data.fit import categorical_input, fit_numeric, fit_pixels, numeric_input
+from models.data.columns import choose, no_input_column, with_slices
 from models.data.known_future import future_inputs
 from models.data.outputs import check_label
-from models.data.pixels import pixels_of
-from models.data.preparation import (
-    ROWS_FILE,
-    CategoricalInput,
-    DatetimeInput,
-    ImageInput,
-    NumericInput,
-    Preparation,
-    SeriesInput,
-    TargetEncoding,
-    TextColumn,
-)
+from models.data.preparation import ROWS_FILE, Preparation, SeriesInput, TargetEncoding
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
 from models.data.split import TEST, TRAIN, SplitRows, assign, check_not_empty, newest, split_key
@@ -59,6 +34,25 @@ from models.files import replacing_folder
 from models.fitted_features.state import FeatureCode
 from models.identity.equal_rows import EqualUnits
 from models.identity.hashing import row_identities
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.categorical.rows import categorical_input
+from models.inputs.datetime.record import DatetimeInput
+from models.inputs.datetime.rows import as_seconds, fit_datetime
+from models.inputs.image.record import ImageInput
+from models.inputs.image.rows import fit_pixels, pixels_of
+from models.inputs.numeric.record import NumericInput
+from models.inputs.numeric.rows import fit_numeric, numeric_input
+from models.inputs.text.record import TextColumn
+from models.inputs.types import (
+    NOT_YET,
+    Columns,
+    as_float64,
+    as_text,
+    check_finite,
+    dtype_of,
+    is_collected_later,
+    is_text,
+)
 from models.ngrams.columns import feature_column, holds_texts, plain_texts
 from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data, Spec, Task

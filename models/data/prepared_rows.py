@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.preparation import ROWS_FILE, SPLITS
+from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.errors import DataError
+from models.inputs.datetime.rows import as_seconds
+from models.inputs.types import as_float64, as_text
 from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
 from models.sources.read import UNREADABLE
 
@@ -92,3 +94,15 @@ def _rows_file(prepared: Path) -> Iterator[pq.ParquetFile]:
             yield file
     except (*UNREADABLE, KeyError) as error:
         raise DataError(f"{path}: not a whole Parquet file: remove {prepared} and run again") from error
+
+
+def as_input(column: pa.ChunkedArray, name: str, preparation: Preparation) -> pa.ChunkedArray:
+    """Return a raw column as the prepared rows hold it: float64 with NaN (times in seconds), or texts with null.
+
+    Raises:
+        DataError: The column's values are not of the kind that the model takes.
+    """
+    if name in preparation.text_columns:
+        return as_text(column)
+    is_time = any(part.name == name for part in preparation.datetimes)
+    return pa.chunked_array([as_seconds(column, name) if is_time else as_float64(column, name)])

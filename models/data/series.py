@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from models.data.columns import as_float64, as_text
 from models.data.header import no_such_column
 from models.data.known_future import future_inputs, moved
 from models.data.split import times
 from models.errors import DataError
 from models.identity.hashing import missing
+from models.inputs.types import as_float64, as_text
 from models.metrics.outputs import horizon_name
 from models.project_spec.blocks import Data
 from models.project_spec.frequency import FORMS, ROWS, Frequency, parse_frequency

@@ -23,12 +23,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.datetimes import parsed_times
 from models.data.preparation import SPLITS
 from models.data.weights import row_weights
 from models.errors import DataError
 from models.folds import Units
 from models.identity.hashing import Hashes, hash_values, keyed, missing, row_identities, unit_interval
+from models.inputs.datetime.rows import parsed_times
 from models.project_spec.blocks import Data, Split
 
 TRAIN, VALIDATION, TEST = range(3)

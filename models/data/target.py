@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_float64, as_text, dtype_of, is_number, is_text
 from models.data.outputs import fit_outputs, infer_task_of_several, middle_and_spread, output_values, with_outputs
 from models.data.preparation import SPLITS, TargetEncoding
 from models.errors import DataError
+from models.inputs.types import as_float64, as_text, dtype_of, is_number, is_text
 from models.metrics.metrics import is_of_numbers
 from models.metrics.ranking import has_order
 from models.project_spec.blocks import NUMBER_TASKS, Data, Task

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.check import check_columns
-from models.data.columns import is_text, with_slices
+from models.data.columns import with_slices
 from models.data.preparation import SPLITS, Preparation, TargetEncoding, TextInput
 from models.data.prepared_rows import rows_of
 from models.data.split import by_position
 from models.errors import DataError
+from models.inputs.types import is_text
 from models.project_spec.blocks import Data, Text
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 from models.sources.code_points import code_points

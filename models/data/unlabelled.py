@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from models.data.clean import made_features, unanswered, usable_rows
-from models.data.datetimes import as_input
-from models.data.pixels import pixels_of
 from models.data.preparation import Preparation
+from models.data.prepared_rows import as_input
 from models.data.split import TRAIN, assign, times
 from models.fitted_features.state import InputColumns
 from models.identity.hashing import hash_values, missing, unit_interval
+from models.inputs.image.rows import pixels_of
 from models.ngrams.columns import feature_column, plain_texts
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import FITTED_PREFIX, TEXT_PREFIX

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from models.data.columns import as_float64
 from models.data.preparation import ROWS_FILE, SPLITS
 from models.data.prepared_rows import rows_of
 from models.errors import DataError
+from models.inputs.types import as_float64
 from models.project_spec.reserved_columns import WEIGHT_COLUMN
 
 

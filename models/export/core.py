@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from models.data.preparation import Preparation
 from models.export.ensemble_graph import MemberPart, ensemble_part
-from models.export.graph_builder import GraphBuilder
 from models.export.trained import net_of, trees_text
 from models.export.trees import trees_part
+from models.inputs.graph_builder import GraphBuilder
 from models.nets.catalogue import is_trees
 from models.training.ensemble import members_of
 from models.training.job import TrainingJob

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 
 from models.data.preparation import Preparation
-from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
+from models.inputs.graph_builder import GraphBuilder
 from models.training.ensemble import TINY
 
 _NAMES_INSIDE = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)

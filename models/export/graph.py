@@ -13,11 +13,11 @@ from onnx import helper
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.graph_builder import GraphBuilder
 from models.export.head_graph import graph_outputs, head_part
 from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_part
 from models.inference.names import refuse_taken_names
 from models.inference.portable import PREPARATION_KEY, ROW_BYTES_KEY
+from models.inputs.graph_builder import GraphBuilder
 from models.ngrams.graph import ML_DOMAIN, TOKENIZER_DOMAIN
 
 OPSET = 20

@@ -7,10 +7,10 @@ import onnx
 from onnx import helper
 
 from models.data.preparation import LARGEST_LOGARITHM, Preparation, TargetEncoding
-from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LOG_PROBABILITIES
 from models.inference.portable import LABEL, LABELS, PREDICTION, PROBABILITIES
+from models.inputs.graph_builder import GraphBuilder
 from models.ngrams.graph import ML_DOMAIN
 from models.project_spec.blocks import NUMBER_TASKS
 

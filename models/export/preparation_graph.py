@@ -12,17 +12,13 @@ import onnx
 import onnx.compose
 from onnx import helper
 
-from models.data.preparation import (
-    CYCLE_S,
-    CategoricalInput,
-    DatetimeInput,
-    ImageInput,
-    NumericInput,
-    Preparation,
-    TextInput,
-)
-from models.export.graph_builder import GraphBuilder
+from models.data.preparation import Preparation, TextInput
 from models.fitted_features.lookup import Lookup
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.datetime.record import CYCLE_S, DatetimeInput
+from models.inputs.graph_builder import GraphBuilder
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
 from models.ngrams.graph import ML_DOMAIN, feature_nodes
 from models.ngrams.word_graph import word_nodes
 
@@ -93,7 +89,7 @@ def _numeric(builder: GraphBuilder, preparation: Preparation) -> None:
 
 
 def _datetimes(builder: GraphBuilder, parts: list[DatetimeInput]) -> str:
-    """Return the features of times in seconds, as `models.data.datetimes.datetime_features` computes them."""
+    """Return the features of times in seconds, as `models.inputs.datetime.rows.datetime_features` computes them."""
 
     def constant(name: str, values: list[Any], dtype: type = np.float64) -> str:
         return builder.constant(f"datetime/{name}", np.array(values, dtype))

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from models.data.columns import as_text
-from models.data.datetimes import datetime_features
-from models.data.encode import category_indices, encode_numeric
 from models.data.preparation import Preparation
+from models.inputs.categorical.rows import category_indices
+from models.inputs.datetime.rows import datetime_features
+from models.inputs.numeric.rows import encode_numeric
+from models.inputs.types import as_text
 from models.ngrams.columns import plain_texts
 
 CANDIDATES = 10

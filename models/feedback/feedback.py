@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_text, is_number, is_text
 from models.errors import DataError
 from models.feedback.columns import INPUT, LABEL, RAW
 from models.feedback.label_text import label_columns
 from models.identity.hashing import missing
+from models.inputs.types import as_text, is_number, is_text
 from models.project_spec.blocks import Data
 from models.sources.whole_numbers import fits_float64
 

@@ -42,7 +42,7 @@ def label_values(labels: pa.ChunkedArray, target: TargetEncoding | None) -> Arra
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from models.data.columns import as_text
+    from models.inputs.types import as_text
 
     if target is not None and len(target.columns) > 1:
         parts = label_columns(labels, target.columns)

@@ -6,12 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_text, is_number, is_text
-from models.data.datetimes import as_seconds
-from models.data.preparation import CategoricalInput, Preparation
+from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference import row_values
 from models.inference.row_values import RowError
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.datetime.rows import as_seconds
+from models.inputs.types import as_text, is_number, is_text
 
 
 def columns(rows: pa.Table, preparation: Preparation, first_row: int, display_name: str) -> dict[str, np.ndarray]:

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from models.data.clean import made_features
-from models.data.columns import is_number
-from models.data.preparation import CategoricalInput, Preparation
+from models.data.preparation import Preparation
 from models.data.row_wise import is_row_wise
 from models.data.series import SeriesRows, StepNames, series_rows, window_ends
 from models.errors import DataError, TrainingError
@@ -26,6 +25,8 @@ from models.inference.portable import LABELS
 from models.inference.predict import Feed
 from models.inference.row_values import RowError
 from models.inference.windows import SeriesSchema, known_window
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.types import is_number
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
 from models.sources.whole_numbers import MOST_EXACT

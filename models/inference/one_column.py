@@ -96,7 +96,7 @@ class ImageSchema(OneColumnSchema):
 
     def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
         """Return the images of rows, from their bytes."""
-        from models.data.pixels import pixels_of
+        from models.inputs.image.rows import pixels_of
 
         try:
             positions = np.arange(first_row - 1, first_row - 1 + rows.num_rows)

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_text
 from models.errors import DataError
 from models.identity.hashing import SortedHashSet, hash_values
+from models.inputs.types import as_text
 
 
 def row_ids(work: str, began_ms: int, first: int, count: int) -> list[str]:

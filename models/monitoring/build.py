@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from models.data.feeds import feeds, targets
-from models.data.preparation import ROWS_FILE, SPLITS, DatetimeInput, Preparation
+from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepared_rows import rows_of
 from models.data.weights import weights_of
 from models.inference.predict import predict
+from models.inputs.datetime.record import DatetimeInput
 from models.monitoring.calibration import fit_calibration
 from models.monitoring.coverage import coverage_of
 from models.monitoring.histogram import Bins, CategoricalBins, Measure, NumericBins, measured, numeric_bins

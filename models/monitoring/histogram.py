@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
-from models.data.columns import as_text
 from models.frozen_model import FrozenModel
+from models.inputs.types import as_text
 from models.monitoring.grid import BinEdges
 
 NUM_BINS = 256

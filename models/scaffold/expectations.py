@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_text, is_number, is_text
+from models.inputs.types import as_text, is_number, is_text
 
 MOST_LINES = 30
 _MAX_LISTED = 20

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from models.data.columns import is_text
-from models.data.fit import MIN_ROWS_OF_IDENTITY
+from models.inputs.categorical.rows import MIN_ROWS_OF_IDENTITY
+from models.inputs.types import is_text
 
 NAMED, BEHAVES = "an id: every row has another value", "an id: every row has another value, in the file's order"
 _ID_WORDS = re.compile(r"ids?|uuid|guid|key|pk|index|idx|no|nr|number|rownames?|row|sku|unnamed")

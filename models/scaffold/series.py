@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import is_number, is_text
 from models.data.series import series_rows
 from models.data.window_reference import seasons_of
 from models.errors import DataError
+from models.inputs.types import is_number, is_text
 from models.project_spec.window import Window
 
 FEWEST_STEPS = 60

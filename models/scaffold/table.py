@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.clean import unanswered
-from models.data.columns import as_text, is_text
 from models.data.header import no_such_column
 from models.data.target import LARGEST_GRADE, infer_task
 from models.errors import UsageError
+from models.inputs.types import as_text, is_text
 from models.ngrams.columns import holds_texts
 from models.project_spec.blocks import Data
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_text, is_text
-from models.data.fit import MIN_ROWS_OF_IDENTITY
+from models.inputs.categorical.rows import MIN_ROWS_OF_IDENTITY
+from models.inputs.types import as_text, is_text
 from models.ngrams.columns import holds_texts
 
 MOST_LOOK_LIKE = 0.9

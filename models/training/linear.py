@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from models.data.feeds import spread_positions
-from models.data.preparation import NumericInput, Preparation
+from models.data.preparation import Preparation
 from models.data.window_reference import MOST_EXAMPLES, WindowExamples, ridge
 from models.errors import TrainingError, UsageError
 from models.files import storing
+from models.inputs.numeric.record import NumericInput
 from models.metrics.metrics import metric_of, quantiles_of
 from models.metrics.ranking import groups_of
 from models.metrics.regression import sample_quantiles

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.data.columns import collected_later
 from models.data.preparation import Preparation
 from models.distributed.order import seed_of, share
 from models.distributed.world import World
 from models.errors import TrainingError, UsageError
 from models.files import write_text
+from models.inputs.types import collected_later
 from models.metrics.metrics import METRICS, Metric, metric_of
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples

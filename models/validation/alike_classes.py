@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_text, is_text
+from models.inputs.types import as_text, is_text
 from models.project_spec.blocks import Data
 
 _MOST_SHOWN = 4

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_text, is_number, is_text
 from models.data.header import no_such_column
 from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError, UsageError, did_you_mean
 from models.feedback.columns import LABEL
 from models.feedback.label_text import label_text
+from models.inputs.types import as_text, is_number, is_text
 
 _SHOWN = 20
 _BITS = {"true": "1", "yes": "1", "false": "0", "no": "0"}

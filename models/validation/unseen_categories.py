@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.preparation import ROWS_FILE, SPLITS, CategoricalInput, Preparation
+from models.data.preparation import ROWS_FILE, SPLITS, Preparation
+from models.inputs.categorical.record import CategoricalInput
 from models.project_spec.reserved_columns import SPLIT_COLUMN
 
 MOST_SHARE = 0.5

@@ -7,10 +7,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.preparation import NumericInput, Preparation, TextColumn
+from models.data.preparation import Preparation
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.identity.equal_share import EqualRows
+from models.inputs.numeric.record import NumericInput
+from models.inputs.text.record import TextColumn
 from models.pipeline.records import StepRecord
 from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.data.columns import collected_later
 from models.data.preparation import PREPARATION_FILE, ROWS_FILE, TRANSFORM_FILE
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
 from models.identity.equal_rows import with_equal_rows
 from models.identity.equal_share import EqualRows
 from models.inference.names import refuse_taken_names
+from models.inputs.types import collected_later
 from models.judge.held_out import check_measurable
 from models.ngrams.model import NGRAMS_FILE
 from models.pipeline.records import StepRecord

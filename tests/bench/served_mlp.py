@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
 from models.export.graph import assemble
-from models.export.graph_builder import GraphBuilder
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.graph_builder import GraphBuilder
+from models.inputs.numeric.record import NumericInput
 
 NUMBERS, CATEGORIES, HIDDEN = 13, 2, (256, 256)
 ROW = {

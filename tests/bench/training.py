@@ -17,8 +17,11 @@ import torch
 import torch.nn.functional as F
 from safetensors.numpy import load_file, save_file
 
-from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
 from models.distributed.world import World
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image, Model, Train

@@ -23,25 +23,21 @@ from hypothesis import strategies as st
 from mlflow.types import DataType
 from mlflow.types.schema import Array
 
-from models.data.columns import as_text
-from models.data.datetimes import as_seconds
-from models.data.preparation import (
-    CategoricalInput,
-    DatetimeInput,
-    NumericInput,
-    OutputColumn,
-    Preparation,
-    TargetEncoding,
-    TextColumn,
-)
+from models.data.preparation import OutputColumn, Preparation, TargetEncoding
 from models.errors import DataError
 from models.export.bundle import bundle
 from models.export.graph import assemble
-from models.export.graph_builder import GraphBuilder
 from models.inference.batch import ReadOptions, csv_types, examples
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import _load_pyfunc
 from models.inference.row_values import moments
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.datetime.record import DatetimeInput
+from models.inputs.datetime.rows import as_seconds
+from models.inputs.graph_builder import GraphBuilder
+from models.inputs.numeric.record import NumericInput
+from models.inputs.text.record import TextColumn
+from models.inputs.types import as_text
 from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data
 from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.data.preparation import NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
 from models.data.tensor_file import RowWriter
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Model, Train
 from models.training.job import TrainingJob
 from tests.integration.conftest import Processes

@@ -15,7 +15,6 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from models.data.columns import as_text, is_number
 from models.data.header import check_names, header_of
 from models.data.prepare import prepare_table
 from models.errors import DataError
@@ -24,6 +23,7 @@ from models.identity.hashing import SortedHashSet
 from models.inference.loaded_model import input_schema
 from models.inference.row_ids import own_ids
 from models.inference.row_values import RowError, csv_columns, number_cells, number_text
+from models.inputs.types import as_text, is_number
 from models.project_spec.blocks import Data, Spec
 from models.serving.feedback import rows_of_csv
 from models.serving.mlflow_scoring import scoring_of_csv

@@ -15,10 +15,13 @@ import pandas as pd
 import pytest
 from mlflow.pyfunc.scoring_server import invocations
 
-from models.data.preparation import CategoricalInput, DatetimeInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
 from models.export.signature import signature
 from models.inference.batch import ReadOptions, csv_types, examples
 from models.inference.loaded_model import LoadedModel
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.datetime.record import DatetimeInput
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Data
 from tasks.mlflow.onnx_model import onnx_model
 from tasks.steps.card import python_use

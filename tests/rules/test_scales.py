@@ -6,13 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.encode import encode_numeric
-from models.data.fit import MOST_SPREADS
 from models.data.prepare import prepare_table
 from models.errors import DataError
 from models.export.preparation_graph import preparation_part
 from models.feedback.active_learning import positions
 from models.inference.portable import MODEL_FILE
+from models.inputs.numeric.rows import MOST_SPREADS, encode_numeric
 from models.metrics.metrics import METRICS
 from models.monitoring.build import build
 from models.project_spec.blocks import Spec

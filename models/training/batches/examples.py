@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from models.data.encode import encode_numeric
 from models.data.preparation import Preparation
 from models.data.tensor_file import places
 from models.distributed.order import SampleOrder, seed_of
 from models.errors import DataError, TrainingError
+from models.inputs.numeric.rows import encode_numeric
 from models.metrics.ranking import groups_of, has_order
 from models.nets.catalogue import is_descent, reads_words
 from models.nets.sizes import WHOLE_NUMBERS

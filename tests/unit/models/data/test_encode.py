@@ -3,12 +3,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from models.data.encode import category_indices, encode, encode_numeric, write_tensors
-from models.data.preparation import ROWS_FILE, CategoricalInput, NumericInput
+from models.data.encode import encode, write_tensors
+from models.data.preparation import ROWS_FILE
 from models.data.prepared_rows import rows_of
 from models.errors import DataError
 
@@ -66,18 +64,6 @@ def test_tensors_are_written_by_split_and_read_back(run_prepare, make_spec, rows
         expected = encode(folder, split)
         found = load_file(path)
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
-
-
-def test_unseen_and_missing_categories_share_index_zero():
-    part = CategoricalInput(name="c", categories=["x", "y"])
-    assert category_indices(pa.chunked_array([["y", "new", None, "x"]]), part).tolist() == [2, 0, 0, 1]
-
-
-@given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=20), st.floats(0.01, 100))
-def test_numbers_follow_the_stated_arithmetic(values, scale):
-    part = NumericInput(name="x", fill=3.0, shift=1.5, scale=scale)
-    expected = [((3.0 if value != value else value) - 1.5) / scale for value in values]
-    assert np.allclose(encode_numeric(np.array(values), part), np.array(expected, np.float32))
 
 
 def test_a_damaged_folder_is_refused_with_the_cure(run_prepare, make_spec, rows):

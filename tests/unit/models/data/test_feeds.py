@@ -3,9 +3,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from models.data.encode import encode, encode_numeric
+from models.data.encode import encode
 from models.data.feeds import feed_at, feeds, groups, slice_values, targets
 from models.errors import DataError
+from models.inputs.numeric.rows import encode_numeric
 from models.project_spec.blocks import Features
 
 

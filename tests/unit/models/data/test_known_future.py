@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from models.data.known_future import ends_with_future, future_inputs, moved, with_future
-from models.data.preparation import NumericInput
 from models.errors import DataError
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.window import Window
 
 VALUES = np.arange(6.0)

@@ -1,4 +1,5 @@
-from models.data.preparation import CategoricalInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
+from models.inputs.categorical.record import CategoricalInput
 
 
 def test_it_is_saved_and_loaded_whole(tmp_path):

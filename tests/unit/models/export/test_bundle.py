@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.data.preparation import NumericInput, Preparation
+from models.data.preparation import Preparation
 from models.export.bundle import FILES, SCRIPT, bundle, example, schema
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import MODEL_FILE
+from models.inputs.numeric.record import NumericInput
 from models.serving.mlflow_scoring import scoring_of_csv
 from tests.served_models import preparation_of, write_served
 

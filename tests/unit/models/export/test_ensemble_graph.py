@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 from models.data.preparation import Preparation
 from models.export.ensemble_graph import MemberPart, ensemble_part
 from models.export.export import export
-from models.export.graph_builder import GraphBuilder
 from models.export.trained import num_validation_examples, validation_predictions
 from models.export.validation_scores import validation_scores, validation_value
+from models.inputs.graph_builder import GraphBuilder
 from models.project_spec.blocks import Model
 from models.training.ensemble import members_of
 from models.training.job import FIRST_FIT, TrainingJob

@@ -11,8 +11,8 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.graph import IR_VERSION, LIMIT_BYTES, OPSET, assemble
-from models.export.graph_builder import GraphBuilder
 from models.inference.portable import PREPARATION_KEY, ROW_BYTES_KEY
+from models.inputs.graph_builder import GraphBuilder
 from tests.finished_jobs import table_preparation
 
 
@@ -50,7 +50,7 @@ import hashlib, sys
 import numpy as np
 from models.data.preparation import Preparation
 from models.export.graph import assemble
-from models.export.graph_builder import GraphBuilder
+from models.inputs.graph_builder import GraphBuilder
 {functions}
 model = assemble(Preparation.model_validate_json(sys.argv[1]), linear_core(), "core/out", {metadata})
 print(hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest())

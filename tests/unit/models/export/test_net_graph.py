@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from models.errors import UserCodeError
-from models.export.graph_builder import GraphBuilder
 from models.export.net_graph import EXAMPLE_ROWS, net_part
+from models.inputs.graph_builder import GraphBuilder
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 from tests.finished_jobs import (

@@ -6,10 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.columns import as_text
-from models.data.encode import category_indices, encode_numeric, standardised
-from models.data.preparation import CategoricalInput, NumericInput, Preparation
+from models.data.preparation import Preparation
 from models.export.preparation_graph import graph_inputs, preparation_part
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.categorical.rows import category_indices
+from models.inputs.numeric.record import NumericInput
+from models.inputs.numeric.rows import encode_numeric, standardised
+from models.inputs.types import as_text
 from models.project_spec.window import Window
 from models.training.batches.examples import carried_forward
 from tests.finished_jobs import (

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding, TextColumn
+from models.data.preparation import Preparation, TargetEncoding
 from models.feedback.active_learning import choose_novel, choose_uncertain, positions, uncertainty
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.numeric.record import NumericInput
+from models.inputs.text.record import TextColumn
 
 
 def test_uncertainty_is_one_less_the_margin():

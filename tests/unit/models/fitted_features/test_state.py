@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.columns import as_text
 from models.errors import UserCodeError
 from models.fitted_features.state import FeatureCode, InputColumns, fit_state
+from models.inputs.types import as_text
 
 ROWS = pa.table(
     {"number": [1.0, 2.0, 4.0, None], "month": [1, 1, 12, None], "city": ["a", "b", "a", ""], "y": [*"nnyy"]}

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError
 from models.inference.explain import Explainer, Explanation
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.window import Window
 
 Model = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]

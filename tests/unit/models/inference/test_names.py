@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from models.data.preparation import NumericInput
 from models.errors import UsageError
 from models.inference.names import output_names, refuse_taken_names, scores_of
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Task
 from tests.finished_jobs import image_preparation, table_preparation
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import ImageInput
 from models.errors import DataError
 from models.inference.one_column import ImageSchema, TextSchema
+from models.inputs.image.record import ImageInput
 from models.project_spec.blocks import Image
 from tests.finished_jobs import image_preparation
 from tests.served_models import preparation_of

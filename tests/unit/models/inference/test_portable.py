@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from models.data.preparation import NumericInput, Preparation
+from models.data.preparation import Preparation
 from models.data.text import window_starts, windows_of
 from models.errors import DataError
 from models.export.bundle import portable_code
@@ -18,6 +18,7 @@ from models.inference.loaded_model import LoadedModel
 from models.inference.portable import ROW_BYTES_KEY, _load_pyfunc, read_texts, rows_a_pass, run_in_passes
 from models.inference.predict import predict, session
 from models.inference.row_values import RowError
+from models.inputs.numeric.record import NumericInput
 from models.sources.code_points import code_points
 from tests.finished_jobs import ExportedJob
 from tests.served_models import preparation_of, write_served

@@ -6,8 +6,8 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.export.graph import assemble
-from models.export.graph_builder import GraphBuilder
 from models.inference.predict import latency_ms, predict, session
+from models.inputs.graph_builder import GraphBuilder
 from tests.finished_jobs import table_preparation
 
 

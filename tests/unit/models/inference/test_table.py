@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError
 from models.inference import table
 from models.inference.input_schema import InputRows
 from models.inference.table import TableSchema
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.numeric.record import NumericInput
 from tests.served_models import preparation_of
 
 SCHEMA = TableSchema(preparation_of("binary"))

@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import NumericInput, SeriesInput
+from models.data.preparation import SeriesInput
 from models.errors import DataError
 from models.inference.windows import SeriesSchema
+from models.inputs.numeric.record import NumericInput
 from tests.finished_jobs import series_preparation
 from tests.served_models import preparation_of
 

@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.numeric.record import NumericInput
 from models.judge.verdict import Estimate
 from models.monitoring.build import reference_of
 from models.monitoring.reference import Reference

@@ -2,8 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.datetimes import fit_datetime
 from models.data.preparation import TargetEncoding
+from models.inputs.datetime.rows import fit_datetime
 from models.monitoring.build import reference_of
 from models.monitoring.contract import bounds_of
 from models.monitoring.tally import tally

@@ -1,4 +1,8 @@
-from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding, TextColumn
+from models.data.preparation import Preparation, TargetEncoding
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
+from models.inputs.text.record import TextColumn
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image
 from models.project_spec.window import Window

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.preparation import NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError
 from models.inference.table import TableSchema
+from models.inputs.numeric.record import NumericInput
 from models.serving import json_pieces
 from models.serving.json_pieces import free_in_pieces, parsed_in_pieces, written
 from models.serving.mlflow_scoring import scoring_of_json

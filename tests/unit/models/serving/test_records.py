@@ -4,9 +4,11 @@ import numpy as np
 import orjson
 import pytest
 
-from models.data.preparation import ImageInput, NumericInput, TextInput
+from models.data.preparation import TextInput
 from models.inference.input_schema import InputRows
 from models.inference.loaded_model import Prediction
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Image
 from models.serving.records import PredictionRecorder, label_record, part_of, sampled
 from models.serving.releases import place_of

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from models.data.preparation import Preparation, TextColumn
+from models.data.preparation import Preparation
 from models.errors import DataError, StoreError, UsageError
+from models.inputs.text.record import TextColumn
 from models.ngrams.model import NGRAMS_FILE
 from models.project_spec.reader import read_spec
 from tasks.operations.label import accept, accept_file, forget

@@ -1,7 +1,8 @@
 import pytest
 
-from models.data.preparation import NumericInput, Preparation, TargetEncoding
+from models.data.preparation import Preparation, TargetEncoding
 from models.errors import UsageError
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
 from tasks.operations.plan import plan_cluster

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from models.data.preparation import DatetimeInput, ImageInput, Preparation, TextColumn
+from models.data.preparation import Preparation
 from models.errors import UserCodeError
+from models.inputs.datetime.record import DatetimeInput
+from models.inputs.image.record import ImageInput
+from models.inputs.text.record import TextColumn
 from models.project_spec.blocks import Image
 from models.training.batches.examples import open_examples
 from models.training.batches.micro_batch import BatchMaker

@@ -2,8 +2,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from models.data.preparation import CategoricalInput, Preparation, TargetEncoding, TextColumn
+from models.data.preparation import Preparation, TargetEncoding
 from models.errors import StoreError, TrainingError, UsageError
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.text.record import TextColumn
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Model, Train

@@ -1,45 +1,18 @@
-"""The statistics of the training rows: fill values, scaling and category numbers of each input."""
+"""Numbers as inputs: fill value, bounds and scaling by the training rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from models.data.columns import NOT_YET, Columns, Dtype, all_missing, is_collected_later
-from models.data.preparation import CategoricalInput, ImageInput, NumericInput
 from models.errors import DataError
-from models.project_spec.blocks import Data, Features, Image
+from models.inputs.numeric.record import NumericInput
+from models.inputs.types import NOT_YET, Columns, all_missing, is_collected_later
+from models.project_spec.blocks import Data, Features
 
-MIN_ROWS_OF_IDENTITY = 50
 _MOST_ROWS = (5, 95)
 MOST_SPREADS = 1e4
 """Heavy tails stay below: of a lognormal of sigma 2.5, a million rows reach 2,000 ranges of the middle nine tenths."""
-
-
-def numeric_input(
-    name: str, values: np.ndarray, train: np.ndarray, data: Data, columns: Columns
-) -> NumericInput | None:
-    """Return the input of a numeric column; None, and why in `columns`, for one that is collected only lately.
-
-    Args:
-        name: The column.
-        values: Its values (rows,), NaN for missing.
-        train: True for rows that may be learnt from (rows,).
-        data: The spec's data block.
-        columns: The columns, into which left-out and extreme ones are written.
-
-    Raises:
-        DataError: The column has no value at all, or values too large to be scaled.
-    """
-    if is_collected_later(name, ~np.isnan(values), train) and name not in data.targets:
-        columns.left_out[name] = NOT_YET
-        return None
-    part = fit_numeric(name, values[train], data.features, is_bounded=data.kind != "series")
-    extremes = extremes_of(part, values[train])
-    if extremes:
-        columns.extremes[name] = extremes
-    return part
 
 
 def fit_numeric(name: str, values: np.ndarray, features: Features, *, is_bounded: bool = True) -> NumericInput:
@@ -106,66 +79,6 @@ def _bounds(present: np.ndarray) -> tuple[float, float] | tuple[None, None]:
     return (low, high) if np.isfinite(reach) else (None, None)
 
 
-def categorical_input(
-    name: str, texts: pa.ChunkedArray, training: pa.ChunkedArray, dtype: Dtype, features: Features, columns: Columns
-) -> CategoricalInput | None:
-    """Return the input of a column of categories; None, and why in `columns`, for an id or one collected only lately.
-
-    Args:
-        name: The column.
-        texts: Its values.
-        training: Those of the training rows.
-        dtype: The type of the raw column.
-        features: How many categories to take, and the kinds that the spec names.
-        columns: The columns, into which left-out ones are written.
-
-    Raises:
-        DataError: The column has no value at all.
-    """
-    if training.null_count == len(training) and texts.null_count < len(texts):
-        columns.left_out[name] = NOT_YET
-        return None
-    if name not in features.kinds and names_each_row(training):
-        columns.left_out[name] = "every training row has another value (an id)"
-        return None
-    return fit_categorical(name, training, dtype, features)
-
-
-def fit_categorical(name: str, texts: pa.ChunkedArray, dtype: Dtype, features: Features) -> CategoricalInput:
-    """Return the most frequent categories of the training rows, most frequent first (ties are ordered by name).
-
-    Raises:
-        DataError: The column has no value at all.
-    """
-    counts = pc.value_counts(texts.drop_null())
-    pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
-    ordered = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[: features.max_categories]
-    if not ordered:
-        raise DataError(all_missing(name))
-    return CategoricalInput(name=name, categories=[text for text, _ in ordered], dtype=dtype)
-
-
-def names_each_row(texts: pa.ChunkedArray) -> bool:
-    """Return True if every value differs: an id or free text, from which a model learns nothing about other rows."""
-    present = texts.drop_null()
-    return len(present) >= MIN_ROWS_OF_IDENTITY and pc.count_distinct(present).as_py() == len(present)
-
-
-def fit_pixels(images: np.ndarray, image: Image) -> ImageInput:
-    """Compute mean and standard deviation of each channel, of pixels / 255.
-
-    Args:
-        images: uint8 (rows, height, width, channel), training rows only.
-        image: The images' shape.
-    """
-    counts = np.stack([np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(image.channels)])
-    levels = np.arange(256) / 255.0
-    means = counts @ levels / counts.sum(axis=1)
-    variances = counts @ levels**2 / counts.sum(axis=1) - means**2
-    stds = [float(std) if std > 1e-6 else 1.0 for std in np.sqrt(np.maximum(variances, 0.0))]
-    return ImageInput(image=image, mean=[float(mean) for mean in means], std=stds)
-
-
 def _fill(values: np.ndarray, impute: str) -> float:
     if impute == "zero":
         return 0.0
@@ -184,3 +97,48 @@ def _shift_and_scale(values: np.ndarray, normalise: str) -> tuple[float, float]:
     if normalise == "minmax":
         return float(values.min()), float(values.max() - values.min())
     return 0.0, 1.0
+
+
+def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:
+    """`(value or fill - shift) / scale` in float64, then float32 (rows,); values end at `low` and `high`."""
+    filled = np.where(np.isnan(values), part.fill, values)
+    return standardised(filled if part.low is None else np.clip(filled, part.low, part.high), part)
+
+
+def standardised(values: np.ndarray, part: NumericInput) -> np.ndarray:
+    """`(value - shift) / scale` in float64, then float32 (rows,); missing values stay missing."""
+    encoded: np.ndarray = ((values - part.shift) / part.scale).astype(np.float32)
+    return encoded
+
+
+def numeric_matrix(rows: pa.Table, parts: list[NumericInput], prefix: str = "") -> np.ndarray:
+    """Return numbers as `encode_numeric` makes them, float32 (rows, parts)."""
+    matrix = np.empty((rows.num_rows, len(parts)), dtype=np.float32)
+    for position, part in enumerate(parts):
+        matrix[:, position] = encode_numeric(rows.column(prefix + part.name).to_numpy(), part)
+    return matrix
+
+
+def numeric_input(
+    name: str, values: np.ndarray, train: np.ndarray, data: Data, columns: Columns
+) -> NumericInput | None:
+    """Return the input of a numeric column; None, and why in `columns`, for one that is collected only lately.
+
+    Args:
+        name: The column.
+        values: Its values (rows,), NaN for missing.
+        train: True for rows that may be learnt from (rows,).
+        data: The spec's data block.
+        columns: The columns, into which left-out and extreme ones are written.
+
+    Raises:
+        DataError: The column has no value at all, or values too large to be scaled.
+    """
+    if is_collected_later(name, ~np.isnan(values), train) and name not in data.targets:
+        columns.left_out[name] = NOT_YET
+        return None
+    part = fit_numeric(name, values[train], data.features, is_bounded=data.kind != "series")
+    extremes = extremes_of(part, values[train])
+    if extremes:
+        columns.extremes[name] = extremes
+    return part

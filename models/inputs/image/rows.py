@@ -1,4 +1,4 @@
-"""Conversion of image columns, bytes in height, width, channel order, into arrays."""
+"""Image columns, bytes in height, width, channel order: as arrays, and the statistics of the training rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.errors import DataError
+from models.inputs.image.record import ImageInput
 from models.project_spec.blocks import Image
 
 
@@ -44,3 +45,18 @@ def pixels_of(column: pa.ChunkedArray, image: Image, positions: np.ndarray | Non
 def _bytes(chunk: pa.Array, size: int) -> np.ndarray:
     start = int(np.frombuffer(chunk.buffers()[1], dtype=np.int64)[chunk.offset]) if len(chunk) else 0
     return np.frombuffer(chunk.buffers()[2] or b"", dtype=np.uint8)[start : start + len(chunk) * size]
+
+
+def fit_pixels(images: np.ndarray, image: Image) -> ImageInput:
+    """Compute mean and standard deviation of each channel, of pixels / 255.
+
+    Args:
+        images: uint8 (rows, height, width, channel), training rows only.
+        image: The images' shape.
+    """
+    counts = np.stack([np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(image.channels)])
+    levels = np.arange(256) / 255.0
+    means = counts @ levels / counts.sum(axis=1)
+    variances = counts @ levels**2 / counts.sum(axis=1) - means**2
+    stds = [float(std) if std > 1e-6 else 1.0 for std in np.sqrt(np.maximum(variances, 0.0))]
+    return ImageInput(image=image, mean=[float(mean) for mean in means], std=stds)

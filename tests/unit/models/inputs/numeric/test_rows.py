@@ -1,10 +1,14 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.errors import DataError
-from models.project_spec.blocks import Features, Image
+from models.inputs.categorical.rows import fit_categorical
+from models.inputs.numeric.record import NumericInput
+from models.inputs.numeric.rows import encode_numeric, fit_numeric
+from models.project_spec.blocks import Features
 
 VALUES = np.array([1.0, 2.0, np.nan, 3.0, 10.0])
 
@@ -35,27 +39,6 @@ def test_no_value_is_refused():
         fit_categorical("x", pa.chunked_array([pa.array([None], pa.string())]), "string", Features())
 
 
-def test_the_commonest_categories_are_kept_in_a_settled_order():
-    texts = pa.chunked_array([["b", "c", "a", "c", None, "d"]])
-    part = fit_categorical("x", texts, "string", Features(max_categories=3))
-    assert part.categories == ["c", "a", "b"]
-    assert part.cardinality == 4
-
-
-def test_text_that_differs_in_every_row_names_it():
-    many = [str(i) for i in range(60)]
-    assert names_each_row(pa.chunked_array([many]))
-    assert not names_each_row(pa.chunked_array([[*many, "1"]]))
-    assert not names_each_row(pa.chunked_array([["a", "b"]]))
-
-
-def test_pixels_agree_with_numpy():
-    images = np.random.default_rng(0).integers(0, 256, (7, 4, 5, 3), dtype=np.uint8)
-    part = fit_pixels(images, Image(height=4, width=5, channels=3))
-    assert part.mean == pytest.approx((images / 255).mean((0, 1, 2)))
-    assert part.std == pytest.approx((images / 255).std((0, 1, 2)))
-
-
 def test_a_column_in_a_tiny_unit_is_no_constant():
     values = np.random.default_rng(0).normal(3e-13, 1e-13, 1000)
     assert fit_numeric("farads", values, Features()).scale == pytest.approx(1e-13, rel=0.1)
@@ -66,3 +49,10 @@ def test_a_sentinel_at_the_end_of_all_numbers_is_refused(normalise):
     values = np.array([1.0, 2.0, -1.797e308, 1.797e308])
     with pytest.raises(DataError, match=r"'x': its spread is no finite number, because its values reach 1.797e\+308"):
         fit_numeric("x", values, Features(normalise=normalise))
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=20), st.floats(0.01, 100))
+def test_numbers_follow_the_stated_arithmetic(values, scale):
+    part = NumericInput(name="x", fill=3.0, shift=1.5, scale=scale)
+    expected = [((3.0 if value != value else value) - 1.5) / scale for value in values]
+    assert np.allclose(encode_numeric(np.array(values), part), np.array(expected, np.float32))

@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 from onnx import helper
 
-from models.data.datetimes import EARLIEST_S, LATEST_S, as_seconds, datetime_features, fit_datetime
 from models.data.encode import encode
 from models.data.preparation import Preparation, TargetEncoding
 from models.data.prepare import prepare_table, write_rows
 from models.errors import DataError
 from models.export.preparation_graph import graph_inputs, preparation_part
 from models.inference import row_values
+from models.inputs.datetime.rows import EARLIEST_S, LATEST_S, as_seconds, datetime_features, fit_datetime
 
 DAY_S, HOUR_S = 86_400.0, 3600.0
 NOON_S = datetime(2024, 6, 1, 12, tzinfo=UTC).timestamp()

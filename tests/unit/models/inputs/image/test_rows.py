@@ -2,9 +2,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.pixels import pixels_of
 from models.errors import DataError
+from models.inputs.image.rows import fit_pixels, pixels_of
 from models.project_spec.blocks import Image
+
+
+def test_pixels_agree_with_numpy():
+    images = np.random.default_rng(0).integers(0, 256, (7, 4, 5, 3), dtype=np.uint8)
+    part = fit_pixels(images, Image(height=4, width=5, channels=3))
+    assert part.mean == pytest.approx((images / 255).mean((0, 1, 2)))
+    assert part.std == pytest.approx((images / 255).std((0, 1, 2)))
+
 
 IMAGE = Image(height=2, width=3, channels=1)
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from models.export.graph_builder import GraphBuilder
+from models.inputs.graph_builder import GraphBuilder
 
 
 def test_names_start_with_the_prefix_so_that_stretches_join_without_clashes() -> None:

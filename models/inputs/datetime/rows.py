@@ -9,16 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.columns import as_float64, as_text, is_number, is_text
-from models.data.preparation import CYCLE_S, Cycle, DatetimeInput, Preparation
 from models.errors import DataError
+from models.inputs.datetime.record import CYCLE_S, Cycle, DatetimeInput
+from models.inputs.types import is_number, is_text
 
 EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_800.0
 """The years 1 to 9999, as seconds since 1970."""
+
+
 MOST_CORRELATED = 0.95
 """A time whose ranks correlate more than this with the time of the split has no trend: the future lies beyond it."""
+
+
 TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 """Types of times without and with a zone."""
+
+
 _CURE = "write times as ISO 8601 (2024-05-31T14:30:00Z), or as seconds since 1970"
 
 
@@ -50,18 +56,6 @@ def as_seconds(column: pa.ChunkedArray, name: str, positions: Sequence[int] | np
         got, row = seconds[outside[0]], (outside if positions is None else np.asarray(positions)[outside])[0] + 1
         raise DataError(f"column {name!r}, row {row}: got {got:g}, expected a time of the years 1 to 9999: {_CURE}")
     return np.asarray(seconds)
-
-
-def as_input(column: pa.ChunkedArray, name: str, preparation: Preparation) -> pa.ChunkedArray:
-    """Return a raw column as the prepared rows hold it: float64 with NaN (times in seconds), or texts with null.
-
-    Raises:
-        DataError: The column's values are not of the kind that the model takes.
-    """
-    if name in preparation.text_columns:
-        return as_text(column)
-    is_time = any(part.name == name for part in preparation.datetimes)
-    return pa.chunked_array([as_seconds(column, name) if is_time else as_float64(column, name)])
 
 
 def fit_datetime(name: str, seconds: np.ndarray, split_times: np.ndarray | None = None) -> DatetimeInput:

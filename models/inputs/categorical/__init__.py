@@ -1,0 +1,1 @@
+"""Columns of categories as inputs."""

@@ -1,0 +1,23 @@
+"""A categorical input: its record."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from models.frozen_model import FrozenModel
+
+
+class CategoricalInput(FrozenModel):
+    """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`.
+
+    Values are compared as text; `dtype` is the type of the raw column (integers lose a trailing `.0`).
+    """
+
+    name: str
+    categories: list[str]
+    dtype: Literal["string", "integer", "boolean"] = "string"
+
+    @property
+    def cardinality(self) -> int:
+        """Number of indices, including the index of unseen values."""
+        return len(self.categories) + 1

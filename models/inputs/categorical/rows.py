@@ -1,0 +1,66 @@
+"""Categories as inputs: the numbers of the most frequent of the training rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.errors import DataError
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.types import NOT_YET, Columns, Dtype, all_missing
+from models.project_spec.blocks import Features
+
+MIN_ROWS_OF_IDENTITY = 50
+
+
+def fit_categorical(name: str, texts: pa.ChunkedArray, dtype: Dtype, features: Features) -> CategoricalInput:
+    """Return the most frequent categories of the training rows, most frequent first (ties are ordered by name).
+
+    Raises:
+        DataError: The column has no value at all.
+    """
+    counts = pc.value_counts(texts.drop_null())
+    pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
+    ordered = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[: features.max_categories]
+    if not ordered:
+        raise DataError(all_missing(name))
+    return CategoricalInput(name=name, categories=[text for text, _ in ordered], dtype=dtype)
+
+
+def names_each_row(texts: pa.ChunkedArray) -> bool:
+    """Return True if every value differs: an id or free text, from which a model learns nothing about other rows."""
+    present = texts.drop_null()
+    return len(present) >= MIN_ROWS_OF_IDENTITY and pc.count_distinct(present).as_py() == len(present)
+
+
+def category_indices(column: pa.ChunkedArray, part: CategoricalInput) -> np.ndarray:
+    """Return texts as int32 indices (rows,): 0 unseen or missing, i + 1 for `categories[i]`."""
+    places = pc.index_in(column, pa.array(part.categories, pa.string()), skip_nulls=True)
+    indices: np.ndarray = pc.fill_null(pc.add(places, 1), 0).to_numpy().astype(np.int32)
+    return indices
+
+
+def categorical_input(
+    name: str, texts: pa.ChunkedArray, training: pa.ChunkedArray, dtype: Dtype, features: Features, columns: Columns
+) -> CategoricalInput | None:
+    """Return the input of a column of categories; None, and why in `columns`, for an id or one collected only lately.
+
+    Args:
+        name: The column.
+        texts: Its values.
+        training: Those of the training rows.
+        dtype: The type of the raw column.
+        features: How many categories to take, and the kinds that the spec names.
+        columns: The columns, into which left-out ones are written.
+
+    Raises:
+        DataError: The column has no value at all.
+    """
+    if training.null_count == len(training) and texts.null_count < len(texts):
+        columns.left_out[name] = NOT_YET
+        return None
+    if name not in features.kinds and names_each_row(training):
+        columns.left_out[name] = "every training row has another value (an id)"
+        return None
+    return fit_categorical(name, training, dtype, features)

@@ -1,0 +1,35 @@
+"""A date or time as an input: its record."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from models.frozen_model import FrozenModel
+
+Cycle = Literal["day", "week", "year"]
+
+
+CYCLE_S: dict[Cycle, float] = {"day": 86_400.0, "week": 604_800.0, "year": 31_556_952.0}
+"""Seconds of each cycle; a year is 365.2425 days, so the phase of a date differs by a day at most from year to year."""
+
+
+class DatetimeInput(FrozenModel):
+    """A date or time, in seconds since 1970 in UTC: the sine and cosine of each cycle, and the standardised time.
+
+    A missing time gives zeros. The standardised time is cut to the training range first, so that no model extrapolates.
+    """
+
+    name: str
+    cycles: list[Cycle]
+    trend: bool
+    low: float = Field(description="The earliest training value.")
+    high: float = Field(description="The latest training value.")
+    shift: float
+    scale: float
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns of the tensor `numeric` that it becomes."""
+        return 2 * len(self.cycles) + self.trend

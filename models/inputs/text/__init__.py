@@ -1,0 +1,1 @@
+"""Columns of texts as inputs."""
