@@ -30,7 +30,7 @@ class World:
         Raises:
             UsageError: This number of ranks does not fit the spec's arrangement.
         """
-        return replace(self, arranged=ParallelDims.of(train, self.size))
+        return replace(self, arranged=train.parallel_dims(self.size))
 
     @property
     def layout(self) -> ParallelDims:

@@ -46,6 +46,7 @@ SILENT_MODULES = frozenset(
         "models.errors",
         "models.project_spec.blocks",
         "models.project_spec.block",
+        "models.project_spec.data",
         "models.project_spec.goal",
         "models.project_spec.judge",
         "models.project_spec.methods",

@@ -10,27 +10,16 @@ import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from models.project_spec.block import (
-    MAX_OUTPUTS,
-    Batch,
-    Expectation,
-    Fraction,
-    Names,
-    Nodes,
-    OwnFunction,
-    Reference,
-    Seed,
-    SpecBlock,
-    Whole,
-)
+from models.errors import UsageError
+from models.project_spec.block import Batch, Nodes, OwnFunction, Reference, Seed, SpecBlock, Whole
+from models.project_spec.data import NUMBER_TASKS as NUMBER_TASKS
+from models.project_spec.data import ORDERED
+from models.project_spec.data import Data as Data
+from models.project_spec.data import Features as Features
+from models.project_spec.data import Kind as Kind
+from models.project_spec.data import Task as Task
 from models.project_spec.goal import Goal
 from models.project_spec.image_and_text import Image as Image
 from models.project_spec.image_and_text import Text as Text
@@ -38,138 +27,17 @@ from models.project_spec.judge import Judge as Judge
 from models.project_spec.judge import TimeUnit as TimeUnit
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
+from models.project_spec.parallel_dims import ParallelDims
 from models.project_spec.search import WITHOUT_DESCENT, Search
 from models.project_spec.serve import Serve
 from models.project_spec.split import Split as Split
-from models.project_spec.window import Window
+from models.project_spec.window import Window as Window
 
 _NCCL_NAME, _NCCL_VALUE = r"^NCCL_[A-Z0-9_]+$", r"^[^\x00]*$"
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
-Task = Literal["binary", "multiclass", "multilabel", "regression", "quantile", "language", "ranking"]
-NUMBER_TASKS: tuple[Task, ...] = ("regression", "quantile", "ranking")
-"""The tasks whose target and prediction are numbers."""
-Kind = Literal["table", "image", "series", "text"]
 Precision = Literal["auto", "fp32", "fp32-exact", "bf16", "fp16"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
-
-
-class Features(SpecBlock):
-    """The input columns of the model, and their kinds."""
-
-    columns: list[str] | None = Field(None, description="Use only these columns. Default: all but the target.")
-    drop: list[str] = Field(default_factory=list, description="Never use these columns (leaks, ids).")
-    kinds: dict[str, Literal["numeric", "categorical", "datetime", "text"]] = Field(
-        default_factory=dict, description="Override the guessed kind of a column. datetime: also seconds since 1970."
-    )
-    make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")
-    fit: OwnFunction | None = Field(
-        None,
-        description="Your function: the training rows as a DataFrame -> a dict with a pandas Series by category, a "
-        "number or an array of each name. The Series become features.",
-    )
-    transform: OwnFunction | None = Field(
-        None,
-        description="Your function (columns, state) -> features: torch tensors by name, of what `fit` returned. It "
-        "becomes a part of the served graph.",
-    )
-    impute: Literal["median", "mean", "zero"] = Field(
-        "median", description="What stands for a missing number, from the training rows."
-    )
-    normalise: Literal["standard", "robust", "minmax", "none"] = Field(
-        "standard", description="How numbers are scaled, by the training rows."
-    )
-    max_categories: Whole = Field(1000, ge=2, description="The most common ones keep an index; the rest share one.")
-
-
-class Data(SpecBlock):
-    """The source of the data and the roles of its columns."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"kind": {"const": "text"}}, "required": ["kind"]},
-            "else": {"required": ["target"]},
-        }
-    )
-
-    source: Reference = Field(
-        description="A file, a folder of Parquet or of text, `pypi:`/`npm:`/`debian:` package!file, or a function."
-    )
-    target: Names = Field(
-        description="The column to predict, or a list: several numbers, or the 0/1 columns of a multilabel task; text "
-        "needs none.",
-    )
-    kind: Kind = "table"
-    task: Task | None = Field(
-        None,
-        description="Default: guessed from the target; numbers are a regression if goal.metric is for numbers alone, "
-        "such as mae. ranking: the rows of a group, by the target's grades.",
-    )
-    quantiles: list[Fraction] | None = Field(
-        None,
-        min_length=2,
-        max_length=MAX_OUTPUTS,
-        description="Predict these quantiles of a number, such as [0.1, 0.5, 0.9]; of a series at each horizon.",
-    )
-    split: Split = Field(default_factory=Split)
-    features: Features = Field(default_factory=Features)
-    expectations: list[Expectation] = Field(default_factory=list)
-    target_scale: Literal["auto", "linear", "log"] = Field(
-        "auto",
-        description="log: a model of numbers learns the logarithm of the target. auto: if all values are positive and "
-        "skewed, and goal.metric is mae, mape or pinball.",
-    )
-    id: str | None = Field(None, description="The id column of the rows, for split and feedback. Never an input.")
-    na_is_text: list[str] = Field(
-        default_factory=list,
-        description="Columns of a CSV in which NA, null and their like are texts, as the code of Namibia is: only an "
-        "empty cell is missing there.",
-    )
-    weight: str | None = Field(
-        None, description="The column with the rows' weights >= 0, for loss and metrics. Never an input; missing is 1."
-    )
-    deduplicate: bool = Field(False, description="Drop rows that equal an earlier row in every column.")
-    newest: Whole | None = Field(
-        None, ge=100, description="Train on this many of the newest training rows. For a split by time or position."
-    )
-    unlabelled: bool = Field(
-        False, description="Keep rows without a target, for train.pretrain and train.pseudo_labels."
-    )
-    image: Image | None = None
-    window: Window | None = None
-    text: Text | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _text_predicts_itself(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or values.get("kind") != "text":
-            return values
-        text, split = values.get("text") or {}, values.get("split") or {}
-        column = text.get("column", "text") if isinstance(text, dict) else text.column
-        split = {"by": "position", **split} if isinstance(split, dict) else split
-        return {"target": column, **values, "text": text, "split": split}
-
-    @model_validator(mode="after")
-    def _kind_has_its_shape(self) -> Data:
-        from models.project_spec.data_checks import check_data
-
-        check_data(self)
-        return self
-
-    @property
-    def targets(self) -> list[str]:
-        """The target columns, of which most specs have one."""
-        return [self.target] if isinstance(self.target, str) else self.target
-
-    @property
-    def deals_rows(self) -> bool:
-        """Whether the split deals rows one by one; examples of series and texts are stretches of rows."""
-        return self.kind in ("table", "image") and self.split.deals_rows
-
-    @property
-    def target_name(self) -> str:
-        """The target columns in messages: their names, separated by commas."""
-        return ", ".join(self.targets)
 
 
 class Model(SpecBlock):
@@ -327,9 +195,6 @@ class Train(SpecBlock):
 
     @model_validator(mode="after")
     def _plan_fits(self) -> Train:
-        from models.errors import UsageError
-        from models.project_spec.parallel_dims import check_plan
-
         try:
             check_plan(self, self.ranks)
         except UsageError as error:
@@ -341,11 +206,41 @@ class Train(SpecBlock):
         alone = {"ranks": 1, "parallel": "ddp", "tensor": None, "stages": None, "replicas": None}
         return self.model_copy(update={"nodes": "1", "on": "here", **({} if self.on == "here" else alone)})
 
+    def parallel_dims(self, size: int) -> ParallelDims:
+        """Return the arrangement of `size` ranks.
+
+        Raises:
+            UsageError: The ranks cannot be divided in this way; the message names numbers that work.
+        """
+        dims = ParallelDims.of(self.parallel, size, self.tensor, self.stages, self.replicas)
+        return dims.pipelined(self.pipeline, self.batch, self.accumulate, self.microbatches)
+
     @property
     def num_nodes(self) -> tuple[int, int]:
         """The minimum and the maximum number of machines."""
         low, _, high = self.nodes.partition(":")
         return int(low), int(high or low)
+
+
+def check_plan(train: Train, size: int) -> ParallelDims:
+    """Check the settings against the plan, then return the arrangement.
+
+    Raises:
+        UsageError: Two settings exclude each other, or the ranks cannot be divided in this way.
+    """
+    for key in ("gradient_hook", "shard_optimiser"):
+        if getattr(train, key) not in ("none", False) and train.parallel != "ddp":
+            raise UsageError(
+                f"train.{key}: got {getattr(train, key)} with train.parallel {train.parallel}, expected ddp: "
+                "the other plans move and keep gradients in their own way"
+            )
+    if train.shard_optimiser and train.optimiser == "muon":
+        raise UsageError(
+            "train.shard_optimiser: got true with muon, which is two optimisers in one: take parallel: fsdp"
+        )
+    if train.compile is True and "tp" in train.parallel:
+        raise UsageError("train.compile: got true with tensor parallelism, which torch cannot compile: leave it out")
+    return train.parallel_dims(size)
 
 
 class Spec(SpecBlock):
@@ -417,8 +312,6 @@ class Spec(SpecBlock):
 
     @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:
-        from models.project_spec.data_checks import ORDERED
-
         methods = self.train.methods
         self.train.augment.check_kind(self.data.kind, self.search.space)
         if self.data.window is not None:

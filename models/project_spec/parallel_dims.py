@@ -1,12 +1,11 @@
-"""Parallel dimensions: computes the arrangement of ranks from the spec and the world size, without torch."""
+"""Parallel dimensions: computes the arrangement of ranks from their plan and number, without torch."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.errors import UsageError
-from models.project_spec.blocks import Train
 
 # Outermost to innermost: neighbouring ranks share layers and communicate most; pipeline stages communicate least.
 DIMENSIONS = ("pipeline", "replicate", "shard", "tensor")
@@ -37,35 +36,53 @@ class ParallelDims:
     microbatches: int = 1
 
     @classmethod
-    def of(cls, train: Train, size: int) -> ParallelDims:
-        """Return the arrangement of `size` ranks for the spec.
+    def of(
+        cls, plan: str, size: int, tensor: int | None = None, stages: int | None = None, replicas: int | None = None
+    ) -> ParallelDims:
+        """Return the arrangement of `size` ranks.
+
+        Args:
+            plan: The spec's `train.parallel`.
+            size: The number of ranks.
+            tensor: Ranks that share every layer; by default all or two.
+            stages: Groups of consecutive layers; by default all ranks or two.
+            replicas: Groups that each hold the whole net, for hsdp.
 
         Raises:
             UsageError: The ranks cannot be divided in this way; the message names numbers that work.
         """
         if size == 1:
             return cls()
-        names = train.parallel.split("+")
+        names = plan.split("+")
         inner = {
-            "tensor": _inner(train.tensor, "tensor", "tp" in names, size, len(names) == 1),
-            "pipeline": _inner(train.stages, "stages", "pp" in names, size, len(names) == 1),
+            "tensor": _inner(tensor, "tensor", "tp" in names, size, len(names) == 1),
+            "pipeline": _inner(stages, "stages", "pp" in names, size, len(names) == 1),
         }
         data = size // math.prod(inner.values())
         if "hsdp" in names:
-            outer = _replicas(train.replicas, size)
+            outer = _replicas(replicas, size)
             inner |= {"replicate": outer, "shard": data // outer}
         else:
             inner["shard" if "fsdp" in names else "replicate"] = data
-        layout = cls(**inner, plan=train.parallel)
-        if layout.pipeline == 1:
-            return layout
-        per_rank = STAGES_A_RANK[train.pipeline]
-        return cls(
-            **inner,
-            plan=train.parallel,
-            stages_a_rank=per_rank,
-            microbatches=_microbatches(train, layout, per_rank),
-        )
+        return cls(**inner, plan=plan)
+
+    def pipelined(self, schedule: str, batch: int, accumulate: int, microbatches: int | None) -> ParallelDims:
+        """Return the arrangement with the stages of each rank and the pieces of a batch, if it has a pipeline.
+
+        Args:
+            schedule: The spec's `train.pipeline`.
+            batch: Examples of one optimiser step.
+            accumulate: Batches whose gradients make one step.
+            microbatches: Pieces of a batch; by default two for each stage.
+
+        Raises:
+            UsageError: A batch cannot be divided in this way.
+        """
+        if self.pipeline == 1:
+            return self
+        stages_a_rank = STAGES_A_RANK[schedule]
+        pieces = _microbatches(self, schedule, batch, accumulate, microbatches)
+        return replace(self, stages_a_rank=stages_a_rank, microbatches=pieces)
 
     @property
     def size(self) -> int:
@@ -99,27 +116,6 @@ class ParallelDims:
         return sorted((rank for rank in range(self.size) if self.is_output_rank(rank)), key=self.data_rank)
 
 
-def check_plan(train: Train, size: int) -> ParallelDims:
-    """Check the settings against the plan, then return `ParallelDims.of`.
-
-    Raises:
-        UsageError: Two settings exclude each other, or the ranks cannot be divided in this way.
-    """
-    for key in ("gradient_hook", "shard_optimiser"):
-        if getattr(train, key) not in ("none", False) and train.parallel != "ddp":
-            raise UsageError(
-                f"train.{key}: got {getattr(train, key)} with train.parallel {train.parallel}, expected ddp: "
-                "the other plans move and keep gradients in their own way"
-            )
-    if train.shard_optimiser and train.optimiser == "muon":
-        raise UsageError(
-            "train.shard_optimiser: got true with muon, which is two optimisers in one: take parallel: fsdp"
-        )
-    if train.compile is True and "tp" in train.parallel:
-        raise UsageError("train.compile: got true with tensor parallelism, which torch cannot compile: leave it out")
-    return ParallelDims.of(train, size)
-
-
 def _inner(setting: int | None, key: str, wanted: bool, size: int, alone: bool) -> int:
     if not wanted:
         return 1
@@ -142,27 +138,26 @@ def _replicas(setting: int | None, size: int) -> int:
     return count
 
 
-def _microbatches(train: Train, layout: ParallelDims, per_rank: int) -> int:
+def _microbatches(dims: ParallelDims, schedule: str, batch: int, accumulate: int, setting: int | None) -> int:
     """Return the pieces of a batch: by default two per stage, so that at most a third of the time is idle.
 
     Source: the idle share of a pipeline of p stages and m pieces is (p - 1) / (m + p - 1), Huang et al. 2019.
     """
-    stages = layout.pipeline * per_rank
-    most = train.batch // (layout.data_size * train.accumulate)
-    if train.microbatches is None:
-        return max(layout.pipeline, min(2 * stages, most // layout.pipeline * layout.pipeline))
-    count = train.microbatches
-    rounds = max(1, count // layout.pipeline)
-    if count > most:
+    stages = dims.pipeline * STAGES_A_RANK[schedule]
+    most = batch // (dims.data_size * accumulate)
+    if setting is None:
+        return max(dims.pipeline, min(2 * stages, most // dims.pipeline * dims.pipeline))
+    rounds = max(1, setting // dims.pipeline)
+    if setting > most:
         raise UsageError(
-            f"train.microbatches: got {count}, but a rank has only {most} examples a step (train.batch {train.batch} / "
-            f"{layout.data_size} / {train.accumulate}): take at most {most}, or a larger train.batch"
+            f"train.microbatches: got {setting}, but a rank has only {most} examples a step (train.batch {batch} / "
+            f"{dims.data_size} / {accumulate}): take at most {most}, or a larger train.batch"
         )
-    if train.pipeline == "1f1b" and count < layout.pipeline:
-        raise UsageError(f"train.microbatches: got {count}, expected at least {layout.pipeline}, one for each stage")
-    if train.pipeline == "interleaved" and count % rounds:
-        raise UsageError(f"train.microbatches: got {count}, expected a multiple of {layout.pipeline}, the stages")
-    return count
+    if schedule == "1f1b" and setting < dims.pipeline:
+        raise UsageError(f"train.microbatches: got {setting}, expected at least {dims.pipeline}, one for each stage")
+    if schedule == "interleaved" and setting % rounds:
+        raise UsageError(f"train.microbatches: got {setting}, expected a multiple of {dims.pipeline}, the stages")
+    return setting
 
 
 def check_gpus(ranks: int, gpus: int, where: str) -> None:

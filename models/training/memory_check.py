@@ -57,7 +57,7 @@ def refuse_what_cannot_fit(
         return
     others = {
         name: needed(
-            ParallelDims.of(train.model_copy(update={"parallel": name, "tensor": None, "stages": None}), world.size)
+            train.model_copy(update={"parallel": name, "tensor": None, "stages": None}).parallel_dims(world.size)
         )
         for name in (_PLANS if world.size > 1 else ())
     }

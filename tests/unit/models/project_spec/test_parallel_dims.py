@@ -4,8 +4,8 @@ from itertools import product
 import pytest
 
 from models.errors import UsageError
-from models.project_spec.blocks import Parallel, Train
-from models.project_spec.parallel_dims import ParallelDims, check_plan
+from models.project_spec.blocks import Parallel, Train, check_plan
+from models.project_spec.parallel_dims import ParallelDims
 
 PLANS = Parallel.__args__
 
@@ -13,7 +13,7 @@ PLANS = Parallel.__args__
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("size", [4, 8, 12])
 def test_every_rank_has_its_own_place_and_every_example_one_speaker(plan, size):
-    layout = ParallelDims.of(Train(parallel=plan, ranks=size), size)
+    layout = Train(parallel=plan, ranks=size).parallel_dims(size)
     assert layout.size == size
     places = {tuple(layout.place(rank).values()) for rank in range(size)}
     assert len(places) == size
@@ -36,7 +36,7 @@ def test_every_rank_has_its_own_place_and_every_example_one_speaker(plan, size):
     ],
 )
 def test_defaults_of_each_plan(plan, ranks, expected):
-    layout = ParallelDims.of(Train(parallel=plan, ranks=ranks), ranks)
+    layout = Train(parallel=plan, ranks=ranks).parallel_dims(ranks)
     found = {name: getattr(layout, name) for name in ("pipeline", "replicate", "shard", "tensor")}
     assert {name: count for name, count in found.items() if count > 1} == expected
 
@@ -78,11 +78,11 @@ def test_what_cannot_be_is_refused_with_what_could(settings, said):
 
 @pytest.mark.parametrize(("kind", "ranks"), list(product(["gpipe", "1f1b", "interleaved"], [2, 4])))
 def test_a_pipeline_has_pieces_enough_for_its_stages(kind, ranks):
-    large = ParallelDims.of(Train(parallel="pp", pipeline=kind, ranks=ranks), ranks)
+    large = Train(parallel="pp", pipeline=kind, ranks=ranks).parallel_dims(ranks)
     assert large.microbatches == 2 * ranks * large.stages_a_rank
-    small = ParallelDims.of(Train(parallel="pp", pipeline=kind, ranks=ranks, batch=ranks), ranks)
+    small = Train(parallel="pp", pipeline=kind, ranks=ranks, batch=ranks).parallel_dims(ranks)
     assert small.microbatches == ranks
 
 
 def test_one_process_has_no_plan():
-    assert ParallelDims.of(Train(parallel="fsdp+tp"), 1) == ParallelDims()
+    assert Train(parallel="fsdp+tp").parallel_dims(1) == ParallelDims()

@@ -1,13 +1,147 @@
-"""Checks of the spec's `data` block whose keys must go together."""
+"""The `data` block of the spec: the source, the roles of the columns, and the checks of keys that must go together."""
 
 from __future__ import annotations
 
 import itertools
+from typing import Any, Literal
 
-from models.project_spec.block import MAX_OUTPUTS
-from models.project_spec.blocks import Data, Features, Text
+from pydantic import ConfigDict, Field, model_validator
 
+from models.project_spec.block import (
+    MAX_OUTPUTS,
+    Expectation,
+    Fraction,
+    Names,
+    OwnFunction,
+    Reference,
+    SpecBlock,
+    Whole,
+)
+from models.project_spec.image_and_text import Image, Text
+from models.project_spec.split import Split
+from models.project_spec.window import Window
+
+Task = Literal["binary", "multiclass", "multilabel", "regression", "quantile", "language", "ranking"]
+NUMBER_TASKS: tuple[Task, ...] = ("regression", "quantile", "ranking")
+"""The tasks whose target and prediction are numbers."""
+Kind = Literal["table", "image", "series", "text"]
 ORDERED = "say `split: {by: time, column: ...}`, or drop it"
+
+
+class Features(SpecBlock):
+    """The input columns of the model, and their kinds."""
+
+    columns: list[str] | None = Field(None, description="Use only these columns. Default: all but the target.")
+    drop: list[str] = Field(default_factory=list, description="Never use these columns (leaks, ids).")
+    kinds: dict[str, Literal["numeric", "categorical", "datetime", "text"]] = Field(
+        default_factory=dict, description="Override the guessed kind of a column. datetime: also seconds since 1970."
+    )
+    make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")
+    fit: OwnFunction | None = Field(
+        None,
+        description="Your function: the training rows as a DataFrame -> a dict with a pandas Series by category, a "
+        "number or an array of each name. The Series become features.",
+    )
+    transform: OwnFunction | None = Field(
+        None,
+        description="Your function (columns, state) -> features: torch tensors by name, of what `fit` returned. It "
+        "becomes a part of the served graph.",
+    )
+    impute: Literal["median", "mean", "zero"] = Field(
+        "median", description="What stands for a missing number, from the training rows."
+    )
+    normalise: Literal["standard", "robust", "minmax", "none"] = Field(
+        "standard", description="How numbers are scaled, by the training rows."
+    )
+    max_categories: Whole = Field(1000, ge=2, description="The most common ones keep an index; the rest share one.")
+
+
+class Data(SpecBlock):
+    """The source of the data and the roles of its columns."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"kind": {"const": "text"}}, "required": ["kind"]},
+            "else": {"required": ["target"]},
+        }
+    )
+
+    source: Reference = Field(
+        description="A file, a folder of Parquet or of text, `pypi:`/`npm:`/`debian:` package!file, or a function."
+    )
+    target: Names = Field(
+        description="The column to predict, or a list: several numbers, or the 0/1 columns of a multilabel task; text "
+        "needs none.",
+    )
+    kind: Kind = "table"
+    task: Task | None = Field(
+        None,
+        description="Default: guessed from the target; numbers are a regression if goal.metric is for numbers alone, "
+        "such as mae. ranking: the rows of a group, by the target's grades.",
+    )
+    quantiles: list[Fraction] | None = Field(
+        None,
+        min_length=2,
+        max_length=MAX_OUTPUTS,
+        description="Predict these quantiles of a number, such as [0.1, 0.5, 0.9]; of a series at each horizon.",
+    )
+    split: Split = Field(default_factory=Split)
+    features: Features = Field(default_factory=Features)
+    expectations: list[Expectation] = Field(default_factory=list)
+    target_scale: Literal["auto", "linear", "log"] = Field(
+        "auto",
+        description="log: a model of numbers learns the logarithm of the target. auto: if all values are positive and "
+        "skewed, and goal.metric is mae, mape or pinball.",
+    )
+    id: str | None = Field(None, description="The id column of the rows, for split and feedback. Never an input.")
+    na_is_text: list[str] = Field(
+        default_factory=list,
+        description="Columns of a CSV in which NA, null and their like are texts, as the code of Namibia is: only an "
+        "empty cell is missing there.",
+    )
+    weight: str | None = Field(
+        None, description="The column with the rows' weights >= 0, for loss and metrics. Never an input; missing is 1."
+    )
+    deduplicate: bool = Field(False, description="Drop rows that equal an earlier row in every column.")
+    newest: Whole | None = Field(
+        None, ge=100, description="Train on this many of the newest training rows. For a split by time or position."
+    )
+    unlabelled: bool = Field(
+        False, description="Keep rows without a target, for train.pretrain and train.pseudo_labels."
+    )
+    image: Image | None = None
+    window: Window | None = None
+    text: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_predicts_itself(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("kind") != "text":
+            return values
+        text, split = values.get("text") or {}, values.get("split") or {}
+        column = text.get("column", "text") if isinstance(text, dict) else text.column
+        split = {"by": "position", **split} if isinstance(split, dict) else split
+        return {"target": column, **values, "text": text, "split": split}
+
+    @model_validator(mode="after")
+    def _kind_has_its_shape(self) -> Data:
+        check_data(self)
+        return self
+
+    @property
+    def targets(self) -> list[str]:
+        """The target columns, of which most specs have one."""
+        return [self.target] if isinstance(self.target, str) else self.target
+
+    @property
+    def deals_rows(self) -> bool:
+        """Whether the split deals rows one by one; examples of series and texts are stretches of rows."""
+        return self.kind in ("table", "image") and self.split.deals_rows
+
+    @property
+    def target_name(self) -> str:
+        """The target columns in messages: their names, separated by commas."""
+        return ", ".join(self.targets)
 
 
 def check_data(data: Data) -> None:
