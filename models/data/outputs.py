@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from models.data.preparation import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.inputs.types import as_float64, is_number
+from models.kinds.task import Task
 from models.metrics.outputs import horizon_name
-from models.project_spec.blocks import Data, Task
+from models.project_spec.blocks import Data
 
 
 def infer_task_of_several(table: pa.Table, data: Data) -> Task:

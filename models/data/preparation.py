@@ -21,10 +21,11 @@ from models.inputs.datetime.record import DatetimeInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
 from models.inputs.text.record import TextColumn
+from models.kinds.task import Task
 from models.metrics.classification import ClassScores, Decision
 from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
 from models.ngrams.words import FIRST_WORD
-from models.project_spec.blocks import Kind, Task
+from models.project_spec.blocks import Kind
 from models.project_spec.window import Window
 
 ROWS_FILE = "rows.parquet"

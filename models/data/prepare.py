@@ -53,9 +53,10 @@ from models.inputs.types import (
     is_collected_later,
     is_text,
 )
+from models.kinds.task import Task
 from models.ngrams.columns import feature_column, holds_texts, plain_texts
 from models.ngrams.model import NgramModel
-from models.project_spec.blocks import Data, Spec, Task
+from models.project_spec.blocks import Data, Spec
 from models.project_spec.goal import Goal
 from models.project_spec.reserved_columns import (
     FITTED_PREFIX,

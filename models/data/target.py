@@ -10,9 +10,10 @@ from models.data.outputs import fit_outputs, infer_task_of_several, middle_and_s
 from models.data.preparation import SPLITS, TargetEncoding
 from models.errors import DataError
 from models.inputs.types import as_float64, as_text, dtype_of, is_number, is_text
+from models.kinds.task import NUMBER_TASKS, Task
 from models.metrics.metrics import is_of_numbers
 from models.metrics.ranking import has_order
-from models.project_spec.blocks import NUMBER_TASKS, Data, Task
+from models.project_spec.blocks import Data
 from models.project_spec.goal import Goal
 from models.project_spec.reserved_columns import KEY_COLUMN
 

@@ -11,8 +11,8 @@ from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LOG_PROBABILITIES
 from models.inference.portable import LABEL, LABELS, PREDICTION, PROBABILITIES
 from models.inputs.graph_builder import GraphBuilder
+from models.kinds.task import NUMBER_TASKS
 from models.ngrams.graph import ML_DOMAIN
-from models.project_spec.blocks import NUMBER_TASKS
 
 
 def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:

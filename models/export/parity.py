@@ -11,8 +11,8 @@ from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.inference.predict import Feed, predict
 from models.judge.verdict import Parity
+from models.kinds.task import NUMBER_TASKS
 from models.metrics.classification import at_threshold, predicted_class
-from models.project_spec.blocks import NUMBER_TASKS
 
 TOLERANCE = 1e-4
 """Absolute for a probability, in bits for text, for a regression relative to the larger of value and target's spread.

@@ -9,7 +9,7 @@ import numpy as np
 from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.inference.portable import BITS_PER_CHAR, LABEL, LABELS, PREDICTION, PROBABILITIES, column_names
-from models.project_spec.blocks import NUMBER_TASKS, Task
+from models.kinds.task import NUMBER_TASKS, Task
 
 LOG_PROBABILITIES, BITS = "log_probabilities", "bits"
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.errors import DataError
+from models.kinds.task import Task
 from models.metrics.calibration import best_threshold
 from models.metrics.classification import Decision
 from models.metrics.decisions import best_decision
@@ -16,7 +17,6 @@ from models.metrics.language import unigram_bits
 from models.metrics.metrics import Array, quantile_of
 from models.metrics.outputs import Output
 from models.metrics.regression import sample_quantiles
-from models.project_spec.blocks import Task
 
 
 class Baseline(NamedTuple):

@@ -10,10 +10,10 @@ import numpy as np
 
 from models.errors import DataError
 from models.judge.verdict import Parity, ServingCost
+from models.kinds.task import Task
 from models.metrics.classification import Decision, at_threshold
 from models.metrics.metrics import Array, Metric, check_examples
 from models.metrics.outputs import Output
-from models.project_spec.blocks import Task
 
 _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
 """How Python and pandas print missing values; in a user's own text they are ordinary words."""

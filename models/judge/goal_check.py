@@ -6,7 +6,8 @@ from pathlib import Path
 
 from models.data.header import first_values
 from models.errors import UsageError, did_you_mean
-from models.project_spec.blocks import Data, Spec, Task
+from models.kinds.task import Task
+from models.project_spec.blocks import Data, Spec
 from models.project_spec.references import is_own_code
 
 _TASK_OF_KIND = {"series": "regression", "text": "language"}

@@ -18,10 +18,11 @@ from models.identity.hashing import Hashes
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
+from models.kinds.task import Task
 from models.metrics.bootstrap import block_length, time_blocks
 from models.metrics.metrics import DEFAULTS, Array, measure, metrics_for, quantiles_of
 from models.metrics.regression import sample_quantiles
-from models.project_spec.blocks import Spec, Task, TimeUnit
+from models.project_spec.blocks import Spec, TimeUnit
 from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, SPLIT_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from models.frozen_model import FrozenModel
+from models.kinds.task import Task
 from models.project_spec import blocks as spec
 
 
@@ -115,7 +116,7 @@ class Verdict(FrozenModel):
     reasons: list[str] = Field(default_factory=list, description="In plain words; the first says it all.")
     gates: list[Gate] = Field(default_factory=list)
 
-    task: spec.Task
+    task: Task
     positive: str = Field("", description="The class that metric, costs and threshold are about, of two; else empty.")
     metric: str
     direction: Literal["maximize", "minimize"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from models.kinds.task import Task
 from models.metrics.calibration import best_threshold, fit_calibration, has_own_threshold
 from models.metrics.classification import ClassScores, Decision
 from models.metrics.evaluator import Array
 from models.metrics.metrics import Metric
-from models.project_spec.blocks import Task
 
 MOST_TURNS = 30
 """Turns of the search for the scores that are best for the macro f1; it settles within a few."""

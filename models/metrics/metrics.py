@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import DataError, UsageError, UserCodeError, did_you_mean
+from models.kinds.task import Task
 from models.metrics import bounds, classification, language, outputs, ranking, regression
 from models.metrics.evaluator import Evaluator
 from models.metrics.outputs import Output, Prepare
 from models.project_spec import references
-from models.project_spec.blocks import Task
 
 Array = NDArray[Any]
 Direction = Literal["maximize", "minimize"]

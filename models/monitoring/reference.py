@@ -16,10 +16,10 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from models.errors import StoreError
 from models.files import write_text
 from models.frozen_model import FrozenModel
+from models.kinds.task import Task
 from models.monitoring.calibration import Calibration
 from models.monitoring.coverage import Coverage
 from models.monitoring.histogram import Bins, Counts
-from models.project_spec.blocks import Task
 
 REFERENCE_FILE = "monitoring-reference.json"
 MOST_CORRELATED = 32

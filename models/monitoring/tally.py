@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from models.kinds.task import Task
 from models.monitoring.histogram import Counts, NumericBins, as_numbers, measured
 from models.monitoring.reference import Reference
-from models.project_spec.blocks import Task
 
 INPUT = "input."
 SCORE = "score."

@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from models.identity.hashing import SortedHashSet
+from models.kinds.task import Task
 from models.monitoring.examples import KeyedPredictions, Keys, keys_of, sampled
 from models.monitoring.reference import Reference
 from models.monitoring.tally import Bounds, PredictionCounts, predictions_of, tally
-from models.project_spec.blocks import Task
 
 HOUR_S = 3600
 REMEMBERED = 1_000_000

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 from models.data.preparation import LEAST_VALUE, Preparation, WindowReference
+from models.kinds.task import Task
 from models.nets.catalogue import reads_words
-from models.project_spec.blocks import Kind, Task
+from models.project_spec.blocks import Kind
 
 WHOLE_NUMBERS = ("categorical", "tokens", "words")
 """The inputs that hold indices, int64; all others are float32."""

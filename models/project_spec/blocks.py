@@ -14,12 +14,10 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from models.errors import UsageError
 from models.project_spec.block import Batch, Nodes, OwnFunction, Reference, Seed, SpecBlock, Whole
-from models.project_spec.data import NUMBER_TASKS as NUMBER_TASKS
 from models.project_spec.data import ORDERED
 from models.project_spec.data import Data as Data
 from models.project_spec.data import Features as Features
 from models.project_spec.data import Kind as Kind
-from models.project_spec.data import Task as Task
 from models.project_spec.goal import Goal
 from models.project_spec.image_and_text import Image as Image
 from models.project_spec.image_and_text import Text as Text

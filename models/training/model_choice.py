@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from models.kinds.task import Task
 from models.metrics import classification
 from models.metrics.bootstrap import draws
 from models.metrics.calibration import fit_calibration
 from models.metrics.decisions import best_decision, has_own_decision, label_thresholds
 from models.metrics.metrics import Array, Metric
-from models.project_spec.blocks import Task
 
 if TYPE_CHECKING:
     import torch

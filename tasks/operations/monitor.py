@@ -18,6 +18,7 @@ from models.feedback.label_text import label_values
 from models.files import write_text
 from models.identity.hashing import SortedHashSet
 from models.judge.verdict import Estimate, Verdict
+from models.kinds.task import NUMBER_TASKS
 from models.metrics.metrics import Metric, metric_of
 from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up, with_decay
@@ -28,7 +29,7 @@ from models.monitoring.report import MonitoringReport, WindowReport
 from models.monitoring.tally import Bounds
 from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from models.pipeline.keys import canonical, key_of
-from models.project_spec.blocks import NUMBER_TASKS, Spec
+from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import delivery, registry_reader
 from tasks.mlflow.model_cache import VERDICT_FILE, numbered_copy

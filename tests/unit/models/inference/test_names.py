@@ -4,7 +4,7 @@ import pytest
 from models.errors import UsageError
 from models.inference.names import output_names, refuse_taken_names, scores_of
 from models.inputs.numeric.record import NumericInput
-from models.project_spec.blocks import Task
+from models.kinds.task import Task
 from tests.finished_jobs import image_preparation, table_preparation
 
 

@@ -1,0 +1,1 @@
+"""Kinds: the rows of facts about tasks and kinds of data that several rooms ask."""
