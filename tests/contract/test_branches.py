@@ -1,0 +1,33 @@
+"""A stage asks a table what it does with a kind; the branches that are left may only become fewer.
+
+`python -m tests.structure.branches -v` prints them. Whoever takes one out lowers the ceiling.
+"""
+
+import ast
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from models.nets.catalogue import NETS
+from models.project_spec.blocks import Kind, Task
+from tests.structure.branches import branches, count
+from tests.structure.vocabulary import DATA_KINDS, FAMILIES, TASKS
+
+CEILINGS = {"joint": 645, "in words": 366, "names": 59}
+
+
+@pytest.fixture(scope="module")
+def numbers(trees: dict[Path, ast.Module]) -> dict[str, int]:
+    return count(branches({path.as_posix(): tree for path, tree in trees.items()}))
+
+
+@pytest.mark.parametrize("name", CEILINGS)
+def test_branches_on_kinds_stay_below_their_ceiling(numbers: dict[str, int], name: str) -> None:
+    assert numbers[name] <= CEILINGS[name], "python -m tests.structure.branches -v prints them"
+
+
+def test_the_script_counts_every_kind_of_the_product() -> None:
+    assert set(get_args(Task)) == TASKS
+    assert set(get_args(Kind)) == DATA_KINDS
+    assert set(NETS) - FAMILIES == set()

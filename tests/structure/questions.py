@@ -1,0 +1,222 @@
+"""Tells of one place in the syntax tree whether it asks for a kind, and in which way (the groups of `branches`)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.structure.vocabulary import OWN_LISTS, SHAPES, STAND_INS, WORDS, Vocabulary, is_table, strings
+
+Place = ast.expr | ast.pattern
+
+FIELDS = SHAPES | STAND_INS
+HINTS = {"data kind": ("kind",), "task": ("task",), "family": ("net", "family")}
+"""What stands beside a word of a kind where the word is also a plain one, or is compared among others."""
+ALONE = ("task", "data kind", "kind of column")
+"""Groups whose words need no hint where nothing else is compared."""
+FAMILY_ANSWERS = frozenset({"is_trees", "is_descent", "is_auto", "is_self_tuned"})
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names mean in a function: the tables that its module knows, and its own names of fields of kinds."""
+
+    tables: frozenset[str]
+    aliases: dict[str, str]
+
+
+def questions(tree: ast.AST, words: Vocabulary) -> dict[Place, str]:
+    """Return each place of a module or a function that asks for a kind, with its group; also those within another."""
+    tables = own_tables(tree, words)
+    places: dict[Place, str] = {}
+    add_questions(tree, words, Scope(tables, {}), places)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (aliases := aliases_of(node, words)):
+            add_questions(node, words, Scope(tables, aliases), places)
+    return places
+
+
+def add_questions(tree: ast.AST, words: Vocabulary, scope: Scope, places: dict[Place, str]) -> None:
+    """Add the places below a node that ask for a kind."""
+    for node in ast.walk(tree):
+        for place, group in questions_of(node, words, scope):
+            if group:
+                places.setdefault(place, group)
+
+
+def questions_of(node: ast.AST, words: Vocabulary, scope: Scope) -> Iterator[tuple[Place, str]]:
+    """Yield the places of one node with their groups, empty where they ask for no kind."""
+    for test in tests_of(node):
+        yield test, group_of_field(test, words, scope)
+    match node:
+        case ast.Compare():
+            yield node, group_of_comparison(node, words, scope)
+        case ast.Call():
+            yield node, group_of_call(node, words, scope)
+        case ast.Match(subject=subject, cases=cases):
+            for case in cases:
+                yield case.pattern, group_of_pattern(case.pattern, subject, words, scope)
+        case ast.Attribute(attr=name, ctx=ast.Load()) if name in words.properties:
+            yield node, "answer"
+        case ast.Attribute(value=value, attr=name) if name in OWN_LISTS and "preparation" in ast.unparse(value):
+            yield node, "own list"
+
+
+def tests_of(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions that a node asks for their truth, or whose truth chooses from a pair."""
+    match node:
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
+            yield bare(test)
+        case ast.comprehension(ifs=tests) | ast.BoolOp(values=tests):
+            yield from map(bare, tests)
+        case ast.UnaryOp(op=ast.Not(), operand=test) | ast.match_case(guard=ast.expr() as test):
+            yield bare(test)
+        case ast.Call(func=ast.Name(id="bool"), args=[test]):
+            yield bare(test)
+        case ast.Subscript(value=ast.Tuple() | ast.List() | ast.Dict(), slice=test):
+            yield bare(test)
+
+
+def bare(expression: ast.expr) -> ast.expr:
+    """Return what is asked, without `not`, `bool`, `len`, `int` and a name that it gets on the way."""
+    match expression:
+        case ast.UnaryOp(operand=inner) | ast.NamedExpr(value=inner):
+            return bare(inner)
+        case ast.Call(func=ast.Name(id="bool" | "len" | "int"), args=[inner]):
+            return bare(inner)
+    return expression
+
+
+def group_of_field(expression: ast.expr, words: Vocabulary, scope: Scope) -> str:
+    """Return the group of a field of a kind, of a name for it, or of a value of a table; empty for all else."""
+    match expression:
+        case ast.Attribute(attr=name) if name in words.flags:
+            return "flag"
+        case ast.Attribute(attr=name) if name in FIELDS:
+            return "stand-in"
+        case ast.Name(id=name):
+            return scope.aliases.get(name, "name" if name in FIELDS else "")
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name)) if name in words.choices & scope.tables:
+            return "flag"
+    return ""
+
+
+def group_of_comparison(node: ast.Compare, words: Vocabulary, scope: Scope) -> str:
+    """Return the group of a comparison; empty if it asks for no kind."""
+    sides = [node.left, *node.comparators]
+    source = ast.unparse(node)
+    constants = {words.constants[name] for side in sides for name in end_of(side) if name in words.constants}
+    if group := group_of_words(strings(node) | constants, source):
+        return group
+    if is_of_shape(node):
+        return "shape"
+    fields = [group_of_field(bare(side), words, scope) for side in sides if any(map(is_empty, sides))]
+    if any(fields):
+        return next(filter(None, fields))
+    if is_of_table(node, source, words, scope):
+        return "table"
+    is_of_type = any(isinstance(side, ast.Call) and ast.unparse(side.func) == "type" for side in sides)
+    return "class" if is_of_type and any(end_of(side) & words.classes for side in sides) else ""
+
+
+def group_of_words(texts: set[str], source: str) -> str:
+    """Return the group whose words these texts are; words that are plain ones need a hint in the source."""
+    for group, of_group in WORDS.items():
+        hinted = any(hint in source for hint in HINTS.get(group, ()))
+        if texts & of_group and (hinted or (group in ALONE and texts <= of_group)):
+            return group
+    return ""
+
+
+def is_of_shape(node: ast.Compare) -> bool:
+    """Return whether a comparison is of a field of one kind of data, or of what is in it, with None."""
+    is_of_none = any(isinstance(side, ast.Constant) and side.value is None for side in node.comparators)
+    return is_of_none and any(isinstance(part, ast.Attribute) and part.attr in SHAPES for part in ast.walk(node.left))
+
+
+def is_of_table(node: ast.Compare, source: str, words: Vocabulary, scope: Scope) -> bool:
+    """Return whether a comparison asks which kinds a table, a tuple or a row is for."""
+    looked_up = {part.value for part in ast.walk(node) if isinstance(part, ast.Subscript)}
+    read = {
+        name for side in node.comparators for part in ast.walk(side) if part not in looked_up for name in end_of(part)
+    }
+    is_member = any(isinstance(operator, ast.In | ast.NotIn) for operator in node.ops)
+    is_of_rows = bool(read & {"tasks", "kinds", *words.flags}) and (
+        "task" in source or "kind" in ast.unparse(node.left)
+    )
+    is_upper = any(name.isupper() and len(name) > 3 for name in read) and "task" in source.lower()
+    return bool(read & scope.tables) or (is_member and (is_of_rows or is_upper))
+
+
+def is_empty(side: ast.expr) -> bool:
+    """Return whether an expression is None, a truth, nought, or an empty text or collection."""
+    match side:
+        case ast.Constant(value=value):
+            return value is None or value == "" or (isinstance(value, int) and value in (0, 1))
+        case ast.Tuple(elts=[]) | ast.List(elts=[]) | ast.Dict(keys=[]):
+            return True
+    return False
+
+
+def group_of_call(node: ast.Call, words: Vocabulary, scope: Scope) -> str:
+    """Return the group of a call that answers for a kind, asks for a class, or looks for a kind in a table."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)) if name in FAMILY_ANSWERS:
+            return "family"
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in words.functions:
+            return "answer"
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]):
+            return "class" if any(end_of(part) & words.classes for part in ast.walk(classes)) else ""
+        case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Constant(value=name)]):
+            return "class" if name in FIELDS | OWN_LISTS | words.flags else ""
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), _]):
+            return "class" if name in FIELDS | OWN_LISTS | words.flags else ""
+        case ast.Call(func=ast.Attribute(value=table, attr="get")):
+            return "table" if end_of(table) & scope.tables or is_table(None, table) else ""
+    return ""
+
+
+def group_of_pattern(pattern: ast.pattern, subject: ast.expr, words: Vocabulary, scope: Scope) -> str:
+    """Return the group of a case of a `match`: its words or classes, or any case of a field of a kind."""
+    texts = strings(pattern)
+    if group := next((group for group, of_group in WORDS.items() if texts and texts <= of_group), ""):
+        return group
+    for part in ast.walk(pattern):
+        if isinstance(part, ast.MatchClass) and (end_of(part.cls) & words.classes or set(part.kwd_attrs) & words.flags):
+            return "class"
+    is_wildcard = isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+    return "" if is_wildcard else group_of_field(bare(subject), words, scope)
+
+
+def end_of(node: ast.AST) -> set[str]:
+    """Return the last name of a dotted one; nothing for other expressions."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return {name}
+    return set()
+
+
+def own_tables(tree: ast.AST, words: Vocabulary) -> frozenset[str]:
+    """Return the tables of kinds that a module makes or imports: another module's table may have the same name."""
+    if not isinstance(tree, ast.Module):
+        return frozenset().union(*words.tables.values())
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name in words.tables.get(node.module or "", ())
+    }
+    return frozenset(imported | words.tables.get(words.modules.get(tree, ""), set()))
+
+
+def aliases_of(function: ast.AST, words: Vocabulary) -> dict[str, str]:
+    """Return the names that a function gives to fields that stand for a kind, with the groups of these."""
+    scope = Scope(own_tables(function, words), {})
+    return {
+        name: "name" if group == "stand-in" else group
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and (group := group_of_field(bare(node.value), words, scope))
+        for name in end_of(node.targets[0])
+    }
