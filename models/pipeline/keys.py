@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import fnmatch
 import functools
 import hashlib
 import importlib.util
@@ -120,10 +121,14 @@ class CodeReader:
         """Return `code:models/training/loop.py` -> fingerprint, for the modules and all own modules that they import.
 
         Args:
-            modules: Dotted names of modules under `models` or `tasks`.
+            modules: Dotted names of modules under `models` or `tasks`, and patterns for modules that are imported by
+                name, which no import statement shows: `models.nets.*`.
             files: A user's files; their imports from their own folder are followed too.
+
+        Raises:
+            LookupError: There is no such module, and none that fits a pattern.
         """
-        parts, seen, packages = self._followed([self._own[name] for name in modules], files)
+        parts, seen, packages = self._followed([path for name in modules for path in self._files_of(name)], files)
         for path in sorted(seen, key=Path):
             name = f"code:{_shown(Path(path))}"  # files with the same name share a part, which holds both fingerprints
             parts[name] = f"{parts[name]} {seen[path]}" if name in parts else seen[path]
@@ -157,6 +162,13 @@ class CodeReader:
                         packages |= set() if source else _installed(name)
                     todo += [source] if source else []
         return parts, seen, packages
+
+    def _files_of(self, pattern: str) -> list[str]:
+        """Return the files of the own modules that fit a dotted name or a pattern."""
+        paths = [self._own[name] for name in fnmatch.filter(self._own, pattern)]
+        if not paths:
+            raise LookupError(f"no own module fits {pattern}, whose code is part of a step's key")
+        return paths
 
     def _package_version(self, name: str) -> str | None:
         """Return the version of the distribution that an import by this name loads; None without one."""

@@ -38,7 +38,7 @@ class Step:
             step only in `after` does not run again if that step ran again with the same files.
         external: Inputs that come from no step: see `Ledger`.
         reads: Paths in the spec; a leading `-` excludes one.
-        code: The modules that decide its result.
+        code: The modules that decide its result. A pattern stands for modules that are imported by name.
         libraries: The libraries that decide its result.
         references: Paths in the spec that name code.
     """
@@ -58,7 +58,9 @@ _TRAINING = (
     *("train", "-train.max_restarts", "-train.on"),
 )
 """What a training reads of the spec, and each trial of a search."""
-_TRAINING_CODE = ("models.data.encode", "models.training.rank", "models.export.validation_scores")
+ENCODING_CODE = ("models.data.encode",)
+"""What makes tensors of prepared rows."""
+_TRAINING_CODE = (*ENCODING_CODE, "models.training.rank", "models.export.validation_scores")
 STEPS = (
     Step(
         "ingest",

@@ -16,6 +16,7 @@ from models.files import replacing_folder
 from models.metrics.metrics import metric_of
 from models.nets.catalogue import is_descent, net_name
 from models.pipeline.keys import code_parts, key_of
+from models.pipeline.steps import ENCODING_CODE
 from models.project_spec.blocks import Model, Train
 from models.training.costs.spec_memory import batch_may_exceed
 from models.training.families import EPOCHS, SearchSpace
@@ -53,7 +54,7 @@ def tensors(loop: Loop, prepared: Input) -> dict[str, Path]:
 
 @functools.cache  # imported code does not change
 def _encoder() -> str:
-    return key_of(code_parts(["models.data.encode"]))[:8]
+    return key_of(code_parts(ENCODING_CODE))[:8]
 
 
 def job(

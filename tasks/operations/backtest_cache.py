@@ -29,7 +29,7 @@ from models.files import read_json, replacing_folder, sha256, storing, write_jso
 from models.inference.portable import MODEL_FILE
 from models.nets.catalogue import net_name
 from models.pipeline.keys import Parts, key_of
-from models.pipeline.steps import BY_NAME
+from models.pipeline.steps import BY_NAME, ENCODING_CODE
 from models.project_spec.blocks import Spec
 from models.training.ensemble import fit_members, members_of
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob, TrainingResult, begun
@@ -57,7 +57,7 @@ PREPARED = "prepared"
 # The code that decides each kind of entry, without the code that only runs it, and the parts of the spec that it reads.
 _MADE_BY = {
     "prepare": ("models.data.prepare",),
-    "train": ("models.data.encode", "models.training.rank", "models.export.validation_scores"),
+    "train": (*ENCODING_CODE, "models.training.rank", "models.export.validation_scores"),
     "export": ("models.export.export",),
 }
 _DECIDED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -2,6 +2,7 @@
 
 import ast
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,28 @@ def test_a_change_far_down_counts(clone: Path) -> None:
     before = code_parts(["tasks.act"])
     (clone / "models" / "farther.py").write_text("y = 2\n")
     assert differences(code_parts(["tasks.act"]), before) == ["code models/farther.py: changed"]
+
+
+def test_a_pattern_stands_for_the_modules_that_are_imported_by_name(clone: Path) -> None:
+    for kind in ("numeric", "text"):
+        (clone / "models" / kind).mkdir()
+        (clone / "models" / kind / "rows.py").write_text("from models.far import f\n")
+        (clone / "models" / kind / "nodes.py").write_text("n = 1\n")
+    before = code_parts(["tasks.act", "models.*.rows"])
+    assert set(before) - set(code_parts(["tasks.act"])) == {"code:models/numeric/rows.py", "code:models/text/rows.py"}
+    (clone / "models" / "text" / "rows.py").write_text("from models.far import f\n\nwidth = 2\n")
+    (clone / "models" / "text" / "nodes.py").write_text("n = 2\n")
+    edited = code_parts(["tasks.act", "models.*.rows"])
+    assert differences(edited, before) == ["code models/text/rows.py: changed"]
+    (clone / "models" / "tags").mkdir()
+    (clone / "models" / "tags" / "rows.py").write_text("t = 1\n")
+    assert differences(code_parts(["tasks.act", "models.*.rows"]), edited) == ["code models/tags/rows.py: new"]
+
+
+@pytest.mark.parametrize("name", ["models.gone", "models.*.gone"])
+def test_a_module_that_is_not_there_is_no_code_without_a_word(clone: Path, name: str) -> None:
+    with pytest.raises(LookupError, match=re.escape(name)):
+        code_parts([name])
 
 
 def test_the_memory_gives_what_reading_gives_and_notices_edits(clone: Path) -> None:
