@@ -63,6 +63,8 @@ Parts = dict[str, Any]
 READ, PACKAGE = "read:", "package:"
 """Prefixes of the parts that no spec names: what own code was seen to read and to import when the step ran."""
 _OURS = ("", "flows", "models", "tasks")
+_SITES = ("site-packages", "dist-packages")
+"""Folders of installed packages, which stand side by side there and do not belong together."""
 _STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
 """The fields of a statement that hold others."""
 _version = functools.cache(metadata.version)  # an imported package does not change
@@ -286,17 +288,26 @@ def _users(name: str, importer: Path, *named: Path) -> str | None:
     """Return a module in the folder of the importing file, around its package, or in the folders of the `named` files.
 
     Python searches the last ones because each named file's folder is on its path (`models/project_spec/references.py`).
+    Of installed packages only the one that holds such a file is followed; others count by their versions.
     """
     level = len(name) - len(name.lstrip("."))
     packages = itertools.takewhile(lambda folder: (folder / "__init__.py").is_file(), importer.parents)
     absolute = [importer.parent, *(folder.parent for folder in packages), *(path.parent for path in named)]
     folders = [importer.parents[level - 1]] if level else absolute
+    parts = name.strip(".").split(".")
     for folder in folders:
-        path = folder.joinpath(*name.strip(".").split("."))
+        if folder.name in _SITES and not any(_is_in(file, folder, parts[0]) for file in (importer, *named)):
+            continue
+        path = folder.joinpath(*parts)
         for file in (path.with_suffix(".py"), path / "__init__.py"):
             if file.is_file():
                 return str(file)
     return None
+
+
+def _is_in(file: Path, folder: Path, package: str) -> bool:
+    """Return whether a file is the module, or in the package, of this name in a folder."""
+    return file == folder / f"{package}.py" or file.is_relative_to(folder / package)
 
 
 @functools.cache
@@ -317,7 +328,7 @@ def _place_of(package: str) -> tuple[Path, ...]:
 def _source_elsewhere(name: str) -> str | None:
     """Return a module's file that is no installed distribution's: of an editable install, or a folder in PYTHONPATH."""
     for folder in _place_of(name.partition(".")[0]):
-        if not {"site-packages", "dist-packages"} & set(folder.parts):
+        if not {*_SITES} & set(folder.parts):
             path = folder.joinpath(*name.split("."))
             for file in (path.with_suffix(".py"), path / "__init__.py"):
                 if file.is_file():
@@ -328,7 +339,7 @@ def _source_elsewhere(name: str) -> str | None:
 def _installed(name: str) -> set[str]:
     """Return the package of an import if it is installed; none of Python's own, of files, and that is not there."""
     package = name.partition(".")[0]
-    is_installed = any({"site-packages", "dist-packages"} & set(folder.parts) for folder in _place_of(package))
+    is_installed = any({*_SITES} & set(folder.parts) for folder in _place_of(package))
     return {package} if is_installed else set()
 
 
