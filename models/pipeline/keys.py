@@ -119,22 +119,25 @@ class CodeReader:
             with contextlib.suppress(OSError, StoreError):
                 write_text(self._path, json.dumps(self._memory))
 
-    def parts(self, modules: Iterable[str], files: Iterable[Path] = ()) -> Parts:
+    def parts(self, modules: Iterable[str], files: Iterable[Path] = (), packages: Iterable[str] = ()) -> Parts:
         """Return `code:models/training/loop.py` -> fingerprint, for the modules and all own modules that they import.
 
         Args:
             modules: Dotted names of modules under `models` or `tasks`, and patterns for modules that are imported by
                 name, which no import statement shows: `models.nets.*`.
             files: A user's files; their imports from their own folder are followed too.
+            packages: Packages that a spec names; of installed ones the version counts too, since compiled code has no
+                fingerprint.
 
         Raises:
             LookupError: There is no such module, and none that fits a pattern.
         """
-        parts, seen, packages = self._followed([path for name in modules for path in self._files_of(name)], files)
+        parts, seen, imported = self._followed([path for name in modules for path in self._files_of(name)], files)
         for path in sorted(seen, key=Path):
             name = f"code:{_shown(Path(path))}"  # files with the same name share a part, which holds both fingerprints
             parts[name] = f"{parts[name]} {seen[path]}" if name in parts else seen[path]
-        return parts | {f"library:{name}": self._package_version(name) for name in sorted(packages)}
+        installed = imported.union(*map(_installed, packages))
+        return parts | {f"library:{name}": self._package_version(name) for name in sorted(installed)}
 
     def users_files(self, files: Iterable[Path]) -> set[str]:
         """Return a user's files and all that they import of their own, which `parts` fingerprints."""

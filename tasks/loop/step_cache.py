@@ -195,12 +195,17 @@ class StepCache:
             **spec,
             **self._argument_files(spec),
             **(self._declared_files() if self._has_own_code(step) else {}),
-            **self.code.parts(step.code, files),
+            **self.code.parts(step.code, files, self._packages(step)),
             **library_parts(step.libraries),
         }
 
     def _code_files(self, step: Step) -> list[Path]:
         return [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
+
+    def _packages(self, step: Step) -> set[str]:
+        """Return the packages that the code references of a step name."""
+        modules = [name.rpartition(":")[0] for name in self._references(step) if is_own_code(name)]
+        return {module.partition(".")[0] for module in modules if not module.endswith(".py")} - {*OWN_PACKAGES}
 
     def _has_own_code(self, step: Step) -> bool:
         return any(is_own_code(name) and name.partition(".")[0] not in OWN_PACKAGES for name in self._references(step))

@@ -333,10 +333,9 @@ def test_of_installed_packages_the_named_one_is_followed_and_its_neighbours_coun
     """Followed file by file, a net of a package that imports torch took a minute to have a key."""
     site = tmp_path / "site-packages"
     files = {
-        "teamlib_of_a_test/__init__.py": "",
-        "teamlib_of_a_test/net.py": "import neighbour_of_a_test\nfrom teamlib_of_a_test.blocks import K\nfrom . import at\n",
-        "teamlib_of_a_test/blocks.py": "K = 1\n",
-        "teamlib_of_a_test/at.py": "A = 1\n",
+        "named_of_a_test/__init__.py": "",
+        "named_of_a_test/net.py": "import neighbour_of_a_test\nfrom named_of_a_test.blocks import K\n",
+        "named_of_a_test/blocks.py": "K = 1\n",
         "neighbour_of_a_test/__init__.py": "n = 1\n",
         "neighbour_of_a_test-1.2.dist-info/METADATA": "Name: neighbour_of_a_test\nVersion: 1.2\n",
     }
@@ -344,10 +343,10 @@ def test_of_installed_packages_the_named_one_is_followed_and_its_neighbours_coun
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text(text)
     monkeypatch.syspath_prepend(str(site))
-    net = site / "teamlib_of_a_test" / "net.py"
+    net = site / "named_of_a_test" / "net.py"
     before = code_parts([], [net])
-    followed = {f"code:{name}.py" for name in ("__init__", "net", "blocks", "at")}
-    assert set(before) == {*followed, "library:neighbour_of_a_test"}
+    followed = {f"code:{name}.py" for name in ("__init__", "net", "blocks")}
+    assert set(before) == {*followed, "library:named_of_a_test", "library:neighbour_of_a_test"}
     assert before["library:neighbour_of_a_test"] == "1.2"
-    (site / "teamlib_of_a_test" / "blocks.py").write_text("K = 2\n")
+    (site / "named_of_a_test" / "blocks.py").write_text("K = 2\n")
     assert differences(code_parts([], [net]), before) == ["code blocks.py: changed"]
