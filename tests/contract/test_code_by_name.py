@@ -1,0 +1,236 @@
+"""Code that is reached by name is in the key of each step that runs it, though no import statement shows it there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.nets.catalogue import CATALOGUE
+from models.pipeline.keys import CodeReader, Parts
+from models.pipeline.steps import BY_NAME, ENCODING_CODE, STEPS
+from models.project_spec.blocks import Spec
+from tasks.host.workspace import Project
+from tasks.loop.step_cache import StepCache
+from tasks.operations import backtest_cache
+from tests.conftest import MakeProject
+
+LOOKUPS = {"import_module", "__import__", "resolve", "spec_from_file_location"}
+"""The calls that reach code by its name."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file that reaches code by name.
+
+    Attributes:
+        through: The names by which other files make it do so.
+        references: The paths of the spec that name the code.
+        modules: Patterns of the own modules that it may reach.
+        apart: The keys that hold such a file and whose work does not reach the code, with the reason.
+    """
+
+    through: tuple[str, ...]
+    references: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    apart: Mapping[str, str] = field(default_factory=dict)
+
+
+AFTER_PREPARE = dict.fromkeys(
+    ("search", "train", "export", "tensors", "backtest train", "backtest export"),
+    "it reads the rows that `prepare` left, of models.data.unlabelled too",
+)
+OF_A_MODEL = "the key of its model, a part of it, sees the code"
+PERIOD = {"backtest predictions": OF_A_MODEL}
+PLACES = {
+    "models/data/clean.py": Place(
+        ("made_features",), ("data.features.make",), apart={**AFTER_PREPARE, **PERIOD, "backtest windows": OF_A_MODEL}
+    ),
+    "models/fitted_features/state.py": Place(("fit_state",), ("data.features.fit",), apart={**AFTER_PREPARE, **PERIOD}),
+    "models/fitted_features/transform.py": Place(
+        ("transform_eagerly", "transform_graph"), ("data.features.transform",), apart={**AFTER_PREPARE, **PERIOD}
+    ),
+    "models/metrics/metrics.py": Place(("metric_of",), ("goal.metric",)),
+    "models/nets/build.py": Place(
+        ("build_net", "draft_net"), ("model.net",), apart={"card": "it reads the states of checkpoints, and no weights"}
+    ),
+    "models/nets/catalogue.py": Place(
+        ("net_name",), ("model.net",), apart={"card": "it says whether a net is chosen, and builds none"}
+    ),
+    "models/training/batches/own_augment.py": Place(("OwnAugmentation",), ("train.augment.function",)),
+    "models/training/optimisation/losses.py": Place(("make_loss",), ("train.loss",)),
+    "tasks/tools/sources.py": Place(("ingest", "arrived"), ("data.source",)),
+}
+NO_RESULT = {
+    "models/project_spec/references.py": "those who ask it to resolve a name are places",
+    "models/distributed/forkserver.py": "it imports early what ranks import by statements",
+    "flows/cli.py": "commands, which are in no key",
+    "flows/prefect/deployments.py": "flows, which are in no key",
+}
+"""Files with such a call that decide no result, and why."""
+
+
+@pytest.fixture(scope="module")
+def keys() -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The code and the references of each key: those of the steps, and those of other caches."""
+    steps = {step.name: (step.code, step.references) for step in STEPS if step.code}
+    made = {f"backtest {name}": (code, BY_NAME[name].references) for name, code in backtest_cache._MADE_BY.items()}
+    decided = {
+        f"backtest {kind}": (code, ("goal.metric",) if reads else ())
+        for kind, (code, reads) in backtest_cache._DECIDED_BY.items()
+    }
+    return {**steps, "tensors": (ENCODING_CODE, ()), **made, **decided}
+
+
+@pytest.fixture(scope="module")
+def reader(code_memory: str, tmp_path_factory: pytest.TempPathFactory) -> CodeReader:
+    memory = tmp_path_factory.mktemp("code") / "code.json"
+    memory.write_text(code_memory)
+    return CodeReader(memory)
+
+
+@pytest.fixture(scope="module")
+def parts(keys: dict[str, tuple[tuple[str, ...], tuple[str, ...]]], reader: CodeReader) -> dict[str, Parts]:
+    return {name: reader.parts(code) for name, (code, _) in keys.items()}
+
+
+@pytest.fixture(scope="module")
+def names(trees: dict[Path, ast.Module]) -> dict[str, set[str]]:
+    """The names in each file."""
+    return {path.as_posix(): names_in(tree) for path, tree in trees.items()}
+
+
+def is_lookup(node: ast.AST) -> bool:
+    """Whether a call reaches code by name; a path is resolved without an argument."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    return (node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)) in LOOKUPS
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    return {
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    }
+
+
+def modules_named(tree: ast.AST) -> set[str]:
+    """The own modules that strings name, with or without an attribute."""
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {text.partition(":")[0] for text in texts if re.fullmatch(r"(models|tasks)(\.\w+)+(:\w+)?", text)}
+
+
+def test_every_look_up_of_code_by_its_name_says_which_keys_see_it(trees: dict[Path, ast.Module]) -> None:
+    places = {path.as_posix() for path, tree in trees.items() if any(map(is_lookup, ast.walk(tree)))}
+    assert places == {*PLACES, *NO_RESULT}, "a new place needs a `Place`, and patterns in `Step.code` (steps.py)"
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_key_sees_the_code_that_its_work_reaches_by_name(
+    name: str,
+    keys: dict[str, tuple[tuple[str, ...], tuple[str, ...]]],
+    parts: dict[str, Parts],
+    reader: CodeReader,
+    names: dict[str, set[str]],
+) -> None:
+    place = PLACES[name]
+    callers = {f"code:{path}" for path, found in names.items() if found & {*place.through}}
+    holders = {key for key in keys if f"code:{name}" in parts[key] and (callers - {f"code:{name}"}) & {*parts[key]}}
+    assert holders
+    wanted = {part for pattern in place.modules for part in reader.parts([pattern])}
+    blind = {key for key in holders if not ({*place.references} <= {*keys[key][1]} and wanted <= {*parts[key]})}
+    assert blind == {*place.apart}
+
+
+def test_a_key_sees_each_module_that_a_string_of_its_code_names(
+    parts: dict[str, Parts], trees: dict[Path, ast.Module]
+) -> None:
+    """But those of the catalogue of nets, of which a step runs what its spec names."""
+    named = {path.as_posix(): modules_named(tree) for path, tree in trees.items()}
+    del named["models/nets/catalogue.py"]
+    missing = {
+        (key, module)
+        for key, held in parts.items()
+        for path, modules in named.items()
+        if f"code:{path}" in held
+        for module in modules
+        if f"code:{module.replace('.', '/')}.py" not in held
+    }
+    assert missing == set()
+
+
+@pytest.fixture
+def project(make_project: MakeProject, code_memory: str) -> Project:
+    project = make_project("tiny")
+    (project.workspace.cache / "code.json").write_text(code_memory)
+    return project
+
+
+def cache_of(project: Project, data: dict[str, Any], **blocks: Any) -> StepCache:
+    return StepCache(project, Spec.model_validate({"name": "tiny", "data": {"source": "a.csv", **data}, **blocks}))
+
+
+RUN_A_NET = [step for step in STEPS if "model.net" in step.references]
+
+
+DATA: dict[str, dict[str, Any]] = {
+    "table": {"target": "y"},
+    "image": {"target": "y", "image": {"height": 8, "width": 8}},
+    "series": {"target": "y", "window": {"length": 8}, "split": {"by": "time", "column": "t"}},
+    "text": {},
+}
+
+
+def test_a_step_that_runs_a_net_of_the_catalogue_sees_its_code(project: Project) -> None:
+    blind = set()
+    for net, row in CATALOGUE.items():
+        kind = row.kinds[0]
+        cache = cache_of(project, {"kind": kind, **DATA[kind]}, model={"net": net})
+        for reference in filter(None, (row.reference, row.arguments)):
+            part = f"code:{reference.partition(':')[0].replace('.', '/')}.py"
+            blind |= {(net, step.name) for step in RUN_A_NET if part not in cache.own_parts(step)}
+    assert blind == set()
+
+
+OWN_CODE = {path: path.replace(".", "_") for step in STEPS for path in step.references}
+"""By the path of the spec that names it: a module of a team's."""
+
+
+def with_own_code(project: Project, prefix: str, suffix: str) -> StepCache:
+    """The step cache of a spec that names own code wherever it can."""
+    document: dict[str, Any] = {"goal": {"direction": "maximize"}}
+    for path, module in OWN_CODE.items():
+        block = document
+        *outer, leaf = path.split(".")
+        for key in outer:
+            block = block.setdefault(key, {})
+        block[leaf] = f"{prefix}{module}{suffix}:run"
+    return cache_of(project, {**document.pop("data"), "target": "y"}, **document)
+
+
+@pytest.mark.parametrize("place", ["the project's folder", "an installed package"])
+def test_an_edit_of_a_teams_code_is_in_the_key_of_each_step_that_runs_it(
+    place: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_package = place == "an installed package"
+    folder = tmp_path / "site-packages" / "rows_of_a_test" if is_package else project.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "__init__.py").touch()
+    for module in OWN_CODE.values():
+        (folder / f"{module}.py").write_text("def run(): return 1\n")
+    if is_package:
+        monkeypatch.syspath_prepend(str(folder.parent))
+    cache = with_own_code(project, *(("rows_of_a_test.", "") if is_package else ("./", ".py")))
+    before = {step.name: cache.own_parts(step) for step in STEPS}
+    for path, module in OWN_CODE.items():
+        (folder / f"{module}.py").write_text("def run(): return 23\n")
+        after = {step.name: cache.own_parts(step) for step in STEPS}
+        changed = {name for name, own in after.items() if own != before[name]}
+        assert changed == {step.name for step in STEPS if path in step.references}, path
+        before = after
