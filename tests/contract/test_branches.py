@@ -9,12 +9,13 @@ from typing import get_args
 
 import pytest
 
+from models.kinds.task import TASK_NAMES
 from models.nets.catalogue import NETS
-from models.project_spec.blocks import Kind, Task
+from models.project_spec.blocks import Kind
 from tests.structure.branches import branches, count
 from tests.structure.vocabulary import DATA_KINDS, FAMILIES, TASKS
 
-CEILINGS = {"joint": 645, "in words": 366, "names": 59}
+CEILINGS = {"joint": 660, "in words": 370, "names": 65}
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,6 @@ def test_branches_on_kinds_stay_below_their_ceiling(numbers: dict[str, int], nam
 
 
 def test_the_script_counts_every_kind_of_the_product() -> None:
-    assert set(get_args(Task)) == TASKS
+    assert set(TASK_NAMES) == TASKS
     assert set(get_args(Kind)) == DATA_KINDS
     assert set(NETS) - FAMILIES == set()
