@@ -10,7 +10,8 @@ from models.serving.registry import FILES
 from models.signing import TAG, signature
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.client import client
+from tasks.mlflow.delivery import experiment_id
 from tasks.mlflow.model_cache import signing_key
 from tests.served_models import write_served
 

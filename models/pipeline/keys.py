@@ -34,6 +34,7 @@ MACHINERY = (
     "tasks.loop",
     "tasks.prefect",
     "tasks.platform",
+    "tasks.mlflow.client",
     "tasks.mlflow.delivery",
     "tasks.mlflow.embedded_store",
     "tasks.mlflow.mlflow_server",

@@ -22,7 +22,7 @@ from models.frozen_model import FrozenModel
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.mlflow.delivery import client, reaching_store
+from tasks.mlflow.client import client, reaching_store
 
 TIMEOUT_S = 120.0
 READY_S = 300.0

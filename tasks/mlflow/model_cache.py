@@ -23,7 +23,7 @@ from tasks.host.locks import FOREVER_S, held
 from tasks.host.object_store import ObjectStore, object_store
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
-from tasks.mlflow.delivery import reaching_store
+from tasks.mlflow.client import reaching_store
 
 VERDICT_FILE = "verdict.json"
 TIMEOUT_S = 30.0

@@ -26,7 +26,7 @@ from tasks.host.leases import leased
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
-from tasks.mlflow.delivery import client, reaching_store
+from tasks.mlflow.client import client, reaching_store
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -25,6 +25,7 @@ from tasks.host import http_client, sqlite_files, stores
 from tasks.host.http_client import is_same_server
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
+from tasks.mlflow.client import client, reaching_store
 from tasks.state.step_records import StepRecords
 
 JOURNAL = "loopline.journal."
@@ -233,8 +234,6 @@ def _get(uri: str, what: str, query: Mapping[str, str]) -> dict[str, Any] | None
 def _through_mlflow(what: str, query: Mapping[str, str]) -> dict[str, Any] | None:
     from mlflow.exceptions import MlflowException
     from mlflow.utils.proto_json_utils import message_to_json
-
-    from tasks.mlflow.delivery import client, reaching_store
 
     method, field = _CLIENT[what]
     with reaching_store():

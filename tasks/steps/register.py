@@ -27,7 +27,8 @@ from tasks.loop.champion import open_registry
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.step_cache import REFERENCES
 from tasks.mlflow import provenance
-from tasks.mlflow.delivery import client, experiment_id, reaching_store
+from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.delivery import experiment_id
 from tasks.mlflow.model_cache import signing_key
 from tasks.mlflow.onnx_model import onnx_model
 from tasks.state import shared_files

@@ -11,7 +11,8 @@ from models.errors import StoreError
 from tasks.host import database
 from tasks.host.tables import deliveries
 from tasks.host.workspace import Workspace
-from tasks.mlflow.delivery import MlflowExporter, client
+from tasks.mlflow.client import client
+from tasks.mlflow.delivery import MlflowExporter
 from tasks.state.outbox import Outbox, delivered, set_delivered, undelivered
 
 LOOP = "tiny-20260101-000000-abcd"

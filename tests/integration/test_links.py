@@ -23,7 +23,8 @@ from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.loop.champion import open_registry
 from tasks.loop.history import LoopRecord, save_loop
-from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.client import client
+from tasks.mlflow.delivery import experiment_id
 from tasks.prefect import events
 from tests.integration.test_page import serving
 from tests.told_facts import findings, window

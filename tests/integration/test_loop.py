@@ -34,7 +34,7 @@ from tasks.loop.champion import open_registry
 from tasks.loop.history import last_loop, save_loop
 from tasks.loop.loop import Loop, open_loop
 from tasks.loop.step_cache import StepCache
-from tasks.mlflow.delivery import client
+from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import aliased
 from tasks.operations.monitor import look
 from tasks.operations.reap import reap

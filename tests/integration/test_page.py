@@ -23,7 +23,8 @@ from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.loop.champion import open_registry
-from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.client import client
+from tasks.mlflow.delivery import experiment_id
 from tasks.mlflow.registry_reader import aliased
 from tests import warm
 from tests.integration.conftest import ROOT

@@ -34,7 +34,7 @@ from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.loop.champion import open_registry
 from tasks.loop.history import LoopRecord, last_loop, read_loops, record_loop, save_loop
-from tasks.mlflow.delivery import client
+from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import aliased
 from tasks.operations.migrate import environment_of, move, plan_moves
 from tasks.platform.open_signals import undecided

@@ -18,7 +18,8 @@ from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow import registry as registry_module
 from tasks.mlflow import registry_reader
-from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.client import client
+from tasks.mlflow.delivery import experiment_id
 from tasks.mlflow.model_cache import cached_version, with_verdict
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, refuse_lost, registered

@@ -12,7 +12,7 @@ from tasks.host import processes
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store
 from tasks.mlflow import registry as registry_module
-from tasks.mlflow.delivery import client
+from tasks.mlflow.client import client
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -27,7 +27,7 @@ from models.serving.releases import PROMOTION, Canary, Release, ReleasePlan
 from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.mlflow.delivery import client
+from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import change, end, entries, plan_of
 from tasks.release.registry_jobs import give_back

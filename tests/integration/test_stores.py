@@ -46,7 +46,8 @@ def test_a_store_that_was_deleted_is_made_again(workspace: Workspace) -> None:
 
 
 def test_a_workspace_that_was_moved_finds_its_artifacts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks.mlflow.delivery import client, experiment_id
+    from tasks.mlflow.client import client
+    from tasks.mlflow.delivery import experiment_id
 
     embedded_store.initialise(workspace)
     run = client().create_run(experiment_id(client(), workspace, "tiny")).info

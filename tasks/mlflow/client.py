@@ -1,0 +1,68 @@
+"""The client of MLflow's stores, which gives up within seconds, and what it raises if a store is away."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from models.errors import StoreError, one_line
+from tasks.host import sqlite_files, stores
+from tasks.host.store_addresses import without_password
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
+}
+
+
+def client() -> MlflowClient:
+    """Return a client of the tracking store that gives up within seconds, not minutes, if the store is away.
+
+    Raises:
+        StoreError: The store cannot be opened.
+    """
+    for key, value in PATIENCE.items():
+        os.environ.setdefault(key, value)
+    from mlflow import MlflowClient
+
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # its errors become a StoreError
+    with reaching_store():
+        return MlflowClient()
+
+
+_UNREACHABLE = {
+    "MlflowException",
+    "ConnectionError",
+    "SQLAlchemyError",
+    "OSError",
+    "BotoCoreError",
+    "ClientError",
+    "Boto3Error",
+}
+"""Names of errors that the store or its artifact store raises (the last three come from the S3 client)."""
+
+
+@contextlib.contextmanager
+def reaching_store() -> Iterator[None]:
+    """Raise a StoreError if the tracking store is away or broken."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if kinds & _UNREACHABLE:
+            where = os.environ.get("MLFLOW_TRACKING_URI", "")
+            cure = sqlite_files.cure(error, "put it back from a copy") if stores.is_embedded(where) else None
+            raise StoreError(
+                f"the tracking store {without_password(where)} cannot be used: {cure or one_line(error)}. What is not "
+                "logged yet stays under .loopline/ and is delivered by the next run, or by `loopline reap`"
+            ) from error
+        raise
