@@ -22,7 +22,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tasks.host.logs import Repeated
-from tasks.serve.middleware import close
 from tasks.serve.request_context import RequestContext
 from tasks.serve.state import WorkerState
 
@@ -248,7 +247,7 @@ class ConnectionLimits:
 
     def refused(self, status: int, why: str) -> None:
         """Count and log a refusal by a connection, before there was a request."""
-        close(self._state, RequestContext(status=status), why)
+        self._state.count_request(RequestContext(status=status), why)
 
     async def watch(self) -> None:
         """Close connections whose clients are too slow, for as long as the worker runs."""

@@ -9,7 +9,6 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING
 
 import orjson
 from starlette.requests import ClientDisconnect
@@ -19,11 +18,9 @@ from models.serving import http_errors, open_api
 from models.serving.http_errors import RequestError
 from tasks.host.http_guard import is_foreign, is_forwarded
 from tasks.serve.calls import ExactEndpoint, HttpRequest, HttpResponse, named
+from tasks.serve.connection import Connection
 from tasks.serve.request_context import RequestContext, begin
 from tasks.serve.state import WorkerState
-
-if TYPE_CHECKING:
-    from tasks.serve.connection import Connection
 
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})
 """Addresses that need no token: those for orchestrators, and the webhook of the registry, which signs its requests."""
@@ -86,7 +83,7 @@ class ServerMiddleware:
                 raise
             await send_response(sending, response)
         finally:
-            close(self._state, context, f"{scope['method']} {scope['path']}")
+            self._state.count_request(context, f"{scope['method']} {scope['path']}")
             connection.answered()
 
     async def _pass(
@@ -169,13 +166,6 @@ def is_small(headers: Mapping[str, str]) -> bool:
     """Return whether a request's body is known to be so small that its bytes need not be counted."""
     length = length_of(headers)
     return length is not None and len(length) < 6 and int(length) <= SMALL_BYTES
-
-
-def close(state: WorkerState, context: RequestContext, what: str) -> None:
-    """Count a finished request, and perhaps log it. `what`: method and address."""
-    seconds = time.perf_counter() - context.began
-    state.metrics.passed(context, seconds)
-    state.log.passed(context, seconds, what)
 
 
 class BodyLimits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from tasks.release.loaded_versions import LoadedVersions
@@ -11,6 +12,7 @@ from tasks.serve.batcher import DynamicBatcher
 from tasks.serve.logs import RequestLog
 from tasks.serve.metrics import Metrics
 from tasks.serve.prediction_logger import PredictionLogger
+from tasks.serve.request_context import RequestContext
 
 
 @dataclass(slots=True)
@@ -43,3 +45,9 @@ class WorkerState:
         loaded = {name: LoadedVersions(settings, name) for name in settings.projects}
         prediction_loggers = {name: PredictionLogger(settings, name) for name in settings.projects}
         return cls(settings, loaded, prediction_loggers, AccessControl.of(settings))
+
+    def count_request(self, context: RequestContext, call: str) -> None:
+        """Count a finished request, and perhaps log it. `call`: method and address."""
+        seconds = time.perf_counter() - context.began
+        self.metrics.passed(context, seconds)
+        self.log.passed(context, seconds, call)

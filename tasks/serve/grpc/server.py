@@ -26,7 +26,7 @@ from tasks.serve.bodies import LARGE_BYTES
 from tasks.serve.grpc.messages import SERVICE, message, parsed, read
 from tasks.serve.grpc.tensors import inference_of, response_of
 from tasks.serve.health import why_dead, why_not_ready
-from tasks.serve.middleware import REQUEST_ID, UNLOGGED, close
+from tasks.serve.middleware import REQUEST_ID, UNLOGGED
 from tasks.serve.open_inference import model_metadata, own_version, question_of
 from tasks.serve.request_context import begin
 from tasks.serve.state import WorkerState
@@ -177,7 +177,7 @@ def _handler(state: WorkerState, name: str, call: Call) -> Any:
                 context.set_trailing_metadata(((UNLOGGED, "no"),))
             return response
         finally:
-            close(state, http_context, f"gRPC {name}")
+            state.count_request(http_context, f"gRPC {name}")
 
     return grpc.unary_unary_rpc_method_handler(
         carried_out,
