@@ -13,7 +13,8 @@ from flows.console import reporting, summary
 from flows.prefect import sigterm
 from flows.prefect.steps import step
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.loop import Loop, name_loop, open_loop
+from tasks.loop.lifecycle import name_loop, open_loop
+from tasks.loop.loop import Loop
 from tasks.operations.reap import reap
 from tasks.steps import card as carding
 from tasks.steps import export as exporting

@@ -24,11 +24,11 @@ from sqlalchemy import Connection, select
 
 from models.errors import StoreError
 from tasks.host import database, processes, server_access, stores
+from tasks.host.processes import OWNER
 from tasks.host.store_addresses import STATE_URL, TRACKING_URI
 from tasks.host.tables import outbox, step_records
 from tasks.host.workspace import Workspace
 from tasks.loop.history import last_loop
-from tasks.loop.loop import OWNER
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
 from tests import warm

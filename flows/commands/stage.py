@@ -6,7 +6,7 @@ import click
 
 from flows.console import options, reporting
 from tasks.host import stores
-from tasks.loop.loop import open_stage
+from tasks.loop.lifecycle import open_stage
 
 
 @click.command()

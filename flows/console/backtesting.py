@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tasks.host.workspace import Project
-from tasks.loop.loop import Reporter, open_stage
+from tasks.loop.lifecycle import open_stage
+from tasks.loop.loop import Reporter
 from tasks.operations.backtest import BacktestRequest, backtest
 from tasks.steps import ingest as ingesting
 

@@ -50,6 +50,7 @@ WALKS = (
             "flows.local_run",
             "flows.train",
             "flows.prefect.steps",
+            "tasks.loop.lifecycle",
             "tasks.loop.loop",
             "tasks.steps.ingest",
             "tasks.steps.validate",

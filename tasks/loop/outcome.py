@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from models.errors import DataError, GateRefused, LooplineError, StoreError
 from models.training.costs.summary import of_results
@@ -15,17 +15,13 @@ from tasks.host.workspace import Workspace
 from tasks.loop import history
 from tasks.loop.champion import champion_stays
 from tasks.loop.history import LoopRecord
+from tasks.loop.loop import STOPS, Loop
 from tasks.prefect.events import LOOP_ENDED, Event, send
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.launcher import is_ended_by_person
 from tasks.state.outbox import Outbox
 
-if TYPE_CHECKING:
-    from tasks.loop.loop import Loop
-
 CANCELLED = "a person cancelled its run in Prefect"
-STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
-"""Exceptions that stop a step from outside: the step itself did not fail."""
 WORDS: dict[Outcome, str] = {
     "promoted": "its model is the champion",
     "kept": "its model lost",

@@ -31,7 +31,7 @@ from tasks.host.processes import OWNER
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loop, lease_of, save_loop
-from tasks.loop.loop import intent_of
+from tasks.loop.lifecycle import intent_of
 from tasks.loop.outcome import conclude_killed
 from tasks.loop.runners import STALE_S, dead_runners, remove_runners
 from tasks.mlflow.delivery import MlflowExporter

@@ -124,7 +124,7 @@ def _new_rows(project: Project, spec: Spec, now: float) -> int:
 def _recorded(project: Project, name: str, decision: Decision) -> Decision:
     """Record and send a decision; a loop gets its id here, so that a repeated run continues the same loop."""
     if decision.action == "retrain":
-        from tasks.loop.loop import name_loop
+        from tasks.loop.lifecycle import name_loop
 
         decision = decision.model_copy(update={"loop_id": name_loop(project, loop_overrides(project)[0])})
     decisions.record(project.state(name), decision)

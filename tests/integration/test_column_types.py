@@ -14,7 +14,7 @@ from models.data.preparation import Preparation
 from models.project_spec.reader import read_spec
 from models.scaffold.table import guess_spec
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.loop import open_stage
+from tasks.loop.lifecycle import open_stage
 from tasks.operations.label import accept
 from tasks.operations.predict import predict
 from tasks.state.ingest_segments import move

@@ -8,7 +8,7 @@ from models.errors import LeaseLostError
 from tasks.host import database
 from tasks.host.tables import leases
 from tasks.host.workspace import Workspace
-from tasks.loop.loop import open_loop
+from tasks.loop.lifecycle import open_loop
 from tasks.mlflow.registry_reader import aliased, numbered
 from tasks.state.step_records import StepRecords
 from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version

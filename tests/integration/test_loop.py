@@ -32,7 +32,8 @@ from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.history import last_loop, save_loop
-from tasks.loop.loop import Loop, open_loop
+from tasks.loop.lifecycle import open_loop
+from tasks.loop.loop import Loop
 from tasks.loop.step_cache import StepCache
 from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import aliased

@@ -17,7 +17,7 @@ from models.project_spec.block import SpecBlock
 from models.training.job import JOB_FILE, STOP_FILE, EpochReport, TrainingJob
 from models.training.node import append_progress
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.loop import open_loop
+from tasks.loop.lifecycle import open_loop
 from tasks.ranks import launcher, places
 from tasks.ranks.launcher import Shape, State
 from tasks.ranks.rank_pool import RankPool

@@ -11,7 +11,8 @@ import pytest
 
 from models.errors import TrainingError
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.loop import Loop, open_loop
+from tasks.loop.lifecycle import open_loop
+from tasks.loop.loop import Loop
 from tasks.ranks import rank_pool
 from tasks.steps import ingest, prepare, search
 from tasks.tools.optuna_study import storage

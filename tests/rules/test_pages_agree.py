@@ -27,7 +27,8 @@ from tasks.host.http_guard import token_of
 from tasks.host.leases import leased
 from tasks.host.workspace import Project
 from tasks.loop.history import LoopRecord, last_loop, lease_of, read_loops, save_loop
-from tasks.loop.loop import Loop, StepResult, _end, open_stage
+from tasks.loop.lifecycle import _end, open_stage
+from tasks.loop.loop import Loop, StepResult
 from tasks.loop.loop_pages import PAGE_OF_STEP, page_of
 from tasks.mlflow import registry_reader
 from tasks.mlflow.registry_reader import RegisteredModel

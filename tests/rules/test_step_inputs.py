@@ -95,7 +95,8 @@ import sys
 from pathlib import Path
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.loop.loop import StepResult, open_stage
+from tasks.loop.lifecycle import open_stage
+from tasks.loop.loop import StepResult
 from tasks.steps import export, ingest, judge, prepare, search, train
 workspace = Workspace(Path(sys.argv[1]))
 stores.configure(workspace)

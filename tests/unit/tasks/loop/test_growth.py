@@ -14,7 +14,7 @@ from models.errors import UserCodeError
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
 from tasks.loop.growth import SourceGrowth, growth
-from tasks.loop.loop import open_stage
+from tasks.loop.lifecycle import open_stage
 from tasks.steps import ingest as ingesting
 from tests.conftest import MakeProject
 

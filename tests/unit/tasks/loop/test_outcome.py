@@ -12,7 +12,8 @@ from models.errors import DataError, GateRefused, StoreError, TrainingError
 from models.pipeline.records import StepRecord
 from tasks.host.workspace import Project
 from tasks.loop.history import LoopRecord, read_loops
-from tasks.loop.loop import Loop, open_loop, open_stage
+from tasks.loop.lifecycle import open_loop, open_stage
+from tasks.loop.loop import Loop
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tasks.prefect import flow_runs
 from tasks.state.outbox import LOOP_RUN, Outbox

@@ -16,10 +16,11 @@ from models.errors import StoreError
 from models.project_spec.reader import read_spec
 from models.training.job import JOB_FILE, RESULT_FILE
 from tasks.host import database, processes
+from tasks.host.processes import OWNER
 from tasks.host.tables import leases
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, last_loop, lease_of, read_loops, save_loop
-from tasks.loop.loop import OWNER, open_stage
+from tasks.loop.lifecycle import open_stage
 from tasks.operations.reap import is_owed, reap
 from tasks.prefect import flow_runs
 from tasks.ranks.launcher import key_of_folder, name_of

@@ -10,7 +10,8 @@ from models.errors import DataError, UserCodeError
 from models.pipeline.records import StepRecord
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
-from tasks.loop.loop import SilentReporter, open_stage
+from tasks.loop.lifecycle import open_stage
+from tasks.loop.loop import SilentReporter
 from tasks.loop.step_cache import StepCache
 from tasks.mlflow import registry_reader
 from tasks.state.predictions import label_store, prediction_log

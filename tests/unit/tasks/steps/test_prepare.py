@@ -6,7 +6,7 @@ from models.data.preparation import Preparation
 from models.errors import DataError
 from models.pipeline.records import StepRecord
 from tasks.host.workspace import Project
-from tasks.loop.loop import open_stage
+from tasks.loop.lifecycle import open_stage
 from tasks.steps.ingest import ingest
 from tasks.steps.prepare import prepare
 from tests.conftest import MakeProject

@@ -11,7 +11,8 @@ import pytest
 
 from models.errors import GateRefused
 from tasks.host.workspace import Project
-from tasks.loop.loop import Loop, open_stage
+from tasks.loop.lifecycle import open_stage
+from tasks.loop.loop import Loop
 from tasks.state.predictions import label_store, prediction_log
 from tasks.steps.ingest import ingest
 from tasks.steps.prepare import prepare
