@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,42 @@ def test_import_contracts_hold(root: Path) -> None:
     program = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([program, "--no-cache"], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Every module that this one may import, also inside functions and for types alone."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def circle(trees: dict[Path, ast.Module]) -> list[str]:
+    """The modules of one circle of imports, each importing the one before; empty if there is none."""
+    modules = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): tree for path, tree in trees.items()}
+    try:
+        TopologicalSorter({name: imported(tree) & modules.keys() for name, tree in modules.items()}).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_one_another_in_a_circle(trees: dict[Path, ast.Module]) -> None:
+    """Neither inside functions, nor for types alone: of two such modules none can be read or tested by itself."""
+    assert circle(trees) == []
+
+
+def test_a_circle_inside_functions_and_of_types_is_seen() -> None:
+    lines = {
+        "models/a.py": "def ask():\n    from models import b",
+        "models/b.py": "if TYPE_CHECKING:\n    from models.c import C",
+        "models/c.py": "import models.a",
+    }
+    names = circle({Path(path): ast.parse(text) for path, text in lines.items()})
+    assert set(names) == {"models.a", "models.b", "models.c"}
 
 
 def test_the_command_line_imports_nothing_heavy(root: Path) -> None:

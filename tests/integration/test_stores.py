@@ -21,7 +21,8 @@ workspace = Workspace(Path({root!r}))
 workspace.make()
 stores.configure(workspace)
 embedded_store.initialise(workspace)
-from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.client import client
+from tasks.mlflow.delivery import experiment_id
 print(experiment_id(client(), workspace, "tiny"))
 """
 
