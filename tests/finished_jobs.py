@@ -56,8 +56,9 @@ def table_preparation(task: str = "binary") -> Preparation:
         target=TargetEncoding(
             name="y", classes=CLASSES.get(task), shift=50.0 if regression else 0.0, scale=4.0 if regression else 1.0
         ),
-        numeric=[NumericInput(name="größe (m)", fill=1.7, shift=1.5, scale=0.25), NumericInput(name="n/1", fill=-3.0)],
-        categorical=[
+        inputs=[
+            NumericInput(name="größe (m)", fill=1.7, shift=1.5, scale=0.25),
+            NumericInput(name="n/1", fill=-3.0),
             CategoricalInput(name="city", categories=["Zürich", "", "東京"]),
             CategoricalInput(name="month", categories=["1", "12", "7"], dtype="integer"),
             CategoricalInput(name="is late", categories=["false", "true"], dtype="boolean"),
@@ -73,8 +74,8 @@ def image_preparation() -> Preparation:
     """Two-channel images that are wider than high, so that no axis can be mistaken."""
     image = Image(height=4, width=6, channels=2)
     target = TargetEncoding(name="digit", classes=CLASSES["multiclass"])
-    pixels = ImageInput(image=image, mean=[0.2, 0.6], std=[0.3, 0.1])
-    return Preparation(kind="image", task="multiclass", target=target, pixels=pixels)
+    pixels = ImageInput(name=image.column, image=image, mean=[0.2, 0.6], std=[0.3, 0.1])
+    return Preparation(kind="image", task="multiclass", target=target, inputs=[pixels])
 
 
 def series_preparation() -> Preparation:
@@ -83,7 +84,7 @@ def series_preparation() -> Preparation:
         kind="series",
         task="regression",
         target=TargetEncoding(name="load", shift=100.0, scale=20.0),
-        numeric=[
+        inputs=[
             NumericInput(name="load", fill=90.0, shift=100.0, scale=20.0),
             NumericInput(name="°C", fill=8.0, shift=10.0),
         ],

@@ -168,11 +168,8 @@ def _export_once() -> None:
     tqdm.tqdm.monitor_interval = 0  # its thread could not be forked
     torch.set_num_threads(1)
     target = TargetEncoding(name="y", classes=None, shift=0.0, scale=1.0)
-    columns = {
-        "numeric": [NumericInput(name="x", fill=0.0)],
-        "categorical": [CategoricalInput(name="c", categories=["u"])],
-    }
-    net_part(Net(), Preparation(kind="table", task="regression", target=target, **columns))
+    inputs = [NumericInput(name="x", fill=0.0), CategoricalInput(name="c", categories=["u"])]
+    net_part(Net(), Preparation(kind="table", task="regression", target=target, inputs=inputs))
 
 
 def _look_at_requirements_once() -> None:

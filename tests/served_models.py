@@ -30,18 +30,18 @@ def preparation_of(task: str) -> Preparation:
     target = TargetEncoding(name="y", classes=classes, dtype="string" if classes else "float")
     if task == "image":  # 2 x 3 pixels
         image = Image(column="picture", height=2, width=3)
-        pixels = ImageInput(image=image, mean=[0.5], std=[0.5])
-        return Preparation(kind="image", task="binary", target=target, pixels=pixels)
+        pixels = ImageInput(name=image.column, image=image, mean=[0.5], std=[0.5])
+        return Preparation(kind="image", task="binary", target=target, inputs=[pixels])
     numeric = [NumericInput(name="x", fill=0.0)]
     if task == "series":  # three steps of x and y
         both = [*numeric, NumericInput(name="y", fill=0.0)]
-        return Preparation(kind="series", task="regression", target=target, numeric=both, window=Window(length=3))
+        return Preparation(kind="series", task="regression", target=target, inputs=both, window=Window(length=3))
     if task == "language":
         characters = TextInput(column="line", length=8, stride=8, alphabet=ALPHABET)
         target = TargetEncoding(name="the next character")
         return Preparation(kind="text", task="language", target=target, characters=characters)
     category = CategoricalInput(name="c", categories=["u", "v", "w"])
-    return Preparation(kind="table", task=task, target=target, numeric=numeric, categorical=[category])
+    return Preparation(kind="table", task=task, target=target, inputs=[*numeric, category])
 
 
 BACKGROUND = {

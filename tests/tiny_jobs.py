@@ -31,9 +31,15 @@ def preparation_of(kind: str, task: str) -> Preparation:
         kind=kind,
         task=task,
         target=TargetEncoding(name="y", classes=classes, shift=0.0 if classes else 5.0, scale=1.0 if classes else 2.0),
-        numeric=[] if kind == "image" else [NumericInput(name=f"x{i}", fill=0.0) for i in range(3)],
-        categorical=[CategoricalInput(name="c", categories=["u", "v", "w"])] if kind == "table" else [],
-        pixels=ImageInput(image=Image(height=8, width=8), mean=[0.5], std=[0.25]) if kind == "image" else None,
+        inputs=[
+            *([] if kind == "image" else [NumericInput(name=f"x{i}", fill=0.0) for i in range(3)]),
+            *([CategoricalInput(name="c", categories=["u", "v", "w"])] if kind == "table" else []),
+            *(
+                [ImageInput(name="image", image=Image(height=8, width=8), mean=[0.5], std=[0.25])]
+                if kind == "image"
+                else []
+            ),
+        ],
         window=Window(length=6) if kind == "series" else None,
     )
 

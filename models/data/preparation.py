@@ -6,20 +6,25 @@ exported graph (`models/export/`) applies the same arithmetic, so that serving n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import Field, InstanceOf, field_validator
+from pydantic import Field, InstanceOf, SerializeAsAny, field_validator, model_validator
 
+from models.data.earlier_preparation import from_version_1
 from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
 from models.identity.equal_share import EqualRows
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.datetime.record import DatetimeInput
+from models.inputs.fitted.record import FittedInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
+from models.inputs.record import NUMBERS, TEXTS, InputRecord
+from models.inputs.records import in_order, record_of
 from models.inputs.text.record import TextColumn
 from models.kinds.task import Task
 from models.metrics.classification import ClassScores, Decision
@@ -28,6 +33,7 @@ from models.ngrams.words import FIRST_WORD
 from models.project_spec.blocks import Kind
 from models.project_spec.window import Window
 
+Record = TypeVar("Record", bound=InputRecord)
 ROWS_FILE = "rows.parquet"
 PREPARATION_FILE = "preparation.json"
 TRANSFORM_FILE = "transform.onnx"
@@ -223,24 +229,21 @@ class WindowReference(FrozenModel):
 class Preparation(FrozenModel):
     """All steps between a raw record and the tensors of a net."""
 
-    version: int = 1
+    version: Literal[2] = Field(2, description="Of this form; version 1 is read too, and no release before reads 2.")
     kind: Kind
     task: Task
     target: TargetEncoding
-    numeric: list[NumericInput] = Field(default_factory=list)
-    categorical: list[CategoricalInput] = Field(default_factory=list)
-    datetimes: list[DatetimeInput] = Field(default_factory=list)
+    inputs: list[SerializeAsAny[InputRecord]] = Field(
+        default_factory=list, description="In the order of the columns of tensors (`models/inputs/records.py`)."
+    )
     lookups: list[Lookup] = Field(default_factory=list, description="What `data.features.fit` learnt by category.")
-    fitted: list[NumericInput] = Field(default_factory=list, description="The features of `data.features.fit`.")
     transform: bytes = Field(
         b"", exclude=True, repr=False, description="ONNX: from numbers and lookups to `fitted`; a file of its own."
     )
-    texts: list[TextColumn] = Field(default_factory=list)
     ngrams: dict[str, InstanceOf[NgramModel]] = Field(
         default_factory=dict, exclude=True, repr=False, description="By column; stored in a file of its own."
     )
     na_is_text: list[str] = Field(default_factory=list, description="See the key of the spec's block `data`.")
-    pixels: ImageInput | None = None
     window: Window | None = None
     series: SeriesInput | None = None
     reference: WindowReference | None = None
@@ -265,6 +268,55 @@ class Preparation(FrozenModel):
         description="Columns of numbers with values far from all others, and what was made of them.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_version(cls, stored: Any) -> Any:
+        return from_version_1(stored) if isinstance(stored, dict) and stored.get("version") == 1 else stored
+
+    @field_validator("inputs", mode="plain")
+    @classmethod
+    def _of_their_kinds(cls, inputs: Any) -> list[InputRecord]:
+        return in_order(record_of(part) for part in inputs)
+
+    def of(self, record: type[Record]) -> list[Record]:
+        """Return the inputs of one kind, by the class of its record."""
+        return [part for part in self.inputs if isinstance(part, record)]
+
+    def with_inputs(self, kind: str, inputs: Iterable[InputRecord]) -> Preparation:
+        """Return the same preparation with other inputs of one kind."""
+        others = [part for part in self.inputs if part.kind != kind]
+        return self.model_copy(update={"inputs": in_order([*others, *inputs])})
+
+    @property
+    def numeric(self) -> list[NumericInput]:
+        """The columns of numbers: the only inputs of a series."""
+        return self.of(NumericInput)
+
+    @property
+    def categorical(self) -> list[CategoricalInput]:
+        """The columns of categories."""
+        return self.of(CategoricalInput)
+
+    @property
+    def datetimes(self) -> list[DatetimeInput]:
+        """The columns of dates and times."""
+        return self.of(DatetimeInput)
+
+    @property
+    def texts(self) -> list[TextColumn]:
+        """The columns of texts, whose words are an input of their own."""
+        return self.of(TextColumn)
+
+    @property
+    def fitted(self) -> list[FittedInput]:
+        """The features of `data.features.fit`."""
+        return self.of(FittedInput)
+
+    @property
+    def pixels(self) -> ImageInput | None:
+        """The images; None for other kinds of data."""
+        return next(iter(self.of(ImageInput)), None)
+
     @property
     def outputs(self) -> list[OutputColumn]:
         """The outputs of an example, if there are several."""
@@ -273,12 +325,12 @@ class Preparation(FrozenModel):
     @property
     def number_columns(self) -> list[str]:
         """The columns that the graph takes as float64: numbers, then times in seconds."""
-        return [*(part.name for part in self.numeric), *(part.name for part in self.datetimes)]
+        return [part.name for part in self.inputs if part.form in NUMBERS]
 
     @property
     def text_columns(self) -> list[str]:
         """The columns that the graph takes as texts."""
-        return [*(part.name for part in self.categorical), *(part.name for part in self.texts)]
+        return [part.name for part in self.inputs if part.form in TEXTS]
 
     @property
     def columns(self) -> list[str]:
@@ -308,8 +360,7 @@ class Preparation(FrozenModel):
     @property
     def num_numeric(self) -> int:
         """Width of the tensor `numeric`: the numbers, the fitted features, then what the times and the texts become."""
-        times = sum(part.num_features for part in self.datetimes)
-        return len(self.numeric) + len(self.fitted) + times + sum(part.num_features for part in self.texts)
+        return sum(part.width for part in self.inputs)
 
     @property
     def num_words(self) -> int:

@@ -38,10 +38,12 @@ from models.inputs.categorical.record import CategoricalInput
 from models.inputs.categorical.rows import categorical_input
 from models.inputs.datetime.record import DatetimeInput
 from models.inputs.datetime.rows import as_seconds, fit_datetime
+from models.inputs.fitted.record import FittedInput
 from models.inputs.image.record import ImageInput
 from models.inputs.image.rows import fit_pixels, pixels_of
 from models.inputs.numeric.record import NumericInput
 from models.inputs.numeric.rows import fit_numeric, numeric_input
+from models.inputs.record import InputRecord
 from models.inputs.text.record import TextColumn
 from models.inputs.types import (
     NOT_YET,
@@ -167,10 +169,12 @@ def _prepare_series(
     season = season_of(values, ordered.frequency, window)
     update = {
         "series": _series_input(ordered, data).model_copy(update={"season": season}),
-        "numeric": [_of_source(part, future.get(part.name)) for part in preparation.numeric],
         "reference": fit_reference(values, preparation, season, spec.goal.reference or ""),
         "dropped": _older(is_newest, data),
     }
+    preparation = preparation.with_inputs(
+        "numeric", [_of_source(part, future.get(part.name)) for part in preparation.numeric]
+    )
     return with_slices(made, table, spec.judge.slices), preparation.model_copy(update=update)
 
 
@@ -229,19 +233,16 @@ def _fit(
     encoded = [part for part in categorical if part is not None]
     task, target = _target(table, data, rows, made, goal)
     texts, ngrams = _texts(table, rows, made, columns, target)
-    if not numeric and not encoded and not datetimes and not texts and pixels is None:
+    inputs: list[InputRecord] = [*numeric, *encoded, *datetimes, *texts, *pixels]
+    if not inputs:
         raise no_input_column(columns.left_out)
     preparation = Preparation(
         kind=data.kind,
         task=task,
         target=target,
-        numeric=numeric,
-        categorical=encoded,
-        datetimes=datetimes,
-        texts=texts,
+        inputs=inputs,
         ngrams=ngrams,
         na_is_text=data.na_is_text,
-        pixels=pixels,
         window=data.window,
         rows=rows.counts(),
         left_out=columns.left_out,
@@ -308,7 +309,7 @@ def _datetimes(
         seconds = as_seconds(table.column(name), name, rows.positions)
         split_times = rows.key[rows.train] if data.split.by == "time" and rows.key is not None else None
         part = fit_datetime(name, seconds[rows.train], split_times)
-        if part.num_features:
+        if part.width:
             made[name] = pa.array(seconds)
             parts.append(part)
         else:
@@ -391,20 +392,22 @@ def _with_fitted(
     parts = []
     for name, values in learnt.values.items():
         try:
-            parts.append(fit_numeric(name, values[rows.train], data.features))
+            fitted = fit_numeric(name, values[rows.train], data.features)
         except DataError as error:
             raise UserCodeError(f"data.features.fit {code.fit}: {error}") from error
+        parts.append(FittedInput(**fitted.model_dump(include={"name", "fill", "shift", "scale", "low", "high"})))
         made[FITTED_PREFIX + name] = pa.array(values)
-    return preparation.model_copy(update={"lookups": learnt.lookups, "transform": learnt.graph, "fitted": parts})
+    preparation = preparation.model_copy(update={"lookups": learnt.lookups, "transform": learnt.graph})
+    return preparation.with_inputs("fitted", parts)
 
 
-def _pixels(table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns) -> ImageInput | None:
+def _pixels(table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns) -> list[ImageInput]:
     if data.kind != "image" or data.image is None:
-        return None
+        return []
     column = table.column(data.image.column)
     images = pixels_of(column, data.image, rows.positions)
     made[data.image.column] = column.cast(pa.binary())
-    return fit_pixels(images[rows.train], data.image)
+    return [fit_pixels(images[rows.train], data.image)]
 
 
 def _target(

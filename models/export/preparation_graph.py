@@ -5,6 +5,7 @@ The arithmetic is that of `models/data/encode.py`, operator by operator: float64
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from models.inputs.categorical.record import CategoricalInput
 from models.inputs.datetime.record import CYCLE_S, DatetimeInput
 from models.inputs.graph_builder import GraphBuilder
 from models.inputs.image.record import ImageInput
-from models.inputs.numeric.record import NumericInput
+from models.inputs.numeric.record import ScaledNumber
 from models.ngrams.graph import ML_DOMAIN, feature_nodes
 from models.ngrams.word_graph import word_nodes
 
@@ -156,7 +157,7 @@ def _looked_up(builder: GraphBuilder, at: int, lookup: Lookup) -> str:
 
 
 def _normalise(
-    builder: GraphBuilder, raw: str, parts: list[NumericInput], output: str = "", *, what: str = "numeric"
+    builder: GraphBuilder, raw: str, parts: Sequence[ScaledNumber], output: str = "", *, what: str = "numeric"
 ) -> str:
     def constant(name: str, values: list[float]) -> str:
         return builder.constant(f"{what}/{name}", np.array(values, np.float64))

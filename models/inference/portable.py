@@ -136,7 +136,9 @@ class Predictor:
         target = self._preparation["target"]
         named = target["classes"] or [output["name"] for output in target.get("outputs", ())]
         self._names = column_names(self._preparation["task"], named)
-        self._parts = [(one.get("source") or one["name"], one.get("ahead", 0)) for one in self._preparation["numeric"]]
+        self._inputs = _inputs_by_form(self._preparation)
+        numbers = self._inputs["number"]
+        self._parts = [(part.get("source") or part["name"], part.get("ahead", 0)) for part in numbers]
         self._numeric = list(dict.fromkeys(name for name, _ in self._parts))
         self._rows_a_pass = rows_a_pass(session)
 
@@ -193,7 +195,8 @@ class Predictor:
             return {"text": texts(_column(columns, name), name)}
         if self._kind == "image":
             shape = self._session.get_inputs()[0].shape[1:]
-            images = [base64.b64decode(image) for image in _column(columns, preparation["pixels"]["image"]["column"])]
+            (part,) = self._inputs["image"]
+            images = [base64.b64decode(image) for image in _column(columns, part["name"])]
             return {"image": np.stack([np.frombuffer(image, np.uint8).reshape(shape) for image in images])}
         return {"series": self._last_windows(columns)}
 
@@ -228,11 +231,11 @@ class Predictor:
             )
 
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
-        feed = {name: numbers(_column(columns, name), name) for name in self._numeric}
-        for kind, read in (("datetimes", moments), ("texts", texts)):
-            names = (part["name"] for part in self._preparation.get(kind, ()))
+        feed: dict[str, np.ndarray] = {}
+        for form, read in (("number", numbers), ("time", moments), ("text", texts)):
+            names = (part["name"] for part in self._inputs[form])
             feed |= {name: read(_column(columns, name), name) for name in names}
-        for part in self._preparation["categorical"]:
+        for part in self._inputs["category"]:
             feed[part["name"]] = categories(_column(columns, part["name"]), part["name"], part["dtype"])
         return feed
 
@@ -241,6 +244,19 @@ class Predictor:
             return read_texts(self._session, feed["text"], characters["alphabet"], characters["length"])
         names = [output.name for output in self._session.get_outputs()]
         return dict(zip(names, run_in_passes(self._session, names, feed, self._rows_a_pass), strict=True))
+
+
+def _inputs_by_form(preparation: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the inputs of a preparation by the form in which rows give them; version 1 had a list for each kind."""
+    forms: dict[str, list[dict[str, Any]]] = {form: [] for form in ("number", "time", "category", "text", "image")}
+    for part in preparation.get("inputs", ()):
+        forms.setdefault(part["form"], []).append(part)
+    if preparation["version"] == 1:
+        fields = {"number": "numeric", "time": "datetimes", "category": "categorical", "text": "texts"}
+        forms |= {form: list(preparation.get(field, ())) for form, field in fields.items()}
+        pixels = preparation["pixels"]
+        forms["image"] = [{"name": pixels["image"]["column"]}] if pixels else []
+    return forms
 
 
 def read_texts(

@@ -280,7 +280,7 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
     if more.get(MONOTONE) and loss in RENEWED:
         raise no_monotone(metric.name)
     numbers = [part.name for part in (*preparation.numeric, *preparation.fitted)]
-    times = [part.name for part in preparation.datetimes for _ in range(part.num_features)]
+    times = [part.name for part in preparation.datetimes for _ in range(part.width)]
     texts = [part.name for part in preparation.texts for _ in range(part.num_features)]
     columns = [*numbers, *times, *texts, *(part.name for part in preparation.categorical)]
     arguments = without_columns(job.model.arguments, collected_later(preparation.left_out))

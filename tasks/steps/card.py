@@ -11,7 +11,7 @@ from models.data.preparation import Preparation
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.identity.equal_share import EqualRows
-from models.inputs.numeric.record import NumericInput
+from models.inputs.numeric.record import ScaledNumber
 from models.inputs.text.record import TextColumn
 from models.pipeline.records import StepRecord
 from models.project_spec.frequency import ROWS
@@ -363,7 +363,7 @@ def _text(part: TextColumn) -> str:
     return f"{part.num_terms:,} n-grams, {part.num_features} features{words}"
 
 
-def _fitted(preparation: Preparation, part: NumericInput) -> str:
+def _fitted(preparation: Preparation, part: ScaledNumber) -> str:
     lookup = next((each for each in preparation.lookups if each.name == part.name), None)
     source = (
         "transform" if preparation.transform or lookup is None else f"{len(lookup.keys):,} values of {lookup.column}"

@@ -26,8 +26,10 @@ def write(folder: Path, seed: int = 0) -> None:
         kind="table",
         task="binary",
         target=TargetEncoding(name="y", classes=["no", "yes"], dtype="string"),
-        numeric=[NumericInput(name=f"x{at}", fill=0.0) for at in range(NUMBERS)],
-        categorical=[CategoricalInput(name=f"c{at}", categories=["a", "b", "c"]) for at in range(CATEGORIES)],
+        inputs=[
+            *[NumericInput(name=f"x{at}", fill=0.0) for at in range(NUMBERS)],
+            *[CategoricalInput(name=f"c{at}", categories=["a", "b", "c"]) for at in range(CATEGORIES)],
+        ],
     )
     stretch, random = GraphBuilder("net/"), np.random.default_rng(seed)
     value, width = "core/numeric", NUMBERS

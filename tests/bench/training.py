@@ -62,10 +62,12 @@ def table_task(folder: Path, rows: int = 61_440) -> Task:
         kind="table",
         task="binary",
         target=TargetEncoding(name="late", classes=["false", "true"]),
-        numeric=[NumericInput(name=f"n{i}", fill=0.0) for i in range(16)],
-        categorical=[
-            CategoricalInput(name=f"c{i}", categories=[str(value) for value in range(count - 1)])
-            for i, count in enumerate(cardinalities)
+        inputs=[
+            *[NumericInput(name=f"n{i}", fill=0.0) for i in range(16)],
+            *[
+                CategoricalInput(name=f"c{i}", categories=[str(value) for value in range(count - 1)])
+                for i, count in enumerate(cardinalities)
+            ],
         ],
     )
 
@@ -87,7 +89,7 @@ def image_task(folder: Path, rows: int = 1_536) -> Task:
         kind="image",
         task="multiclass",
         target=TargetEncoding(name="digit", classes=[str(digit) for digit in range(10)]),
-        pixels=ImageInput(image=Image(height=28, width=28), mean=[0.13], std=[0.31]),
+        inputs=[ImageInput(name="image", image=Image(height=28, width=28), mean=[0.13], std=[0.31])],
     )
 
     def tensors(count: int) -> dict[str, np.ndarray]:
@@ -104,7 +106,7 @@ def sequence_task(folder: Path, rows: int = 512, epochs: int = 1, precision: str
         kind="series",
         task="regression",
         target=TargetEncoding(name="load", shift=0.0, scale=1.0),
-        numeric=[NumericInput(name=f"n{i}", fill=0.0) for i in range(8)],
+        inputs=[*[NumericInput(name=f"n{i}", fill=0.0) for i in range(8)]],
         window=Window(length=WINDOW),
     )
 

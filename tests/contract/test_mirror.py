@@ -50,11 +50,13 @@ ELSEWHERE: dict[str, str] = {
     "tasks/loop/champion.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/mlflow/onnx_model.py": "tests/integration/test_loop.py: needs an exported model",
     "tasks/prefect/crashed_runs.py": "tests/integration/test_reaping.py: needs a server and its runs",
-    "models/inputs/numeric/record.py": "tests/unit/models/inputs/numeric/test_rows.py: learnt there",
-    "models/inputs/categorical/record.py": "tests/unit/models/inputs/categorical/test_rows.py: learnt there",
-    "models/inputs/datetime/record.py": "tests/unit/models/inputs/datetime/test_rows.py: learnt there",
-    "models/inputs/image/record.py": "tests/unit/models/inputs/image/test_rows.py: learnt there",
-    "models/inputs/text/record.py": "tests/unit/models/data/test_prepare.py: what that one learns",
+    "models/inputs/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
+    "models/inputs/numeric/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
+    "models/inputs/categorical/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
+    "models/inputs/datetime/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
+    "models/inputs/fitted/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
+    "models/inputs/image/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
+    "models/inputs/text/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
     "tasks/ranks/rank_pool.py": "tests/integration/test_rank_pool.py: needs processes",
 }
 

@@ -55,15 +55,17 @@ PREPARATION = Preparation(
     kind="table",
     task="binary",
     target=TargetEncoding(name="y", classes=["no", "yes"], dtype="string"),
-    numeric=[NumericInput(name="x", fill=0.3, scale=1e28), NumericInput(name="n", fill=0.7, scale=1e28)],
-    categorical=[
+    inputs=[
+        NumericInput(name="x", fill=0.3, scale=1e28),
+        NumericInput(name="n", fill=0.7, scale=1e28),
         CategoricalInput(name="word", categories=["3", "NA", "TRUE", "a", "true"]),
         CategoricalInput(
             name="month", categories=["-3", "1", "1.5", "1e-05", "3", "9007199254740993"], dtype="integer"
         ),
         CategoricalInput(name="late", categories=["false", "true"], dtype="boolean"),
+        TextColumn(name="note", num_terms=2, num_features=2),
+        DatetimeInput(name="when", cycles=["day"], trend=True, low=0, high=2e9, shift=1e9, scale=1e9),
     ],
-    texts=[TextColumn(name="note", num_terms=2, num_features=2)],
     ngrams={
         "note": NgramModel(
             alphabet={" ": " ", "!": " ", "a": "a", "A": "a", "ü": "ü"},
@@ -77,7 +79,6 @@ PREPARATION = Preparation(
             high=np.array([0.3, 1.0]),
         )
     },
-    datetimes=[DatetimeInput(name="when", cycles=["day"], trend=True, low=0, high=2e9, shift=1e9, scale=1e9)],
 )
 
 

@@ -31,13 +31,14 @@ PREPARATION = Preparation(
     kind="table",
     task="binary",
     target=TargetEncoding(name="y", classes=["no", "yes"], dtype="string"),
-    numeric=[NumericInput(name="months", fill=0.5), NumericInput(name="fee", fill=0.7)],
-    categorical=[
+    inputs=[
+        NumericInput(name="months", fill=0.5),
+        NumericInput(name="fee", fill=0.7),
         CategoricalInput(name="plan", categories=["basic", "plus"]),
         CategoricalInput(name="zone", categories=["1", "2", "30"], dtype="integer"),
         CategoricalInput(name="late", categories=["false", "true"], dtype="boolean"),
+        DatetimeInput(name="since", cycles=["day"], trend=True, low=0, high=2e9, shift=1e9, scale=1e9),
     ],
-    datetimes=[DatetimeInput(name="since", cycles=["day"], trend=True, low=0, high=2e9, shift=1e9, scale=1e9)],
 )
 WHOLE = """id,months,fee,plan,zone,late,since
 1,3,10.5,basic,1,True,2024-01-01

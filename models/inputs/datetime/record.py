@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from models.frozen_model import FrozenModel
+from models.inputs.record import InputRecord
 
 Cycle = Literal["day", "week", "year"]
 
@@ -15,13 +15,14 @@ CYCLE_S: dict[Cycle, float] = {"day": 86_400.0, "week": 604_800.0, "year": 31_55
 """Seconds of each cycle; a year is 365.2425 days, so the phase of a date differs by a day at most from year to year."""
 
 
-class DatetimeInput(FrozenModel):
+class DatetimeInput(InputRecord):
     """A date or time, in seconds since 1970 in UTC: the sine and cosine of each cycle, and the standardised time.
 
     A missing time gives zeros. The standardised time is cut to the training range first, so that no model extrapolates.
     """
 
-    name: str
+    kind: Literal["datetime"] = "datetime"
+    form: Literal["time"] = "time"
     cycles: list[Cycle]
     trend: bool
     low: float = Field(description="The earliest training value.")
@@ -30,6 +31,6 @@ class DatetimeInput(FrozenModel):
     scale: float
 
     @property
-    def num_features(self) -> int:
-        """Number of columns of the tensor `numeric` that it becomes."""
+    def width(self) -> int:
+        """A sine and a cosine for each cycle, and the trend."""
         return 2 * len(self.cycles) + self.trend

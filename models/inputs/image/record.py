@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from models.frozen_model import FrozenModel
+from typing import Literal
+
+from models.inputs.record import InputRecord
 from models.project_spec.blocks import Image
 
 
-class ImageInput(FrozenModel):
+class ImageInput(InputRecord):
     """Images: uint8 (channel, height, width); the net's input is `(pixel / 255 - mean) / std` for each channel."""
 
+    kind: Literal["image"] = "image"
+    form: Literal["image"] = "image"
     image: Image
     mean: list[float]
     std: list[float]

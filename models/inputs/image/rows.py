@@ -59,4 +59,4 @@ def fit_pixels(images: np.ndarray, image: Image) -> ImageInput:
     means = counts @ levels / counts.sum(axis=1)
     variances = counts @ levels**2 / counts.sum(axis=1) - means**2
     stds = [float(std) if std > 1e-6 else 1.0 for std in np.sqrt(np.maximum(variances, 0.0))]
-    return ImageInput(image=image, mean=[float(mean) for mean in means], std=stds)
+    return ImageInput(name=image.column, image=image, mean=[float(mean) for mean in means], std=stds)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
-from models.frozen_model import FrozenModel
+from models.inputs.record import InputRecord
 
 
-class NumericInput(FrozenModel):
-    """A numeric input: `(value or fill - shift) / scale`, in float64, then float32; values end at `low` and `high`."""
+class ScaledNumber(InputRecord):
+    """A number: `(value or fill - shift) / scale`, in float64, then float32; values end at `low` and `high`."""
 
-    name: str
     fill: float
     shift: float = 0.0
     scale: float = 1.0
     low: float | None = Field(None, description="Values below count as this; None in series.")
     high: float | None = Field(None, description="Values above count as this; set where `low` is.")
+
+    @property
+    def width(self) -> int:
+        """One column of the tensor `numeric`."""
+        return 1
+
+
+class NumericInput(ScaledNumber):
+    """A column of numbers."""
+
+    kind: Literal["numeric"] = "numeric"
+    form: Literal["number"] = "number"
     source: str | None = Field(None, description="Of series: the column whose value `ahead` steps later it is.")
     ahead: int = 0
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
 from models.errors import DataError
-from models.inputs.numeric.record import NumericInput
+from models.inputs.numeric.record import NumericInput, ScaledNumber
 from models.inputs.types import NOT_YET, Columns, all_missing, is_collected_later
 from models.project_spec.blocks import Data, Features
 
@@ -99,19 +101,19 @@ def _shift_and_scale(values: np.ndarray, normalise: str) -> tuple[float, float]:
     return 0.0, 1.0
 
 
-def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:
+def encode_numeric(values: np.ndarray, part: ScaledNumber) -> np.ndarray:
     """`(value or fill - shift) / scale` in float64, then float32 (rows,); values end at `low` and `high`."""
     filled = np.where(np.isnan(values), part.fill, values)
     return standardised(filled if part.low is None else np.clip(filled, part.low, part.high), part)
 
 
-def standardised(values: np.ndarray, part: NumericInput) -> np.ndarray:
+def standardised(values: np.ndarray, part: ScaledNumber) -> np.ndarray:
     """`(value - shift) / scale` in float64, then float32 (rows,); missing values stay missing."""
     encoded: np.ndarray = ((values - part.shift) / part.scale).astype(np.float32)
     return encoded
 
 
-def numeric_matrix(rows: pa.Table, parts: list[NumericInput], prefix: str = "") -> np.ndarray:
+def numeric_matrix(rows: pa.Table, parts: Sequence[ScaledNumber], prefix: str = "") -> np.ndarray:
     """Return numbers as `encode_numeric` makes them, float32 (rows, parts)."""
     matrix = np.empty((rows.num_rows, len(parts)), dtype=np.float32)
     for position, part in enumerate(parts):

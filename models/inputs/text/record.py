@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
-from models.frozen_model import FrozenModel
+from models.inputs.record import InputRecord
 
 
-class TextColumn(FrozenModel):
+class TextColumn(InputRecord):
     """A column of texts: its n-grams become features (`models/ngrams`); a missing text is an empty one.
 
     Its first words are also an input of their own, in their order, for nets that read them.
     """
 
-    name: str
+    kind: Literal["text"] = "text"
+    form: Literal["text"] = "text"
     num_terms: int = Field(description="Words, pairs of words and pieces of words in the vocabulary.")
     num_features: int
     length: int = Field(0, description="Words that such a net reads; 0 before there were any.")
     words: list[str] = Field(default_factory=list, repr=False, description="Those it knows, in the order of their ids.")
     stems: list[str] = Field(default_factory=list, repr=False, description="Known beginnings of words, in this order.")
+
+    @property
+    def width(self) -> int:
+        """The features of its n-grams."""
+        return self.num_features

@@ -129,7 +129,7 @@ def columns_of(preparation: Preparation) -> tuple[InputColumn, ...]:
         return ()
     tensor = "series" if preparation.kind == "series" else "numeric"
     widths: list[tuple[str, int | None]] = [(part.name, None) for part in (*preparation.numeric, *preparation.fitted)]
-    widths += [(part.name, part.num_features) for part in preparation.datetimes]
+    widths += [(part.name, part.width) for part in preparation.datetimes]
     widths += [(part.name, part.num_features) for part in preparation.texts]
     columns, start = [], 0
     for name, width in widths:

@@ -36,7 +36,7 @@ def test_a_script_reads_json(make_project: MakeProject, monkeypatch: pytest.Monk
     project = make_project("tiny")
     project.prepared.mkdir(parents=True)
     target, numeric = TargetEncoding(name="y", classes=["no", "yes"]), [NumericInput(name="x", fill=0.0)]
-    Preparation(kind="table", task="binary", target=target, numeric=numeric, categorical=[]).save(project.prepared)
+    Preparation(kind="table", task="binary", target=target, inputs=[*numeric]).save(project.prepared)
     monkeypatch.setenv("LOOPLINE_HOME", str(project.workspace.root))
     done = CliRunner().invoke(command, ["tiny", "--cluster", "2x8xH100", "--json", "-s", "train.batch=4096"])
     assert done.exit_code == 0, done.output

@@ -128,8 +128,8 @@ def test_what_is_known_beforehand_comes_with_the_steps_after_the_window(bare: Pa
     assert preparation.window is not None
     future = NumericInput(name="x_h2", fill=0.0, source="x", ahead=2)
     window = preparation.window.model_copy(update={"series_key": "shop"})
-    update = {"numeric": [preparation.numeric[1], future], "window": window}
-    served = bundled(tmp_path, "series", preparation.model_copy(update=update))
+    changed = preparation.with_inputs("numeric", [preparation.numeric[1], future])
+    served = bundled(tmp_path, "series", changed.model_copy(update={"window": window}))
     steps: list[dict[str, object]] = [
         {"shop": shop, "x": at * scale, "y": 1.0 if at < 4 else None}
         for at in range(6)

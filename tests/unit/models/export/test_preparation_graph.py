@@ -57,7 +57,7 @@ def test_numbers_become_the_same_bits_as_in_training(
     values: list[float], fill: float, shift: float, scale: float
 ) -> None:
     part = NumericInput(name="x", fill=fill, shift=shift, scale=scale)
-    preparation = table_preparation().model_copy(update={"numeric": [part], "categorical": []})
+    preparation = table_preparation().with_inputs("numeric", [part]).with_inputs("categorical", [])
     column = np.array(values)
     (got,) = run_stretch(preparation_part(preparation, {"numeric"}), {"x": column}, ["core/numeric"])
     assert got.dtype == np.float32
@@ -71,7 +71,7 @@ def test_numbers_become_the_same_bits_as_in_training(
 )
 def test_categories_become_the_same_indices_as_in_training(categories: list[str], others: list[str | None]) -> None:
     part = CategoricalInput(name="c", categories=categories)
-    preparation = table_preparation().model_copy(update={"numeric": [], "categorical": [part]})
+    preparation = table_preparation().with_inputs("numeric", []).with_inputs("categorical", [part])
     values = [*categories, *others, None]
     column = as_text(pa.chunked_array([pa.array(values, pa.string())]))
     feed = {"c": np.array([value or "" for value in values], object)}
@@ -96,18 +96,18 @@ def test_columns_keep_their_order_and_unseen_values_are_zero() -> None:
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
-    preparation = table_preparation().model_copy(update={"categorical": []})
+    preparation = table_preparation().with_inputs("categorical", [])
     feed = {"größe (m)": np.zeros(2), "n/1": np.zeros(4)}
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail, match=r"mismatched dimensions of 4 and 2"):
         run_stretch(preparation_part(preparation, {"numeric"}), feed, ["core/numeric"])
 
 
 def test_a_kind_of_column_that_is_absent_is_a_tensor_without_columns() -> None:
-    numbers_only = table_preparation().model_copy(update={"categorical": []})
+    numbers_only = table_preparation().with_inputs("categorical", [])
     feed = {"größe (m)": np.zeros(3), "n/1": np.zeros(3)}
     (empty,) = run_stretch(preparation_part(numbers_only, {"categorical"}), feed, ["core/categorical"])
     assert (empty.shape, empty.dtype) == ((3, 0), np.int64)
-    texts_only = table_preparation().model_copy(update={"numeric": []})
+    texts_only = table_preparation().with_inputs("numeric", [])
     texts = {name: np.array(["x"], object) for name in ("city", "month", "is late")}
     (empty,) = run_stretch(preparation_part(texts_only, {"numeric"}), texts, ["core/numeric"])
     assert (empty.shape, empty.dtype) == ((1, 0), np.float32)

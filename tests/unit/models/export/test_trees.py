@@ -113,7 +113,7 @@ def test_one_kind_of_column_is_enough() -> None:
     columns = rows()[:, :2]
     data = lightgbm.Dataset(columns, columns[:, 0], params={"verbosity": -1})
     booster = lightgbm.train({"verbosity": -1, "num_threads": 1, "objective": "regression"}, data, 3)
-    numbers_only = table_preparation().model_copy(update={"categorical": []})
+    numbers_only = table_preparation().with_inputs("categorical", [])
     stretch, output = trees_part(booster.model_to_string(), numbers_only)
     (scores,) = run_stretch(stretch, {NUMERIC: columns.astype(np.float32)}, [output])
     np.testing.assert_allclose(scores[:, 0], booster.predict(columns), rtol=1e-12)

@@ -66,8 +66,10 @@ def test_rows_are_points_in_which_a_category_weighs_as_a_standard_deviation():
         kind="table",
         task="regression",
         target=TargetEncoding(name="y"),
-        numeric=[NumericInput(name="x", fill=10.0, shift=10.0, scale=2.0)],
-        categorical=[CategoricalInput(name="c", categories=["u", "v"])],
+        inputs=[
+            NumericInput(name="x", fill=10.0, shift=10.0, scale=2.0),
+            CategoricalInput(name="c", categories=["u", "v"]),
+        ],
     )
     rows = pa.table({"input.x": [10.0, 12.0, float("nan")], "input.c": ["u", "u", "v"]})
     points = positions(rows, preparation, "input.")
@@ -80,7 +82,7 @@ def test_texts_are_points_by_their_words():
         kind="table",
         task="binary",
         target=TargetEncoding(name="y", classes=["n", "p"]),
-        texts=[TextColumn(name="t", num_terms=9, num_features=3)],
+        inputs=[TextColumn(name="t", num_terms=9, num_features=3)],
     )
     words = np.random.default_rng(0).integers(0, 400, (200, 60))
     texts = [" ".join(f"word{number}" for number in row) for row in words]

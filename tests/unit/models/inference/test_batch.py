@@ -216,7 +216,7 @@ def test_categories_beyond_2_to_the_53_pass_a_feature_function_as_integers():
         part.model_copy(update={"categories": ["7", str(2**53 + 1)]}) if part.name == "month" else part
         for part in preparation.categorical
     ]
-    large = preparation.model_copy(update={"categorical": categorical})
+    large = preparation.with_inputs("categorical", categorical)
     raw = pa.schema({"month": pa.int64()})
     assert csv_types(large, raw, is_made=True)["month"] == pa.int64()
     assert csv_types(large, None, is_made=True)["month"] == pa.float64()

@@ -20,7 +20,7 @@ def table(columns: int, classes: list[str] | None = None) -> Preparation:
         kind="table",
         task="binary" if classes else "regression",
         target=TargetEncoding(name="y", classes=classes),
-        numeric=[NumericInput(name=f"x{at}", fill=0.0) for at in range(columns)],
+        inputs=[*[NumericInput(name=f"x{at}", fill=0.0) for at in range(columns)]],
     )
 
 
@@ -89,7 +89,7 @@ def test_of_classes_the_chance_of_the_one_answered_is_explained() -> None:
 
 
 def test_texts_and_missing_values_take_part() -> None:
-    preparation = table(1).model_copy(update={"categorical": [CategoricalInput(name="c", categories=["u", "v"])]})
+    preparation = table(1).with_inputs("categorical", [CategoricalInput(name="c", categories=["u", "v"])])
     background = {"x0": np.array([np.nan, 0.0]), "c": np.array(["u", ""], object)}
 
     def model(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -105,7 +105,7 @@ def test_a_column_of_a_series_is_exchanged_over_the_whole_window() -> None:
         kind="series",
         task="regression",
         target=TargetEncoding(name="y"),
-        numeric=[NumericInput(name="a", fill=0.0), NumericInput(name="b", fill=0.0)],
+        inputs=[NumericInput(name="a", fill=0.0), NumericInput(name="b", fill=0.0)],
         window=Window(length=3),
     )
     explainer = Explainer(preparation, {"series": np.zeros((4, 3, 2))})

@@ -15,7 +15,7 @@ def test_outputs_are_named_by_task() -> None:
 
 def test_a_column_named_like_an_output_is_refused_with_the_cure() -> None:
     column = NumericInput(name="label", fill=0.0)
-    taken = table_preparation().model_copy(update={"numeric": [column]})
+    taken = table_preparation().with_inputs("numeric", [column])
     with pytest.raises(UsageError, match=r"'label'.*rename"):
         refuse_taken_names(taken)
     refuse_taken_names(taken.model_copy(update={"task": "regression"}))

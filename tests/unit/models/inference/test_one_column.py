@@ -88,8 +88,8 @@ def test_a_tensor_that_does_not_do_is_refused(values: np.ndarray, said: str) -> 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.data())
 def test_the_schemas_pattern_is_that_of_the_bytes(height: int, width: int, channels: int, data: st.DataObject) -> None:
     size = height * width * channels
-    pixels = ImageInput(image=Image(height=height, width=width, channels=channels), mean=[0.0], std=[1.0])
-    preparation = preparation_of("image").model_copy(update={"pixels": pixels})
+    pixels = ImageInput(name="image", image=Image(height=height, width=width, channels=channels), mean=[0.0], std=[1.0])
+    preparation = preparation_of("image").with_inputs("image", [pixels])
     schema = ImageSchema(preparation).record_schema()["properties"]["image"]
     text = base64.b64encode(data.draw(st.binary(min_size=size, max_size=size))).decode()
     assert re.search(schema["pattern"], text)

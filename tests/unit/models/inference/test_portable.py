@@ -1,12 +1,15 @@
 """What MLflow's `pyfunc` gives for a registered version's folder."""
 
 import ast
+import base64
+import json
 import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
 import pandas as pd
 import pytest
 
@@ -15,7 +18,16 @@ from models.data.text import window_starts, windows_of
 from models.errors import DataError
 from models.export.bundle import portable_code
 from models.inference.loaded_model import LoadedModel
-from models.inference.portable import ROW_BYTES_KEY, _load_pyfunc, read_texts, rows_a_pass, run_in_passes
+from models.inference.portable import (
+    PREPARATION_KEY,
+    ROW_BYTES_KEY,
+    Predictor,
+    _load_pyfunc,
+    open_session,
+    read_texts,
+    rows_a_pass,
+    run_in_passes,
+)
 from models.inference.predict import predict, session
 from models.inference.row_values import RowError
 from models.inputs.numeric.record import NumericInput
@@ -131,8 +143,8 @@ def known(tmp_path: Path) -> LoadedModel:
     assert preparation.window is not None
     future = NumericInput(name="x_h2", fill=0.0, source="x", ahead=2)
     window = preparation.window.model_copy(update={"horizon": 2, "known_future": ["x"], "series_key": "shop"})
-    update = {"numeric": [*preparation.numeric, future], "window": window}
-    write_served(tmp_path, "series", preparation.model_copy(update=update))
+    longer = preparation.with_inputs("numeric", [*preparation.numeric, future])
+    write_served(tmp_path, "series", longer.model_copy(update={"window": window}))
     return LoadedModel("tiny", "1", tmp_path)
 
 
@@ -187,3 +199,27 @@ def test_the_more_a_row_needs_the_fewer_rows_are_in_a_pass(metadata, most):
     (outputs,) = run_in_passes(session, ["y"], {"x": values}, rows_a_pass(session))
     assert session.sizes == [most, most, 1]
     assert (outputs == values + 1).all()
+
+
+@pytest.mark.parametrize("task", ["binary", "image"])
+def test_models_from_before_version_2_of_the_preparation_are_read(tmp_path: Path, task: str) -> None:
+    """An edge bundle of an old version joins its graph with the modules of today."""
+    write_served(tmp_path, task)
+    model = onnx.load(tmp_path / "model.onnx")
+    metadata = {prop.key: prop.value for prop in model.metadata_props}
+    stored = json.loads(metadata[PREPARATION_KEY])
+    fields = {"numeric": "numeric", "categorical": "categorical", "datetime": "datetimes", "text": "texts"}
+    old = {"version": 1, "pixels": None, **{field: [] for field in fields.values()}}
+    for part in stored.pop("inputs"):
+        kind = part.pop("kind")
+        del part["form"]
+        if kind == "image":
+            old["pixels"] = {name: value for name, value in part.items() if name != "name"}
+        else:
+            old[fields[kind]].append(part)
+    onnx.helper.set_model_props(model, {**metadata, PREPARATION_KEY: json.dumps({**stored, **old})})
+    onnx.save(model, tmp_path / "old.onnx")
+    rows = [{"picture": base64.b64encode(bytes(6)).decode()}] if task == "image" else [{"x": 1.0, "c": "u"}] * 2
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    before, now = (Predictor(open_session(tmp_path / f"{name}.onnx")) for name in ("old", "model"))
+    assert before.records(tmp_path / "rows.json") == now.records(tmp_path / "rows.json")

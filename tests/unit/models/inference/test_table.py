@@ -22,8 +22,8 @@ KINDS = Preparation(
     kind="table",
     task="regression",
     target=TargetEncoding(name="y"),
-    numeric=[NumericInput(name="x", fill=0.0)],
-    categorical=[
+    inputs=[
+        NumericInput(name="x", fill=0.0),
         CategoricalInput(name="whole", categories=["1", "2"], dtype="integer"),
         CategoricalInput(name="flag", categories=["true", "false"], dtype="boolean"),
     ],
@@ -159,7 +159,7 @@ def test_null_in_a_tensor_of_texts_is_a_missing_value_as_in_a_record() -> None:
 def test_no_input_is_taken_for_another_that_is_misspelt() -> None:
     parts = [NumericInput(name=name, fill=0.0) for name in ("bill_length_mm", "bill_depth_mm")]
     target = TargetEncoding(name="y")
-    schema = TableSchema(Preparation(kind="table", task="regression", target=target, numeric=parts))
+    schema = TableSchema(Preparation(kind="table", task="regression", target=target, inputs=[*parts]))
     with pytest.raises(DataError, match="takes 'bill_length_mm': got 'bill_depth_mm'"):
         schema.from_records([{"bill_depth_mm": 1}])
     with pytest.raises(DataError, match="takes 'bill_length_mm': did you mean it by 'bill_length'"):
@@ -192,8 +192,6 @@ def test_the_schema_of_a_record_names_each_column() -> None:
 
 def test_fractions_are_categories_where_numbers_were() -> None:
     part = CategoricalInput(name="engine", categories=["1.2", "1.6", "2"], dtype="integer")
-    schema = TableSchema(
-        Preparation(kind="table", task="regression", target=TargetEncoding(name="y"), categorical=[part])
-    )
+    schema = TableSchema(Preparation(kind="table", task="regression", target=TargetEncoding(name="y"), inputs=[part]))
     answers = [schema.from_records([{"engine": value}]).feed["engine"][0] for value in (1.6, "1.6", 2.0, 2)]
     assert answers == ["1.6", "1.6", "2", "2"]

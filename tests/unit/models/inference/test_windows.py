@@ -139,11 +139,11 @@ def known(**window: object) -> SeriesSchema:
     assert preparation.window is not None
     future = NumericInput(name="x_h2", fill=0.0, source="x", ahead=2)
     update = {
-        "numeric": [*preparation.numeric, future],
         "window": preparation.window.model_copy(update={"horizon": 2, "known_future": ["x"], **window}),
         "series": SeriesInput(time="when", key="shop" if window else None, frequency="day"),
     }
-    return SeriesSchema(preparation.model_copy(update=update))
+    longer = preparation.with_inputs("numeric", [*preparation.numeric, future])
+    return SeriesSchema(longer.model_copy(update=update))
 
 
 def test_steps_after_a_window_give_what_is_known_of_them() -> None:

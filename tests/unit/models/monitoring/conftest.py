@@ -86,8 +86,11 @@ def preparation() -> Preparation:
         kind="table",
         task="binary",
         target=TargetEncoding(name="late", classes=["false", "true"], dtype="string"),
-        numeric=[NumericInput(name="wind", fill=0.0), NumericInput(name="gust", fill=0.0)],
-        categorical=[CategoricalInput(name="colour", categories=COLOURS)],
+        inputs=[
+            NumericInput(name="wind", fill=0.0),
+            NumericInput(name="gust", fill=0.0),
+            CategoricalInput(name="colour", categories=COLOURS),
+        ],
     )
 
 

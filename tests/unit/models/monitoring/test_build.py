@@ -37,7 +37,7 @@ def test_a_regression_has_no_calibration() -> None:
 def test_of_a_time_the_place_in_the_week_is_monitored_and_later_weeks_are_no_drift() -> None:
     hours = pa.table({"when": np.arange(0, 140 * 86_400.0, 3600.0)})
     part = fit_datetime("when", hours.column("when").to_numpy())
-    timed = preparation().model_copy(update={"numeric": [], "categorical": [], "datetimes": [part]})
+    timed = preparation().with_inputs("numeric", []).with_inputs("categorical", []).with_inputs("datetime", [part])
     truths, chances = np.arange(100) % 2, np.full(100, 0.5)
     made = reference_of(timed, truths, chances, lambda split, names: [hours.select(names)])
     later = pa.table({"input.when": hours.column("when").to_numpy() + 70 * 86_400})

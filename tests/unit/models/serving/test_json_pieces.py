@@ -19,7 +19,7 @@ from models.serving.mlflow_scoring import scoring_of_json
 from models.serving.open_inference import inference_of
 
 ONE_NUMBER = Preparation(
-    kind="table", task="regression", target=TargetEncoding(name="y"), numeric=[NumericInput(name="a", fill=0.0)]
+    kind="table", task="regression", target=TargetEncoding(name="y"), inputs=[NumericInput(name="a", fill=0.0)]
 )
 _TEXTS = st.text('[]{},:"\\ a\n', max_size=6)
 _CELLS = st.one_of(st.none(), st.integers(-9, 9), _TEXTS, st.just("},{"), st.just("],["))

@@ -59,7 +59,7 @@ def test_what_is_redacted_is_nowhere_in_the_record():
 
 def test_numbers_in_one_array_are_written_as_those_of_many():
     numeric = [NumericInput(name=name, fill=0.0) for name in "xyz"]
-    three = preparation_of("regression").model_copy(update={"numeric": numeric, "categorical": []})
+    three = preparation_of("regression").with_inputs("numeric", numeric).with_inputs("categorical", [])
     matrix = np.arange(6.0).reshape(3, 2)
     feed, said = dict(zip("xyz", matrix, strict=True)), {"prediction": np.zeros(2)}
     for redacted in ((), ("y",)):
@@ -69,8 +69,8 @@ def test_numbers_in_one_array_are_written_as_those_of_many():
 
 
 def test_pictures_are_kept_as_given_and_texts_not_at_all():
-    shown = ImageInput(image=Image(column="digit", height=2, width=2), mean=[0.0], std=[1.0])
-    pictures = preparation_of("binary").model_copy(update={"kind": "image", "pixels": shown})
+    shown = ImageInput(name="digit", image=Image(column="digit", height=2, width=2), mean=[0.0], std=[1.0])
+    pictures = preparation_of("binary").with_inputs("image", [shown]).model_copy(update={"kind": "image"})
     pixels = np.arange(8, dtype=np.uint8).reshape(2, 2, 2, 1)
     found = record(preparation=pictures, feed={"image": pixels}, extra={"more": [1, 2]})
     assert (found["texts"], found["raw"]) == ({}, {"more": [1, 2]})

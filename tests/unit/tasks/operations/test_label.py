@@ -109,7 +109,7 @@ def test_the_newest_version_in_the_cache_says_what_a_label_may_be(make_project):
 def test_labels_need_no_vocabulary_of_texts(project):
     write_served(project.prepared)
     text = TextColumn(name="note", num_terms=9, num_features=3)
-    Preparation.load(project.prepared).model_copy(update={"texts": [text]}).save(project.prepared)
+    Preparation.load(project.prepared).with_inputs("text", [text]).save(project.prepared)
     (project.prepared / NGRAMS_FILE).write_text("of another version of Loopline")
     assert take(project, ["a"], ["yes"])["taken"] == 1
 

@@ -72,14 +72,14 @@ def test_a_time_that_runs_with_the_split_has_no_trend_and_a_constant_no_feature(
     seconds = np.arange(100) * HOUR_S
     assert not fit_datetime("when", seconds, np.arange(100)).trend
     assert fit_datetime("when", seconds, np.arange(100) * 37 % 101).trend
-    assert fit_datetime("when", np.array([5.0, np.nan, 5.0])).num_features == 0
-    assert fit_datetime("when", np.array([np.nan])).num_features == 0
+    assert fit_datetime("when", np.array([5.0, np.nan, 5.0])).width == 0
+    assert fit_datetime("when", np.array([np.nan])).width == 0
 
 
 def test_the_trend_stays_within_the_training_range_and_missing_is_zero():
     part = fit_datetime("when", np.arange(0, 400 * DAY_S, 7 * HOUR_S))
     features = datetime_features(np.array([[part.low], [-1e9], [part.high], [9e9], [np.nan]]), [part])
-    assert features.shape == (5, part.num_features)
+    assert features.shape == (5, part.width)
     assert features[0, -1] == features[1, -1]
     assert features[2, -1] == features[3, -1]
     assert not features[4].any()
@@ -89,7 +89,7 @@ def test_the_graph_gives_the_features_of_training_bit_by_bit():
     rng = np.random.default_rng(0)
     parts = [fit_datetime("a", rng.uniform(-1e9, 2e9, 50)), fit_datetime("b", np.arange(60) * HOUR_S)]
     preparation = Preparation(
-        kind="table", task="binary", target=TargetEncoding(name="y", classes=["n", "y"]), datetimes=parts
+        kind="table", task="binary", target=TargetEncoding(name="y", classes=["n", "y"]), inputs=[*parts]
     )
     part = preparation_part(preparation, {"numeric"})
     output = helper.make_tensor_value_info("core/numeric", 1, None)

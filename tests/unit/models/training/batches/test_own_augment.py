@@ -29,8 +29,10 @@ def own(tmp_path):
         (tmp_path / "augment.py").write_text(f"{code}def change(images):\n    return {body}\n")
         preparation = preparation_of(kind, "regression" if kind == "series" else "binary")
         if kind == "image":
-            pixels = ImageInput(image=image, mean=[0.5] * image.channels, std=[0.25] * image.channels)
-            preparation = preparation.model_copy(update={"pixels": pixels})
+            pixels = ImageInput(
+                name=image.column, image=image, mean=[0.5] * image.channels, std=[0.25] * image.channels
+            )
+            preparation = preparation.with_inputs("image", [pixels])
         return OwnAugmentation.of("./augment.py:change", tmp_path, preparation)
 
     return make
@@ -112,8 +114,10 @@ def test_columns_that_would_break_a_training_are_refused_before_it(own, kind, bo
 def test_a_column_of_several_features_is_one_column_and_keeps_its_place():
     """Times become several features, which lie between the numbers and the texts."""
     day = DatetimeInput(name="day", cycles=["week"], trend=True, low=0.0, high=1.0, shift=0.0, scale=1.0)
-    table = preparation_of("table", "binary").model_copy(
-        update={"datetimes": [day], "texts": [TextColumn(name="note", num_terms=9, num_features=2)]}
+    table = (
+        preparation_of("table", "binary")
+        .with_inputs("datetime", [day])
+        .with_inputs("text", [TextColumn(name="note", num_terms=9, num_features=2)])
     )
 
     def change(columns):

@@ -123,7 +123,7 @@ def test_another_file_than_was_meant_is_refused(make_job, trained):
 def test_categories_are_found_by_name_and_new_ones_begin_fresh(make_job, trained, tmp_path):
     job, origin = trained
     before = Preparation.load(job.prepared)
-    now = before.model_copy(update={"categorical": [CategoricalInput(name="c", categories=["w", "x", "u"])]})
+    now = before.with_inputs("categorical", [CategoricalInput(name="c", categories=["w", "x", "u"])])
     torch.manual_seed(3)
     net = build_net(Model(net="mlp", arguments=ARGUMENTS), Sizes.of(now), tmp_path)
     fresh = net.embeddings[0].weight.detach().clone()
@@ -139,7 +139,7 @@ def test_other_columns_are_refused_and_other_classes_need_a_fresh_head(make_job,
     renamed = [part.model_copy(update={"name": f"z{part.name}"}) for part in before.numeric]
     net = build_net(Model(net="mlp", arguments=ARGUMENTS), Sizes.of(before), tmp_path)
     with pytest.raises(TrainingError, match="other numeric columns"):
-        load_origin(net, "mlp", origin, before.model_copy(update={"numeric": renamed}), partial=True)
+        load_origin(net, "mlp", origin, before.with_inputs("numeric", renamed), partial=True)
     classes = before.model_copy(update={"target": before.target.model_copy(update={"classes": ["old", "new"]})})
     with pytest.raises(TrainingError, match=r"trunk\.head"):
         load_origin(net, "mlp", origin, classes, partial=False)
@@ -201,7 +201,7 @@ def of_texts(length, words, stems):
     ]
     target = TargetEncoding(name="y", classes=["no", "yes"])
     colours = CategoricalInput(name="c", categories=list("abcdef"))  # as many indices as `before` has words
-    return Preparation(kind="table", task="binary", target=target, categorical=[colours], texts=texts)
+    return Preparation(kind="table", task="binary", target=target, inputs=[colours, *texts])
 
 
 def begun(before, now, tmp_path):
@@ -234,7 +234,7 @@ def test_words_and_their_places_are_found_by_name_and_new_ones_begin_fresh(tmp_p
 def test_a_net_of_before_there_were_words_begins_its_words_fresh(tmp_path):
     now = of_texts(4, ["hail", "rain"], [])
     texts = [text.model_copy(update={"length": 0, "words": [], "stems": []}) for text in now.texts]
-    old, fresh, loaded = begun(now.model_copy(update={"texts": texts}), now, tmp_path)
+    old, fresh, loaded = begun(now.with_inputs("text", texts), now, tmp_path)
     assert torch.equal(loaded["positions"][0, :7], old["positions"][0])
     for name in ("tokens.words.embeddings.0.weight", "tokens.words.embeddings.1.weight"):
         assert torch.equal(loaded[name], fresh[name])
@@ -242,8 +242,6 @@ def test_a_net_of_before_there_were_words_begins_its_words_fresh(tmp_path):
 
 def test_texts_of_another_name_are_refused(tmp_path):
     before = of_texts(3, ["sun"], [])
-    renamed = before.model_copy(
-        update={"texts": [before.texts[0], before.texts[1].model_copy(update={"name": "title"})]}
-    )
+    renamed = before.with_inputs("text", [before.texts[0], before.texts[1].model_copy(update={"name": "title"})])
     with pytest.raises(TrainingError, match=r"other texts \(then subject, now title\)"):
         begun(before, renamed, tmp_path)

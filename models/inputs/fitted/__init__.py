@@ -1,0 +1,1 @@
+"""Features that the spec's `data.features.fit` makes of other columns, as inputs."""

@@ -1,0 +1,44 @@
+"""The base of the records of inputs: what a preparation stores of each, whatever its kind."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from models.frozen_model import FrozenModel
+
+Form = Literal["number", "time", "category", "text", "image", "made"]
+"""How a row gives a value: a number, a time, a category or a text in a column of its own, the bytes of an image; or not
+at all, for it is made of other columns."""
+NUMBERS: tuple[Form, ...] = ("number", "time")
+"""Forms of the columns that the graph takes as float64."""
+TEXTS: tuple[Form, ...] = ("category", "text")
+"""Forms of the columns that the graph takes as texts."""
+
+
+class InputRecord(FrozenModel):
+    """An input of the model. Its kind says how it is learnt and encoded, its form how rows give its values.
+
+    Attributes:
+        kind: Key of `models.inputs.records.RECORDS`.
+        form: What stages that read values of rows ask; they know no kinds.
+        name: The input's name; usually that of its column.
+    """
+
+    kind: str
+    form: Form
+    name: str
+
+    @property
+    def column(self) -> str:
+        """The column of the data that it is made of."""
+        return self.name
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the tensor `numeric` that it becomes."""
+        return 0
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """Number of indices of each column of the tensor `categorical` that it becomes."""
+        return ()

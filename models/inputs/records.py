@@ -1,0 +1,47 @@
+"""The table of the kinds of inputs: their records, in the order of the columns of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.datetime.record import DatetimeInput
+from models.inputs.fitted.record import FittedInput
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
+from models.inputs.record import InputRecord
+from models.inputs.text.record import TextColumn
+
+RECORDS: dict[str, type[InputRecord]] = {
+    "numeric": NumericInput,
+    "fitted": FittedInput,
+    "categorical": CategoricalInput,
+    "datetime": DatetimeInput,
+    "text": TextColumn,
+    "image": ImageInput,
+}
+"""A row for each kind. Weights are learnt for columns of tensors in this order: another one is another model."""
+_PLACES = {kind: place for place, kind in enumerate(RECORDS)}
+
+
+def in_order(inputs: Iterable[InputRecord]) -> list[InputRecord]:
+    """Return inputs in the order of the columns of tensors: kind by kind, otherwise as they come."""
+    return sorted(inputs, key=lambda part: _PLACES[part.kind])
+
+
+def record_of(stored: InputRecord | Mapping[str, Any]) -> InputRecord:
+    """Return an input from its stored form.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    if isinstance(stored, InputRecord):
+        return stored
+    kind = stored.get("kind")
+    if kind not in RECORDS:
+        raise ValueError(
+            f"got an input of kind {kind!r}, expected one of {', '.join(RECORDS)}: the file is of another version of "
+            "Loopline; install that one"
+        )
+    return RECORDS[kind].model_validate(stored)

@@ -1,0 +1,51 @@
+import pytest
+
+from models.data.preparation import Preparation, TargetEncoding
+from models.inputs.categorical.record import CategoricalInput
+from models.inputs.datetime.record import DatetimeInput
+from models.inputs.fitted.record import FittedInput
+from models.inputs.image.record import ImageInput
+from models.inputs.numeric.record import NumericInput
+from models.inputs.record import InputRecord
+from models.inputs.records import RECORDS, in_order, record_of
+from models.inputs.text.record import TextColumn
+from models.project_spec.blocks import Image
+
+EXAMPLES: list[InputRecord] = [
+    NumericInput(name="n", fill=0.0, source="m", ahead=2),
+    FittedInput(name="f", fill=0.0),
+    CategoricalInput(name="c", categories=["u", "v"]),
+    DatetimeInput(name="d", cycles=["day", "week"], trend=True, low=0.0, high=1.0, shift=0.0, scale=1.0),
+    TextColumn(name="t", num_terms=9, num_features=3),
+    ImageInput(name="i", image=Image(column="i", height=2, width=2), mean=[0.0], std=[1.0]),
+]
+
+
+def test_each_kind_has_a_record_that_names_it() -> None:
+    assert [part.kind for part in EXAMPLES] == list(RECORDS)
+    assert [RECORDS[part.kind] for part in EXAMPLES] == [type(part) for part in EXAMPLES]
+
+
+def test_inputs_stand_in_the_order_of_tensors_however_they_come() -> None:
+    more = [EXAMPLES[0].model_copy(update={"name": "later"}), *EXAMPLES[::-1]]
+    assert [part.name for part in in_order(more)] == ["later", "n", "f", "c", "d", "t", "i"]
+    preparation = Preparation(kind="table", task="binary", target=TargetEncoding(name="y"), inputs=more)
+    assert preparation.inputs == in_order(more)
+    changed = preparation.with_inputs("numeric", [EXAMPLES[0]])
+    assert changed.inputs == EXAMPLES
+
+
+def test_a_preparation_is_read_as_it_was_stored() -> None:
+    preparation = Preparation(kind="table", task="binary", target=TargetEncoding(name="y"), inputs=EXAMPLES)
+    assert Preparation.model_validate_json(preparation.model_dump_json()) == preparation
+
+
+def test_what_an_input_becomes_in_the_tensors() -> None:
+    assert [part.width for part in EXAMPLES] == [1, 1, 0, 5, 3, 0]
+    assert [part.cardinalities for part in EXAMPLES] == [(), (), (3,), (), (), ()]
+    assert [part.column for part in EXAMPLES] == ["m", "f", "c", "d", "t", "i"]
+
+
+def test_a_kind_that_does_not_exist_is_refused_with_the_cure() -> None:
+    with pytest.raises(ValueError, match=r"got an input of kind 'tags', expected one of numeric.*install that one"):
+        record_of({"kind": "tags", "form": "text", "name": "t"})
