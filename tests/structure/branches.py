@@ -70,7 +70,7 @@ def branches(trees: Trees) -> list[Branch]:
 
 
 def add_answers(trees: Trees, words: Vocabulary) -> None:
-    """Add the functions and properties that do nothing but answer for a kind, and those that only pass one on."""
+    """Add the functions and properties that do nothing but answer for a kind, those that pass an answer on too."""
     answers = [
         (node, is_property(node))
         for tree in trees.values()
@@ -82,6 +82,11 @@ def add_answers(trees: Trees, words: Vocabulary) -> None:
         for node, as_property in answers:
             if set(questions(node, words).values()) - {"own list"}:
                 (words.properties if as_property else words.functions).add(node.name)
+    for tree in trees.values():
+        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+        words.look_ups[words.modules[tree]] = {
+            node.name for node in functions if is_look_up(node, words)
+        } - words.functions
 
 
 def is_property(node: ast.FunctionDef) -> bool:
@@ -95,6 +100,15 @@ def is_answer(node: ast.FunctionDef) -> bool:
         node.returns is not None
         and ast.unparse(node.returns) == "bool"
         and all(isinstance(statement, ast.Return | ast.If | ast.Expr | ast.Match) for statement in node.body)
+    )
+
+
+def is_look_up(node: ast.FunctionDef, words: Vocabulary) -> bool:
+    """Return whether a function does nothing but return a flag of the row of a kind."""
+    num_statements = len(node.body) - (ast.get_docstring(node) is not None)
+    return num_statements == 1 and any(
+        isinstance(part, ast.Attribute) and isinstance(part.value, ast.Subscript) and part.attr in words.flags
+        for part in ast.walk(node.body[-1])
     )
 
 

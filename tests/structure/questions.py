@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.structure.vocabulary import OWN_LISTS, SHAPES, STAND_INS, WORDS, Vocabulary, is_table, strings
 
@@ -20,20 +20,21 @@ FAMILY_ANSWERS = frozenset({"is_trees", "is_descent", "is_auto", "is_self_tuned"
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean in a function: the tables that its module knows, and its own names of fields of kinds."""
+    """What names mean in a function: tables and look-ups that its module knows, and its names for fields of kinds."""
 
     tables: frozenset[str]
+    look_ups: frozenset[str]
     aliases: dict[str, str]
 
 
 def questions(tree: ast.AST, words: Vocabulary) -> dict[Place, str]:
     """Return each place of a module or a function that asks for a kind, with its group; also those within another."""
-    tables = own_tables(tree, words)
+    scope = Scope(own_names(tree, words, words.tables), own_names(tree, words, words.look_ups), {})
     places: dict[Place, str] = {}
-    add_questions(tree, words, Scope(tables, {}), places)
+    add_questions(tree, words, scope, places)
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (aliases := aliases_of(node, words)):
-            add_questions(node, words, Scope(tables, aliases), places)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (aliases := aliases_of(node, words, scope)):
+            add_questions(node, words, replace(scope, aliases=aliases), places)
     return places
 
 
@@ -96,9 +97,12 @@ def group_of_field(expression: ast.expr, words: Vocabulary, scope: Scope) -> str
         case ast.Attribute(attr=name) if name in FIELDS:
             return "stand-in"
         case ast.Name(id=name):
-            return scope.aliases.get(name, "name" if name in FIELDS else "")
+            alias = scope.aliases.get(name, "name" if name in FIELDS else "")
+            return "" if alias in words.choices_of else alias
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name)) if name in words.choices & scope.tables:
             return "flag"
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in scope.look_ups:
+            return "answer"
     return ""
 
 
@@ -114,6 +118,8 @@ def group_of_comparison(node: ast.Compare, words: Vocabulary, scope: Scope) -> s
     fields = [group_of_field(bare(side), words, scope) for side in sides if any(map(is_empty, sides))]
     if any(fields):
         return next(filter(None, fields))
+    if any(is_of_choice(side, strings(node), words, scope) for side in sides):
+        return "flag"
     if is_of_table(node, source, words, scope):
         return "table"
     is_of_type = any(isinstance(side, ast.Call) and ast.unparse(side.func) == "type" for side in sides)
@@ -127,6 +133,12 @@ def group_of_words(texts: set[str], source: str) -> str:
         if texts & of_group and (hinted or (group in ALONE and texts <= of_group)):
             return group
     return ""
+
+
+def is_of_choice(side: ast.expr, texts: set[str], words: Vocabulary, scope: Scope) -> bool:
+    """Return whether a field of a row, or a name for it, is compared with a word that it may hold."""
+    fields = {scope.aliases.get(name, name) for name in end_of(side)}
+    return any(texts & words.choices_of.get(name, frozenset()) for name in fields)
 
 
 def is_of_shape(node: ast.Compare) -> bool:
@@ -185,6 +197,8 @@ def group_of_pattern(pattern: ast.pattern, subject: ast.expr, words: Vocabulary,
     for part in ast.walk(pattern):
         if isinstance(part, ast.MatchClass) and (end_of(part.cls) & words.classes or set(part.kwd_attrs) & words.flags):
             return "class"
+    if is_of_choice(subject, strings(pattern), words, scope):
+        return "flag"
     is_wildcard = isinstance(pattern, ast.MatchAs) and pattern.pattern is None
     return "" if is_wildcard else group_of_field(bare(subject), words, scope)
 
@@ -197,26 +211,31 @@ def end_of(node: ast.AST) -> set[str]:
     return set()
 
 
-def own_tables(tree: ast.AST, words: Vocabulary) -> frozenset[str]:
-    """Return the tables of kinds that a module makes or imports: another module's table may have the same name."""
+def own_names(tree: ast.AST, words: Vocabulary, by_module: dict[str, set[str]]) -> frozenset[str]:
+    """Return those of these names that a module makes or imports: another module may have others of the same name."""
     if not isinstance(tree, ast.Module):
-        return frozenset().union(*words.tables.values())
+        return frozenset().union(*by_module.values())
     imported = {
         alias.asname or alias.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-        if alias.name in words.tables.get(node.module or "", ())
+        if alias.name in by_module.get(node.module or "", ())
     }
-    return frozenset(imported | words.tables.get(words.modules.get(tree, ""), set()))
+    return frozenset(imported | by_module.get(words.modules.get(tree, ""), set()))
 
 
-def aliases_of(function: ast.AST, words: Vocabulary) -> dict[str, str]:
-    """Return the names that a function gives to fields that stand for a kind, with the groups of these."""
-    scope = Scope(own_tables(function, words), {})
-    return {
-        name: "name" if group == "stand-in" else group
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign) and (group := group_of_field(bare(node.value), words, scope))
-        for name in end_of(node.targets[0])
-    }
+def aliases_of(function: ast.AST, words: Vocabulary, scope: Scope) -> dict[str, str]:
+    """Return the names that a function gives to fields that stand for a kind, with the groups of these.
+
+    A field of a row that holds one of a few words is no condition yet: its name takes the place of the group.
+    """
+    aliases = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            group = group_of_field(bare(node.value), words, scope)
+            field = "".join(end_of(node.value) & words.choices_of.keys())
+            for name in end_of(node.targets[0]):
+                if group or field:
+                    aliases[name] = "name" if group == "stand-in" else group or field
+    return aliases

@@ -8,17 +8,25 @@ import pytest
 from tests.structure.branches import branches, count, read_trees
 
 ROWS = """
+Task = Literal["binary", "regression"]
+Link = Literal["logistic", "identity"]
+
 @dataclass(frozen=True)
 class TaskRow:
-    name: str
-    link: str
+    name: Task
+    link: Link
     is_number: bool
     unit: str | None
+    note: str = ""
     refusals: Mapping[str, str] = field(default_factory=dict)
 
 class PerTask(TypedDict, Generic[X]):
     binary: X
     regression: X
+
+def refusal(task: Task, use: str) -> str:
+    \"\"\"Why it cannot be done.\"\"\"
+    return TASKS[task].refusals.get(use, "")
 
 TASKS: PerTask[TaskRow] = {"binary": TaskRow("binary", "logistic", False, None), "regression": TaskRow(...)}
 """
@@ -30,6 +38,10 @@ HAS_CLASSES: PerTask[bool] = {"binary": True, "regression": False}
 NUMBERS = ("regression", "ranking")
 READERS: PerDataKind[type[Reader]] = {"table": TableReader, "text": TextReader}
 ONE_LABEL = "binary"
+"""
+IMPORTS = """
+from models.data.tables import FITS, HAS_CLASSES, NUMBERS, ONE_LABEL, READERS, WORDS
+from models.kinds.task import TASKS, refusal
 """
 ANSWERS = """
 class Summary:
@@ -53,14 +65,10 @@ def groups(snippet: str, path: str = "models/data/snippet.py") -> list[str]:
         "models/kinds/task.py": ROWS,
         "models/data/tables.py": TABLES,
         "models/data/answers.py": ANSWERS,
-        path: "from models.data.tables import *\n" + imports() + snippet,
+        path: IMPORTS + snippet,
     }
     found = branches({name: ast.parse(source) for name, source in sources.items()})
     return [branch.group for branch in found if branch.path == path]
-
-
-def imports() -> str:
-    return "from models.data.tables import FITS, WORDS, HAS_CLASSES, NUMBERS, READERS, ONE_LABEL\n"
 
 
 FORMS = {
@@ -89,11 +97,15 @@ FORMS = {
     "x and not row.is_number": "flag",
     "row.unit is not None": "flag",
     "row.refusals or x": "flag",
+    "row.note != ''": "flag",
+    "row.link == 'identity'": "flag",
+    "link in ('identity', 'logistic')": "flag",
     "FITS[task] is not None": "flag",
     "x if HAS_CLASSES[task] else y": "flag",
     "summary.is_series": "answer",
     "is_regression(task)": "answer",
     "passes_on(task)": "answer",
+    "refusal(task, 'backtest') == ''": "answer",
     "task in NUMBERS": "table",
     "task not in WORDS": "table",
     "task in {*WORDS}": "table",
@@ -142,12 +154,15 @@ def test_each_case_of_a_match_is_a_branch_but_the_last_one() -> None:
     ]
     assert groups("match preparation.window:\n    case None: f()\n    case window: g(window)\n") == ["stand-in"]
     assert groups("match row:\n    case TaskRow(link='softmax'): f()\n    case _: g()\n") == ["class"]
+    assert groups("match row.link:\n    case 'identity': f()\n    case _: g()\n") == ["flag"]
     assert groups("match x:\n    case _ if row.is_number: f()\n") == ["flag"]
 
 
 def test_another_name_hides_nothing() -> None:
     assert groups("def f():\n    steps = preparation.window\n    return x if steps else y\n") == ["name"]
     assert groups("def f():\n    numbers = row.is_number\n    return x if numbers else y\n") == ["flag"]
+    assert groups("def f():\n    head = TASKS[task].link\n    return head == 'identity'\n") == ["flag"]
+    assert groups("def f():\n    if reason := refusal(task, 'backtest'):\n        g(reason)\n") == ["answer"]
     assert groups("def f():\n    fit = FITS[task]\n    return fit() if fit is not None else y\n") == ["flag"]
     assert groups("def f():\n    if (steps := preparation.window) is None:\n        g()\n") == ["shape"]
 

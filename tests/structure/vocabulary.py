@@ -27,8 +27,8 @@ OWN_LISTS = frozenset({"numeric", "categorical", "datetimes", "texts", "fitted",
 
 CATALOGUES = frozenset({"CATALOGUE"})
 """Tables of all that the product has: who stands there is the product's own, of whichever kind."""
-KEYED = frozenset({"PerTask", "PerDataKind", "Task"})
-"""Types that say in the annotation of a table that its keys or members are kinds."""
+KEYED = frozenset({"PerTask", "PerLink", "PerDataKind", "Task"})
+"""Types that say in the annotation of a table that its keys or members are kinds, or words of their rows."""
 ROOM_OF_ROWS, ROOM_OF_COLUMNS = "models/kinds/", "models/inputs/"
 
 
@@ -38,8 +38,9 @@ class Vocabulary:
 
     `tables`: tables and tuples of kinds, by dotted module; `modules`: these names. `choices`: tables whose values are
     truths or may be None. `rows`: classes of the values of tables. `flags`: fields of rows that are true or false, or
-    may be empty. `classes`: rows, and the classes that tables name within them. `constants`: names of one kind's word.
-    `functions` and `properties`: answers about a kind, true or false.
+    may be empty; `choices_of` those that hold one of a few words, with these. `classes`: rows, and the classes that
+    tables name within them. `constants`: names of one kind's word. `functions` and `properties`: answers about a kind,
+    true or false; `look_ups`: functions that return a flag of a row, by dotted module.
     """
 
     tables: dict[str, set[str]] = field(default_factory=dict)
@@ -47,10 +48,12 @@ class Vocabulary:
     choices: set[str] = field(default_factory=set)
     rows: set[str] = field(default_factory=set)
     flags: set[str] = field(default_factory=set)
+    choices_of: dict[str, frozenset[str]] = field(default_factory=dict)
     classes: set[str] = field(default_factory=set)
     constants: dict[str, str] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     properties: set[str] = field(default_factory=set)
+    look_ups: dict[str, set[str]] = field(default_factory=dict)
 
 
 def vocabulary_of(trees: Trees) -> Vocabulary:
@@ -69,10 +72,12 @@ def vocabulary_of(trees: Trees) -> Vocabulary:
                 if is_choice(annotation, value):
                     words.choices.add(name)
     for path, tree in trees.items():
+        literals = {name: strings(value) for name, _, value in assignments(tree) if "Literal" in names(value)}
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 if node.name in words.rows or path.startswith(ROOM_OF_ROWS):
                     words.flags |= set(flags_of(node))
+                    words.choices_of |= choices_of(node, literals)
                 if path.startswith((ROOM_OF_ROWS, ROOM_OF_COLUMNS)):
                     words.classes.add(node.name)
     return words
@@ -164,6 +169,13 @@ def flags_of(node: ast.ClassDef) -> Iterator[str]:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
                 if is_optional(annotation) or is_empty(value):
                     yield name
+
+
+def choices_of(node: ast.ClassDef, literals: dict[str, set[str]]) -> dict[str, frozenset[str]]:
+    """Return the fields of a row that hold one of a few words, with these; its name is none of them."""
+    fields = [statement for statement in node.body if isinstance(statement, ast.AnnAssign)]
+    words = {ast.unparse(part.target): literals.get(ast.unparse(part.annotation), set()) for part in fields}
+    return {name: frozenset(of_field) for name, of_field in words.items() if of_field and name not in ("name", "kind")}
 
 
 def is_empty(value: ast.expr | None) -> bool:
