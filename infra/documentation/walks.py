@@ -95,6 +95,7 @@ WALKS = (
             "models.nets.build",
             "models.training.checkpoints.saver",
             "models.training.batches.examples",
+            "models.training.batches.example_set",
         ),
     ),
     Walk(

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from models.kinds.data_kind import Kind as Kind
 from models.kinds.task import Task
 from models.project_spec.block import (
     MAX_OUTPUTS,
@@ -22,7 +23,6 @@ from models.project_spec.image_and_text import Image, Text
 from models.project_spec.split import Split
 from models.project_spec.window import Window
 
-Kind = Literal["table", "image", "series", "text"]
 ORDERED = "say `split: {by: time, column: ...}`, or drop it"
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from models.distributed.order import seed_of, share
+from models.kinds.data_kind import PerDataKind
 from models.nets.arguments import whole_numbers
 from models.project_spec.references import call
 from models.training.model_choice import ValidationScore, as_array, score
@@ -18,7 +19,7 @@ from models.training.session import TrainingSession
 # Rows of a net in one forward pass without gradients: large enough to be fast, small enough to stay in the cache. TabM
 # has a row of each member for an example: with 4,096 examples its evaluation held more memory than its training.
 # A row with words is as long as a window of a series.
-_BATCH = {"table": 4096, "image": 256, "series": 512, "text": 64}
+_BATCH: PerDataKind[int] = {"table": 4096, "image": 256, "series": 512, "text": 64}
 
 
 @torch.no_grad()
@@ -81,7 +82,7 @@ def _spans(session: TrainingSession, start: int, stop: int) -> Iterator[tuple[to
     Every rank yields the same number of batches, because most parallel plans communicate in each pass.
     """
     examples, model = session.validation, session.job.model
-    most = _BATCH["series" if "words" in examples.tensors else examples.kind]
+    most = _BATCH["series" if "words" in examples.tensors else examples.KIND]
     size = max(1, most // whole_numbers(model.net, model.arguments).get("members", 1))
     longest = -(-len(examples) // session.world.data_size)
     for low in range(start, start + longest, size):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
+from models.kinds.data_kind import Kind, PerDataKind
 from models.nets.catalogue import ENSEMBLE, can_begin, is_descent
-from models.project_spec.blocks import Kind, Model, Train
+from models.project_spec.blocks import Model, Train
 from models.training.costs.speeds import MeasuredSpeed
 from models.training.costs.summary import Costs
 
@@ -27,6 +28,22 @@ FIRST_FIT, REFIT = "first-fit", "refit"
 """The subfolders of a refitted model's job: the fit on the training rows, and that on the validation rows too."""
 
 Stage = Literal["train", "pretrain", "teacher"]
+FoldBy = Literal["random", "blocks", "groups"]
+_EVERY_WAY: tuple[FoldBy, ...] = get_args(FoldBy)
+_IN_BLOCKS: PerDataKind[tuple[FoldBy, ...]] = {
+    "table": ("blocks",),
+    "image": ("blocks",),
+    "series": _EVERY_WAY,
+    "text": _EVERY_WAY,
+}
+"""Under which `fold_by` folds are stretches: of examples that overlap, under each."""
+_ROLLING: PerDataKind[tuple[FoldBy, ...]] = {
+    "table": ("blocks",),
+    "image": ("blocks",),
+    "series": _EVERY_WAY,
+    "text": (),
+}
+"""Under which `fold_by` folds follow one another in time."""
 
 
 class InitialWeights(FrozenModel):
@@ -80,7 +97,7 @@ class TrainingJob(FrozenModel):
     silence_s: float = Field(180.0, gt=0, description="How long the ranks may make no progress after the first step.")
     sample: float = 1.0
     fold: tuple[int, int] | None = Field(None, description="(index, k): validate on this fold of train + validation.")
-    fold_by: Literal["random", "blocks", "groups"] = Field(
+    fold_by: FoldBy = Field(
         "random", description="blocks: stretches in the order of the rows; groups: none is divided."
     )
     chosen: tuple[str, ...] = Field((), description="Keys of `train` that were auto; see models/training/choices.py.")
@@ -112,7 +129,11 @@ class TrainingJob(FrozenModel):
 
     def rolls(self, kind: Kind) -> bool:
         """Return whether each fold of data of this kind is judged by a model of the rows before it."""
-        return kind == "series" or (kind != "text" and self.fold_by == "blocks")
+        return self.fold_by in _ROLLING[kind]
+
+    def cuts_blocks(self, kind: Kind) -> bool:
+        """Return whether each fold of data of this kind is a stretch of examples in their order."""
+        return self.fold_by in _IN_BLOCKS[kind]
 
     @property
     def is_refitted(self) -> bool:

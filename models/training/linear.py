@@ -36,7 +36,8 @@ from models.nets.linear import Linear, LinearWindow, build
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Kind
 from models.project_spec.references import call
-from models.training.batches.examples import LARGEST_PASS, ExampleSet, open_examples
+from models.training.batches.example_set import ExampleSet
+from models.training.batches.examples import LARGEST_PASS, open_examples
 from models.training.checkpoints.finished import write_result
 from models.training.checkpoints.state import Progress
 from models.training.checkpoints.weights import save_weights

@@ -24,7 +24,8 @@ from models.metrics.metrics import Metric, metric_of
 from models.nets.build import draft_net
 from models.nets.deferred import NetDraft
 from models.nets.sizes import Sizes
-from models.training.batches.examples import ExampleSet, open_examples
+from models.training.batches.example_set import ExampleSet
+from models.training.batches.examples import open_examples
 from models.training.batches.micro_batch import BatchMaker
 from models.training.batches.own_augment import OwnAugmentation
 from models.training.checkpoints.checkpoint import newest, read_meta

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
 from models.nets.window_features import WindowFeatures
-from models.training.batches.examples import LARGEST_PASS, ExampleSet
+from models.training.batches.example_set import ExampleSet
+from models.training.batches.examples import LARGEST_PASS
 
 
 class TreeInputs(NamedTuple):

@@ -1,203 +1,28 @@
-"""Examples in memory-mapped tensors, gathered into batches by index, never row by row."""
+"""Opens the examples of a job: whole files mapped into memory or streamed, folds, samples, and the rows of methods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from models.data.preparation import Preparation
 from models.data.tensor_file import places
-from models.distributed.order import SampleOrder, seed_of
+from models.distributed.order import seed_of
 from models.errors import DataError, TrainingError
-from models.inputs.numeric.rows import encode_numeric
+from models.kinds.data_kind import DATA_KINDS
 from models.metrics.ranking import groups_of, has_order
 from models.nets.catalogue import is_descent, reads_words
-from models.nets.sizes import WHOLE_NUMBERS
-from models.project_spec.blocks import Kind
+from models.training.batches.example_set import EXAMPLES, VALUE, ExampleSet, Inputs
 from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, recent_of
-from models.training.batches.stream import Shards, Stream, StreamOrder
-from models.training.batches.transfer import rows_on
+from models.training.batches.stream import Shards, Stream
 from models.training.job import TrainingJob
-
-Inputs = dict[str, torch.Tensor]
-
-# The original targets of a regression, float64: the scaled targets for training have lost digits.
-VALUE = "value"
-WEIGHT = "weight"
 
 # Most examples in one pass without gradients.
 LARGEST_PASS = 4096
-# Kinds whose examples do not overlap; windows of a series or a text overlap, so these files stay mapped.
-_ROWS_APART = ("table", "image")
-
-
-@dataclass(frozen=True)
-class ExampleSet:
-    """The tensors of one split and the examples in it that count.
-
-    Attributes:
-        tensors: Tensors of `models/data/encode.py`, memory-mapped, or the buffers of `stream`.
-        keep: Positions of the examples that count, int64; None for all.
-        target: The training target of every example in the file or in the buffers. For text, the start of each window:
-            the targets are cut from the tokens.
-        value: The target of every example in the file in its own unit, on the CPU; None for classes and characters.
-        target_type: The type that the loss needs: float32 (binary, regression) or int64 (classes, characters).
-        window: Steps in a window of a series, or characters in a window of a text.
-        fill: Stands for a value of a series that is missing since the window began (feature,); None if all are there.
-        stream: Reads a file that is too large for memory; None for a file that is mapped whole.
-        device: The device of the batches.
-    """
-
-    kind: Kind
-    tensors: Inputs
-    target: torch.Tensor
-    keep: torch.Tensor | None
-    value: torch.Tensor | None = None
-    window: int = 0
-    fill: torch.Tensor | None = None
-    mean: torch.Tensor | None = None
-    std: torch.Tensor | None = None
-    target_type: torch.dtype = torch.float32
-    stream: Stream | None = None
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-
-    def __len__(self) -> int:
-        if self.stream is not None:
-            return len(self.stream)
-        return len(self.target) if self.keep is None else len(self.keep)
-
-    def order(self, epoch: int, plan: SampleOrder) -> torch.Tensor | StreamOrder:
-        """Return the positions of the examples in the order of `epoch`; pass slices of it to `gather`."""
-        return plan.epoch(epoch).to(self.device) if self.stream is None else self.stream.order(*plan.part(epoch))
-
-    def targets(self) -> torch.Tensor:
-        """Return the targets of all examples that count, in file order; for text (examples, window)."""
-        if self.kind == "text":
-            return self.gather_target(torch.arange(len(self), device=self.target.device))
-        if self.stream is not None:
-            return torch.cat([part.to(self.target_type) for part in self.stream.read("target")]).to(self.device)
-        return self.target if self.keep is None else self.target.index_select(0, self.keep)
-
-    def values(self) -> NDArray[np.int64] | NDArray[np.float64]:
-        """Return the targets of all examples that count, for metrics: class indices, or exact values in their unit."""
-        if self.value is None:
-            return self.targets().long().cpu().numpy()
-        if self.stream is not None:
-            return torch.cat(list(self.stream.read(VALUE))).numpy()
-        return (self.value if self.keep is None else self.value.index_select(0, self.keep.cpu())).numpy()
-
-    def weights(self) -> torch.Tensor | None:
-        """Return the weights of all examples that count, float32 in file order, on the CPU; None without weights."""
-        if WEIGHT not in self.tensors:
-            return None
-        if self.stream is not None:
-            return torch.cat(list(self.stream.read(WEIGHT)))
-        weights = self.tensors[WEIGHT]
-        return (weights if self.keep is None else weights.index_select(0, self.keep)).cpu()
-
-    @property
-    def total_weight(self) -> float:
-        """The sum of the weights of all examples that count, or their number; NaN if all weigh 0."""
-        weights = self.weights()
-        return float(len(self)) if weights is None else float(weights.double().sum()) or float("nan")
-
-    def gather_weight(self, positions: torch.Tensor) -> torch.Tensor | None:
-        """Return the weights of the examples at `positions`, float32 (examples,); None without weights."""
-        return self._select(WEIGHT, self._at(positions)) if WEIGHT in self.tensors else None
-
-    def gather(self, positions: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Inputs:
-        """Return the net's inputs for the examples at `positions`; `change` alters images in [0, 1] before scaling."""
-        at = self._at(positions)
-        if self.kind == "table":
-            whole = {name: self._select(name, at).long() for name in self._whole_numbers()}
-            return {"numeric": self._select("numeric", at), **whole}
-        if self.kind == "series":
-            return {"series": self._windows(at)}
-        if self.kind == "text":
-            return {"tokens": self._cut(at, 0)}
-        assert self.mean is not None
-        assert self.std is not None
-        image = self._select("image", at).float().div_(255)
-        return {"image": (change(image) if change else image).sub_(self.mean).div_(self.std)}
-
-    def inputs(self) -> Inputs:
-        """Return the net's inputs for all examples that count; the numbers of a whole table are not copied."""
-        if self.kind != "table" or self.keep is not None or self.stream is not None:
-            return self.gather(torch.arange(len(self)))
-        whole = {name: self.tensors[name].long() for name in self._whole_numbers()}
-        return {"numeric": self.tensors["numeric"], **whole}
-
-    def gather_target(self, positions: torch.Tensor) -> torch.Tensor:
-        """Return the targets of the examples at `positions`: for text the next characters, int64 (examples, window)."""
-        if self.kind == "text":
-            return self._cut(self._at(positions), 1)
-        at = self._at(positions)
-        if self.stream is not None:
-            return rows_on(self.device, self.target, at).to(self.target_type)
-        return self.target.index_select(0, at).to(self.target_type)
-
-    def to(self, device: torch.device) -> ExampleSet:
-        """Return the same examples on another device; for the CPU nothing is copied."""
-        if device.type == "cpu":
-            return self
-        keep, mean, std, fill = (
-            None if part is None else part.to(device) for part in (self.keep, self.mean, self.std, self.fill)
-        )
-        if self.stream is not None:
-            return replace(self, mean=mean, std=std, device=device)
-        tensors = {name: tensor.to(device) for name, tensor in self.tensors.items()}
-        target = self.target.to(device)
-        return replace(self, tensors=tensors, target=target, keep=keep, mean=mean, std=std, fill=fill, device=device)
-
-    def _whole_numbers(self) -> list[str]:
-        return [name for name in WHOLE_NUMBERS if name in self.tensors]
-
-    def _at(self, positions: torch.Tensor) -> torch.Tensor:
-        if self.stream is not None:
-            return self.stream.at(positions)
-        return positions if self.keep is None else self.keep.index_select(0, positions)
-
-    def _select(self, name: str, at: torch.Tensor) -> torch.Tensor:
-        if self.stream is not None:
-            return rows_on(self.device, self.tensors[name], at)
-        return self.tensors[name].index_select(0, at)
-
-    def with_more(self, tensors: Inputs, target: torch.Tensor) -> ExampleSet:
-        """Return these examples with more examples of the same kind appended. Cost: a copy of all tensors."""
-        count = len(self.target)
-        joined = {name: torch.cat([tensor, tensors[name]]) for name, tensor in self.tensors.items()}
-        keep = self.keep
-        if keep is not None:
-            keep = torch.cat([keep, torch.arange(count, count + len(target))])
-        return replace(self, tensors=joined, target=torch.cat([self.target, target]), keep=keep)
-
-    def _windows(self, at: torch.Tensor) -> torch.Tensor:
-        ends = self.tensors["end"].index_select(0, at)
-        steps = torch.arange(1 - self.window, 1, device=at.device)
-        flat = self.tensors["series"].index_select(0, (ends.unsqueeze(1) + steps).flatten())
-        windows = flat.view(len(at), self.window, -1)
-        return windows if self.fill is None else carried_forward(windows, self.fill)
-
-    def _cut(self, at: torch.Tensor, shift: int) -> torch.Tensor:
-        starts = self.target.index_select(0, at)
-        places = (starts.unsqueeze(1) + torch.arange(shift, self.window + shift, device=at.device)).flatten()
-        return self.tensors["tokens"].index_select(0, places).view(len(at), self.window).long()
-
-
-def carried_forward(windows: torch.Tensor, fill: torch.Tensor) -> torch.Tensor:
-    """Return windows (example, step, feature) with the last known value of the window in place of a missing one.
-
-    Where none is known yet, `fill` (feature,) takes its place. The exported graph does the same.
-    """
-    steps = torch.arange(windows.shape[1], device=windows.device).view(1, -1, 1)
-    last = torch.where(windows.isnan(), -1, steps).cummax(dim=1).values
-    return torch.where(last < 0, fill, windows.gather(1, last.clamp(min=0)))
 
 
 def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:
@@ -229,7 +54,7 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
     path, limit = job.tensors[split], job.train.memory_mb << 20
     is_large = path.exists() and path.stat().st_size > limit
     is_part = split == "train" and (job.sample < 1 or is_chosen(job))
-    if not is_large or is_part or preparation.kind not in _ROWS_APART or not is_descent(job.model.net):
+    if not is_large or is_part or not DATA_KINDS[preparation.kind].rows_apart or not is_descent(job.model.net):
         tensors = _mapped(path)
         return _examples(job, preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
     locations = places(path)
@@ -249,30 +74,18 @@ def _mapped(path: Path) -> Inputs:
 
 
 def _examples(job: TrainingJob, preparation: Preparation, tensors: Inputs, keep: torch.Tensor | None) -> ExampleSet:
-    name = _target_name(preparation)
+    examples = EXAMPLES[preparation.kind]
+    name = examples.TARGET
     left = {name, KEY, FIRST_KEY, VALUE} | (set() if reads_words(job.model.net) else {"words"})
     kind = torch.int64 if preparation.task in ("multiclass", "language") else torch.float32
-    pixels, window = preparation.pixels, preparation.window or preparation.characters
-    return ExampleSet(
-        kind=preparation.kind,
+    return examples(
         tensors={key: tensor for key, tensor in tensors.items() if key not in left},
         target=tensors[name].to(kind),
         target_type=kind,
         keep=keep,
         value=tensors.get(VALUE),
-        window=window.length if window else 0,
-        fill=_fill(preparation) if preparation.window and tensors["series"].isnan().any() else None,
-        mean=torch.tensor(pixels.mean).view(-1, 1, 1) if pixels else None,
-        std=torch.tensor(pixels.std).view(-1, 1, 1) if pixels else None,
+        **examples.facts(preparation, tensors),
     )
-
-
-def _fill(preparation: Preparation) -> torch.Tensor:
-    return torch.from_numpy(np.stack([encode_numeric(np.array(np.nan), part) for part in preparation.numeric]))
-
-
-def _target_name(preparation: Preparation) -> str:
-    return "start" if preparation.kind == "text" else "target"
 
 
 def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:
@@ -280,21 +93,20 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     assert job.fold is not None
     index, k = job.fold
     joined = _joined(job, preparation)
-    is_text = preparation.kind == "text"
+    kind = EXAMPLES[preparation.kind]
     rolls = job.rolls(preparation.kind)
     key = joined.get(KEY)
     groups = key if job.fold_by == "groups" else None
-    target = joined[_target_name(preparation)]
+    target = joined[kind.TARGET]
     _check_fold(index, k, target, key if rolls else None, rolls)
     ordered = _ordered(joined[VALUE], k) if preparation.task == "ranking" else None
-    fold = fold_of(target, k + rolls, job.train.seed, rolls or is_text, groups, times=key, ordered=ordered)
+    fold = fold_of(
+        target, k + rolls, job.train.seed, job.cuts_blocks(preparation.kind), groups, times=key, ordered=ordered
+    )
     is_validation = fold == index + rolls
     is_train = fold < index + rolls if rolls else ~is_validation
     train, validation = torch.nonzero(is_train).flatten(), torch.nonzero(is_validation).flatten()
-    if preparation.characters is not None:
-        starts, length = joined["start"], preparation.characters.length
-        low, high = starts[validation[0]], starts[validation[-1]]
-        train = train[(starts[train] - low <= -length) | (starts[train] - high >= length)]
+    train = kind.apart(train, validation, joined, preparation)
     if FIRST_KEY in joined:
         train = _without_shared_targets(train, joined[KEY], joined[FIRST_KEY][validation].min())
     recent = recent_of(joined, train, job)
@@ -304,12 +116,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
 def _joined(job: TrainingJob, preparation: Preparation) -> Inputs:
     """Return the tensors of the training examples, followed by those of the validation examples. Cost: a copy."""
     sides = [_mapped(job.tensors[name]) for name in ("train", "validation")]
-    joined = {
-        name: sides[0][name] if name == "series" else torch.cat([side[name] for side in sides]) for name in sides[0]
-    }
-    if preparation.kind == "text":
-        joined["start"][len(sides[0]["start"]) :] += len(sides[0]["tokens"])
-    return joined
+    return EXAMPLES[preparation.kind].joined(*sides)
 
 
 def _ordered(value: torch.Tensor, k: int) -> torch.Tensor:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from models.distributed.order import seed_of
+from models.kinds.data_kind import PerDataKind
 from models.training.batches.augment import Augmenter, is_on
-from models.training.batches.examples import ExampleSet, Inputs
+from models.training.batches.example_set import ExampleSet, Inputs
 from models.training.batches.own_augment import OwnAugmentation
 from models.training.job import TrainingJob
 from models.training.optimisation.pretrain import MaskingScheme
@@ -45,19 +47,31 @@ class BatchMaker:
             return Batch(examples.gather(positions), target, weight)
         changer = Augmenter.at(train.augment, train.seed, epoch, seat, rank)
         seed = seed_of("own augment", train.seed, epoch, seat, rank)
-        if examples.kind != "image":
-            inputs = changer.disturb(examples.gather(positions))
-            return Batch(inputs if self.own is None else self.own.change(inputs, seed), target, weight)
+        return _AUGMENTED[examples.KIND](self, positions, Batch({}, target, weight), changer, seed)
 
-        def changed(image: torch.Tensor) -> torch.Tensor:
-            moved = changer.move(image)
-            return moved if self.own is None else self.own.change({"image": moved}, seed)["image"]
 
-        inputs = examples.gather(positions, changed)
-        mixed = changer.mix(len(positions))
-        if mixed is None:
-            return Batch(inputs, target, weight)
-        share, other = mixed
-        other = other.to(target.device)
-        image = inputs["image"] * share + inputs["image"][other] * (1 - share)
-        return Batch({"image": image}, target, weight, (share, other))
+def _disturbed(maker: BatchMaker, positions: torch.Tensor, batch: Batch, changer: Augmenter, seed: int) -> Batch:
+    """Return the batch with inputs that the spec's noise and the user's function change."""
+    inputs = changer.disturb(maker.examples.gather(positions))
+    return replace(batch, inputs=inputs if maker.own is None else maker.own.change(inputs, seed))
+
+
+def _moved(maker: BatchMaker, positions: torch.Tensor, batch: Batch, changer: Augmenter, seed: int) -> Batch:
+    """Return the batch with images that are moved before they are scaled, and mixed after it."""
+
+    def changed(image: torch.Tensor) -> torch.Tensor:
+        moved = changer.move(image)
+        return moved if maker.own is None else maker.own.change({"image": moved}, seed)["image"]
+
+    inputs = maker.examples.gather(positions, changed)
+    mixed = changer.mix(len(positions))
+    if mixed is None:
+        return replace(batch, inputs=inputs)
+    share, other = mixed
+    other = other.to(batch.target.device)
+    image = inputs["image"] * share + inputs["image"][other] * (1 - share)
+    return replace(batch, inputs={"image": image}, mixed=(share, other))
+
+
+Augmented = Callable[[BatchMaker, torch.Tensor, Batch, Augmenter, int], Batch]
+_AUGMENTED: PerDataKind[Augmented] = {"table": _disturbed, "image": _moved, "series": _disturbed, "text": _disturbed}

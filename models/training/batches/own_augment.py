@@ -15,7 +15,7 @@ import torch
 from models.data.preparation import Preparation
 from models.errors import UserCodeError
 from models.project_spec.references import call, resolve
-from models.training.batches.examples import Inputs
+from models.training.batches.example_set import Inputs
 
 
 class InputColumn(NamedTuple):

@@ -15,7 +15,8 @@ from models.data.preparation import Preparation
 from models.distributed.world import World
 from models.errors import UsageError
 from models.nets.sizes import Sizes
-from models.training.batches.examples import ExampleSet, open_unlabelled
+from models.training.batches.example_set import ExampleSet
+from models.training.batches.examples import open_unlabelled
 from models.training.checkpoints.weights import load_net, save_weights, weights_sha256
 from models.training.job import WEIGHTS_FILE, TrainingJob
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from models.distributed.world import World
-from models.training.batches.examples import ExampleSet
+from models.training.batches.example_set import ExampleSet
 from models.training.costs.counters import EnergyCounter, peak_memory_mb, reset_peak
 from models.training.costs.devices import device_peak
 from models.training.costs.flops import count_flops

@@ -14,7 +14,7 @@ from models.inputs.numeric.record import NumericInput
 from models.inputs.numeric.rows import encode_numeric, standardised
 from models.inputs.types import as_text
 from models.project_spec.window import Window
-from models.training.batches.examples import carried_forward
+from models.training.batches.example_set import carried_forward
 from tests.finished_jobs import (
     image_preparation,
     run_stretch,

@@ -10,7 +10,8 @@ from models.data.preparation import Preparation
 from models.export.trained import num_validation_examples, validation_predictions
 from models.export.validation_scores import BLOCKS, validation_scores, validation_value
 from models.metrics.metrics import metric_of
-from models.training.batches.examples import WEIGHT, open_examples
+from models.training.batches.example_set import WEIGHT
+from models.training.batches.examples import open_examples
 from models.training.model_choice import as_array, score
 from tests.finished_jobs import LEVELS, FinishedJob
 

@@ -11,7 +11,8 @@ from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.project_spec.blocks import Model, Train
 from models.training import linear
-from models.training.batches.examples import ExampleSet, open_examples
+from models.training.batches.example_set import TableSet
+from models.training.batches.examples import open_examples
 from models.training.job import WEIGHTS_FILE, TrainingJob
 from models.training.linear import fit_linear
 from models.training.rank import run_job
@@ -61,13 +62,13 @@ def test_a_second_fit_has_the_same_bits_and_a_finished_one_is_answered(make_job)
 
 def test_the_numbers_of_a_table_are_not_copied_for_the_fit(make_job, monkeypatch):
     """A refit holds a copy of both sides already."""
-    copied, gather = [], ExampleSet.gather
+    copied, gather = [], TableSet.gather
 
     def counting(examples, positions, change=None):
         copied.append(len(positions))
         return gather(examples, positions, change)
 
-    monkeypatch.setattr(ExampleSet, "gather", counting)
+    monkeypatch.setattr(TableSet, "gather", counting)
     run_job(make_job("table", "binary", "linear", refit=True))
     assert copied == [50, 50], "the validation rows of either fit alone are predicted in passes"
 

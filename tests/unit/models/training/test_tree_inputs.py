@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from models.data.preparation import Preparation, WindowReference
-from models.training.batches.examples import ExampleSet, open_examples
+from models.training.batches.example_set import ExampleSet
+from models.training.batches.examples import open_examples
 from models.training.tree_inputs import TreeInputs, tree_inputs
 from tests.finished_jobs import series_preparation
 from tests.tiny_jobs import MakeJob
