@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
 from models.data.prepared_rows import row_batches, rows_of
-from models.data.target import true_values
+from models.data.target_forms import target_tensors
 from models.data.tensor_file import RowWriter
 from models.data.text import indices_of, text_of, window_starts
 from models.data.unlabelled import UNLABELLED, read_unlabelled
@@ -85,7 +85,7 @@ def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
 
 
 def _encode_rows(rows: pa.Table, preparation: Preparation) -> Tensors:
-    tensors = _targets(rows, preparation)
+    tensors = target_tensors(rows, preparation)
     if WEIGHT_COLUMN in rows.column_names:
         tensors["weight"] = rows.column(WEIGHT_COLUMN).to_numpy().astype(np.float32)
     if KEY_COLUMN in rows.column_names:
@@ -161,19 +161,10 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
         "end": ends,
         "first_key": times[ends + window.horizons[0]],
         "key": times[targets],
-        **_targets(chosen, preparation),
+        **target_tensors(chosen, preparation),
     }
 
 
 def _encode_text(folder: Path, split: str, characters: TextInput) -> Tensors:
     points = code_points(text_of(folder, split, characters))
     return {"tokens": indices_of(points, characters), "start": window_starts(len(points), characters, split)}
-
-
-def _targets(rows: pa.Table, preparation: Preparation) -> Tensors:
-    target = preparation.target
-    values = true_values(rows, target)
-    if target.classes:
-        return {"target": values}
-    encoded = target.encode(values if target.group is None else values[:, 0]).astype(np.float32)
-    return {"target": encoded} if preparation.task == "multilabel" else {"target": encoded, "value": values}

@@ -16,7 +16,7 @@ from models.data.known_future import with_future
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
 from models.data.prepared_rows import as_input, rows_of
 from models.data.series import first_target
-from models.data.target import true_values
+from models.data.target_forms import true_columns, true_values
 from models.data.text import text_of, window_starts, windows_of
 from models.errors import DataError
 from models.inputs.image.rows import pixels_of
@@ -105,9 +105,7 @@ def targets(prepared: Path, split: str) -> np.ndarray:
     if preparation.characters is not None:
         points, starts = _text(prepared, split)
         return windows_of(points, starts, preparation.characters.length)[:, 1:]
-    target = preparation.target
-    columns = [*target.columns, *([KEY_COLUMN] if target.group else [])]
-    return true_values(rows_of(prepared, split, columns), target)
+    return true_values(rows_of(prepared, split, true_columns(preparation)), preparation)
 
 
 class SeriesTargets(NamedTuple):

@@ -5,7 +5,7 @@ Targets and predictions of such a model are arrays (row, output), in the order o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from models.data.preparation import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.inputs.types import as_float64, is_number
-from models.kinds.task import Task
+from models.kinds.task import PerTask, Task
 from models.metrics.outputs import horizon_name
 from models.project_spec.blocks import Data
 
@@ -25,12 +25,11 @@ def infer_task_of_several(table: pa.Table, data: Data) -> Task:
     Raises:
         DataError: A column is neither, or some are labels and some are numbers.
     """
-    labels = [name for name in data.targets if is_label(table.column(name))]
     if data.task is not None:
-        strange = [name for name in data.targets if name not in labels]
-        if data.task == "multilabel" and strange:
-            raise DataError(_no_label(table, strange[0]))
+        for name in data.targets:
+            _CHECKS_OF_SEVERAL[data.task](table.column(name), name)
         return data.task
+    labels = [name for name in data.targets if is_label(table.column(name))]
     for name in data.targets:
         if name not in labels and not is_number(table.column(name).type):
             raise DataError(
@@ -55,33 +54,48 @@ def is_label(column: pa.ChunkedArray) -> bool:
     return len(values) > 0 and bool(pc.all(pc.or_(pc.equal(values, 0.0), pc.equal(values, 1.0))).as_py())
 
 
-def fit_outputs(training: pa.Table, data: Data, task: Task, weights: np.ndarray | None = None) -> TargetEncoding:
-    """Return the target of a model with several outputs, with the shift and scale of each from the training rows.
+def fit_numbers(training: pa.Table, data: Data, weights: np.ndarray | None = None) -> TargetEncoding:
+    """Return the target of several numbers, with the shift and scale of each from the training rows.
 
     Args:
         training: The target columns of the training rows.
         data: The spec's `data` block.
-        task: The task of the targets.
         weights: Of the training rows (row,), for shift and scale; None: all alike.
 
     Raises:
-        DataError: A target has no value, or is a label with one value only.
+        DataError: A target is no number or has no value.
     """
-    if task == "quantile":
-        (name,) = data.targets
-        shift, scale = _spread(training.column(name), name, weights)
-        levels = data.quantiles or []
-        outputs = [
-            OutputColumn(name=f"q{level:g}", column=name, shift=shift, scale=scale, quantile=level) for level in levels
-        ]
-    elif task == "multilabel":
-        for name in data.targets:
-            _check_label(training.column(name), name)
-        outputs = [OutputColumn(name=name, column=name) for name in data.targets]
-    else:
-        spreads = {name: _spread(training.column(name), name, weights) for name in data.targets}
-        outputs = [OutputColumn(name=name, column=name, shift=a, scale=b) for name, (a, b) in spreads.items()]
+    spreads = {name: _spread(training.column(name), name, weights) for name in data.targets}
+    outputs = [OutputColumn(name=name, column=name, shift=a, scale=b) for name, (a, b) in spreads.items()]
     return TargetEncoding(name=data.target_name, outputs=outputs)
+
+
+def fit_quantiles(training: pa.Table, data: Data, weights: np.ndarray | None = None) -> TargetEncoding:
+    """Return the target of the quantiles of a number, which share its shift and scale; for the rest see `fit_numbers`.
+
+    Raises:
+        DataError: The target is no number or has no value.
+    """
+    (name,) = data.targets
+    shift, scale = _spread(training.column(name), name, weights)
+    levels = data.quantiles or []
+    outputs = [
+        OutputColumn(name=f"q{level:g}", column=name, shift=shift, scale=scale, quantile=level) for level in levels
+    ]
+    return TargetEncoding(name=name, outputs=outputs)
+
+
+def fit_labels(training: pa.Table, data: Data) -> TargetEncoding:
+    """Return the target of several labels.
+
+    Raises:
+        DataError: A target is no label, or has one value only.
+    """
+    for name in data.targets:
+        _check_label(training.column(name), name)
+    return TargetEncoding(
+        name=data.target_name, outputs=[OutputColumn(name=name, column=name) for name in data.targets]
+    )
 
 
 def with_outputs(target: TargetEncoding, horizons: Sequence[int], quantiles: Sequence[float] = ()) -> TargetEncoding:
@@ -179,3 +193,18 @@ def _no_label(table: pa.Table, name: str) -> str:
     values = [value for value in pc.unique(column.slice(0, 1000)).to_pylist() if value not in (None, 0, 1)]
     got = f"type {column.type}" if not is_number(column.type) else f"{values[:3]} among its values"
     return f"data.target {name!r}: got {got}, expected 0 and 1 alone, as every column of a multilabel task has them"
+
+
+def _accept(column: pa.ChunkedArray, name: str) -> None:
+    """Check nothing: numbers are checked as they are read, and other tasks have one target."""
+
+
+_CHECKS_OF_SEVERAL: PerTask[Callable[[pa.ChunkedArray, str], None]] = {
+    "binary": _accept,
+    "multiclass": _accept,
+    "multilabel": check_label,
+    "regression": _accept,
+    "quantile": _accept,
+    "language": _accept,
+    "ranking": _accept,
+}

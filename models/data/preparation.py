@@ -6,7 +6,7 @@ exported graph (`models/export/`) applies the same arithmetic, so that serving n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -26,7 +26,7 @@ from models.inputs.numeric.record import NumericInput
 from models.inputs.record import NUMBERS, TEXTS, InputRecord
 from models.inputs.records import in_order, record_of
 from models.inputs.text.record import TextColumn
-from models.kinds.task import Task
+from models.kinds.task import PerTask, Task
 from models.metrics.classification import ClassScores, Decision
 from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
 from models.ngrams.words import FIRST_WORD
@@ -386,11 +386,7 @@ class Preparation(FrozenModel):
     @property
     def num_outputs(self) -> int:
         """Width of the net's output: 1 for binary (a logit) and one number, else the outputs, classes or characters."""
-        if self.characters is not None:
-            return self.characters.cardinality
-        if self.target.outputs:
-            return len(self.target.outputs)
-        return len(self.target.classes or ()) if self.task == "multiclass" else 1
+        return _WIDTHS[self.task](self)
 
     def save(self, folder: Path) -> None:
         """Write `preparation.json`, and into files beside it the vocabularies and the graph of fitted features."""
@@ -413,3 +409,30 @@ class Preparation(FrozenModel):
         if preparation.fitted and (folder / TRANSFORM_FILE).is_file():
             update["transform"] = (folder / TRANSFORM_FILE).read_bytes()
         return preparation.model_copy(update=update) if update else preparation
+
+
+def _one(preparation: Preparation) -> int:
+    return 1
+
+
+def _num_classes(preparation: Preparation) -> int:
+    return len(preparation.target.classes or ())
+
+
+def _num_values(preparation: Preparation) -> int:
+    return max(1, len(preparation.target.outputs))
+
+
+def _num_characters(preparation: Preparation) -> int:
+    return preparation.characters.cardinality if preparation.characters else 0
+
+
+_WIDTHS: PerTask[Callable[[Preparation], int]] = {
+    "binary": _one,
+    "multiclass": _num_classes,
+    "multilabel": _num_values,
+    "regression": _num_values,
+    "quantile": _num_values,
+    "language": _num_characters,
+    "ranking": _one,
+}

@@ -12,20 +12,12 @@ from models.data.check import check_columns, check_id
 from models.data.clean import dropped_rows, made_features, usable_rows
 from models.data.columns import choose, no_input_column, with_slices
 from models.data.known_future import future_inputs
-from models.data.outputs import check_label
 from models.data.preparation import ROWS_FILE, Preparation, SeriesInput, TargetEncoding
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
 from models.data.split import TEST, TRAIN, SplitRows, assign, check_not_empty, newest, split_key
-from models.data.target import (
-    check_grades,
-    check_groups,
-    class_indices,
-    fit_target,
-    infer_task,
-    is_on_log_scale,
-    without_a_class,
-)
+from models.data.target import infer_task, is_on_log_scale, without_a_class
+from models.data.target_forms import class_indices, fit_target, prepared_target
 from models.data.text import prepare_text
 from models.data.unlabelled import feature_inputs, write_unlabelled
 from models.data.window_reference import SeriesValues, fit_reference, season_of
@@ -417,16 +409,5 @@ def _target(
     task = infer_task(training, data, goal.metric)
     is_log = is_on_log_scale(table, training, data, task, goal.metric)
     target = fit_target(training, data, task, is_log, rows.train_weights, goal.positive)
-    for name in dict.fromkeys([*target.columns, *(data.targets if data.kind == "series" else ())]):
-        column = table.column(name)
-        made[name] = as_text(column) if target.classes else pa.array(as_float64(column, name))
-    if target.classes:
-        class_indices(made[target.name], target)
-    if task == "multilabel":
-        for name in data.targets:
-            check_label(table.column(name), name)
-    if task == "ranking" and rows.key is not None:
-        grades = as_float64(table.column(target.name), target.name)
-        check_grades(grades, target.name)
-        check_groups(np.stack([grades, rows.key], axis=1), rows.codes, str(data.split.column))
+    made.update(prepared_target(table, target, task, data, rows))
     return task, target

@@ -1,4 +1,4 @@
-"""The task of a target, its classes, and its values as numbers."""
+"""The task of a target, whether it is learnt as its logarithm, and rows whose class cannot be learnt."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.outputs import fit_outputs, infer_task_of_several, middle_and_spread, output_values, with_outputs
-from models.data.preparation import SPLITS, TargetEncoding
+from models.data.outputs import infer_task_of_several
+from models.data.preparation import SPLITS
+from models.data.target_forms import FORMS
 from models.errors import DataError
-from models.inputs.types import as_float64, as_text, dtype_of, is_number, is_text
-from models.kinds.task import NUMBER_TASKS, Task
+from models.inputs.types import as_float64, as_text, is_number, is_text
+from models.kinds.task import TASKS, Task
 from models.metrics.metrics import is_of_numbers
-from models.metrics.ranking import has_order
 from models.project_spec.blocks import Data
 from models.project_spec.goal import Goal
-from models.project_spec.reserved_columns import KEY_COLUMN
 
 MAX_INTEGER_CLASSES = 20
-MAX_CLASSES = 1000
 MOST_SKEWNESS, LEAST_ROWS = 1.0, 30
 """A target that is more skewed is tried on the log scale, if there are enough rows to say so.
 
@@ -29,8 +27,6 @@ MOST_STRAYS = 0.1
 MOST_LOST = 0.5
 """Of the rows of a split that have a class which cannot be learnt: then the classes are no classes."""
 SHOWN = 5
-LARGEST_GRADE = 30
-"""Of a ranking. Source: LightGBM has gains for grades up to 30 (`label_gain`)."""
 _OF_QUANTILES = (None, "mae", "mape", "pinball")
 
 
@@ -56,9 +52,9 @@ def infer_task(targets: pa.Table, data: Data, metric: str | None = None) -> Task
     if not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
         raise DataError(f"data.target {name!r}: got type {kind}, expected numbers, text or booleans: convert it")
     task = "quantile" if data.quantiles else data.task
-    if task in NUMBER_TASKS and not is_number(kind):
-        raise DataError(f"data.task: {task}, but the target {name!r} is {kind}, expected numbers")
     if task is not None:
+        if TASKS[task].is_number and not is_number(kind):
+            raise DataError(f"data.task: {task}, but the target {name!r} is {kind}, expected numbers")
         return task
     if data.kind == "series" or (is_number(kind) and is_of_numbers(metric)) or _is_continuous(column):
         return "regression"
@@ -79,90 +75,6 @@ def certain_task(first: pa.ChunkedArray | None, data: Data) -> Task | None:
     return infer_task(pa.table({data.targets[0]: values}), data)
 
 
-def fit_target(
-    targets: pa.Table,
-    data: Data,
-    task: Task,
-    is_log: bool = False,
-    weights: np.ndarray | None = None,
-    positive: str | None = None,
-) -> TargetEncoding:
-    """Return the classes, or shift and scale, or the table of several outputs, from the training rows.
-
-    Args:
-        targets: The target columns of the training rows.
-        data: The spec's `data` block.
-        task: The task of the targets.
-        is_log: The net learns the logarithm of the values.
-        weights: Of the training rows (row,), for shift and scale; None: all alike.
-        positive: The spec's `goal.positive`; None: the later of two classes.
-
-    Raises:
-        DataError: There is only one class, more than two for binary, or more than a thousand; the positive class is
-            none of two.
-    """
-    if positive is not None:
-        check_positive(positive, task)
-    if data.kind != "series" and (task in ("multilabel", "quantile") or len(data.targets) > 1):
-        return fit_outputs(targets, data, task, weights)
-    name, column = data.target_name, targets.column(data.targets[0])
-    if task == "ranking":
-        return TargetEncoding(name=name, group=data.split.column)
-    if task in ("regression", "quantile"):
-        target = _fit_number(column, name, is_log, weights)
-        return with_outputs(target, data.window.horizons, data.quantiles or ()) if data.window else target
-    dtype = dtype_of(column.type)
-    classes = [text for text in pc.unique(as_text(column)).to_pylist() if text is not None]
-    classes.sort(key=float if dtype == "integer" else None)
-    _check_classes(classes, name, task, data)
-    if positive is not None:
-        classes = _with_positive_last(classes, positive, name)
-    return TargetEncoding(name=name, classes=classes, dtype=dtype)
-
-
-def check_positive(positive: str, task: Task) -> None:
-    """Refuse a positive class of a task that has not two classes.
-
-    Raises:
-        DataError: Names the class and the task.
-    """
-    if task != "binary":
-        raise DataError(
-            f"goal.positive: got {positive!r}, but the task is {task}: it names one of two classes, so leave it out"
-        )
-
-
-def _with_positive_last(classes: list[str], positive: str, name: str) -> list[str]:
-    if positive not in classes:
-        raise DataError(
-            f"goal.positive: got {positive!r}, expected one of the classes of {name!r}, "
-            f"{' or '.join(map(repr, classes))}"
-        )
-    return [*(each for each in classes if each != positive), positive]
-
-
-def _fit_number(column: pa.ChunkedArray, name: str, is_log: bool, weights: np.ndarray | None) -> TargetEncoding:
-    values = as_float64(column, name)
-    present = ~np.isnan(values)
-    values, weights = values[present], None if weights is None else weights[present]
-    if not len(values):
-        raise DataError(
-            f"data.target {name!r} has no value in the training rows: fill it in the source, or take another"
-        )
-    middle, spread = middle_and_spread(values, name, weights)
-    if not is_log:
-        return TargetEncoding(name=name, shift=middle, scale=spread)
-    offset = 0.0 if values.min() > 0 else float(values[values > 0].min(initial=np.inf))
-    shift, scale = middle_and_spread(np.log(values + (offset if np.isfinite(offset) else 1.0)), name, weights)
-    return TargetEncoding(
-        name=name,
-        shift=shift,
-        scale=scale,
-        log_offset=offset if np.isfinite(offset) else 1.0,
-        deviation=spread,
-    )
-
-
 def is_on_log_scale(table: pa.Table, training: pa.Table, data: Data, task: Task, metric: str | None) -> bool:
     """Return whether the net learns the logarithm of a regression's one target, or of the quantiles of a series.
 
@@ -179,7 +91,7 @@ def is_on_log_scale(table: pa.Table, training: pa.Table, data: Data, task: Task,
     Raises:
         DataError: The spec asks for the logarithm, but a value is negative.
     """
-    if (task != "regression" and data.kind != "series") or len(data.targets) > 1:
+    if data.kind not in FORMS[task].log_scale or len(data.targets) > 1:
         return False
     (name,) = data.targets
     least = float(np.nanmin(as_float64(table.column(name), name), initial=np.inf))
@@ -222,9 +134,10 @@ def without_a_class(targets: pa.Table, codes: np.ndarray, data: Data, goal: Goal
         DataError: The target's type fits no task, or most rows of validation or test have such a class.
     """
     train = pa.array(codes == 0)
-    if infer_task(targets.filter(train), data, goal.metric) not in ("binary", "multiclass"):
+    if not TASKS[infer_task(targets.filter(train), data, goal.metric)].has_classes:
         return {}
-    of_two = "data.task: binary" if data.task == "binary" else "goal.positive" if goal.positive is not None else ""
+    is_of_two = data.task is not None and TASKS[data.task].has_positive
+    of_two = f"data.task: {data.task}" if is_of_two else "goal.positive" if goal.positive is not None else ""
     texts = as_text(targets.column(data.targets[0]))
     counts = pc.value_counts(texts.filter(train))
     ordered = sorted(zip(counts.field("counts").to_pylist(), counts.field("values").to_pylist(), strict=True))[::-1]
@@ -246,81 +159,6 @@ def without_a_class(targets: pa.Table, codes: np.ndarray, data: Data, goal: Goal
     return {reason: is_lost}
 
 
-def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray:
-    """Return class texts as int64 indices into the target's classes (rows,).
-
-    Raises:
-        DataError: A class is none of the target's.
-    """
-    indices = pc.index_in(column, pa.array(target.classes, pa.string()))
-    if indices.null_count:
-        unseen = pc.unique(column.filter(pc.is_null(indices))).to_pylist()[:5]
-        raise DataError(
-            f"data.target {target.name!r}: got classes {unseen}, expected those of the training rows, "
-            f"{(target.classes or [])[:20]}: leave such rows out in the source"
-        )
-    values: np.ndarray = indices.to_numpy().astype(np.int64)
-    return values
-
-
-def true_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
-    """Return the true values of prepared rows in the form for metrics.
-
-    int64 class indices (rows,), float64 in the target's own unit (rows,), or of several outputs (rows, output); labels
-    are 0 or 1. Of a ranking the grade and the number of the group, float64 (rows, 2).
-
-    Raises:
-        DataError: A class does not occur in the training rows.
-    """
-    if target.outputs:
-        return output_values(rows, target)
-    column = rows.column(target.name)
-    if target.classes:
-        return class_indices(column, target)
-    values: np.ndarray = column.to_numpy()
-    return values if target.group is None else np.stack([values, rows.column(KEY_COLUMN).to_numpy()], axis=1)
-
-
-def check_grades(grades: np.ndarray, name: str) -> None:
-    """Refuse a target that holds other values than grades.
-
-    Args:
-        grades: The target, float64 (row,).
-        name: Its column.
-
-    Raises:
-        DataError: A value is no whole number from 0 to `LARGEST_GRADE`; names the first.
-    """
-    strange = np.flatnonzero((grades != np.round(grades)) | (grades < 0) | (grades > LARGEST_GRADE))
-    if len(strange):
-        raise DataError(
-            f"data.target {name!r}: got {grades[strange[0]]:g} among its values, expected grades: whole numbers from 0 "
-            f"(not relevant) to {LARGEST_GRADE}; cut the values into grades in the source, or say `data.task: "
-            "regression`"
-        )
-
-
-def check_groups(target: np.ndarray, codes: np.ndarray, column: str) -> None:
-    """Refuse splits without any group that has an order to learn or to find.
-
-    Args:
-        target: Grades and groups (row, 2).
-        codes: The split of each row.
-        column: The column that names the groups.
-
-    Raises:
-        DataError: No group of a split has two different grades.
-    """
-    for code, split in enumerate(SPLITS):
-        rows = target[codes == code]
-        if not has_order(rows).any():
-            raise DataError(
-                f"data.split.column {column!r}: none of the {len(np.unique(rows[:, 1])):,} groups of the {split} rows "
-                f"({len(rows):,}) has two different grades, so there is no order: name the column that rows to be "
-                "compared share, or give more groups"
-            )
-
-
 def _is_continuous(column: pa.ChunkedArray) -> bool:
     if not is_number(column.type):
         return False
@@ -328,22 +166,3 @@ def _is_continuous(column: pa.ChunkedArray) -> bool:
     if pa.types.is_integer(column.type):
         return bool(num_values > MAX_INTEGER_CLASSES)
     return num_values != 2 or not pc.all(pc.equal(column, pc.round(column.cast(pa.float64())))).as_py()
-
-
-def _check_classes(classes: list[str], name: str, task: Task, data: Data) -> None:
-    if len(classes) < 2:
-        other_split = "" if data.split.by == "stratified" else ", or split by stratified"
-        raise DataError(
-            f"data.target {name!r}: the training rows hold one class only ({classes}), expected at least two: check "
-            f"the target, give more data{other_split}"
-        )
-    if task == "binary" and len(classes) != 2:
-        raise DataError(
-            f"data.task: got binary, but the target {name!r} has {len(classes)} classes ({classes[:20]}): say "
-            "multiclass, or join classes in the source"
-        )
-    if len(classes) > MAX_CLASSES:
-        raise DataError(
-            f"data.target {name!r}: got {len(classes)} classes, expected at most {MAX_CLASSES}: is it an id or free "
-            "text? Name another target, or say `data.task: regression`"
-        )

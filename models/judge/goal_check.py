@@ -67,7 +67,7 @@ def _check_positive(spec: Spec) -> None:
     positive, data = spec.goal.positive, spec.data
     if positive is None:
         return
-    from models.data.target import check_positive
+    from models.data.target_forms import check_positive
     from models.metrics.metrics import is_of_numbers
 
     task = "quantile" if data.quantiles else data.task or _TASK_OF_KIND.get(data.kind)
@@ -89,7 +89,7 @@ def check_goal_of_target(spec: Spec, path: Path, base: Path) -> None:
     ) is None:
         return
     if positive is not None and task == "regression":
-        from models.data.target import check_positive
+        from models.data.target_forms import check_positive
 
         check_positive(positive, task)
     from models.metrics.metrics import DEFAULTS, resolve_metric

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from models.data.clean import unanswered
 from models.data.header import no_such_column
-from models.data.target import LARGEST_GRADE, infer_task
+from models.data.target import infer_task
+from models.data.target_forms import LARGEST_GRADE
 from models.errors import UsageError
 from models.inputs.types import as_text, is_text
 from models.ngrams.columns import holds_texts

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.preparation import SPLITS, Preparation
-from models.data.target import class_indices
+from models.data.target_forms import class_indices
 from models.metrics.metrics import METRICS, Array
 from models.project_spec.reserved_columns import FITTED_PREFIX, SPLIT_COLUMN, WEIGHT_COLUMN
 

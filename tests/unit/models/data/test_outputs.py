@@ -4,7 +4,7 @@ import pytest
 
 from models.data.encode import encode
 from models.data.feeds import targets
-from models.data.outputs import fit_outputs, infer_task_of_several
+from models.data.outputs import fit_labels, fit_numbers, fit_quantiles, infer_task_of_several
 from models.data.preparation import TargetEncoding
 from models.errors import DataError
 from models.project_spec.blocks import Data
@@ -31,13 +31,13 @@ def test_labels_are_told_from_numbers():
 
 
 def test_each_target_has_its_own_scale_and_quantiles_share_one():
-    both = fit_outputs(table(a=[1.0, 3.0], b=[100.0, 500.0]), data(), "regression")
+    both = fit_numbers(table(a=[1.0, 3.0], b=[100.0, 500.0]), data())
     assert [(each.name, each.shift, each.scale) for each in both.outputs] == [("a", 2.0, 1.0), ("b", 300.0, 200.0)]
-    one = fit_outputs(table(y=[1.0, 3.0]), data(target="y", quantiles=[0.1, 0.9]), "quantile")
+    one = fit_quantiles(table(y=[1.0, 3.0]), data(target="y", quantiles=[0.1, 0.9]))
     assert [(each.name, each.column, each.quantile) for each in one.outputs] == [("q0.1", "y", 0.1), ("q0.9", "y", 0.9)]
     assert one.columns == ["y"]
     with pytest.raises(DataError, match="'a': every training row has 1, expected both 0 and 1"):
-        fit_outputs(table(a=[1, 1], b=[0, 1]), data(), "multilabel")
+        fit_labels(table(a=[1, 1], b=[0, 1]), data())
 
 
 def test_prepared_rows_have_every_output(run_prepare, make_spec, rows):
@@ -52,7 +52,7 @@ def test_prepared_rows_have_every_output(run_prepare, make_spec, rows):
 
 
 def test_models_are_compared_if_they_predict_the_same():
-    own = fit_outputs(table(a=[1.0, 3.0], b=[1.0, 2.0]), data(), "regression")
-    wider = fit_outputs(table(a=[1.0, 9.0], b=[1.0, 2.0]), data(), "regression")
+    own = fit_numbers(table(a=[1.0, 3.0], b=[1.0, 2.0]), data())
+    wider = fit_numbers(table(a=[1.0, 9.0], b=[1.0, 2.0]), data())
     assert own.predicts_same(wider)
     assert not own.predicts_same(TargetEncoding(name="a"))
