@@ -53,6 +53,10 @@ def questions_of(node: ast.AST, words: Vocabulary, scope: Scope) -> Iterator[tup
     match node:
         case ast.Compare():
             yield node, group_of_comparison(node, words, scope)
+        case ast.Call(func=ast.Attribute(), args=args) if {
+            name for part in args for name in end_of(part)
+        } & words.records:
+            yield node, "own list"
         case ast.Call():
             yield node, group_of_call(node, words, scope)
         case ast.Match(subject=subject, cases=cases):
@@ -153,12 +157,13 @@ def is_of_table(node: ast.Compare, source: str, words: Vocabulary, scope: Scope)
     read = {
         name for side in node.comparators for part in ast.walk(side) if part not in looked_up for name in end_of(part)
     }
-    is_member = any(isinstance(operator, ast.In | ast.NotIn) for operator in node.ops)
-    is_of_rows = bool(read & {"tasks", "kinds", *words.flags}) and (
-        "task" in source or "kind" in ast.unparse(node.left)
-    )
-    is_upper = any(name.isupper() and len(name) > 3 for name in read) and "task" in source.lower()
-    return bool(read & scope.tables) or (is_member and (is_of_rows or is_upper))
+    if read & scope.tables:
+        return True
+    if not all(isinstance(operator, ast.In | ast.NotIn) for operator in node.ops):
+        return False
+    is_upper = any(name.isupper() and len(name) > 3 for name in read)
+    is_of_rows = bool(read & {"tasks", "kinds", *words.flags}) and ("task" in source or "kind" in source)
+    return is_of_rows or (is_upper and ("task" in source.lower() or bool(end_of(node.left) & words.choices_of.keys())))
 
 
 def is_empty(side: ast.expr) -> bool:

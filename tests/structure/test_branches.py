@@ -43,6 +43,11 @@ IMPORTS = """
 from models.data.tables import FITS, HAS_CLASSES, NUMBERS, ONE_LABEL, READERS, WORDS
 from models.kinds.task import TASKS, refusal
 """
+RECORDS = """
+Form = Literal["number", "time"]
+class NumericInput(FrozenModel):
+    form: Form
+"""
 ANSWERS = """
 class Summary:
     @property
@@ -65,6 +70,7 @@ def groups(snippet: str, path: str = "models/data/snippet.py") -> list[str]:
         "models/kinds/task.py": ROWS,
         "models/data/tables.py": TABLES,
         "models/data/answers.py": ANSWERS,
+        "models/inputs/numeric/record.py": RECORDS,
         path: IMPORTS + snippet,
     }
     found = branches({name: ast.parse(source) for name, source in sources.items()})
@@ -121,6 +127,10 @@ FORMS = {
     "hasattr(preparation, 'numeric')": "class",
     "getattr(row, 'is_number', False)": "class",
     "list(preparation.numeric)": "own list",
+    "preparation.of(NumericInput)": "own list",
+    "part.form == 'time'": "flag",
+    "part.form in NUMBERS": "table",
+    "isinstance(part, NumericInput)": "class",
     "window is None": "name",
     "x if characters else y": "name",
 }

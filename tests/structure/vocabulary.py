@@ -39,8 +39,8 @@ class Vocabulary:
     `tables`: tables and tuples of kinds, by dotted module; `modules`: these names. `choices`: tables whose values are
     truths or may be None. `rows`: classes of the values of tables. `flags`: fields of rows that are true or false, or
     may be empty; `choices_of` those that hold one of a few words, with these. `classes`: rows, and the classes that
-    tables name within them. `constants`: names of one kind's word. `functions` and `properties`: answers about a kind,
-    true or false; `look_ups`: functions that return a flag of a row, by dotted module.
+    tables name within them; `records` those of one kind of column. `constants`: names of one kind's word. `functions`
+    and `properties`: answers about a kind, true or false; `look_ups`: functions that return a flag of a row, by module.
     """
 
     tables: dict[str, set[str]] = field(default_factory=dict)
@@ -50,6 +50,7 @@ class Vocabulary:
     flags: set[str] = field(default_factory=set)
     choices_of: dict[str, frozenset[str]] = field(default_factory=dict)
     classes: set[str] = field(default_factory=set)
+    records: set[str] = field(default_factory=set)
     constants: dict[str, str] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     properties: set[str] = field(default_factory=set)
@@ -77,9 +78,11 @@ def vocabulary_of(trees: Trees) -> Vocabulary:
             if isinstance(node, ast.ClassDef):
                 if node.name in words.rows or path.startswith(ROOM_OF_ROWS):
                     words.flags |= set(flags_of(node))
-                    words.choices_of |= choices_of(node, literals)
                 if path.startswith((ROOM_OF_ROWS, ROOM_OF_COLUMNS)):
                     words.classes.add(node.name)
+                    words.choices_of |= choices_of(node, literals)
+                if path.startswith(ROOM_OF_COLUMNS) and path.count("/") > ROOM_OF_COLUMNS.count("/"):
+                    words.records.add(node.name)
     return words
 
 
