@@ -84,6 +84,11 @@ class TargetEncoding(FrozenModel):
         return list(dict.fromkeys(output.column for output in self.outputs)) or [self.name]
 
     @property
+    def names(self) -> list[str]:
+        """The names of the classes, or of several outputs; empty for one number and for text."""
+        return self.classes or [output.name for output in self.outputs]
+
+    @property
     def num_quantiles(self) -> int:
         """Quantiles of each true value, which are next to each other among the outputs; 1 without quantiles."""
         return max(1, len(self.outputs) // len(self.columns))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.inference.portable import BITS_PER_CHAR, LABEL, LABELS, PREDICTION, PROBABILITIES, column_names
-from models.kinds.task import NUMBER_TASKS, Task
+from models.kinds.task import PerTask, Task
 
 LOG_PROBABILITIES, BITS = "log_probabilities", "bits"
 
@@ -21,23 +22,48 @@ UNCHANGED_FILE = "model.fp32.onnx"
 """The unchanged export; it lies beside `MODEL_FILE` if that is a smaller variant."""
 
 
+class Answer(NamedTuple):
+    """What a model of a task answers: `outputs` of its graph, of which the last one is what metrics take.
+
+    `logged` is the output whose values are logged, and `part` what of an output metrics and the log have.
+    """
+
+    outputs: tuple[str, ...]
+    logged: str
+    part: Callable[[np.ndarray], np.ndarray]
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+    return values
+
+
+def _of_positive_class(values: np.ndarray) -> np.ndarray:
+    return values[:, 1]
+
+
+_NUMBERS = Answer((PREDICTION,), PREDICTION, _whole)
+ANSWERS: PerTask[Answer] = {
+    "binary": Answer((LABEL, PROBABILITIES), PROBABILITIES, _of_positive_class),
+    "multiclass": Answer((LABEL, PROBABILITIES), PROBABILITIES, _whole),
+    "multilabel": Answer((LABELS, PROBABILITIES), PROBABILITIES, _whole),
+    "regression": _NUMBERS,
+    "quantile": _NUMBERS,
+    "language": Answer((LOG_PROBABILITIES, BITS), BITS_PER_CHAR, _whole),
+    "ranking": _NUMBERS,
+}
+
+
 def output_names(preparation: Preparation) -> list[str]:
     """Return the outputs of the graph; the last one is what metrics take.
 
     `prediction`; `label` or (of several) `labels`, and `probabilities`; for text `log_probabilities` and `bits`.
     """
-    if preparation.task == "language":
-        return [LOG_PROBABILITIES, BITS]
-    if preparation.task in NUMBER_TASKS:
-        return [PREDICTION]
-    return [LABELS if preparation.task == "multilabel" else LABEL, PROBABILITIES]
+    return [*ANSWERS[preparation.task].outputs]
 
 
 def answer_columns(preparation: Preparation) -> list[str]:
     """Return the names of the columns that callers see; empty for a model with one number, and for text."""
-    target = preparation.target
-    names = target.classes or [output.name for output in target.outputs]
-    return column_names(preparation.task, names) if names else []
+    return column_names(output_names(preparation), preparation.target.names)
 
 
 def scores_of(outputs: Mapping[str, np.ndarray], task: Task) -> np.ndarray:
@@ -46,9 +72,8 @@ def scores_of(outputs: Mapping[str, np.ndarray], task: Task) -> np.ndarray:
     They are predictions, probabilities (for two classes that of the positive class), or the bits per character of
     texts.
     """
-    scored = BITS_PER_CHAR if task == "language" else PREDICTION if task in NUMBER_TASKS else PROBABILITIES
-    values = outputs[scored][:, 1] if task == "binary" else outputs[scored]
-    return np.ascontiguousarray(values, np.float64)
+    answer = ANSWERS[task]
+    return np.ascontiguousarray(answer.part(outputs[answer.logged]), np.float64)
 
 
 def refuse_taken_names(preparation: Preparation) -> None:

@@ -56,14 +56,16 @@ PREPARATION_KEY = "loopline.preparation"
 """Key of the preparation schema, as JSON, in the metadata of `model.onnx`."""
 
 
-def column_names(task: str, names: Iterable[str]) -> list[str]:
-    """Return the names of the columns that callers see, from the task and the names of classes or outputs.
+_PREFIXES = {PROBABILITIES: PROBABILITY, PREDICTION: PREDICTION}
+"""By a graph's last output: how the name of the column of each class or output begins."""
 
-    `label` or `labels`, then `probability_<name>` of each; or `prediction_<name>` of each. Of one number none.
+
+def column_names(outputs: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the names of the columns that callers see, from the graph's outputs and the names of classes or outputs.
+
+    `label` or `labels`, then `probability_<name>` of each; or `prediction_<name>` of each. Without names none.
     """
-    if task in ("regression", "quantile", "ranking"):
-        return [f"{PREDICTION}_{name}" for name in names]
-    return [LABELS if task == "multilabel" else LABEL, *(f"{PROBABILITY}_{name}" for name in names)]
+    return [*outputs[:-1], *(f"{_PREFIXES[outputs[-1]]}_{name}" for name in names)] if names else []
 
 
 def columns_of(outputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -135,7 +137,8 @@ class Predictor:
         self._kind = self._preparation["kind"]
         target = self._preparation["target"]
         named = target["classes"] or [output["name"] for output in target.get("outputs", ())]
-        self._names = column_names(self._preparation["task"], named)
+        self._output_names = [output.name for output in session.get_outputs()]
+        self._names = column_names(self._output_names, named)
         self._inputs = _inputs_by_form(self._preparation)
         numbers = self._inputs["number"]
         self._parts = [(part.get("source") or part["name"], part.get("ahead", 0)) for part in numbers]
@@ -242,7 +245,7 @@ class Predictor:
     def _outputs(self, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if characters := self._preparation["characters"]:
             return read_texts(self._session, feed["text"], characters["alphabet"], characters["length"])
-        names = [output.name for output in self._session.get_outputs()]
+        names = self._output_names
         return dict(zip(names, run_in_passes(self._session, names, feed, self._rows_a_pass), strict=True))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import StoreError, TrainingError
-from models.inference.names import output_names
+from models.inference.names import ANSWERS
 from models.inference.portable import open_session, rows_a_pass, run_in_passes
 
 if TYPE_CHECKING:
@@ -53,17 +53,15 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
         text: (windows, length) bits of each character.
     """
     running = session(path, threads)
-    task = preparation.task
-    name = output_names(preparation)[-1]
+    answer = ANSWERS[preparation.task]
+    name = answer.outputs[-1]
     size = rows_a_pass(running)
     parts = [_run(running, name, feed, size) for feed in feeds]
     if not parts:
         if preparation.characters is not None:
             return np.zeros((0, preparation.characters.length))
-        is_wide = task == "multiclass" or preparation.target.outputs
-        return np.zeros((0, _width(running, name)) if is_wide else 0)
-    values = np.concatenate(parts).astype(np.float64)
-    return values[:, 1] if task == "binary" else values
+        parts = [_of_no_rows(running, name)]
+    return answer.part(np.concatenate(parts).astype(np.float64))
 
 
 def _run(running: onnxruntime.InferenceSession, name: str, feed: Feed, size: int) -> np.ndarray:
@@ -77,9 +75,10 @@ def _run(running: onnxruntime.InferenceSession, name: str, feed: Feed, size: int
     return values
 
 
-def _width(running: onnxruntime.InferenceSession, name: str) -> int:
-    """Return the width of the two-dimensional output called `name`."""
-    return next(int(output.shape[1]) for output in running.get_outputs() if output.name == name)
+def _of_no_rows(running: onnxruntime.InferenceSession, name: str) -> np.ndarray:
+    """Return the output called `name` of no rows."""
+    shape = next(output.shape for output in running.get_outputs() if output.name == name)
+    return np.zeros((0, *shape[1:]))
 
 
 def latency_ms(path: Path, example: Feed, runs: int = 200) -> float:
