@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from models.errors import DataError
-from models.kinds.task import Task
+from models.kinds.task import PerTask, Task
 from models.metrics.calibration import best_threshold
 from models.metrics.classification import Decision
 from models.metrics.decisions import best_decision
@@ -60,31 +60,68 @@ def trivial_baseline(
     """
     if not len(train_target):
         raise DataError("the training split is empty: a baseline needs at least one target")
-    if task == "quantile":
-        pairs = zip(np.asarray(train_target).T, outputs, strict=True)
-        best = [float(sample_quantiles(column, output.quantile or 0.5, weight)[0]) for column, output in pairs]
-        return Baseline("quantiles of the training targets", np.tile(best, (num_examples, 1)))
-    if task == "ranking":
-        return Baseline("a random order", np.zeros(num_examples))
-    if task == "multilabel":
-        return _shares_of_labels(train_target, num_examples, metric, weight)
-    if task == "regression":
-        columns = np.asarray(train_target, dtype=np.float64).reshape(len(train_target), -1)
-        names, constants = zip(*(_best_constant(column, metric, weight) for column in columns.T), strict=True)
-        forecast = np.tile(constants, (num_examples, 1)) if outputs else np.full(num_examples, constants[0])
-        return Baseline(f"{names[0]} of the training targets", forecast)
-    counts = np.bincount(np.asarray(train_target, dtype=np.int64), weight, minlength=num_classes)
-    shares = counts / counts.sum()
-    if task == "binary":
-        constant = np.full(num_examples, shares[1])
-        return Baseline("share of the positive class", constant, best_threshold(metric, shares[1:]))
-    return Baseline("shares of the classes", np.tile(shares, (num_examples, 1)))
+    return BASELINES[task](_Training(train_target, num_examples, num_classes, metric, outputs, weight))
 
 
-def _shares_of_labels(target: Array, num_examples: int, metric: str, weight: Array | None) -> Baseline:
-    shares = np.average(target, 0, weight)
-    decision = best_decision(metric, "multilabel", shares[None])
-    return Baseline("share of each label", np.tile(shares, (num_examples, 1)), decision)
+class _Training(NamedTuple):
+    """What a baseline is made of; see `trivial_baseline`."""
+
+    target: Array
+    num_examples: int
+    num_classes: int
+    metric: str
+    outputs: Sequence[Output]
+    weight: Array | None
+
+    def shares(self) -> Array:
+        """Return the share of each class (class,)."""
+        counts = np.bincount(np.asarray(self.target, dtype=np.int64), self.weight, minlength=self.num_classes)
+        return np.asarray(counts / counts.sum())
+
+
+def _share_of_positive_class(training: _Training) -> Baseline:
+    share = training.shares()[1:]
+    constant = np.full(training.num_examples, share[0])
+    return Baseline("share of the positive class", constant, best_threshold(training.metric, share))
+
+
+def _shares_of_classes(training: _Training) -> Baseline:
+    return Baseline("shares of the classes", np.tile(training.shares(), (training.num_examples, 1)))
+
+
+def _shares_of_labels(training: _Training) -> Baseline:
+    shares = np.average(training.target, 0, training.weight)
+    decision = best_decision(training.metric, "multilabel", shares[None])
+    return Baseline("share of each label", np.tile(shares, (training.num_examples, 1)), decision)
+
+
+def _constants(training: _Training) -> Baseline:
+    columns = np.asarray(training.target, dtype=np.float64).reshape(len(training.target), -1)
+    best = (_best_constant(column, training.metric, training.weight) for column in columns.T)
+    names, constants = zip(*best, strict=True)
+    forecast = np.tile(constants, (training.num_examples, 1))
+    return Baseline(f"{names[0]} of the training targets", forecast if training.outputs else forecast[:, 0])
+
+
+def _quantiles(training: _Training) -> Baseline:
+    pairs = zip(np.asarray(training.target).T, training.outputs, strict=True)
+    best = [float(sample_quantiles(column, output.quantile or 0.5, training.weight)[0]) for column, output in pairs]
+    return Baseline("quantiles of the training targets", np.tile(best, (training.num_examples, 1)))
+
+
+def _random_order(training: _Training) -> Baseline:
+    return Baseline("a random order", np.zeros(training.num_examples))
+
+
+BASELINES: PerTask[Callable[[_Training], Baseline]] = {
+    "binary": _share_of_positive_class,
+    "multiclass": _shares_of_classes,
+    "multilabel": _shares_of_labels,
+    "regression": _constants,
+    "quantile": _quantiles,
+    "language": _shares_of_classes,
+    "ranking": _random_order,
+}
 
 
 def _best_constant(target: Array, metric: str, weight: Array | None) -> tuple[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from models.identity.hashing import Hashes
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
-from models.kinds.task import Task
+from models.kinds.task import PerTask
 from models.metrics.bootstrap import block_length, time_blocks
 from models.metrics.metrics import DEFAULTS, Array, measure, metrics_for, quantiles_of
 from models.metrics.regression import sample_quantiles
@@ -216,7 +217,7 @@ def joined(evidence: Evidence, units: Array, least: int) -> Array:
     The length comes from the differences in loss between the challenger and the other models.
     """
     models = [*evidence.models.values(), *([] if evidence.best is None else [evidence.best])]
-    own, *others = (_loss(evidence.task, evidence.target, each) for each in models)
+    own, *others = (EXAMPLE_LOSSES[evidence.task](evidence.target, each) for each in models)
     weights = np.ones(len(units)) if evidence.weights is None else evidence.weights
     sizes = np.bincount(units, weights)
     counted = np.where(sizes > 0, sizes, 1.0)
@@ -247,16 +248,40 @@ def time_units(times: Array, unit: TimeUnit | None = None) -> Array:
     return np.asarray(moments * min(num_moments, MOST_STRETCHES) // num_moments)
 
 
-def _loss(task: Task, target: Array, prediction: Array) -> Array:
-    """Return a loss of each example, whatever the metric: error, missing probability of the true class, or bits.
+def _error(target: Array, prediction: Array) -> Array:
+    return np.asarray(np.abs(target - prediction))
 
-    Of several outputs: the mean of their errors, each relative to the mean size of its true values' deviations.
-    """
-    if task == "language":
-        return np.asarray(prediction.mean(axis=1))
-    if target.ndim > 1:
-        spread = np.abs(target - np.median(target, axis=0)).mean(axis=0)
-        return np.asarray((np.abs(target - prediction) / np.where(spread > 0, spread, 1.0)).mean(axis=1))
-    if task in ("regression", "binary"):
-        return np.asarray(np.abs(target - prediction))
+
+def _missing_probability(target: Array, prediction: Array) -> Array:
     return np.asarray(1 - prediction[np.arange(len(target)), target])
+
+
+def _mean_error(target: Array, prediction: Array) -> Array:
+    """Return the mean of the errors of several outputs, each relative to the mean size of its values' deviations."""
+    spread = np.abs(target - np.median(target, axis=0)).mean(axis=0)
+    return np.asarray((np.abs(target - prediction) / np.where(spread > 0, spread, 1.0)).mean(axis=1))
+
+
+def _error_of_numbers(target: Array, prediction: Array) -> Array:
+    return _mean_error(target, prediction) if target.ndim > 1 else _error(target, prediction)
+
+
+def _mean_bits(target: Array, prediction: Array) -> Array:
+    del target
+    return np.asarray(prediction.mean(axis=1))
+
+
+def _error_of_grade(target: Array, prediction: Array) -> Array:
+    return _error(target[:, 0], prediction)
+
+
+EXAMPLE_LOSSES: PerTask[Callable[[Array, Array], Array]] = {
+    "binary": _error,
+    "multiclass": _missing_probability,
+    "multilabel": _mean_error,
+    "regression": _error_of_numbers,
+    "quantile": _mean_error,
+    "language": _mean_bits,
+    "ranking": _error_of_grade,
+}
+"""A loss of each example (example,) from target and prediction, whatever the metric."""

@@ -6,9 +6,12 @@ Legend: prediction (example,) probability of class 1, (example, class) or (examp
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
-from models.kinds.task import Task
+from models.kinds.task import PerTask, Task
 from models.metrics.calibration import best_threshold, fit_calibration, has_own_threshold
 from models.metrics.classification import ClassScores, Decision
 from models.metrics.evaluator import Array
@@ -21,11 +24,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 def has_own_decision(metric: Metric, task: Task) -> bool:
     """Return whether another decision than the likeliest class, or labels above 0.5, is best for the metric."""
-    if task == "binary":
-        return has_own_threshold(metric)
-    return metric.name in {"multiclass": ("f1", "balanced_accuracy", "recall"), "multilabel": ("f1", "f1_micro")}.get(
-        task, ()
-    )
+    return DECISIONS[task].is_own(metric)
 
 
 def best_decision(goal: str, task: Task, prediction: Array, weight: Array | None = None) -> Decision:
@@ -36,19 +35,11 @@ def best_decision(goal: str, task: Task, prediction: Array, weight: Array | None
 
     Args:
         goal: The name of the goal's metric.
-        task: Binary, multiclass or multilabel.
+        task: Of the data; tasks without classes and labels have nothing to decide.
         prediction: Calibrated probabilities.
         weight: Of the examples.
     """
-    if task == "binary":
-        return best_threshold(goal, prediction, weight)
-    if task == "multiclass":
-        return class_scores(goal, prediction, weight) or 0.5
-    if goal == "f1_micro":
-        num_labels = prediction.shape[1]
-        together = None if weight is None else np.repeat(weight, num_labels)
-        return np.full(num_labels, best_threshold("f1", prediction.ravel(), together))
-    return np.array([best_threshold(goal, column, weight) for column in prediction.T])
+    return DECISIONS[task].best(goal, prediction, weight)
 
 
 def label_thresholds(goal: str, target: Array, prediction: Array, weight: Array | None = None) -> Array:
@@ -102,3 +93,39 @@ def class_scores(goal: str, prediction: Array, weight: Array | None = None) -> C
         total = np.maximum(called + true, _TINY)
         scores = ClassScores(2 * size / total, -2 * size * hits / total**2)
     return best
+
+
+def _best_of_classes(goal: str, prediction: Array, weight: Array | None) -> Decision:
+    return class_scores(goal, prediction, weight) or 0.5
+
+
+def _best_of_labels(goal: str, prediction: Array, weight: Array | None) -> Decision:
+    if goal == "f1_micro":
+        num_labels = prediction.shape[1]
+        together = None if weight is None else np.repeat(weight, num_labels)
+        return np.full(num_labels, best_threshold("f1", prediction.ravel(), together))
+    return np.array([best_threshold(goal, column, weight) for column in prediction.T])
+
+
+def _nothing_to_decide(goal: str, prediction: Array, weight: Array | None) -> Decision:
+    del goal, prediction, weight
+    return 0.5
+
+
+class Decider(NamedTuple):
+    """How a task decides: for which metrics another decision than the usual one is best, and which one that is."""
+
+    is_own: Callable[[Metric], bool]
+    best: Callable[[str, Array, Array | None], Decision]
+
+
+_OF_NUMBERS = Decider(lambda metric: False, _nothing_to_decide)
+DECISIONS: PerTask[Decider] = {
+    "binary": Decider(has_own_threshold, best_threshold),
+    "multiclass": Decider(lambda metric: metric.name in ("f1", "balanced_accuracy", "recall"), _best_of_classes),
+    "multilabel": Decider(lambda metric: metric.name in ("f1", "f1_micro"), _best_of_labels),
+    "regression": _OF_NUMBERS,
+    "quantile": _OF_NUMBERS,
+    "language": _OF_NUMBERS,
+    "ranking": _OF_NUMBERS,
+}
