@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from models.data.feeds import spread_positions
 from models.data.preparation import ClassHead, Preparation
 from models.export.trained import num_validation_examples, validation_predictions, validation_units
+from models.kinds.task import PerTask
 from models.metrics.calibration import MOST_EXAMPLES, PlattScaling, calibration_that_helps
 from models.metrics.decisions import best_decision, label_thresholds
 from models.metrics.metrics import metric_of
@@ -27,8 +29,20 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
 
     Cost: a pass over the validation rows, at most `MOST_EXAMPLES`.
     """
-    if preparation.task not in ("binary", "multiclass", "multilabel"):
-        return preparation, {}
+    return CLASS_HEADS[preparation.task](job, preparation)
+
+
+class _Validation(NamedTuple):
+    """The validation rows that a head is chosen on, and the name of the goal's metric."""
+
+    positions: np.ndarray
+    target: np.ndarray
+    prediction: np.ndarray
+    weight: np.ndarray | None
+    goal: str
+
+
+def _validation(job: TrainingJob, preparation: Preparation) -> _Validation:
     positions = spread_positions(num_validation_examples(job), MOST_EXAMPLES)
     prediction = validation_predictions(job, preparation, positions, of_first_fit=True)
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
@@ -36,10 +50,18 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
     target, weights = validation.values()[positions], as_array(validation.weights())
     weight = None if weights is None else weights[positions]
     goal = metric_of(job, preparation, job.project).name
-    if preparation.task == "multilabel":
-        thresholds = label_thresholds(goal, target, prediction, weight)
-        head = ClassHead() if np.all(thresholds == 0.5) else ClassHead.of(thresholds)
-        return preparation.model_copy(update={"class_head": head}), {"class_head": {"decision": _facts(head)}}
+    return _Validation(positions, target, prediction, weight, goal)
+
+
+def _of_labels(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
+    _, target, prediction, weight, goal = _validation(job, preparation)
+    thresholds = label_thresholds(goal, target, prediction, weight)
+    head = ClassHead() if np.all(thresholds == 0.5) else ClassHead.of(thresholds)
+    return preparation.model_copy(update={"class_head": head}), {"class_head": {"decision": _facts(head)}}
+
+
+def _of_classes(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
+    positions, target, prediction, weight, goal = _validation(job, preparation)
     units = validation_units(job, preparation)
     some = None if units is None else units.at(positions)
     tested = calibration_that_helps(target, prediction, job.train.seed, weight, some)
@@ -53,6 +75,22 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
     facts = {} if tested is None else {name: getattr(tested, name) for name in names}
     record = {**facts, "calibrated": calibration is not None, "threshold": head.threshold, "decision": _facts(head)}
     return preparation.model_copy(update={"class_head": head}), {"class_head": record}
+
+
+def _of_numbers(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
+    del job
+    return preparation, {}
+
+
+CLASS_HEADS: PerTask[Callable[[TrainingJob, Preparation], tuple[Preparation, dict[str, Any]]]] = {
+    "binary": _of_classes,
+    "multiclass": _of_classes,
+    "multilabel": _of_labels,
+    "regression": _of_numbers,
+    "quantile": _of_numbers,
+    "language": _of_numbers,
+    "ranking": _of_numbers,
+}
 
 
 def _facts(head: ClassHead) -> dict[str, list[float]]:

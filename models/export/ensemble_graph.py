@@ -11,6 +11,7 @@ import onnx
 from models.data.preparation import Preparation
 from models.export.preparation_graph import CORE_PREFIX
 from models.inputs.graph_builder import GraphBuilder
+from models.kinds.task import TASKS, PerLink
 from models.training.ensemble import TINY
 
 _NAMES_INSIDE = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
@@ -33,6 +34,7 @@ def ensemble_part(members: list[MemberPart], preparation: Preparation) -> tuple[
         preparation: The preparation schema of the model.
     """
     whole, weighted = GraphBuilder(CORE_PREFIX), []
+    link = LINKS[TASKS[preparation.task].link]
     for member in members:
         prefix = f"{CORE_PREFIX}{member.name}/"
         rename = _renamed(member.builder, prefix)
@@ -40,37 +42,59 @@ def ensemble_part(members: list[MemberPart], preparation: Preparation) -> tuple[
         whole.constants += member.builder.constants
         own = GraphBuilder(f"{prefix}mean/")
         double = own.node("Cast", [rename(member.output)], "double", to=onnx.TensorProto.DOUBLE)
-        form = _averaged(own, double, preparation.task)
+        form = link.averaged(own, double)
         weighted.append(own.node("Mul", [form, own.constant("weight", np.array(member.weight))], "weighted"))
         whole.nodes += own.nodes
         whole.constants += own.constants
-    return whole, _output(whole, whole.node("Sum", weighted, "mean"), preparation.task)
+    return whole, link.output(whole, whole.node("Sum", weighted, "mean"))
 
 
-def _averaged(builder: GraphBuilder, output: str, task: str) -> str:
-    """Return the name of `averaged` of an output: of binary and labels (batch, output, 2)."""
-    if task == "multiclass":
-        return builder.node("Softmax", [output], "shares", axis=1)
-    if task in ("binary", "multilabel"):
-        last = builder.constant("last", np.array([-1], np.int64))
-        logit = builder.node("Unsqueeze", [output, last], "logit")
-        zero = builder.node("Sub", [logit, logit], "zero")
-        both = builder.node("Concat", [zero, logit], "both", axis=-1)
-        return builder.node("Softmax", [both], "shares", axis=-1)
-    return output
+class Link(NamedTuple):
+    """What the mean of members is of, as nodes: `averaged` of an output of a member, and `output` of the mean.
+
+    They are `averaged` and `output_of` of models/training/ensemble.py.
+    """
+
+    averaged: Callable[[GraphBuilder, str], str]
+    output: Callable[[GraphBuilder, str], str]
 
 
-def _output(builder: GraphBuilder, mean: str, task: str) -> str:
-    """Return the name of `output_of` of a mean."""
-    if task not in ("binary", "multiclass", "multilabel"):
-        return mean
-    least = builder.constant("mean/least", np.array(TINY))
-    logits = builder.node("Log", [builder.node("Max", [mean, least], "mean/above")], "mean/logits")
-    if task == "multiclass":
-        return logits
+def _chances_of_logit(builder: GraphBuilder, logit: str) -> str:
+    """Return the name of the probabilities of 0 and 1 (batch, output, 2)."""
+    last = builder.constant("last", np.array([-1], np.int64))
+    column = builder.node("Unsqueeze", [logit, last], "logit")
+    zero = builder.node("Sub", [column, column], "zero")
+    both = builder.node("Concat", [zero, column], "both", axis=-1)
+    return builder.node("Softmax", [both], "shares", axis=-1)
+
+
+def _logit_of_chances(builder: GraphBuilder, mean: str) -> str:
+    logits = _logarithms(builder, mean)
     signed = builder.node("Mul", [logits, builder.constant("mean/signs", np.array([-1.0, 1.0]))], "mean/signed")
     last = builder.constant("mean/last", np.array([-1], np.int64))
     return builder.node("ReduceSum", [signed, last], "mean/output", keepdims=0)
+
+
+def _shares(builder: GraphBuilder, logits: str) -> str:
+    return builder.node("Softmax", [logits], "shares", axis=1)
+
+
+def _logarithms(builder: GraphBuilder, mean: str) -> str:
+    least = builder.constant("mean/least", np.array(TINY))
+    return builder.node("Log", [builder.node("Max", [mean, least], "mean/above")], "mean/logits")
+
+
+def _same(builder: GraphBuilder, values: str) -> str:
+    del builder
+    return values
+
+
+LINKS: PerLink[Link] = {
+    "logistic": Link(_chances_of_logit, _logit_of_chances),
+    "softmax": Link(_shares, _logarithms),
+    "identity": Link(_same, _same),
+    "text": Link(_same, _same),
+}
 
 
 def _renamed(builder: GraphBuilder, prefix: str) -> Callable[[str], str]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from models.data.preparation import Preparation
+from models.data.preparation import Preparation, TargetEncoding
 from models.errors import TrainingError
 from models.inference.predict import Feed, predict
 from models.judge.verdict import Parity
-from models.kinds.task import NUMBER_TASKS
-from models.metrics.classification import at_threshold, predicted_class
+from models.kinds.task import PerTask
+from models.metrics.classification import Decision, at_threshold, predicted_class
 
 TOLERANCE = 1e-4
 """Absolute for a probability, in bits for text, for a regression relative to the larger of value and target's spread.
@@ -60,22 +61,58 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
 
 def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> np.ndarray:
     """Return the distance between each row's two predictions (rows,)."""
-    apart: np.ndarray = np.abs(got - expected)
-    target = preparation.target
-    if preparation.task in NUMBER_TASKS:
-        is_one_unit = not target.outputs or target.log_offset is not None
-        scale = target.spread if is_one_unit else target.shift_and_scale()[1]
-        apart = apart / np.maximum(np.abs(expected), scale)
+    unit = COMPARISONS[preparation.task].unit(expected, preparation.target)
+    apart: np.ndarray = np.abs(got - expected) / unit
     return apart.max(axis=1) if apart.ndim > 1 else apart
 
 
 def _label_flips(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> int:
-    if preparation.task in (*NUMBER_TASKS, "language"):
-        return 0
-    moved = [at_threshold(values, preparation.class_head.decision) for values in (got, expected)]
-    if preparation.task == "multilabel":
-        return int(((moved[0] > 0.5) != (moved[1] > 0.5)).any(axis=1).sum())
-    return int((predicted_class(moved[0]) != predicted_class(moved[1])).sum())
+    return COMPARISONS[preparation.task].flips(got, expected, preparation.class_head.decision)
+
+
+def _absolute(expected: np.ndarray, target: TargetEncoding) -> np.ndarray:
+    del target
+    return np.ones_like(expected)
+
+
+def _relative(expected: np.ndarray, target: TargetEncoding) -> np.ndarray:
+    is_one_unit = not target.outputs or target.log_offset is not None
+    scale = target.spread if is_one_unit else target.shift_and_scale()[1]
+    return np.asarray(np.maximum(np.abs(expected), scale))
+
+
+def _flipped_labels(got: np.ndarray, expected: np.ndarray, decision: Decision) -> int:
+    labels, before = (at_threshold(values, decision) > 0.5 for values in (got, expected))
+    return int((labels != before).any(axis=1).sum())
+
+
+def _flipped_classes(got: np.ndarray, expected: np.ndarray, decision: Decision) -> int:
+    classes, before = (predicted_class(at_threshold(values, decision)) for values in (got, expected))
+    return int((classes != before).sum())
+
+
+def _no_flips(got: np.ndarray, expected: np.ndarray, decision: Decision) -> int:
+    del got, expected, decision
+    return 0
+
+
+class Comparison(NamedTuple):
+    """How two predictions of a task are compared: `unit` of their distance, and the number of rows decided unlike."""
+
+    unit: Callable[[np.ndarray, TargetEncoding], np.ndarray]
+    flips: Callable[[np.ndarray, np.ndarray, Decision], int]
+
+
+_NUMBERS = Comparison(_relative, _no_flips)
+COMPARISONS: PerTask[Comparison] = {
+    "binary": Comparison(_absolute, _flipped_classes),
+    "multiclass": Comparison(_absolute, _flipped_classes),
+    "multilabel": Comparison(_absolute, _flipped_labels),
+    "regression": _NUMBERS,
+    "quantile": _NUMBERS,
+    "language": Comparison(_absolute, _no_flips),
+    "ranking": _NUMBERS,
+}
 
 
 def _shown(value: np.ndarray) -> str:
