@@ -14,11 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.data.preparation import TargetEncoding
+from models.kinds.task import PerTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Array = NDArray[np.float64]
+
+TARGET_DTYPES: PerTask[type[np.generic]] = {
+    "binary": np.int64,
+    "multiclass": np.int64,
+    "multilabel": np.int64,
+    "regression": np.float64,
+    "quantile": np.float64,
+    "language": np.float64,
+    "ranking": np.float64,
+}
+"""The type of true values in the form for metrics: classes and labels are whole numbers."""
 
 
 def label_text(values: Mapping[str, float], columns: Sequence[str]) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.kinds.task import Task
+from models.kinds.task import PerTask, Task
 from models.monitoring.histogram import Counts, NumericBins, as_numbers, measured
 from models.monitoring.reference import Reference
 
@@ -107,12 +107,7 @@ def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -
 
 def predictions_of(table: pa.Table, task: Task) -> NDArray[np.float64]:
     """Return the predictions of a log's rows in the form for metrics: (row,), or (row, class) or (row, output)."""
-    is_wide = "scores" in table.column_names and table.column("scores").null_count < table.num_rows
-    if task != "multiclass" and not is_wide:
-        return as_numbers(table.column("score"))
-    scores = table.column("scores").combine_chunks()
-    flat: NDArray[np.float64] = pc.list_flatten(scores).to_numpy(zero_copy_only=False)
-    return flat.reshape(table.num_rows, -1) if table.num_rows else np.zeros((0, 1))
+    return MONITORED[task].predictions(table)
 
 
 def scores_of(prediction: NDArray[np.float64], task: Task, outputs: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
@@ -120,11 +115,46 @@ def scores_of(prediction: NDArray[np.float64], task: Task, outputs: Sequence[str
 
     Of several outputs: each by its name.
     """
-    if task == "multiclass":
-        return {"confidence": prediction.max(axis=1), "class": prediction.argmax(axis=1)}
-    if prediction.ndim > 1:
-        return dict(zip(outputs, prediction.T, strict=True))
-    return {"score": prediction}
+    return MONITORED[task].scores(prediction, outputs)
+
+
+def _logged(table: pa.Table) -> NDArray[np.float64]:
+    is_wide = "scores" in table.column_names and table.column("scores").null_count < table.num_rows
+    return _logged_lists(table) if is_wide else as_numbers(table.column("score"))
+
+
+def _logged_lists(table: pa.Table) -> NDArray[np.float64]:
+    scores = table.column("scores").combine_chunks()
+    flat: NDArray[np.float64] = pc.list_flatten(scores).to_numpy(zero_copy_only=False)
+    return flat.reshape(table.num_rows, -1) if table.num_rows else np.zeros((0, 1))
+
+
+def _of_classes(prediction: NDArray[np.float64], outputs: Sequence[str]) -> dict[str, NDArray[Any]]:
+    del outputs
+    return {"confidence": prediction.max(axis=1), "class": prediction.argmax(axis=1)}
+
+
+def _of_outputs(prediction: NDArray[np.float64], outputs: Sequence[str]) -> dict[str, NDArray[Any]]:
+    return dict(zip(outputs, prediction.T, strict=True)) if prediction.ndim > 1 else {"score": prediction}
+
+
+class Monitored(NamedTuple):
+    """What is monitored of a task's predictions: how they are read from a log's rows, and what of them may drift."""
+
+    predictions: Callable[[pa.Table], NDArray[np.float64]]
+    scores: Callable[[NDArray[np.float64], Sequence[str]], dict[str, NDArray[Any]]]
+
+
+_OUTPUTS = Monitored(_logged, _of_outputs)
+MONITORED: PerTask[Monitored] = {
+    "binary": _OUTPUTS,
+    "multiclass": Monitored(_logged_lists, _of_classes),
+    "multilabel": _OUTPUTS,
+    "regression": _OUTPUTS,
+    "quantile": _OUTPUTS,
+    "language": _OUTPUTS,
+    "ranking": _OUTPUTS,
+}
 
 
 def _count_scores(table: pa.Table, reference: Reference) -> dict[str, Counts]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError, did_you_mean
@@ -17,6 +17,7 @@ from models.feedback.columns import LABEL
 from models.feedback.label_text import label_text
 from models.inference.input_schema import refusing
 from models.inference.row_values import csv_columns, number_text, shown
+from models.kinds.task import PerTask
 from models.serving.mlflow_scoring import LONGEST_ID
 
 ID = "id"
@@ -69,7 +70,7 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
         if _is_missing(value):
             empty += 1
             continue
-        one, label = _id(row, number), str(value) if several else _label(value, target, number)
+        one, label = _id(row, number), str(value) if several else _label(value, preparation, number)
         before, earlier = labels.setdefault(one, (label, number))
         if before != label:
             raise DataError(
@@ -89,13 +90,8 @@ def _values(row: Any, preparation: Preparation, number: int) -> str | None:
     """
     if not isinstance(row, Mapping):
         raise DataError(f"row {number}: got {shown(row)}, expected an object with {ID!r} and the targets")
-    columns, own = preparation.target.columns, row.get(LABEL)
-    if isinstance(own, list) and preparation.task == "multilabel":
-        strange = [name for name in own if name not in columns]
-        if strange:
-            cure = did_you_mean(str(strange[0]), columns, f"expected some of {', '.join(columns[:_SHOWN])}")
-            raise DataError(f"row {number}: got label {shown(strange[0])}, which is none of the model: {cure}")
-        return label_text({name: float(name in own) for name in columns}, columns)
+    columns, form = preparation.target.columns, LABEL_FORMS[preparation.task]
+    own = form.by_name(row.get(LABEL), columns, number)
     values = own if isinstance(own, Mapping) else row
     labelled = [name for name in columns if not _is_missing(values.get(name))]
     if not labelled and any(name in values for name in (LABEL, *columns)) and _is_missing(own):
@@ -103,22 +99,47 @@ def _values(row: Any, preparation: Preparation, number: int) -> str | None:
     if len(labelled) < len(columns):
         lacks = next(name for name in columns if name not in labelled)
         raise DataError(f"row {number}: no label of {lacks!r}, expected one of each of {', '.join(columns[:_SHOWN])}")
-    numbers = {name: _output(values[name], name, preparation, number) for name in columns}
+    numbers = {name: _output(values[name], name, form, number) for name in columns}
     return label_text(numbers, columns)
 
 
-def _output(value: Any, name: str, preparation: Preparation, number: int) -> float:
-    is_label = preparation.task == "multilabel"
-    if is_label and isinstance(value, (bool, str)):
-        value = {"true": 1, "false": 0}.get(_BOOLEANS.get(str(value).lower(), ""), value)
-    try:
-        result = float("nan") if isinstance(value, bool) else float(value)
-    except (ValueError, TypeError, OverflowError):
-        result = float("nan")
-    if not math.isfinite(result) or (is_label and result not in (0, 1)):
-        expected = "0 or 1" if is_label else "a number"
-        raise DataError(f"row {number}: got label {shown(value)} of {name!r}, expected {expected}: correct it")
+def _output(value: Any, name: str, form: LabelForm, number: int) -> float:
+    result = form.number(value)
+    if not math.isfinite(result):
+        raise DataError(f"row {number}: got label {shown(value)} of {name!r}, expected {form.expected}: correct it")
     return result
+
+
+def _unchanged(own: Any, columns: Sequence[str], number: int) -> Any:
+    del columns, number
+    return own
+
+
+def _flags_by_name(own: Any, columns: Sequence[str], number: int) -> Any:
+    """Return a list of labels as 0 or 1 by the name of each; any other value as it is."""
+    if not isinstance(own, list):
+        return own
+    strange = [name for name in own if name not in columns]
+    if strange:
+        cure = did_you_mean(str(strange[0]), columns, f"expected some of {', '.join(columns[:_SHOWN])}")
+        raise DataError(f"row {number}: got label {shown(strange[0])}, which is none of the model: {cure}")
+    return {name: int(name in own) for name in columns}
+
+
+def _finite(value: Any) -> float:
+    """Return a value as a number; NaN if it is none."""
+    try:
+        return float("nan") if isinstance(value, bool) else float(value)
+    except (ValueError, TypeError, OverflowError):
+        return float("nan")
+
+
+def _flag(value: Any) -> float:
+    """Return 0 or 1; NaN for other values."""
+    if isinstance(value, (bool, str)):
+        value = {"true": 1, "false": 0}.get(_BOOLEANS.get(str(value).lower(), ""), value)
+    number = _finite(value)
+    return number if number in (0, 1) else float("nan")
 
 
 def _value(row: Any, target: TargetEncoding, number: int) -> Any:
@@ -141,10 +162,11 @@ def _id(row: Mapping[str, Any], number: int) -> str:
     return str(value)
 
 
-def _label(value: Any, target: TargetEncoding, number: int) -> str:
+def _label(value: Any, preparation: Preparation, number: int) -> str:
+    target = preparation.target
     if not isinstance(value, (str, int, float)):
         raise DataError(f"row {number}: got label {shown(value)} of {target.name!r}, expected text or a number")
-    return _number(value, target, number) if target.classes is None else _class(value, target, number)
+    return LABEL_FORMS[preparation.task].text(value, target, number)
 
 
 def _number(value: str | float, target: TargetEncoding, number: int) -> str:
@@ -158,7 +180,7 @@ def _number(value: str | float, target: TargetEncoding, number: int) -> str:
 
 
 def _class(value: str | float, target: TargetEncoding, number: int) -> str:
-    text, classes = _as_written(value, target), target.classes or []
+    text, classes = _as_written(value, target), target.names
     if text in classes:
         return text
     cure = did_you_mean(text, classes, "correct it; a new class comes by rows at the source")
@@ -184,3 +206,32 @@ def _as_written(value: str | float, target: TargetEncoding) -> str:
         except ValueError:
             return text
     return text
+
+
+class LabelForm(NamedTuple):
+    """How the labels of a task are written.
+
+    Attributes:
+        text: Returns the text of the label of one target, or raises `DataError`.
+        by_name: Returns the labels of several targets by their names, from the value under `label`.
+        number: Returns the label of one of several targets; NaN if it is none.
+        expected: What such a label is, in words.
+    """
+
+    text: Callable[[str | float, TargetEncoding, int], str]
+    by_name: Callable[[Any, Sequence[str], int], Any]
+    number: Callable[[Any], float]
+    expected: str
+
+
+_CLASSES = LabelForm(_class, _unchanged, _finite, "a number")
+_NUMBERS = LabelForm(_number, _unchanged, _finite, "a number")
+LABEL_FORMS: PerTask[LabelForm] = {
+    "binary": _CLASSES,
+    "multiclass": _CLASSES,
+    "multilabel": LabelForm(_number, _flags_by_name, _flag, "0 or 1"),
+    "regression": _NUMBERS,
+    "quantile": _NUMBERS,
+    "language": _NUMBERS,
+    "ranking": _NUMBERS,
+}

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from models.data.preparation import TargetEncoding
 from models.inference.input_schema import FINITE, Schema
 from models.inference.loaded_model import LoadedModel
 from models.inference.names import answer_columns
 from models.inference.portable import LABEL, LABELS
 from models.inference.tensors import TensorSpec
+from models.kinds.task import PerTask
 from models.serving.feedback import LONGEST_BY
 from models.serving.mlflow_scoring import LONGEST_ID
 
@@ -136,10 +138,9 @@ def _invocations(name: str, served: LoadedModel) -> dict[str, Any]:
 
 def _feedback(name: str, served: LoadedModel) -> dict[str, Any]:
     target = served.preparation.target
-    value: Schema = {"enum": list(target.classes)} if target.classes is not None else _NUMBER_OR_DIGITS
+    value = _LABELS[served.preparation.task](target)
     if len(target.columns) > 1:
-        one_of = {"enum": [0, 1]} if served.preparation.task == "multilabel" else _NUMBER_OR_DIGITS
-        value = _object(dict.fromkeys(target.columns, one_of), target.columns)
+        value = _object(dict.fromkeys(target.columns, value), target.columns)
     by: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_BY, "description": "Who says so."}
     one: Schema = {"type": ["string", "integer"], "minLength": 1, "maxLength": LONGEST_ID}
     known = _object({"id": one, "label": value, "by": by}, ["id", "label"])
@@ -158,6 +159,32 @@ def _feedback(name: str, served: LoadedModel) -> dict[str, Any]:
     return {"post": _operation(f"label {name}", words, {"anyOf": [known, unknown]}, _object(answer, list(answer)))}
 
 
+def _class(target: TargetEncoding) -> Schema:
+    return {"enum": target.names}
+
+
+def _flag(target: TargetEncoding) -> Schema:
+    del target
+    return {"enum": [0, 1]}
+
+
+def _number(target: TargetEncoding) -> Schema:
+    del target
+    return _NUMBER_OR_DIGITS
+
+
+_LABELS: PerTask[Callable[[TargetEncoding], Schema]] = {
+    "binary": _class,
+    "multiclass": _class,
+    "multilabel": _flag,
+    "regression": _number,
+    "quantile": _number,
+    "language": _number,
+    "ranking": _number,
+}
+"""The schema of the label of a target, or of one of several targets."""
+
+
 def _split(served: LoadedModel, least: int) -> Schema:
     properties = served.schema.record_schema()["properties"]
     row = {"type": "array", "prefixItems": list(properties.values()), "items": False, "minItems": len(properties)}
@@ -174,10 +201,9 @@ def prediction_schema(served: LoadedModel) -> Schema:
         if target.positive:
             columns[names[-1]]["description"] = "Of the positive class: what metric, costs and threshold are about."
         if LABEL in columns:
-            columns[LABEL] = {"enum": list(target.classes or ())}
+            columns[LABEL] = {"enum": target.names}
         if LABELS in columns:
-            items = {"enum": [output.name for output in target.outputs]}
-            columns[LABELS] = {"type": "array", "items": items, "uniqueItems": True}
+            columns[LABELS] = {"type": "array", "items": {"enum": target.names}, "uniqueItems": True}
     else:
         kinds: dict[bool, Schema] = {True: _TEXT, False: {"type": ["number", "null"]}}
         columns = {port.name: kinds[port.dtype == "BYTES"] for port in served.outputs}

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import StoreError, UsageError
-from models.feedback.label_text import label_values
+from models.feedback.label_text import TARGET_DTYPES, label_values
 from models.files import write_text
 from models.identity.hashing import SortedHashSet
 from models.judge.verdict import Estimate, Verdict
-from models.kinds.task import NUMBER_TASKS
 from models.metrics.metrics import Metric, metric_of
 from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up, with_decay
@@ -383,7 +382,7 @@ def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
         tally=window.tally,
         whole=window.is_whole,
         num_labels=round(int(there.sum()) / share) if share else 0,
-        target=target if set(NUMBER_TASKS) & set(metric.tasks) else target.astype(np.int64),
+        target=target.astype(TARGET_DTYPES[metric.tasks[0]]),
         prediction=examples.prediction[there],
         scores=examples.prediction,
     )

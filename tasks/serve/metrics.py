@@ -7,11 +7,11 @@ request.
 from __future__ import annotations
 
 import os
-from collections import Counter as Counted
-from collections.abc import Mapping, Sequence
+from collections import Counter as Tally
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -20,6 +20,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.inference.portable import LABEL, PREDICTION, PROBABILITIES
+from models.kinds.task import PerTask
 from tasks.serve.metric_files import SHARED
 from tasks.serve.request_context import RequestContext
 
@@ -35,6 +36,8 @@ MOST_VERSIONS, MOST_CLASSES = 50, 30
 MOST_KEPT = 256
 """Requests and rows that are buffered and then counted together; a process that dies loses its buffer."""
 OTHER = "other"
+Outputs = Mapping[str, np.ndarray]
+"""A model's outputs by their names, the rows first."""
 
 
 class Metrics:
@@ -79,7 +82,7 @@ class Metrics:
         counts = self._version_counts.get(served)
         if counts is None:
             counts = self._version_counts[served] = _VersionCounts()
-        counts.add(answer, served.preparation.task == "binary")
+        counts.add(answer, COUNTED[served.preparation.task])
         self._num_pending += answer.num_rows
 
     def unlogged(self, model: str, count: int) -> None:
@@ -144,7 +147,7 @@ class Metrics:
         name, target = served.project, served.preparation.target
         labels = name, self._bounds.version(name, served.version)
         self._child(self._rows, *labels).inc(counts.rows)
-        for label, times in Counted(counts.labels).items():
+        for label, times in Tally(counts.labels).items():
             self._child(self._classes, *labels, self._bounds.label(name, str(label))).inc(times)
         if not counts.numbers:
             return
@@ -190,20 +193,57 @@ class _VersionCounts:
     labels: list[Any] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)
 
-    def add(self, answer: Prediction, is_binary: bool) -> None:
+    def add(self, answer: Prediction, counted: Counted) -> None:
         """Add a prediction."""
-        outputs = answer.outputs
         self.rows += answer.num_rows
-        if PREDICTION in outputs:
-            self.numbers += outputs[PREDICTION].ravel().tolist()
-        elif LABEL in outputs:
-            self.labels += outputs[LABEL].tolist()
-            chances = outputs[PROBABILITIES]
-            if answer.num_rows > MOST_KEPT:  # row by row, 100,000 rows blocked the event loop for 0.1 s
-                self.numbers += (chances[:, 1] if is_binary else chances.max(axis=1)).tolist()
-            else:
-                rows = chances.tolist()
-                self.numbers += [each[1] for each in rows] if is_binary else [max(each) for each in rows]
+        self.labels += counted.labels(answer.outputs)
+        self.numbers += counted.numbers(answer.outputs)
+
+
+def _nothing(outputs: Outputs) -> list[Any]:
+    del outputs
+    return []
+
+
+def _classes(outputs: Outputs) -> list[Any]:
+    labels: list[Any] = outputs[LABEL].tolist()
+    return labels
+
+
+def _values(outputs: Outputs) -> list[float]:
+    values: list[float] = outputs[PREDICTION].ravel().tolist()
+    return values
+
+
+def _positive_chances(outputs: Outputs) -> list[float]:
+    chances: list[float] = outputs[PROBABILITIES][:, 1].tolist()
+    return chances
+
+
+def _highest_chances(outputs: Outputs) -> list[float]:
+    chances = outputs[PROBABILITIES]
+    if len(chances) > MOST_KEPT:  # row by row, 100,000 rows blocked the event loop for 0.1 s
+        return list(chances.max(axis=1).tolist())
+    return [max(each) for each in chances.tolist()]
+
+
+class Counted(NamedTuple):
+    """What is counted of a task's predictions: the labels that are given, and the numbers, from a model's outputs."""
+
+    labels: Callable[[Outputs], list[Any]]
+    numbers: Callable[[Outputs], list[float]]
+
+
+_NUMBERS = Counted(_nothing, _values)
+COUNTED: PerTask[Counted] = {
+    "binary": Counted(_classes, _positive_chances),
+    "multiclass": Counted(_classes, _highest_chances),
+    "multilabel": Counted(_nothing, _nothing),
+    "regression": _NUMBERS,
+    "quantile": _NUMBERS,
+    "language": Counted(_nothing, _nothing),
+    "ranking": _NUMBERS,
+}
 
 
 class _LabelLimit:

@@ -13,8 +13,8 @@ from models.validation.labels import checked_labels
 from tests.served_models import preparation_of
 
 
-def of(classes, dtype):
-    return preparation_of("binary").model_copy(
+def of(classes, dtype, task="binary"):
+    return preparation_of(task).model_copy(
         update={"target": TargetEncoding(name="y", classes=classes, dtype=dtype)}
     )
 
@@ -22,7 +22,7 @@ def of(classes, dtype):
 TEXT = of(["no", "yes"], "string")
 WHOLE = of(["0", "1", "10"], "integer")
 TRUTH = of(["false", "true"], "boolean")
-NUMBER = of(None, "float")
+NUMBER = of(None, "float", "regression")
 
 
 def test_pairs_by_label_or_by_the_targets_name_and_empty_ones_are_counted():
