@@ -14,9 +14,7 @@ from tests.served_models import preparation_of
 
 
 def of(classes, dtype, task="binary"):
-    return preparation_of(task).model_copy(
-        update={"target": TargetEncoding(name="y", classes=classes, dtype=dtype)}
-    )
+    return preparation_of(task).model_copy(update={"target": TargetEncoding(name="y", classes=classes, dtype=dtype)})
 
 
 TEXT = of(["no", "yes"], "string")
