@@ -49,7 +49,7 @@ def ensemble_part(members: list[MemberPart], preparation: Preparation) -> tuple[
     return whole, link.output(whole, whole.node("Sum", weighted, "mean"))
 
 
-class Link(NamedTuple):
+class LinkNodes(NamedTuple):
     """What the mean of members is of, as nodes: `averaged` of an output of a member, and `output` of the mean.
 
     They are `averaged` and `output_of` of models/training/ensemble.py.
@@ -89,11 +89,11 @@ def _same(builder: GraphBuilder, values: str) -> str:
     return values
 
 
-LINKS: PerLink[Link] = {
-    "logistic": Link(_chances_of_logit, _logit_of_chances),
-    "softmax": Link(_shares, _logarithms),
-    "identity": Link(_same, _same),
-    "text": Link(_same, _same),
+LINKS: PerLink[LinkNodes] = {
+    "logistic": LinkNodes(_chances_of_logit, _logit_of_chances),
+    "softmax": LinkNodes(_shares, _logarithms),
+    "identity": LinkNodes(_same, _same),
+    "text": LinkNodes(_same, _same),
 }
 
 

@@ -61,13 +61,13 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
 
 def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> np.ndarray:
     """Return the distance between each row's two predictions (rows,)."""
-    unit = COMPARISONS[preparation.task].unit(expected, preparation.target)
+    unit = PARITY_RULES[preparation.task].unit(expected, preparation.target)
     apart: np.ndarray = np.abs(got - expected) / unit
     return apart.max(axis=1) if apart.ndim > 1 else apart
 
 
 def _label_flips(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> int:
-    return COMPARISONS[preparation.task].flips(got, expected, preparation.class_head.decision)
+    return PARITY_RULES[preparation.task].flips(got, expected, preparation.class_head.decision)
 
 
 def _absolute(expected: np.ndarray, target: TargetEncoding) -> np.ndarray:
@@ -96,21 +96,21 @@ def _no_flips(got: np.ndarray, expected: np.ndarray, decision: Decision) -> int:
     return 0
 
 
-class Comparison(NamedTuple):
+class ParityRule(NamedTuple):
     """How two predictions of a task are compared: `unit` of their distance, and the number of rows decided unlike."""
 
     unit: Callable[[np.ndarray, TargetEncoding], np.ndarray]
     flips: Callable[[np.ndarray, np.ndarray, Decision], int]
 
 
-_NUMBERS = Comparison(_relative, _no_flips)
-COMPARISONS: PerTask[Comparison] = {
-    "binary": Comparison(_absolute, _flipped_classes),
-    "multiclass": Comparison(_absolute, _flipped_classes),
-    "multilabel": Comparison(_absolute, _flipped_labels),
+_NUMBERS = ParityRule(_relative, _no_flips)
+PARITY_RULES: PerTask[ParityRule] = {
+    "binary": ParityRule(_absolute, _flipped_classes),
+    "multiclass": ParityRule(_absolute, _flipped_classes),
+    "multilabel": ParityRule(_absolute, _flipped_labels),
     "regression": _NUMBERS,
     "quantile": _NUMBERS,
-    "language": Comparison(_absolute, _no_flips),
+    "language": ParityRule(_absolute, _no_flips),
     "ranking": _NUMBERS,
 }
 

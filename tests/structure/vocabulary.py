@@ -132,10 +132,16 @@ def is_table(annotation: ast.expr | None, value: ast.expr) -> bool:
 
 
 def held_type(annotation: ast.expr | None) -> ast.expr | None:
-    """Return the type of a table's values: the last one within its brackets."""
+    """Return the type of a table's values: the last one within its brackets. A function's arguments are no rows."""
     if not isinstance(annotation, ast.Subscript):
         return None
-    return annotation.slice.elts[-1] if isinstance(annotation.slice, ast.Tuple) else annotation.slice
+    held = annotation.slice.elts[-1] if isinstance(annotation.slice, ast.Tuple) else annotation.slice
+    return None if is_function(held) else held
+
+
+def is_function(annotation: ast.expr) -> bool:
+    """Return whether a type is that of functions."""
+    return isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Callable"
 
 
 def held_values(value: ast.expr, called: bool = False) -> list[ast.expr]:
@@ -151,7 +157,9 @@ def class_names(*nodes: ast.expr | None) -> set[str]:
 
 
 def is_optional(annotation: ast.expr) -> bool:
-    """Return whether a value is a truth, or may be None."""
+    """Return whether a value is a truth, or may be None; a function that returns None is there."""
+    if is_function(annotation):
+        return False
     return ast.unparse(annotation) == "bool" or any(
         isinstance(part, ast.Constant) and part.value is None for part in ast.walk(annotation)
     )
