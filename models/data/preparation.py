@@ -293,6 +293,11 @@ class Preparation(FrozenModel):
         return self.model_copy(update={"inputs": in_order([*others, *inputs])})
 
     @property
+    def column_inputs(self) -> list[InputRecord]:
+        """The inputs whose values rows give, each in a column of its own."""
+        return [part for part in self.inputs if part.form in (*NUMBERS, *TEXTS)]
+
+    @property
     def numeric(self) -> list[NumericInput]:
         """The columns of numbers: the only inputs of a series."""
         return self.of(NumericInput)

@@ -13,6 +13,9 @@ NUMBERS: tuple[Form, ...] = ("number", "time")
 """Forms of the columns that the graph takes as float64."""
 TEXTS: tuple[Form, ...] = ("category", "text")
 """Forms of the columns that the graph takes as texts."""
+Measure = Literal["value", "second of the day", "second of the week", "characters"]
+"""What of a value is counted to monitor it: of times, which only grow, the place in their cycle (the week begins on
+Monday); of texts their length."""
 
 
 class InputRecord(FrozenModel):
@@ -42,3 +45,45 @@ class InputRecord(FrozenModel):
     def cardinalities(self) -> tuple[int, ...]:
         """Number of indices of each column of the tensor `categorical` that it becomes."""
         return ()
+
+    @property
+    def axis(self) -> int | None:
+        """Length of an axis of its own for these columns; None if it is one number, which has none."""
+        return self.width
+
+    @property
+    def measure(self) -> Measure:
+        """What of a value is monitored."""
+        return "value"
+
+    @property
+    def summary(self) -> str:
+        """What the model knows of it, in a few words."""
+        return f"{self.width} numbers"
+
+
+class CategoryRecord(InputRecord):
+    """An input whose rows give a category: text, compared as it is written.
+
+    `dtype` is the type of the raw column (integers lose a trailing `.0`).
+    """
+
+    form: Literal["category"] = "category"
+    categories: list[str]
+    dtype: Literal["string", "integer", "boolean"] = "string"
+
+    @property
+    def summary(self) -> str:
+        """The number of its categories."""
+        return f"{len(self.categories)} categories"
+
+
+class TextRecord(InputRecord):
+    """An input whose rows give a text; a missing one is empty."""
+
+    form: Literal["text"] = "text"
+
+    @property
+    def measure(self) -> Measure:
+        """The length of the text."""
+        return "characters"

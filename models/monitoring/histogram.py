@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
+from models.inputs.record import Measure
 from models.inputs.types import as_text
 from models.monitoring.grid import BinEdges
 
@@ -26,9 +27,6 @@ MOST_QUANTILE_VALUES = 1_000_000
 Counts = NDArray[np.int64]
 
 
-Measure = Literal["value", "second of the day", "second of the week", "characters"]
-"""What of a value is counted: of times, which only grow, the place in their cycle (the week begins on Monday); of texts
-their length."""
 _DAY_S, _WEEK_S, _MONDAY_S = 86_400.0, 604_800.0, 345_600.0
 
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from models.inputs.record import InputRecord
+from models.inputs.record import CategoryRecord
 
 
-class CategoricalInput(InputRecord):
-    """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`.
-
-    Values are compared as text; `dtype` is the type of the raw column (integers lose a trailing `.0`).
-    """
+class CategoricalInput(CategoryRecord):
+    """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`."""
 
     kind: Literal["categorical"] = "categorical"
-    form: Literal["category"] = "category"
-    categories: list[str]
-    dtype: Literal["string", "integer", "boolean"] = "string"
 
     @property
     def cardinality(self) -> int:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from models.errors import DataError
 from models.inputs.categorical.record import CategoricalInput
+from models.inputs.record import CategoryRecord
 from models.inputs.types import NOT_YET, Columns, Dtype, all_missing
 from models.project_spec.blocks import Features
 
@@ -34,7 +35,7 @@ def names_each_row(texts: pa.ChunkedArray) -> bool:
     return len(present) >= MIN_ROWS_OF_IDENTITY and pc.count_distinct(present).as_py() == len(present)
 
 
-def category_indices(column: pa.ChunkedArray, part: CategoricalInput) -> np.ndarray:
+def category_indices(column: pa.ChunkedArray, part: CategoryRecord) -> np.ndarray:
     """Return texts as int32 indices (rows,): 0 unseen or missing, i + 1 for `categories[i]`."""
     places = pc.index_in(column, pa.array(part.categories, pa.string()), skip_nulls=True)
     indices: np.ndarray = pc.fill_null(pc.add(places, 1), 0).to_numpy().astype(np.int32)

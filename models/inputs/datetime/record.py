@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from models.inputs.record import InputRecord
+from models.inputs.record import InputRecord, Measure
 
 Cycle = Literal["day", "week", "year"]
 
@@ -34,3 +34,15 @@ class DatetimeInput(InputRecord):
     def width(self) -> int:
         """A sine and a cosine for each cycle, and the trend."""
         return 2 * len(self.cycles) + self.trend
+
+    @property
+    def measure(self) -> Measure:
+        """Its place in the week or the day, for the time itself always moves on."""
+        if "week" in self.cycles:
+            return "second of the week"
+        return "second of the day" if "day" in self.cycles else "value"
+
+    @property
+    def summary(self) -> str:
+        """What becomes of it."""
+        return ", ".join([*self.cycles, *["trend"] * self.trend])

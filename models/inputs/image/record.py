@@ -16,3 +16,8 @@ class ImageInput(InputRecord):
     image: Image
     mean: list[float]
     std: list[float]
+
+    @property
+    def summary(self) -> str:
+        """Its shape."""
+        return f"{self.image.height} x {self.image.width} x {self.image.channels} bytes"

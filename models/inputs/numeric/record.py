@@ -23,6 +23,16 @@ class ScaledNumber(InputRecord):
         """One column of the tensor `numeric`."""
         return 1
 
+    @property
+    def axis(self) -> int | None:
+        """A single number has none."""
+        return None
+
+    @property
+    def summary(self) -> str:
+        """How it is standardised."""
+        return f"centre {self.shift:.4g}, scale {self.scale:.4g}"
+
 
 class NumericInput(ScaledNumber):
     """A column of numbers."""

@@ -6,17 +6,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from models.inputs.record import InputRecord
+from models.inputs.record import TextRecord
 
 
-class TextColumn(InputRecord):
+class TextColumn(TextRecord):
     """A column of texts: its n-grams become features (`models/ngrams`); a missing text is an empty one.
 
     Its first words are also an input of their own, in their order, for nets that read them.
     """
 
     kind: Literal["text"] = "text"
-    form: Literal["text"] = "text"
     num_terms: int = Field(description="Words, pairs of words and pieces of words in the vocabulary.")
     num_features: int
     length: int = Field(0, description="Words that such a net reads; 0 before there were any.")
@@ -27,3 +26,9 @@ class TextColumn(InputRecord):
     def width(self) -> int:
         """The features of its n-grams."""
         return self.num_features
+
+    @property
+    def summary(self) -> str:
+        """The size of its vocabulary, and what becomes of it."""
+        words = f", the first {self.length} words" if self.length else ""
+        return f"{self.num_terms:,} n-grams, {self.num_features} features{words}"
