@@ -11,8 +11,6 @@ from models.data.preparation import Preparation
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.identity.equal_share import EqualRows
-from models.inputs.numeric.record import ScaledNumber
-from models.inputs.text.record import TextColumn
 from models.pipeline.records import StepRecord
 from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results
@@ -332,43 +330,21 @@ def _links(loop: Loop) -> dict[str, str]:
 
 
 def _schema(preparation: Preparation) -> list[dict[str, Any]]:
-    numeric = [
-        {"input": part.name, "kind": "numeric", "values": f"centre {part.shift:.4g}, scale {part.scale:.4g}"}
-        for part in preparation.numeric
-    ]
-    datetimes = [
-        {"input": part.name, "kind": "datetime", "values": ", ".join([*part.cycles, *["trend"] * part.trend])}
-        for part in preparation.datetimes
-    ]
-    categorical = [
-        {"input": part.name, "kind": "categorical", "values": f"{len(part.categories)} categories"}
-        for part in preparation.categorical
-    ]
-    if preparation.pixels:
-        image = preparation.pixels.image
-        shape = f"{image.height} x {image.width} x {image.channels} bytes"
-        return [{"input": image.column, "kind": "image", "values": shape}]
     if preparation.characters:
         inputs = f"{len(preparation.characters.alphabet)} characters, windows of {preparation.characters.length}"
         return [{"input": preparation.characters.column, "kind": "text", "values": inputs}]
-    texts = [{"input": part.name, "kind": "text", "values": _text(part)} for part in preparation.texts]
-    fitted = [
-        {"input": part.name, "kind": "fitted", "values": _fitted(preparation, part)} for part in preparation.fitted
+    origins = _origins(preparation)
+    return [
+        {"input": part.name, "kind": part.kind, "values": origins.get(part.name, "") + part.summary}
+        for part in preparation.inputs
     ]
-    return [*numeric, *datetimes, *categorical, *texts, *fitted]
 
 
-def _text(part: TextColumn) -> str:
-    words = f", the first {part.length} words" if part.length else ""
-    return f"{part.num_terms:,} n-grams, {part.num_features} features{words}"
-
-
-def _fitted(preparation: Preparation, part: ScaledNumber) -> str:
-    lookup = next((each for each in preparation.lookups if each.name == part.name), None)
-    source = (
-        "transform" if preparation.transform or lookup is None else f"{len(lookup.keys):,} values of {lookup.column}"
-    )
-    return f"{source}; centre {part.shift:.4g}, scale {part.scale:.4g}"
+def _origins(preparation: Preparation) -> dict[str, str]:
+    """Return what each feature of `data.features.fit` is made of, as the beginning of a text."""
+    if preparation.transform:
+        return {part.name: "transform; " for part in preparation.fitted}
+    return {lookup.name: f"{len(lookup.keys):,} values of {lookup.column}; " for lookup in preparation.lookups}
 
 
 def _samples(exported: dict[str, Any]) -> list[Any]:
