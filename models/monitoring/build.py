@@ -18,10 +18,10 @@ from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepared_rows import rows_of
 from models.data.weights import weights_of
 from models.inference.predict import predict
-from models.inputs.datetime.record import DatetimeInput
+from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.monitoring.calibration import fit_calibration
 from models.monitoring.coverage import coverage_of
-from models.monitoring.histogram import Bins, CategoricalBins, Measure, NumericBins, measured, numeric_bins
+from models.monitoring.histogram import Bins, CategoricalBins, measured, numeric_bins
 from models.monitoring.reference import Reference, ReferenceColumn
 from models.monitoring.tally import INPUT, PredictionCounts, scores_of, tally
 from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
@@ -92,10 +92,7 @@ def reference_of(
 
 
 def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Reference:
-    bins: list[Bins] = [_numeric_bins(rows, part.name) for part in preparation.numeric]
-    bins += [_numeric_bins(rows, part.name, _measure(part)) for part in preparation.datetimes]
-    bins += [_numeric_bins(rows, part.name, "characters") for part in preparation.texts]
-    bins += [CategoricalBins(name=part.name, categories=part.categories) for part in preparation.categorical]
+    bins = [_BINS[form](rows, part) for form in _BINS for part in preparation.inputs if part.form == form]
     blank = [ReferenceColumn(bins=each, counts=np.zeros(each.num_cells, dtype=np.int64)) for each in bins]
     unfilled = empty.model_copy(update={"columns": blank, "scores": []})
     train, test = (_tally(rows, split, unfilled) for split in ("train", "test"))
@@ -113,14 +110,22 @@ def _tally(rows: Rows, split: str, reference: Reference) -> PredictionCounts:
     return sum((tally(table, reference) for table in renamed), PredictionCounts())
 
 
-def _numeric_bins(rows: Rows, name: str, of: Measure = "value") -> NumericBins:
-    values = (measured(table.column(0), of) for table in rows("train", [name]))
-    return numeric_bins(name, np.concatenate([np.zeros(0), *values]), of)
+def _numeric_bins(rows: Rows, part: InputRecord) -> Bins:
+    values = (measured(table.column(0), part.measure) for table in rows("train", [part.name]))
+    return numeric_bins(part.name, np.concatenate([np.zeros(0), *values]), part.measure)
 
 
-def _measure(part: DatetimeInput) -> Measure:
-    """Return what of a time is monitored: its place in the week or the day, for the time itself always moves on."""
-    return "second of the week" if "week" in part.cycles else "second of the day" if "day" in part.cycles else "value"
+def _category_bins(_: Rows, part: CategoryRecord) -> Bins:
+    return CategoricalBins(name=part.name, categories=part.categories)
+
+
+_BINS: dict[Form, Callable[[Rows, Any], Bins]] = {
+    "number": _numeric_bins,
+    "time": _numeric_bins,
+    "text": _numeric_bins,
+    "category": _category_bins,
+}
+"""Of the training rows, by how they give an input."""
 
 
 def _batches(file: pq.ParquetFile, split: str, names: list[str]) -> Iterator[pa.Table]:
