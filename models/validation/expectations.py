@@ -6,9 +6,9 @@ default checks for every project, and checks that compare the data with the cham
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from models.data.check import least_rows
 from models.data.preparation import ROWS_FILE, Preparation
 from models.frozen_model import FrozenModel
 from models.identity.hashing import missing
+from models.inputs.record import Form
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 from models.sources.read import read_table
@@ -106,9 +107,7 @@ def reference(prepared: Path) -> dict[str, Any]:
     """Return the row count of prepared rows, and each input column's missing share and distribution, as plain data."""
     preparation = Preparation.load(prepared)
     table = read_table(prepared / ROWS_FILE, [*preparation.columns, ROW_COLUMN])
-    columns = {part.name: _numeric_shape(table.column(part.name)) for part in preparation.numeric}
-    columns.update({part.name: _categorical_shape(table.column(part.name)) for part in preparation.categorical})
-    columns.update({name: _missing_alone(table.column(name)) for name in _without_distribution(preparation)})
+    columns = {part.name: _COMPARED[part.form].shape(table.column(part.name)) for part in preparation.column_inputs}
     return {"rows": table.num_rows, "columns": columns}
 
 
@@ -142,15 +141,12 @@ def _against(
         severity="warn",
         origin="champion",
     )
-    kinds = {part.name: "bins" for part in preparation.numeric}
-    kinds.update({part.name: "values" for part in preparation.categorical})
-    kinds.update(dict.fromkeys(_without_distribution(preparation), ""))
-    for name, kind in kinds.items():
-        shape = reference["columns"].get(name)
+    for part in preparation.column_inputs:
+        name, shape = part.name, reference["columns"].get(part.name)
         if shape is None:
             continue
         yield _present(name, max(0.0, 1 - shape["missing"] - MAX_NULLS_MORE), "warn", "champion")
-        if kind in (shape["partition"] or ()) and name not in seasonal:
+        if _COMPARED[part.form].partition in (shape["partition"] or ()) and name not in seasonal:
             yield _divergence(name, shape["partition"])
 
 
@@ -184,11 +180,6 @@ def _numeric_shape(column: pa.ChunkedArray) -> dict[str, Any]:
     return {"missing": 1 - len(present) / max(len(values), 1), "partition": partition}
 
 
-def _without_distribution(preparation: Preparation) -> list[str]:
-    """Return the columns of which missing values alone are compared: times, which only grow, and texts."""
-    return [part.name for part in preparation.datetimes] + [part.name for part in preparation.texts]
-
-
 def _missing_alone(column: pa.ChunkedArray) -> dict[str, Any]:
     return {"missing": int(missing(column).sum()) / max(len(column), 1), "partition": None}
 
@@ -202,3 +193,24 @@ def _categorical_shape(column: pa.ChunkedArray) -> dict[str, Any]:
     if 1 < len(counts) <= _MAX_VALUES:
         partition = {"values": [text for text, _ in commonest], "weights": [n / total for _, n in commonest]}
     return {"missing": column.null_count / max(len(column), 1), "partition": partition}
+
+
+class _Compared(NamedTuple):
+    """How the values of an input are compared with the champion's.
+
+    Attributes:
+        shape: Returns the share of missing values, and the distribution, if it is compared.
+        partition: The key of the parts of such a distribution.
+    """
+
+    shape: Callable[[pa.ChunkedArray], dict[str, Any]]
+    partition: str = ""
+
+
+_COMPARED: dict[Form, _Compared] = {
+    "number": _Compared(_numeric_shape, "bins"),
+    "time": _Compared(_missing_alone),  # it only grows
+    "category": _Compared(_categorical_shape, "values"),
+    "text": _Compared(_missing_alone),
+}
+"""By the form of the values."""

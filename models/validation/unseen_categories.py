@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
-from models.inputs.categorical.record import CategoricalInput
+from models.inputs.record import CategoryRecord
 from models.project_spec.reserved_columns import SPLIT_COLUMN
 
 MOST_SHARE = 0.5
@@ -22,19 +22,20 @@ def unseen_categories(prepared: Path, preparation: Preparation) -> list[str]:
         prepared: The prepared folder; its rows are read a column at a time.
         preparation: The preparation of these rows.
     """
-    if not preparation.categorical:
+    categories = preparation.of(CategoryRecord)
+    if not categories:
         return []
     path = prepared / ROWS_FILE
     splits = pq.read_table(path, columns=[SPLIT_COLUMN]).column(0)
     messages = []
-    for part in preparation.categorical:
+    for part in categories:
         texts = pq.read_table(path, columns=[part.name]).column(0)
         for code, split in list(enumerate(SPLITS))[1:]:
             messages.append(_message(part, texts.filter(pc.equal(splits, code)).drop_null(), split))
     return [text for text in messages if text]
 
 
-def _message(part: CategoricalInput, values: pa.ChunkedArray, split: str) -> str:
+def _message(part: CategoryRecord, values: pa.ChunkedArray, split: str) -> str:
     known = pc.sum(pc.is_in(values, value_set=pa.array(part.categories, values.type))).as_py() or 0
     unknown = len(values) - known
     if unknown <= MOST_SHARE * len(values):
