@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from models.data.preparation import Preparation
 from models.inputs.categorical.rows import category_indices
+from models.inputs.datetime.record import DatetimeInput
 from models.inputs.datetime.rows import datetime_features
+from models.inputs.numeric.record import NumericInput
 from models.inputs.numeric.rows import encode_numeric
+from models.inputs.record import CategoryRecord, Form, TextRecord
 from models.inputs.types import as_text
 from models.ngrams.columns import plain_texts
 
@@ -47,17 +51,10 @@ def positions(rows: pa.Table, preparation: Preparation, prefix: str = "") -> np.
     The distance of two rows with different categories, or with texts that share no word, equals that of two numbers one
     standard deviation apart.
     """
-    parts = [encode_numeric(_float(rows, prefix + part.name), part)[:, None] for part in preparation.numeric]
-    if preparation.datetimes:
-        seconds = np.stack([_float(rows, prefix + part.name) for part in preparation.datetimes], axis=1)
-        parts.append(datetime_features(seconds, preparation.datetimes))
-    for one in preparation.categorical:
-        texts = as_text(rows.column(prefix + one.name))
-        indices = category_indices(texts, one)
-        present, inverse = np.unique(indices, return_inverse=True)
-        if len(present) > 1:
-            parts.append(np.eye(len(present), dtype=np.float32)[inverse] * np.float32(np.sqrt(0.5)))
-    parts += [_hashed_words(plain_texts(rows.column(prefix + one.name))) for one in preparation.texts]
+    parts: list[np.ndarray] = []
+    for form, points_of in _POINTS.items():
+        inputs = [part for part in preparation.inputs if part.form == form]
+        parts += points_of([rows.column(prefix + part.name) for part in inputs], inputs)
     return np.concatenate([np.zeros((rows.num_rows, 1), np.float32), *parts], axis=1)
 
 
@@ -146,8 +143,40 @@ def _hashed_words(texts: Sequence[str]) -> np.ndarray:
     return scaled
 
 
-def _float(rows: pa.Table, name: str) -> np.ndarray:
-    values: np.ndarray = rows.column(name).cast(pa.float64()).to_numpy()
+Values = Sequence[pa.ChunkedArray]
+
+
+def _numbers(columns: Values, inputs: Sequence[NumericInput]) -> list[np.ndarray]:
+    return [encode_numeric(_float(column), part)[:, None] for column, part in zip(columns, inputs, strict=True)]
+
+
+def _times(columns: Values, inputs: list[DatetimeInput]) -> list[np.ndarray]:
+    return [datetime_features(np.stack([_float(column) for column in columns], axis=1), inputs)] if columns else []
+
+
+def _categories(columns: Values, inputs: Sequence[CategoryRecord]) -> list[np.ndarray]:
+    """Return an axis for each category of these rows; none where there is one alone."""
+    indices = [category_indices(as_text(column), part) for column, part in zip(columns, inputs, strict=True)]
+    shares = [np.unique(places, return_inverse=True) for places in indices]
+    size = np.float32(np.sqrt(0.5))
+    return [np.eye(len(present), dtype=np.float32)[row] * size for present, row in shares if len(present) > 1]
+
+
+def _texts(columns: Values, _: Sequence[TextRecord]) -> list[np.ndarray]:
+    return [_hashed_words(plain_texts(column)) for column in columns]
+
+
+_POINTS: dict[Form, Callable[[Values, Any], list[np.ndarray]]] = {
+    "number": _numbers,
+    "time": _times,
+    "category": _categories,
+    "text": _texts,
+}
+"""Points (row, dimension) of the columns of each form."""
+
+
+def _float(column: pa.ChunkedArray) -> np.ndarray:
+    values: np.ndarray = column.cast(pa.float64()).to_numpy()
     return values
 
 

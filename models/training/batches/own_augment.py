@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -128,15 +129,12 @@ def columns_of(preparation: Preparation) -> tuple[InputColumn, ...]:
     if preparation.kind not in ("table", "series"):
         return ()
     tensor = "series" if preparation.kind == "series" else "numeric"
-    widths: list[tuple[str, int | None]] = [(part.name, None) for part in (*preparation.numeric, *preparation.fitted)]
-    widths += [(part.name, part.width) for part in preparation.datetimes]
-    widths += [(part.name, part.num_features) for part in preparation.texts]
-    columns, start = [], 0
-    for name, width in widths:
-        columns.append(InputColumn(name, tensor, start, width))
-        start += width or 1
-    for place, part in enumerate(preparation.categorical):
-        columns.append(InputColumn(part.name, "categorical", place, None, part.cardinality))
+    numbers = [part for part in preparation.inputs if part.width]
+    starts = itertools.accumulate((part.width for part in numbers), initial=0)
+    columns = [InputColumn(part.name, tensor, start, part.axis) for part, start in zip(numbers, starts, strict=False)]
+    indices = [(part.name, cardinality) for part in preparation.inputs for cardinality in part.cardinalities]
+    places = enumerate(indices)
+    columns += [InputColumn(name, "categorical", place, None, cardinality) for place, (name, cardinality) in places]
     return tuple(columns)
 
 
