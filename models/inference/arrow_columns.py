@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,8 +13,8 @@ from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference import row_values
 from models.inference.row_values import RowError
-from models.inputs.categorical.record import CategoricalInput
 from models.inputs.datetime.rows import as_seconds
+from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.inputs.types import as_text, is_number, is_text
 
 
@@ -30,11 +33,10 @@ def columns(rows: pa.Table, preparation: Preparation, first_row: int, display_na
         DataError: The model does not accept a value; names row, column, value and cure.
     """
     try:
-        feed = {name: _numbers(rows.column(name), name, first_row) for name in preparation.step_columns}
-        feed |= {part.name: _times(rows.column(part.name), part.name, first_row) for part in preparation.datetimes}
-        feed |= {part.name: texts(rows.column(part.name), part.name, display_name) for part in preparation.texts}
-        parts = preparation.categorical
-        return feed | {part.name: _categories(rows.column(part.name), part, first_row) for part in parts}
+        return {
+            name: _READERS[part.form](rows.column(name), part, first_row, display_name)
+            for name, part in {part.column: part for part in preparation.column_inputs}.items()
+        }
     except RowError as error:
         raise DataError(f"{display_name}, {error}") from error
 
@@ -51,8 +53,8 @@ def texts(column: pa.ChunkedArray, name: str, display_name: str) -> np.ndarray:
     return values
 
 
-def _numbers(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
-    column = _decoded(column)
+def _numbers(column: pa.ChunkedArray, part: InputRecord, first_row: int, _: str) -> np.ndarray:
+    column, name = _decoded(column), part.column
     kind = column.type
     if is_text(kind):
         try:
@@ -65,8 +67,8 @@ def _numbers(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
     return row_values.in_range(values, name, first=first_row)
 
 
-def _times(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
-    column = _decoded(column)
+def _times(column: pa.ChunkedArray, part: InputRecord, first_row: int, _: str) -> np.ndarray:
+    column, name = _decoded(column), part.name
     kind = column.type
     if is_text(kind) or pa.types.is_null(kind):
         return row_values.moments(column.to_pylist(), name, first=first_row)
@@ -78,7 +80,7 @@ def _times(column: pa.ChunkedArray, name: str, first_row: int) -> np.ndarray:
         raise RowError(str(error)) from error
 
 
-def _categories(column: pa.ChunkedArray, part: CategoricalInput, first_row: int) -> np.ndarray:
+def _categories(column: pa.ChunkedArray, part: CategoryRecord, first_row: int, _: str) -> np.ndarray:
     column = _decoded(column)
     kind = column.type
     if pa.types.is_decimal(kind) and (kind.scale == 0 or part.dtype == "integer"):
@@ -101,6 +103,19 @@ def _categories(column: pa.ChunkedArray, part: CategoricalInput, first_row: int)
     except RowError:
         return row_values.categories(column.to_pylist(), part.name, part.dtype, first_row)  # names the row
     return np.asarray(texts[pc.index_in(column, unique).to_numpy()])
+
+
+def _texts(column: pa.ChunkedArray, part: InputRecord, _: int, display_name: str) -> np.ndarray:
+    return texts(column, part.name, display_name)
+
+
+_READERS: dict[Form, Callable[[pa.ChunkedArray, Any, int, str], np.ndarray]] = {
+    "number": _numbers,
+    "time": _times,
+    "category": _categories,
+    "text": _texts,
+}
+"""Return the values of a column, given the number of the first row and the name of the rows for messages."""
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

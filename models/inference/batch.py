@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from models.inference.portable import LABELS
 from models.inference.predict import Feed
 from models.inference.row_values import RowError
 from models.inference.windows import SeriesSchema, known_window
-from models.inputs.categorical.record import CategoricalInput
+from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.inputs.types import is_number
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
@@ -96,19 +96,40 @@ def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool 
         is_made: Whether a feature function reads the rows first: categories have the types of training then, else text.
     """
     types = {field.name: _plain(field.type) for field in raw or []}
-    kinds = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
-    for part in preparation.categorical:
-        if not (is_made and part.dtype == "integer" and _are_whole_beyond_float64(part, types.get(part.name))):
-            types[part.name] = kinds[part.dtype] if is_made else pa.string()
-    flags = {name for name, kind in types.items() if pa.types.is_boolean(kind)}
-    types.update({part.column: pa.float64() for part in preparation.numeric if part.column not in flags})
-    if not is_made:
-        types.update({part.name: pa.string() for part in preparation.datetimes})
-    types.update({part.name: pa.string() for part in preparation.texts})
+    for part in preparation.column_inputs:
+        types |= _CSV_TYPES[part.form](part, types.get(part.column), is_made)
     return types
 
 
-def _are_whole_beyond_float64(part: CategoricalInput, kind: pa.DataType | None) -> bool:
+def _csv_number(part: InputRecord, raw: pa.DataType | None, _: bool) -> dict[str, pa.DataType]:
+    return {} if raw is not None and pa.types.is_boolean(raw) else {part.column: pa.float64()}
+
+
+def _csv_time(part: InputRecord, _: pa.DataType | None, is_made: bool) -> dict[str, pa.DataType]:
+    return {} if is_made else {part.name: pa.string()}
+
+
+def _csv_category(part: CategoryRecord, raw: pa.DataType | None, is_made: bool) -> dict[str, pa.DataType]:
+    if is_made and part.dtype == "integer" and _are_whole_beyond_float64(part, raw):
+        return {}
+    kinds = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
+    return {part.name: kinds[part.dtype] if is_made else pa.string()}
+
+
+def _csv_text(part: InputRecord, _: pa.DataType | None, __: bool) -> dict[str, pa.DataType]:
+    return {part.name: pa.string()}
+
+
+_CSV_TYPES: dict[Form, Callable[[Any, pa.DataType | None, bool], dict[str, pa.DataType]]] = {
+    "number": _csv_number,
+    "time": _csv_time,
+    "category": _csv_category,
+    "text": _csv_text,
+}
+"""The type of a column of CSV files, by the form of its values, from the raw type; empty where that stays."""
+
+
+def _are_whole_beyond_float64(part: CategoryRecord, kind: pa.DataType | None) -> bool:
     """Return True if training read integers of which a float64 does not hold each."""
     if kind is None or not pa.types.is_integer(kind):
         return False

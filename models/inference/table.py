@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from models.inference.input_schema import (
 from models.inference.predict import Feed
 from models.inference.row_values import RowError, categories, shown
 from models.inference.tensors import TensorSpec
+from models.inputs.record import CategoryRecord, Form
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,8 +46,9 @@ TIME: Schema = {
     "exclusiveMaximum": row_values.LATEST_S,
     "description": "A time: ISO 8601, UTC without a zone, or seconds since 1970.",
 }
-SENTENCE: Schema = {"type": ["string", "null"]}
 """JSON Schema of the plainest forms of a time; the other forms of ISO 8601 are accepted too."""
+TextReader = Callable[[Sequence[Any], str], np.ndarray]
+"""Returns texts as the graph takes them from the values of a column and its name."""
 
 
 class TableSchema(InputSchema):
@@ -60,10 +62,10 @@ class TableSchema(InputSchema):
         self.inputs = [TensorSpec(name, "FP64", (-1,)) for name in preparation.number_columns]
         self.inputs += [TensorSpec(name, "BYTES", (-1,)) for name in preparation.text_columns]
         self.numbers = preparation.number_columns
-        self._times = {part.name for part in preparation.datetimes}
         self._preparation = preparation
-        self._texts = [(part.name, part.dtype) for part in preparation.categorical]
-        self._sentences = [part.name for part in preparation.texts]
+        self._parts = {part.name: part for part in preparation.column_inputs}
+        self._times = {name for name, part in self._parts.items() if part.form == "time"}
+        self._texts = {name: _READERS[self._parts[name].form](self._parts[name]) for name in preparation.text_columns}
         self.columns = names = [port.name for port in self.inputs]
         self._values = itemgetter(*names) if len(names) > 1 else lambda record: (record[names[0]],)
         self._names = frozenset(names)
@@ -105,8 +107,7 @@ class TableSchema(InputSchema):
             raise DataError("got no rows, expected one or more")
         numbers = self._doubles(columns, lengths.pop())
         feed = dict(zip(self.numbers, numbers, strict=True))
-        feed |= {name: categories(columns[name].tolist(), name, dtype) for name, dtype in self._texts}
-        feed |= {name: row_values.texts(columns[name].tolist(), name) for name in self._sentences}
+        feed |= {name: read(columns[name].tolist(), name) for name, read in self._texts.items()}
         return InputRows(feed, numbers=numbers)
 
     def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
@@ -121,15 +122,7 @@ class TableSchema(InputSchema):
 
     def record_schema(self) -> Schema:
         """Return the JSON Schema of an object with each column."""
-        kinds: dict[str, Schema] = {
-            name: TIME if name in self._times else {"type": ["number", "boolean", "null"], **FINITE}
-            for name in self.numbers
-        }
-        texts = {
-            name: {"type": ["string", "number" if dtype == "integer" else "integer", "boolean", "null"]}
-            for name, dtype in self._texts
-        }
-        properties = {**kinds, **texts, **dict.fromkeys(self._sentences, SENTENCE)}
+        properties = {name: _SCHEMAS[self._parts[name].form](self._parts[name]) for name in self.columns}
         return {"type": "object", "properties": properties, "required": list(properties)}
 
     def _columns(self, records: Sequence[Any]) -> list[Sequence[Any]]:
@@ -163,11 +156,8 @@ class TableSchema(InputSchema):
         try:
             numbers = self._numbers(columns[:count], len(columns[0]))
             feed = dict(zip(self.numbers, numbers, strict=True))
-            for name, column in zip(self._sentences, columns[count + len(self._texts) :], strict=True):
-                feed[name] = row_values.texts(column, name)
-            for (name, dtype), column in zip(self._texts, columns[count:], strict=False):
-                is_plain = dtype == "string" and _TEXT.issuperset(map(type, column))
-                feed[name] = np.array(column, object) if is_plain else categories(column, name, dtype)
+            for (name, read), column in zip(self._texts.items(), columns[count:], strict=True):
+                feed[name] = read(column, name)
         except RowError as error:
             raise DataError(str(error)) from error
         return InputRows(feed, extra, numbers)
@@ -196,3 +186,27 @@ def _flat(values: np.ndarray, name: str) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         return values[:, 0]
     raise DataError(f"input {name!r}: got shape {list(values.shape)}, expected [rows]")
+
+
+def _category_reader(part: CategoryRecord) -> TextReader:
+    dtype = part.dtype
+
+    def read(values: Sequence[Any], name: str) -> np.ndarray:
+        is_plain = dtype == "string" and _TEXT.issuperset(map(type, values))
+        return np.array(values, object) if is_plain else categories(values, name, dtype)
+
+    return read
+
+
+def _category_schema(part: CategoryRecord) -> Schema:
+    return {"type": ["string", "number" if part.dtype == "integer" else "integer", "boolean", "null"]}
+
+
+_READERS: dict[Form, Callable[[Any], TextReader]] = {"category": _category_reader, "text": lambda _: row_values.texts}
+_SCHEMAS: dict[Form, Callable[[Any], Schema]] = {
+    "number": lambda _: {"type": ["number", "boolean", "null"], **FINITE},
+    "time": lambda _: TIME,
+    "category": _category_schema,
+    "text": lambda _: {"type": ["string", "null"]},
+}
+"""JSON Schema of a value, by the form in which rows give it."""
