@@ -162,7 +162,9 @@ def is_of_table(node: ast.Compare, source: str, words: Vocabulary, scope: Scope)
     if not all(isinstance(operator, ast.In | ast.NotIn) for operator in node.ops):
         return False
     is_upper = any(name.isupper() and len(name) > 3 for name in read)
-    is_of_rows = bool(read & {"tasks", "kinds", *words.flags}) and ("task" in source or "kind" in source)
+    is_of_rows = bool(read & {"tasks", "kinds", *words.flags}) and (
+        "task" in source or "kind" in ast.unparse(node.left)
+    )
     return is_of_rows or (is_upper and ("task" in source.lower() or bool(end_of(node.left) & words.choices_of.keys())))
 
 

@@ -39,6 +39,12 @@ NUMBERS = ("regression", "ranking")
 READERS: PerDataKind[type[Reader]] = {"table": TableReader, "text": TextReader}
 ONE_LABEL = "binary"
 """
+READERS = """
+class TableReader:
+    keep: int | None
+class TextReader(TableReader):
+    pass
+"""
 IMPORTS = """
 from models.data.tables import FITS, HAS_CLASSES, NUMBERS, ONE_LABEL, READERS, WORDS
 from models.kinds.task import TASKS, refusal
@@ -69,7 +75,7 @@ def groups(snippet: str, path: str = "models/data/snippet.py") -> list[str]:
     sources = {
         "models/kinds/task.py": ROWS,
         "models/data/tables.py": TABLES,
-        "models/data/answers.py": ANSWERS,
+        "models/data/answers.py": ANSWERS + READERS,
         "models/inputs/numeric/record.py": RECORDS,
         path: IMPORTS + snippet,
     }
@@ -143,6 +149,7 @@ def test_each_form_is_counted_once(form: str, group: str) -> None:
 
 
 NO_BRANCHES = [
+    "reader.keep is None",
     "TASKS[task].link",
     "WORDS[task]",
     "f(row.is_number)",

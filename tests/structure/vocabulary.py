@@ -68,10 +68,11 @@ def vocabulary_of(trees: Trees) -> Vocabulary:
             elif is_table(annotation, value):
                 if name not in CATALOGUES:
                     words.tables.setdefault(module, set()).add(name)
-                words.rows |= class_names(held_type(annotation), *held_values(value, called=True))
+                words.rows |= class_names(row_type(annotation), *called(held_values(value)))
                 words.classes |= class_names(annotation, value)
                 if is_choice(annotation, value):
                     words.choices.add(name)
+    words.classes &= {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     for path, tree in trees.items():
         literals = {name: strings(value) for name, _, value in assignments(tree) if "Literal" in names(value)}
         for node in ast.walk(tree):
@@ -144,10 +145,20 @@ def is_function(annotation: ast.expr) -> bool:
     return isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Callable"
 
 
-def held_values(value: ast.expr, called: bool = False) -> list[ast.expr]:
-    """Return the values of a table; of those that are calls, what is called."""
-    values = value.values if isinstance(value, ast.Dict) else []
-    return [held.func if isinstance(held, ast.Call) else held for held in values] if called else values
+def row_type(annotation: ast.expr | None) -> ast.expr | None:
+    """Return the class of a table's rows; None if its values are classes or functions."""
+    held = held_type(annotation)
+    return held if isinstance(held, ast.Name) else None
+
+
+def held_values(value: ast.expr) -> list[ast.expr]:
+    """Return the values of a table."""
+    return value.values if isinstance(value, ast.Dict) else []
+
+
+def called(values: list[ast.expr]) -> list[ast.expr]:
+    """Return what is called by those of these that are calls."""
+    return [value.func for value in values if isinstance(value, ast.Call)]
 
 
 def class_names(*nodes: ast.expr | None) -> set[str]:
