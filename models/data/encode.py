@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
+from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepared_rows import row_batches, rows_of
 from models.data.target_forms import target_tensors
 from models.data.tensor_file import RowWriter
 from models.data.text import indices_of, text_of, window_starts
 from models.data.unlabelled import UNLABELLED, read_unlabelled
-from models.errors import DataError
 from models.files import whole_file
 from models.inputs.categorical.rows import category_indices
 from models.inputs.datetime.rows import datetime_features
 from models.inputs.image.rows import pixels_of
 from models.inputs.numeric.rows import numeric_matrix, standardised
+from models.kinds.data_kind import PerDataKind
 from models.ngrams.columns import feature_matrix, plain_texts
 from models.project_spec.reserved_columns import FITTED_PREFIX, KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
 from models.sources.code_points import code_points
@@ -48,11 +48,7 @@ def encode(folder: Path, split: str) -> Tensors:
         DataError: The folder is incomplete.
     """
     preparation = Preparation.load(folder)
-    if preparation.kind == "series":
-        return _encode_series(folder, split, preparation)
-    if preparation.characters is not None:
-        return _encode_text(folder, split, preparation.characters)
-    return _encode_rows(rows_of(folder, split), preparation)
+    return _ENCODED[preparation.kind](folder, split, preparation)
 
 
 def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
@@ -65,19 +61,15 @@ def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
         DataError: The prepared folder is incomplete.
         StoreError: `out` cannot be written.
     """
-    from safetensors.numpy import save_file
-
     preparation = Preparation.load(prepared)
     paths = {split: out / f"{split}.safetensors" for split in SPLITS}
     with contextlib.ExitStack() as files:
         temporary = {split: files.enter_context(whole_file(path)) for split, path in paths.items()}
-        if preparation.kind in ("series", "text"):
-            for split, path in temporary.items():
-                save_file(encode(prepared, split), path)
-        else:
-            _write_rows(prepared, preparation, temporary)
+        _WRITTEN[preparation.kind](prepared, preparation, temporary)
     unlabelled = read_unlabelled(prepared)
     if unlabelled is not None:
+        from safetensors.numpy import save_file
+
         paths[UNLABELLED] = out / f"{UNLABELLED}.safetensors"
         with whole_file(paths[UNLABELLED]) as path:
             save_file(_encode_inputs(unlabelled, preparation), path)
@@ -125,6 +117,13 @@ def _word_indices(rows: pa.Table, preparation: Preparation) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
+def _write_whole(prepared: Path, preparation: Preparation, paths: Mapping[str, Path]) -> None:
+    from safetensors.numpy import save_file
+
+    for split, path in paths.items():
+        save_file(_ENCODED[preparation.kind](prepared, split, preparation), path)
+
+
 def _write_rows(prepared: Path, preparation: Preparation, paths: Mapping[str, Path]) -> None:
     splits = read_table(prepared / ROWS_FILE, [SPLIT_COLUMN]).column(SPLIT_COLUMN).to_numpy()
     counts = np.bincount(splits[splits >= 0], minlength=len(SPLITS))
@@ -147,10 +146,12 @@ def _seconds_matrix(rows: pa.Table, preparation: Preparation) -> np.ndarray:
     return np.stack([rows.column(part.name).to_numpy() for part in preparation.datetimes], axis=1)
 
 
+def _encode_split(folder: Path, split: str, preparation: Preparation) -> Tensors:
+    return _encode_rows(rows_of(folder, split), preparation)
+
+
 def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensors:
-    window = preparation.window
-    if window is None:
-        raise DataError(f"{folder}: a series without window: remove the folder and run again")
+    window = preparation.required_window
     rows = pa.concat_tables(row_batches(folder))
     targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
     chosen = rows.select(preparation.target.columns).take(pa.array(targets))
@@ -165,6 +166,22 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
     }
 
 
-def _encode_text(folder: Path, split: str, characters: TextInput) -> Tensors:
+def _encode_text(folder: Path, split: str, preparation: Preparation) -> Tensors:
+    characters = preparation.required_characters
     points = code_points(text_of(folder, split, characters))
     return {"tokens": indices_of(points, characters), "start": window_starts(len(points), characters, split)}
+
+
+_ENCODED: PerDataKind[Callable[[Path, str, Preparation], Tensors]] = {
+    "table": _encode_split,
+    "image": _encode_split,
+    "series": _encode_series,
+    "text": _encode_text,
+}
+_WRITTEN: PerDataKind[Callable[[Path, Preparation, Mapping[str, Path]], None]] = {
+    "table": _write_rows,
+    "image": _write_rows,
+    "series": _write_whole,
+    "text": _write_whole,
+}
+"""Rows that are apart are encoded in batches; the steps of series and the characters of a text as a whole."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from models.data.text import text_of, window_starts, windows_of
 from models.errors import DataError
 from models.inputs.image.rows import pixels_of
 from models.inputs.types import as_text, is_number
+from models.kinds.data_kind import PerDataKind
 from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table
@@ -31,6 +33,11 @@ BATCH_ROWS = 8_192
 """Rows in a feed: enough that a call's own cost does not count, few enough that its tables stay small."""
 TEXT_BATCH = 64
 """Most text windows in a feed: for each character the graph returns the probabilities of the whole alphabet."""
+_MOST: PerDataKind[float] = {"table": math.inf, "image": math.inf, "series": math.inf, "text": TEXT_BATCH}
+"""Most examples in a feed."""
+
+Examples = tuple[int, Callable[[slice | np.ndarray], Feed]]
+"""The number of examples of a split, and a function that returns those at some positions in one feed."""
 
 
 def feeds(
@@ -57,10 +64,10 @@ def feeds(
         DataError: The graph needs a column that these rows lack, or a column has another type than the graph needs.
     """
     preparation = preparation or Preparation.load(prepared)
-    num_examples, feed = _examples(prepared, split, preparation, raw)
-    batch = batch if preparation.characters is None else min(batch, TEXT_BATCH)
-    for start in range(0, num_examples, batch):
-        yield feed(slice(start, start + batch))
+    num_examples, feed = _EXAMPLES[preparation.kind](prepared, split, preparation, raw)
+    size = int(min(batch, _MOST[preparation.kind]))
+    for start in range(0, num_examples, size):
+        yield feed(slice(start, start + size))
 
 
 def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
@@ -75,10 +82,16 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
     Raises:
         DataError: The split has no example at the last position, or as for `feeds`.
     """
-    if preparation.window is None and preparation.characters is None:
-        _check_count(prepared, split, Preparation.load(prepared).rows[split], positions)
-        return _feed(_inputs(prepared, split, preparation, positions=positions), preparation)
-    count, feed = _examples(prepared, split, preparation)
+    return _AT[preparation.kind](prepared, split, preparation, positions)
+
+
+def _rows_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
+    _check_count(prepared, split, Preparation.load(prepared).rows[split], positions)
+    return _feed(_inputs(prepared, split, preparation, positions=positions), preparation)
+
+
+def _windows_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
+    count, feed = _EXAMPLES[preparation.kind](prepared, split, preparation, None)
     _check_count(prepared, split, count, positions)
     return feed(positions)
 
@@ -102,9 +115,15 @@ def targets(prepared: Path, split: str) -> np.ndarray:
     Text: the code points to be predicted, int64 (windows, length).
     """
     preparation = Preparation.load(prepared)
-    if preparation.characters is not None:
-        points, starts = _text(prepared, split)
-        return windows_of(points, starts, preparation.characters.length)[:, 1:]
+    return _TARGETS[preparation.kind](prepared, split, preparation)
+
+
+def _characters_after(prepared: Path, split: str, preparation: Preparation) -> np.ndarray:
+    points, starts = _text(prepared, split)
+    return windows_of(points, starts, preparation.required_characters.length)[:, 1:]
+
+
+def _targets_of_rows(prepared: Path, split: str, preparation: Preparation) -> np.ndarray:
     return true_values(rows_of(prepared, split, true_columns(preparation)), preparation)
 
 
@@ -148,9 +167,8 @@ def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np
                 f"{prepared / ROWS_FILE}: no column {name!r} for judge.slices: the rows were prepared without it; "
                 "run the loop again"
             )
-    rows = rows_of(prepared, split, list(held.values()))
-    if Preparation.load(prepared).characters is not None:
-        rows = rows.take(_lines_of_windows(prepared, split))
+    own = Preparation.load(prepared).kind
+    rows = _ROWS_OF_EXAMPLES[own](prepared, split, rows_of(prepared, split, list(held.values())))
     return {name: _text_input(rows.column(column)) for name, column in held.items()}
 
 
@@ -160,25 +178,28 @@ def groups(prepared: Path, split: str) -> np.ndarray:
     return keys
 
 
-def _examples(
-    prepared: Path, split: str, preparation: Preparation, raw: Path | None = None
-) -> tuple[int, Callable[[slice | np.ndarray], Feed]]:
-    """Return the number of examples of a split, and a function that returns those at some positions in one feed."""
-    if preparation.window is not None:
-        values, ends = _series(prepared, split, preparation)
-        steps = np.arange(1 - preparation.window.length, 1)  # counted back from a window's last step
-        return len(ends), lambda positions: {"series": values[ends[positions, None] + steps]}
-    if preparation.characters is not None:
-        own = _characters(prepared)
-        if preparation.characters.length < own.length:
-            raise DataError(
-                f"data.text: the model reads {preparation.characters.length} characters and these windows are of "
-                f"{own.length}: they cannot be compared; shorten data.text.length, or start a new project"
-            )
-        points, starts = _text(prepared, split)
-        return len(starts), lambda positions: {"text": windows_of(points, starts[positions], own.length)}
+def _examples_of_rows(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:
     rows = _inputs(prepared, split, preparation, raw)
     return len(rows), lambda positions: _feed(rows[positions], preparation)
+
+
+def _examples_of_series(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:
+    del raw
+    values, ends = _series(prepared, split, preparation)
+    steps = np.arange(1 - preparation.required_window.length, 1)  # counted back from a window's last step
+    return len(ends), lambda positions: {"series": values[ends[positions, None] + steps]}
+
+
+def _examples_of_text(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:
+    del raw
+    own, length = _characters(prepared), preparation.required_characters.length
+    if length < own.length:
+        raise DataError(
+            f"data.text: the model reads {length} characters and these windows are of {own.length}: they cannot be "
+            "compared; shorten data.text.length, or start a new project"
+        )
+    points, starts = _text(prepared, split)
+    return len(starts), lambda positions: {"text": windows_of(points, starts[positions], own.length)}
 
 
 def _text(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -249,23 +270,26 @@ def _characters(prepared: Path) -> TextInput:
     return characters
 
 
-def _lines_of_windows(prepared: Path, split: str) -> np.ndarray:
+def _own_rows(prepared: Path, split: str, rows: pa.Table) -> pa.Table:
+    del prepared, split
+    return rows
+
+
+def _lines_of_windows(prepared: Path, split: str, rows: pa.Table) -> pa.Table:
     characters = _characters(prepared)
     lines = rows_of(prepared, split, [characters.column]).column(0)
     ends = np.cumsum(pc.utf8_length(lines).to_numpy().astype(np.int64) + 1)
     starts = window_starts(int(ends[-1]), characters, split)
-    line_numbers: np.ndarray = np.searchsorted(ends, starts, side="right")
-    return line_numbers
+    return rows.take(np.searchsorted(ends, starts, side="right"))
 
 
 def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.ndarray, np.ndarray]:
     """Return the values (step, feature) of all steps, and the last step (example,) of each window of a split."""
-    own = Preparation.load(prepared)
-    window = preparation.window
-    if window is None or own.window is None or window.horizons != own.window.horizons:
+    own, window = Preparation.load(prepared).window, preparation.required_window
+    if own is None or window.horizons != own.horizons:
         raise DataError(
-            f"data.window: the model looks {window.horizon if window else '?'} steps ahead and these rows "
-            f"{own.window and own.window.horizon}: they cannot be compared; keep the horizon, or start a new project"
+            f"data.window: the model looks {window.horizon} steps ahead and these rows {own and own.horizon}: they "
+            "cannot be compared; keep the horizon, or start a new project"
         )
     there = pq.read_schema(prepared / ROWS_FILE)
     # A champion may know columns beforehand that the spec does not name any more: they are made again.
@@ -282,3 +306,30 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
             "keep data.window.length, or start a new project"
         )
     return values, targets - window.last_horizon
+
+
+_EXAMPLES: PerDataKind[Callable[[Path, str, Preparation, Path | None], Examples]] = {
+    "table": _examples_of_rows,
+    "image": _examples_of_rows,
+    "series": _examples_of_series,
+    "text": _examples_of_text,
+}
+_AT: PerDataKind[Callable[[Path, str, Preparation, np.ndarray], Feed]] = {
+    "table": _rows_at,
+    "image": _rows_at,
+    "series": _windows_at,
+    "text": _windows_at,
+}
+_TARGETS: PerDataKind[Callable[[Path, str, Preparation], np.ndarray]] = {
+    "table": _targets_of_rows,
+    "image": _targets_of_rows,
+    "series": _targets_of_rows,
+    "text": _characters_after,
+}
+_ROWS_OF_EXAMPLES: PerDataKind[Callable[[Path, str, pa.Table], pa.Table]] = {
+    "table": _own_rows,
+    "image": _own_rows,
+    "series": _own_rows,
+    "text": _lines_of_windows,
+}
+"""The prepared row of each example of a split."""

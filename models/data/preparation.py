@@ -328,6 +328,24 @@ class Preparation(FrozenModel):
         return next(iter(self.of(ImageInput)), None)
 
     @property
+    def required_window(self) -> Window:
+        """The window; only for series, which have one."""
+        assert self.window is not None
+        return self.window
+
+    @property
+    def required_characters(self) -> TextInput:
+        """The windows of a text; only for texts, which have them."""
+        assert self.characters is not None
+        return self.characters
+
+    @property
+    def required_pixels(self) -> ImageInput:
+        """The images; only for images, which have them."""
+        assert self.pixels is not None
+        return self.pixels
+
+    @property
     def outputs(self) -> list[OutputColumn]:
         """The outputs of an example, if there are several."""
         return self.target.outputs

@@ -196,8 +196,7 @@ class ImageSet(ExampleSet):
     def facts(cls, preparation: Preparation, tensors: Inputs) -> dict[str, Any]:
         """Return mean and standard deviation."""
         del tensors
-        pixels = preparation.pixels
-        assert pixels is not None
+        pixels = preparation.required_pixels
         return {"mean": torch.tensor(pixels.mean).view(-1, 1, 1), "std": torch.tensor(pixels.std).view(-1, 1, 1)}
 
     def gather(self, positions: torch.Tensor, change: Change | None = None) -> Inputs:
@@ -225,10 +224,10 @@ class SeriesSet(ExampleSet):
     @classmethod
     def facts(cls, preparation: Preparation, tensors: Inputs) -> dict[str, Any]:
         """Return the length of a window, and what stands for missing values."""
-        assert preparation.window is not None
         parts = [encode_numeric(np.array(np.nan), part) for part in preparation.numeric]
         has_gaps = bool(tensors["series"].isnan().any())
-        return {"window": preparation.window.length, "fill": torch.from_numpy(np.stack(parts)) if has_gaps else None}
+        fill = torch.from_numpy(np.stack(parts)) if has_gaps else None
+        return {"window": preparation.required_window.length, "fill": fill}
 
     @classmethod
     def joined(cls, train: Inputs, validation: Inputs) -> Inputs:
@@ -263,8 +262,7 @@ class TextSet(ExampleSet):
     def facts(cls, preparation: Preparation, tensors: Inputs) -> dict[str, Any]:
         """Return the length of a window."""
         del tensors
-        assert preparation.characters is not None
-        return {"window": preparation.characters.length}
+        return {"window": preparation.required_characters.length}
 
     @classmethod
     def joined(cls, train: Inputs, validation: Inputs) -> Inputs:
@@ -278,8 +276,7 @@ class TextSet(ExampleSet):
         cls, train: torch.Tensor, validation: torch.Tensor, joined: Inputs, preparation: Preparation
     ) -> torch.Tensor:
         """Return the training windows that share no character with a validation window."""
-        assert preparation.characters is not None
-        starts, length = joined["start"], preparation.characters.length
+        starts, length = joined["start"], preparation.required_characters.length
         low, high = starts[validation[0]], starts[validation[-1]]
         return train[(starts[train] - low <= -length) | (starts[train] - high >= length)]
 
