@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.preparation import SPLITS, Preparation
 from models.data.target_forms import class_indices
+from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.metrics.metrics import METRICS, Array
 from models.project_spec.reserved_columns import FITTED_PREFIX, SPLIT_COLUMN, WEIGHT_COLUMN
 
@@ -69,17 +73,38 @@ def _target(rows: pa.Table, name: str, preparation: Preparation, train: Array) -
 
 
 def _cells(rows: pa.Table, preparation: Preparation, train: Array) -> list[tuple[str, Array]]:
-    """Return the bin or the category of each row, by column: int64 (row,)."""
+    """Return the bin or the category of each row, by input: int64 (row,)."""
+    return [
+        (part.name, cells_of(rows, part, train))
+        for form, cells_of in _CELLS.items()
+        for part in preparation.inputs
+        if part.form == form
+    ]
+
+
+def _bins(rows: pa.Table, part: InputRecord, train: Array, prefix: str = "") -> Array:
+    values = rows.column(prefix + part.name).to_numpy()
     num_bins = min(MOST_BINS, int(train.sum()) // ROWS_A_BIN)
-    cells = []
-    columns = {name: name for name in preparation.number_columns}
-    columns |= {part.name: FITTED_PREFIX + part.name for part in preparation.fitted}
-    for name, column in columns.items():
-        values = rows.column(column).to_numpy()
-        known = np.sort(values[train & ~np.isnan(values)])
-        edges = np.unique(np.quantile(known, np.linspace(0, 1, num_bins + 1)[1:-1])) if len(known) else known
-        cells.append((name, np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, "right"))))
-    for text in preparation.categorical:
-        encoded = pc.index_in(rows.column(text.name), pa.array(text.categories, pa.string()))
-        cells.append((text.name, pc.add(pc.fill_null(encoded, -1), 1).to_numpy().astype(np.int64)))
-    return cells
+    known = np.sort(values[train & ~np.isnan(values)])
+    edges = np.unique(np.quantile(known, np.linspace(0, 1, num_bins + 1)[1:-1])) if len(known) else known
+    bins: Array = np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, "right"))
+    return bins
+
+
+def _fitted_bins(rows: pa.Table, part: InputRecord, train: Array) -> Array:
+    return _bins(rows, part, train, FITTED_PREFIX)
+
+
+def _categories(rows: pa.Table, part: CategoryRecord, _: Array) -> Array:
+    encoded = pc.index_in(rows.column(part.name), pa.array(part.categories, pa.string()))
+    indices: Array = pc.add(pc.fill_null(encoded, -1), 1).to_numpy().astype(np.int64)
+    return indices
+
+
+_CELLS: dict[Form, Callable[[pa.Table, Any, Array], Array]] = {
+    "number": _bins,
+    "time": _bins,
+    "made": _fitted_bins,
+    "category": _categories,
+}
+"""The forms that are cut into cells; a text says more than one cell."""
