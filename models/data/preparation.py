@@ -391,6 +391,11 @@ class Preparation(FrozenModel):
         return sum(part.width for part in self.inputs)
 
     @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """Number of indices of each column of the tensor `categorical`."""
+        return tuple(cardinality for part in self.inputs for cardinality in part.cardinalities)
+
+    @property
     def num_words(self) -> int:
         """Words of a row, over all text columns, that a net may read in their order."""
         return sum(part.length for part in self.texts)

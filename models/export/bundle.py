@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from models.data.preparation import Preparation
 from models.inference import portable, row_values
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import MODEL_FILE
+from models.inputs.record import Form
 from models.serving.open_api import prediction_schema
 from models.sources import delimiter
 
@@ -94,18 +95,22 @@ def example(preparation: Preparation) -> list[dict[str, Any]]:
         image = preparation.pixels.image
         blank = bytes(image.height * image.width * image.channels)
         return [{image.column: base64.b64encode(blank).decode()}]
-    row: dict[str, Any] = {part.column: part.fill for part in reversed(preparation.numeric)}
+    row: dict[str, Any] = {}
+    for part in preparation.column_inputs:
+        row.setdefault(part.column, _EXAMPLES[part.form](part))
     if preparation.window is not None and preparation.window.series_key is not None:
         row[preparation.window.series_key] = "a"
-    row |= {part.name: _iso_day(part.high) for part in preparation.datetimes}
-    row |= {part.name: "A text of some words" for part in preparation.texts}
-    row |= {part.name: part.categories[0] if part.categories else "" for part in preparation.categorical}
     last = {**row, preparation.target.name: None} if preparation.target.name in row else row
     return [*[row] * (preparation.num_steps - preparation.num_future), *[last] * preparation.num_future]
 
 
-def _iso_day(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+_EXAMPLES: dict[Form, Callable[[Any], Any]] = {
+    "number": lambda part: part.fill,
+    "time": lambda part: datetime.fromtimestamp(part.high, UTC).date().isoformat(),
+    "category": lambda part: part.categories[0] if part.categories else "",
+    "text": lambda part: "A text of some words",
+}
+"""A usual value of an input, by the form in which rows give it."""
 
 
 def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:

@@ -82,7 +82,7 @@ def _inputs(preparation: Preparation) -> tuple[GraphBuilder, str, _Correction | 
 
 
 def _features(builder: GraphBuilder, preparation: Preparation) -> str:
-    names = [("numeric", preparation.num_numeric), ("categorical", len(preparation.categorical))]
+    names = [("numeric", preparation.num_numeric), ("categorical", len(preparation.cardinalities))]
     doubles = [
         builder.node("Cast", [CORE_PREFIX + name], f"{name}_double", to=onnx.TensorProto.DOUBLE)
         for name, width in names

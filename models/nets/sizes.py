@@ -124,7 +124,7 @@ class Sizes:
             kind=preparation.kind,
             task=preparation.task,
             num_numeric=num_numeric,
-            cardinalities=tuple(column.cardinality for column in preparation.categorical),
+            cardinalities=preparation.cardinalities,
             num_words=preparation.num_words if has_words else 0,
             vocabularies=preparation.vocabularies if has_words else (),
             image=(pixels.image.channels, pixels.image.height, pixels.image.width) if pixels else None,

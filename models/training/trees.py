@@ -210,7 +210,7 @@ def _open(job: TrainingJob) -> _Boosting:
     if preparation.target.group is not None:
         order = group_order(train.values(), preparation.target.group)
         targets = targets[order.positions]
-    numeric, categorical = preparation.num_numeric, len(preparation.categorical)
+    numeric, categorical = preparation.num_numeric, len(preparation.cardinalities)
     boosting = _Boosting(
         job=job,
         preparation=preparation,
@@ -279,10 +279,9 @@ def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> di
         raise UsageError(f"model.arguments.objective: got {objective} beside train.loss: drop one of them")
     if more.get(MONOTONE) and loss in RENEWED:
         raise no_monotone(metric.name)
-    numbers = [part.name for part in (*preparation.numeric, *preparation.fitted)]
-    times = [part.name for part in preparation.datetimes for _ in range(part.width)]
-    texts = [part.name for part in preparation.texts for _ in range(part.num_features)]
-    columns = [*numbers, *times, *texts, *(part.name for part in preparation.categorical)]
+    numbers = [part.name for part in preparation.inputs if part.axis is None]
+    columns = [part.name for part in preparation.inputs for _ in range(part.width)]
+    columns += [part.name for part in preparation.inputs for _ in part.cardinalities]
     arguments = without_columns(job.model.arguments, collected_later(preparation.left_out))
     return {**settings(), **with_positions(arguments, columns, numbers)}
 

@@ -215,7 +215,7 @@ def _words(preparation: Preparation) -> tuple[list[Hashable], list[Hashable]]:
 
 def _tokens(preparation: Preparation) -> list[Hashable]:
     """Return the columns, by their places, then the place of each word in its text."""
-    num_columns = preparation.num_numeric + len(preparation.categorical)
+    num_columns = preparation.num_numeric + len(preparation.cardinalities)
     return [*range(num_columns), *((text.name, at) for text in preparation.texts for at in range(text.length))]
 
 
