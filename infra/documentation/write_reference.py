@@ -206,12 +206,13 @@ def events() -> str:
 
 def metrics() -> str:
     """Return the page of the metrics of models and of the server."""
-    from models.metrics.metrics import DEFAULTS, METRICS
+    from models.kinds.task import TASK_NAMES, TASKS
+    from models.metrics.metrics import METRICS
     from tasks.serve.metrics import Metrics
 
     rows = []
     for metric in METRICS.values():
-        default = [task for task, name in DEFAULTS.items() if name == metric.name]
+        default = [task for task in TASK_NAMES if TASKS[task].metric == metric.name]
         note = f"default for {', '.join(default)}" if default else ""
         doc = _prose((inspect.getdoc(metric.prepare) or "").partition("\n\n")[0])
         rows.append(f"| `{metric.name}` | {metric.direction} | {', '.join(metric.tasks)} | {_cell(doc)} | {note} |")

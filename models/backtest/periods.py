@@ -15,6 +15,7 @@ from models.data import split
 from models.data.header import no_such_column
 from models.errors import DataError, UsageError
 from models.identity.hashing import hash_rows, missing
+from models.kinds.task import refusal
 from models.project_spec.blocks import Data
 from models.project_spec.schedule import unix_time
 from models.project_spec.window import Window
@@ -146,11 +147,8 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
         table, moments = table.take(pa.array(order)), moments[order]
     elif data.split.by == "position":
         moments, has_calendar = np.arange(table.num_rows, dtype=np.float64), False
-    elif data.task == "ranking":
-        raise UsageError(
-            "backtest: a ranking is split by group, and its rows have no order in time: a new loop judges the champion "
-            "on new groups"
-        )
+    elif reason := refusal(data.task, "backtest"):
+        raise UsageError(f"backtest: {reason}")
     else:
         raise UsageError(
             f"backtest: the rows have no order in time (data.split.by is {data.split.by}): name their time column, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,13 @@ from models.data.preparation import Preparation
 from models.errors import LooplineError
 from models.export.trained import num_validation_examples, validation_outputs, validation_units
 from models.judge.baseline import trivial_baseline
+from models.kinds.task import TASKS, PerLink
 from models.metrics.metrics import METRICS, Metric, metric_of
+from models.metrics.outputs import Output
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
-from models.training.ensemble import TASKS, combined, selected
+from models.training.ensemble import TASKS as ENSEMBLES
+from models.training.ensemble import combined, selected
 from models.training.job import TrainingJob
 from models.training.model_choice import as_array, as_decided
 
@@ -62,6 +65,25 @@ def validation_value(job: dict[str, Any]) -> float:
     return side.values(side.predictions(outputs))[0]
 
 
+def _log_loss(goal: Metric, outputs: Sequence[Output]) -> Metric:
+    del goal
+    return METRICS["log_loss"].of(outputs)
+
+
+def _goal(goal: Metric, outputs: Sequence[Output]) -> Metric:
+    del outputs
+    return goal
+
+
+JOINED_BY: PerLink[Callable[[Metric, Sequence[Output]], Metric]] = {
+    "logistic": _log_loss,
+    "softmax": _log_loss,
+    "identity": _goal,
+    "text": _goal,
+}
+"""Which metric decides on an ensemble."""
+
+
 class _Validation:
     """The validation examples of a job, and what judges predictions for them."""
 
@@ -71,8 +93,7 @@ class _Validation:
         self._train, validation = open_examples(job.model_copy(update={"fold": None, "sample": 1.0}), self.preparation)
         self.target, self._weight = validation.values(), as_array(validation.weights())
         self.positions = np.arange(num_validation_examples(job))
-        log_loss = METRICS["log_loss"].of(self.preparation.outputs)
-        self.joined_by = log_loss if self.preparation.task in log_loss.tasks else self.metric
+        self.joined_by = JOINED_BY[TASKS[self.preparation.task].link](self.metric, self.preparation.outputs)
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
         """Return the input of metrics for raw outputs (example, output)."""
@@ -100,7 +121,7 @@ class _Validation:
     def constant(self) -> float:
         """Return the metric of a constant prediction."""
         preparation, count = self.preparation, len(self.positions)
-        num_classes = len(preparation.target.classes or ())
+        num_classes = len(preparation.target.names)
         baseline = trivial_baseline(
             preparation.task,
             self._train.values(),
@@ -131,7 +152,7 @@ class _Validation:
 
 
 def _joined(outputs: dict[str, np.ndarray], side: _Validation, blocks: Sequence[np.ndarray]) -> dict[str, Any]:
-    if side.preparation.task not in TASKS or len(outputs) < 2:
+    if side.preparation.task not in ENSEMBLES or len(outputs) < 2:
         return {}
     weights = selected(outputs, side.preparation.task, side.loss)
     if len(weights) < 2:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from models.judge.verdict import Difference, Gate, Slice, Verdict
+from models.kinds.task import PerTask
 
 LEAST_CLUSTERS = 5
 """With fewer clusters, the widened intervals say hardly anything; with five the rate holds (test_comparison.py)."""
@@ -13,6 +14,18 @@ LEAST_CLUSTERS = 5
 MOST_COPIES = 0.1
 """Most test rows of a first model that equal a row it has learnt from. A tenth that is known by heart makes an ROC AUC
 of .55 out of noise."""
+
+
+CLUSTERS: PerTask[str] = {
+    "binary": "clusters",
+    "multiclass": "clusters",
+    "multilabel": "clusters",
+    "regression": "clusters",
+    "quantile": "clusters",
+    "language": "clusters",
+    "ranking": "groups with different grades",
+}
+"""What the clusters of test examples are called that count for a verdict."""
 
 
 def gates_of(verdict: Verdict) -> list[Gate]:
@@ -26,8 +39,7 @@ def sample_gate(verdict: Verdict) -> Gate:
     if num < least:
         return _gate("sample", False, f"too few test examples: {num}, judge.min_samples asks for {least}")
     if verdict.num_clusters is not None and verdict.num_clusters < LEAST_CLUSTERS:
-        kind = "groups with different grades" if verdict.task == "ranking" else "clusters"
-        clusters = f"{verdict.num_clusters} {kind}, at least {LEAST_CLUSTERS} are needed"
+        clusters = f"{verdict.num_clusters} {CLUSTERS[verdict.task]}, at least {LEAST_CLUSTERS} are needed"
         cure = f"; judge.unit is {verdict.rules.unit}: name a shorter one (none if the times are no dates)"
         cure = cure if verdict.rules.unit else "; take a larger test split"
         return _gate("sample", False, f"too few independent test examples: they fall into {clusters}{cure}")

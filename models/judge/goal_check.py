@@ -6,7 +6,7 @@ from pathlib import Path
 
 from models.data.header import first_values
 from models.errors import UsageError, did_you_mean
-from models.kinds.task import Task
+from models.kinds.task import TASKS, Task
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.references import is_own_code
 
@@ -88,14 +88,14 @@ def check_goal_of_target(spec: Spec, path: Path, base: Path) -> None:
         task := certain_task_of(spec.data, path)
     ) is None:
         return
-    if positive is not None and task == "regression":
+    if positive is not None and TASKS[task].is_number:
         from models.data.target_forms import check_positive
 
         check_positive(positive, task)
-    from models.metrics.metrics import DEFAULTS, resolve_metric
+    from models.metrics.metrics import resolve_metric
 
     if name is None:
-        _check_reachable(good_enough, DEFAULTS[task])
+        _check_reachable(good_enough, TASKS[task].metric)
     elif not is_own_code(name):
         resolve_metric(name, task, base, spec.goal.direction)
 

@@ -19,9 +19,9 @@ from models.identity.hashing import Hashes
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
-from models.kinds.task import PerTask
+from models.kinds.task import TASKS, PerTask
 from models.metrics.bootstrap import block_length, time_blocks
-from models.metrics.metrics import DEFAULTS, Array, measure, metrics_for, quantiles_of
+from models.metrics.metrics import Array, measure, metrics_for, quantiles_of
 from models.metrics.regression import sample_quantiles
 from models.project_spec.blocks import Spec, TimeUnit
 from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, SPLIT_COLUMN
@@ -57,7 +57,7 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
             return float(np.maximum(shares * error, (shares - 1) * error).mean())
 
         return min(naive_forecasts(prepared, preparation, metric), key=loss)
-    num_classes = len(preparation.target.classes or ()) or 2
+    num_classes = len(preparation.target.names)
     training, outputs = feeds.targets(prepared, "train"), preparation.target.outputs
     weights = weights_of(prepared, "train")
     return trivial_baseline(preparation.task, training, num_examples, num_classes, metric, outputs, weights)
@@ -74,13 +74,13 @@ def check_measurable(prepared: Path, preparation: Preparation, metric: str | Non
     Raises:
         DataError: Names the split, the metric and the cure.
     """
-    name, outputs = metric or DEFAULTS[preparation.task], preparation.target.outputs
+    name, outputs = metric or TASKS[preparation.task].metric, preparation.target.outputs
     ready = next((each for each in metrics_for(preparation.task, outputs) if each.name == name), None)
     if ready is None or preparation.characters is not None:
         return
     for split in SPLITS[1:]:
         target, weights = feeds.targets(prepared, split), weights_of(prepared, split)
-        num_classes = len(preparation.target.classes or ()) or 2
+        num_classes = len(preparation.target.names)
         constant = trivial_baseline(preparation.task, target, len(target), num_classes, name, outputs, weights)
         try:
             measure(ready, target, constant.prediction, weights)

@@ -130,8 +130,8 @@ TASKS: PerTask[TaskRow] = {
             "champion on new groups",
             "suggest_labels": "rows to label are suggested one by one, and this model ranks the rows of a group: label "
             "whole groups of your choice, at the source",
-            "monitoring": "the log does not say which rows were one group: it is monitored by drift alone, and labels "
-            "show no decay; a new loop judges the champion on new groups",
+            "monitoring": "ranks, and the log does not say which rows were one group: it is monitored by drift alone, "
+            "and labels show no decay; a new loop judges the champion on new groups",
         },
     ),
 }

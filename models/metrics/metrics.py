@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import DataError, UsageError, UserCodeError, did_you_mean
-from models.kinds.task import Task
+from models.kinds.task import TASKS, PerTask, Task
 from models.metrics import bounds, classification, language, outputs, ranking, regression
 from models.metrics.evaluator import Evaluator
 from models.metrics.outputs import Output, Prepare
@@ -28,20 +28,53 @@ from models.project_spec import references
 Array = NDArray[Any]
 Direction = Literal["maximize", "minimize"]
 
-DEFAULTS: dict[Task, str] = {
-    "binary": "roc_auc",
-    "multiclass": "accuracy",
-    "multilabel": "roc_auc",
-    "regression": "mae",
-    "quantile": "pinball",
-    "language": "bits_per_char",
-    "ranking": "ndcg",
-}
 _CLASSES: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
 _ONE_CLASS: tuple[Task, ...] = ("binary", "multiclass")
 _NUMBERS: tuple[Task, ...] = ("regression",)
 _QUANTILES: tuple[Task, ...] = ("quantile",)
 _RANKS: tuple[Task, ...] = ("ranking",)
+
+
+Drawn = Callable[[Array, Array], tuple[Array, Array]]
+"""Of targets and whole-number weights: the positions of the examples that are drawn, and their targets."""
+
+
+class Examples(NamedTuple):
+    """How examples of a task are drawn: `units` returns the clusters that no resample may divide, or None."""
+
+    units: Callable[[Array], Array | None]
+    drawn: Drawn
+
+
+def _no_units(target: Array) -> None:
+    del target
+
+
+def _repeated(target: Array, weight: Array) -> tuple[Array, Array]:
+    index = np.repeat(np.arange(len(target)), weight.astype(np.int64))
+    return index, target[index]
+
+
+_SINGLE = Examples(_no_units, _repeated)
+EXAMPLES: PerTask[Examples] = {
+    "binary": _SINGLE,
+    "multiclass": _SINGLE,
+    "multilabel": _SINGLE,
+    "regression": _SINGLE,
+    "quantile": _SINGLE,
+    "language": _SINGLE,
+    "ranking": Examples(ranking.groups_of, ranking.drawn),
+}
+_STEMS: PerTask[list[str]] = {
+    "binary": [],
+    "multiclass": [],
+    "multilabel": [],
+    "regression": ["pinball"],
+    "quantile": [],
+    "language": [],
+    "ranking": [],
+}
+"""Names of metrics that a number follows, as in `pinball_0.9`."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +106,11 @@ class Metric:
     @property
     def is_of_groups(self) -> bool:
         """Whether a value needs whole groups of examples, as that of a ranking."""
-        return self.tasks == _RANKS
+        return TASKS[self.tasks[0]].is_grouped
 
     def units(self, target: Array) -> Array | None:
         """Return the clusters (example,) that no resample may divide: the groups of a ranking; None for others."""
-        return ranking.groups_of(target) if self.is_of_groups else None
+        return EXAMPLES[self.tasks[0]].units(target)
 
     def at(self, threshold: classification.Decision) -> Metric:
         """Return the metric of other decisions than the likeliest class; itself if it makes none."""
@@ -169,7 +202,7 @@ _TAKEN = {*METRICS, "loss"}
 def metrics_for(task: Task, outputs: Sequence[Output] = ()) -> list[Metric]:
     """Return every built-in metric of a task, and of several outputs if there are, the default one first."""
     fitting = [metric.of(outputs) for metric in METRICS.values() if task in metric.tasks]
-    return sorted(fitting, key=lambda metric: metric.name != DEFAULTS[task])
+    return sorted(fitting, key=lambda metric: metric.name != TASKS[task].metric)
 
 
 class MetricChoice(Protocol):
@@ -217,14 +250,14 @@ def resolve_metric(
         UsageError: No such metric, not one for this task, or a direction that is missing or contradicts.
         UserCodeError: The file that holds your metric raised on import.
     """
-    name = reference or DEFAULTS[task]
+    name = reference or TASKS[task].metric
     quantile = quantile_of(name)
     if quantile is not None and task in _NUMBERS:
         prepare = partial(regression.pinball, quantile=quantile)
         return Metric(name, "minimize", _NUMBERS, prepare, join=METRICS["mae"].join).of(outputs)
     costs = costs_of(name)
     if costs is not None:
-        if task != "binary":
+        if not TASKS[task].has_positive:
             raise UsageError(f"goal.costs is for two classes, but the task is {task}: take metric log_loss or accuracy")
         false_positive, false_negative = costs
         cost = partial(classification.cost, false_positive=false_positive, false_negative=false_negative)
@@ -340,20 +373,16 @@ def _own_metric(reference: str, task: Task, base: Path, direction: Direction | N
         raise UsageError(f"goal.direction: needed for your own metric {reference}: maximize or minimize")
 
     def prepare(target: Array, prediction: Array) -> Evaluator:
-        return partial(_own_value, function, reference, task == "ranking", target, prediction)
+        return partial(_own_value, function, reference, EXAMPLES[task].drawn, target, prediction)
 
     return Metric(metric_name(reference), direction, (task,), prepare, own=True)
 
 
 def _own_value(
-    function: Callable[..., Any], reference: str, is_of_groups: bool, target: Array, prediction: Array, weight: Array
+    function: Callable[..., Any], reference: str, drawn: Drawn, target: Array, prediction: Array, weight: Array
 ) -> float:
     """Return a user's unweighted metric of weighted examples: whole-number weights repeat them."""
-    if is_of_groups:
-        index, targets = ranking.drawn(target, weight)
-    else:
-        index = np.repeat(np.arange(len(target)), weight.astype(np.int64))
-        targets = target[index]
+    index, targets = drawn(target, weight)
     result = references.call(function, reference, targets, prediction[index])
     if isinstance(result, (bool, str)) or not np.isscalar(result) or not math.isfinite(_number(result)):
         raise UserCodeError(f"{reference} gave back {result!r}, expected one finite number")
@@ -369,7 +398,7 @@ def _number(result: Any) -> float:
 
 def _unknown_metric(name: str, task: Task) -> str:
     fitting = [metric.name for metric in metrics_for(task)]
-    fitting += ["pinball"] * (task == "regression")
+    fitting += _STEMS[task]
     stem, _, places = name.partition("_at_")
     cure = did_you_mean(stem, fitting, "for your own function write ./file.py:name")
     shown = f"{stem}@{places}" if places else name

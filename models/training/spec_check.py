@@ -13,6 +13,7 @@ from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.judge.goal_check import certain_task_of, check_goal, check_goal_of_target
+from models.kinds.task import TASKS
 from models.nets.arguments import argument_types, whole_numbers, width_unit
 from models.nets.catalogue import CATALOGUE, ENSEMBLE, is_descent, is_trees, net_name
 from models.project_spec.blocks import Data, Spec
@@ -384,10 +385,8 @@ def _check_constraints(spec: Spec, names: Sequence[str], path: Path) -> None:
         check_constrained(spec.model.arguments, names)
     if not spec.model.arguments.get(MONOTONE):
         return
-    from models.metrics.metrics import DEFAULTS
-
     task = certain_task_of(spec.data, path)
-    metric = spec.goal.metric or (task and DEFAULTS[task])
+    metric = spec.goal.metric or (task and TASKS[task].metric)
     is_squared = metric == "mae" and spec.model.arguments.get("objective") == "regression"
     if metric in ("mae", "mape", "pinball") and not is_squared:
         raise no_monotone(metric)

@@ -18,6 +18,7 @@ from models.feedback.label_text import TARGET_DTYPES, label_values
 from models.files import write_text
 from models.identity.hashing import SortedHashSet
 from models.judge.verdict import Estimate, Verdict
+from models.kinds.task import refusal
 from models.metrics.metrics import Metric, metric_of
 from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up, with_decay
@@ -299,11 +300,8 @@ class _MonitoringRun:
             positive = facts.preparation.target.positive if facts.preparation is not None else ""
             if positive and self._spec.goal.positive not in (None, positive):
                 self.notes.append(f"version {version} has {positive!r} as its positive class, and so have its figures")
-            if facts.preparation is not None and facts.preparation.task == "ranking":
-                self.notes.append(
-                    f"version {version} ranks, and the log does not say which rows were one group: it is monitored by "
-                    "drift alone, and labels show no decay; a new loop judges the champion on new groups"
-                )
+            if facts.preparation is not None and (reason := refusal(facts.preparation.task, "monitoring")):
+                self.notes.append(f"version {version} {reason}")
         return self._facts[version]
 
     def _judged_by(self) -> str:

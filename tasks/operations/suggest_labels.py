@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from models.errors import DataError, UsageError
 from models.feedback.columns import INPUT, LABEL, RAW
+from models.kinds.task import PerTask, refusal
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
 from tasks.mlflow.model_cache import CachedModel, cached_version
@@ -28,10 +29,6 @@ POOL = 20_000
 """Unlabelled rows that are compared for a regression, sampled by the hashes of their ids."""
 KNOWN = 5_000
 """Labelled rows that the unlabelled rows are compared with."""
-METHODS = {
-    "classification": "the least sure by margin, made diverse by weighted k-means (Zhdanov 2019)",
-    "regression": "far from what is labelled, in inputs and prediction (iGS, Wu et al. 2019)",
-}
 
 
 def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
@@ -60,27 +57,20 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
             f"{spec.name}: rows to label are suggested by one class or number a row, and this model has several: label "
             "rows of your choice with `loopline label`"
         )
-    if spec.data.task == "ranking":
-        raise UsageError(
-            f"{spec.name}: rows to label are suggested one by one, and this model ranks the rows of a group: label "
-            "whole groups of your choice, at the source"
-        )
+    if reason := refusal(spec.data.task, "suggest_labels"):
+        raise UsageError(f"{spec.name}: {reason}")
     from models.data.preparation import Preparation
 
     cached = cached_version(project.workspace, spec.name)
     preparation = Preparation.load(cached.folder)
-    state = project.state(spec.name)
-    receive(state)
-    if preparation.task == "regression":
-        pool, of, chosen = _novel(state, project, spec, cached, preparation, count)
-    else:
-        pool, of, chosen = _uncertain(state, cached, preparation, count)
-    method = METHODS["regression" if preparation.task == "regression" else "classification"]
-    return {"table": _shown(pool.take(chosen), spec), "of": of, "method": method}
+    receive(project.state(spec.name))
+    rule = SUGGESTIONS[preparation.task]
+    pool, of, chosen = rule.choose(project, spec, cached, preparation, count)
+    return {"table": _shown(pool.take(chosen), spec), "of": of, "method": rule.method}
 
 
 def _uncertain(
-    state: Path, cached: CachedModel, preparation: Preparation, count: int
+    project: Project, spec: Spec, cached: CachedModel, preparation: Preparation, count: int
 ) -> tuple[pa.Table, int, np.ndarray]:
     """Choose the most uncertain predictions that differ from each other, in one streaming pass over the log."""
     from models.feedback.active_learning import CANDIDATES, CELL, choose_uncertain, positions, thinned, uncertainty
@@ -92,7 +82,7 @@ def _uncertain(
 
     best: pa.Table | None = None
     of = 0
-    for table in sized(_unlabelled(state, cached), PIECE):
+    for table in sized(_unlabelled(project.state(spec.name), cached), PIECE):
         of += table.num_rows
         candidates = table if best is None else concatenated([best, table])
         best = candidates.take(thinned(uncertainty(_chances(candidates)), points(candidates))[: CANDIDATES * count])
@@ -102,7 +92,7 @@ def _uncertain(
 
 
 def _novel(
-    state: Path, project: Project, spec: Spec, cached: CachedModel, preparation: Preparation, count: int
+    project: Project, spec: Spec, cached: CachedModel, preparation: Preparation, count: int
 ) -> tuple[pa.Table, int, np.ndarray]:
     import numpy as np
 
@@ -110,6 +100,7 @@ def _novel(
     from models.identity.hashing import hash_values
     from models.sources.row_batches import concatenated
 
+    state = project.state(spec.name)
     pool: pa.Table | None = None
     of = 0
     for table in _unlabelled(state, cached):
@@ -123,6 +114,26 @@ def _novel(
     points = positions(both, preparation, INPUT)
     predicted = pool.column("score").to_numpy()
     return pool, of, choose_novel(points[: len(predicted)], predicted, points[len(predicted) :], values, count)
+
+
+class Suggestion(NamedTuple):
+    """How rows of a task are suggested: the function that chooses them, and the name of the method."""
+
+    choose: Callable[[Project, Spec, CachedModel, Preparation, int], tuple[pa.Table, int, np.ndarray]]
+    method: str
+
+
+_LEAST_SURE = Suggestion(_uncertain, "the least sure by margin, made diverse by weighted k-means (Zhdanov 2019)")
+_FARTHEST = Suggestion(_novel, "far from what is labelled, in inputs and prediction (iGS, Wu et al. 2019)")
+SUGGESTIONS: PerTask[Suggestion] = {
+    "binary": _LEAST_SURE,
+    "multiclass": _LEAST_SURE,
+    "multilabel": _LEAST_SURE,
+    "regression": _FARTHEST,
+    "quantile": _LEAST_SURE,
+    "language": _LEAST_SURE,
+    "ranking": _LEAST_SURE,
+}
 
 
 def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparation) -> tuple[pa.Table, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +11,9 @@ from pydantic import BaseModel, Field
 from models.data.preparation import PREPARATION_FILE, ClassHead, Preparation
 from models.errors import LooplineError
 from models.judge.verdict import Estimate
+from models.kinds.task import PerTask
 from models.metrics.classification import ClassScores, Decision
-from models.metrics.metrics import metric_of
+from models.metrics.metrics import Array, metric_of
 from models.monitoring.report import MonitoringReport
 from models.project_spec.blocks import Spec
 from models.serving.releases import Release, ReleasePlan
@@ -102,11 +103,11 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     outputs = preparation.target.outputs
     metric = metric_of(spec.goal, preparation, project.folder)
     ids, versions, answered, shadow = shadows.answers(state, version)
-    heads = {name: _class_head(project.workspace, spec.name, name, preparation) for name in {*versions}}
-    if preparation.task == "binary":
-        is_reversed = np.array([heads[name].is_reversed for name in versions], dtype=bool)
-        answered = np.where(is_reversed, 1 - answered, answered)
-    own = _stacked([heads[name].head for name in versions], preparation)
+    rule = ROW_HEADS[preparation.task]
+    heads = {name: rule.head(project.workspace, spec.name, name, preparation) for name in {*versions}}
+    of_rows = [heads[name] for name in versions]
+    answered = rule.answered(answered, of_rows)
+    own = rule.decision([each.head for each in of_rows], preparation)
     thresholds = DecisionThresholds(own, preparation.class_head.decision)
     label = np.full((len(ids), len(outputs)) if outputs else len(ids), np.nan)
     if preparation.kind == "text":
@@ -129,7 +130,7 @@ class _VersionHead(NamedTuple):
 
 def _class_head(workspace: Workspace, model: str, version: str | None, shadow: Preparation) -> _VersionHead:
     """Return how a version that answered decides; as none does if neither cache nor registry has it any more."""
-    if version is None or shadow.task not in ("binary", "multiclass", "multilabel"):
+    if version is None:
         return _VersionHead()
     try:
         folder = numbered_copy(workspace, model, version, [PREPARATION_FILE]).folder
@@ -141,16 +142,61 @@ def _class_head(workspace: Workspace, model: str, version: str | None, shadow: P
     return _VersionHead(theirs.class_head.model_copy(update={"threshold": 1 - theirs.class_head.threshold}), True)
 
 
-def _stacked(heads: Sequence[ClassHead], preparation: Preparation) -> Decision:
-    """Return the decision of each row by the head of the version that answered it."""
-    if preparation.task == "multilabel":
-        usual = [0.5] * len(preparation.outputs)
-        return np.array([head.thresholds or usual for head in heads])
-    if preparation.task == "multiclass":
-        ones, zeros = ([value] * len(preparation.target.classes or ()) for value in (1.0, 0.0))
-        weights = np.array([head.score_weights or ones for head in heads])
-        return ClassScores(weights, np.array([head.score_offsets or zeros for head in heads]))
+def _no_head(workspace: Workspace, model: str, version: str | None, shadow: Preparation) -> _VersionHead:
+    del workspace, model, version, shadow
+    return _VersionHead()
+
+
+def _of_positive_class(answered: Array, heads: Sequence[_VersionHead]) -> Array:
+    """Return probabilities of the shadow's positive class (row,)."""
+    return np.where(np.array([head.is_reversed for head in heads], dtype=bool), 1 - answered, answered)
+
+
+def _as_answered(answered: Array, heads: Sequence[_VersionHead]) -> Array:
+    del heads
+    return answered
+
+
+def _thresholds(heads: Sequence[ClassHead], preparation: Preparation) -> Decision:
+    del preparation
     return np.array([head.threshold for head in heads])
+
+
+def _class_scores(heads: Sequence[ClassHead], preparation: Preparation) -> Decision:
+    ones, zeros = ([value] * len(preparation.target.names) for value in (1.0, 0.0))
+    weights = np.array([head.score_weights or ones for head in heads])
+    return ClassScores(weights, np.array([head.score_offsets or zeros for head in heads]))
+
+
+def _label_thresholds(heads: Sequence[ClassHead], preparation: Preparation) -> Decision:
+    usual = [0.5] * len(preparation.outputs)
+    return np.array([head.thresholds or usual for head in heads])
+
+
+class RowHeads(NamedTuple):
+    """How rows that several versions answered are compared.
+
+    Attributes:
+        head: Returns the class head of a version that answered.
+        answered: Returns what was answered, from the answers and the heads of the rows.
+        decision: Returns the decision of each row by the head of the version that answered it.
+    """
+
+    head: Callable[[Workspace, str, str | None, Preparation], _VersionHead]
+    answered: Callable[[Array, Sequence[_VersionHead]], Array]
+    decision: Callable[[Sequence[ClassHead], Preparation], Decision]
+
+
+_NUMBERS = RowHeads(_no_head, _as_answered, _thresholds)
+ROW_HEADS: PerTask[RowHeads] = {
+    "binary": RowHeads(_class_head, _of_positive_class, _thresholds),
+    "multiclass": RowHeads(_class_head, _as_answered, _class_scores),
+    "multilabel": RowHeads(_class_head, _as_answered, _label_thresholds),
+    "regression": _NUMBERS,
+    "quantile": _NUMBERS,
+    "language": _NUMBERS,
+    "ranking": _NUMBERS,
+}
 
 
 def _versions(
