@@ -95,8 +95,7 @@ def rows_predicted(folder: Path) -> np.ndarray:
 
 
 def _names(preparation: Preparation) -> list[str]:
-    pixels = [preparation.pixels.image.column] if preparation.pixels else []
-    return list(dict.fromkeys([*preparation.columns, *pixels, *preparation.target.columns]))
+    return list(dict.fromkeys([*preparation.row_columns, *preparation.target.columns]))
 
 
 def _check_columns(table: pa.Table, preparation: Preparation) -> None:
@@ -139,10 +138,8 @@ def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.n
 
 def _column(part: pa.Table, name: str, preparation: Preparation) -> pa.Array | pa.ChunkedArray:
     column = part.column(name)
-    if name in preparation.columns:
+    if name in preparation.row_columns:
         return as_input(column, name, preparation)
     if name in preparation.target.columns and not preparation.target.classes:
         return pa.array(as_float64(column, name))
-    if preparation.pixels is not None and name == preparation.pixels.image.column:
-        return column.cast(pa.binary())
     return as_text(column)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import pyarrow as pa
 
 from models.errors import DataError
-from models.inputs.types import Columns, all_missing, as_text, is_number, is_text
+from models.inputs.raw_rows import Columns
+from models.inputs.rows import ROWS
+from models.inputs.types import all_missing, as_text, is_number
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import SLICE_PREFIX
-
-ColumnType = Literal["numeric", "categorical", "datetime", "text"]
 
 
 def choose(schema: pa.Schema, data: Data) -> Columns:
@@ -26,9 +25,9 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
     Raises:
         DataError: The spec names a column that no net can take, or no input column is left.
     """
+    if data.image is not None:
+        return Columns({data.image.column: "image"})
     columns = Columns()
-    if data.kind == "image":
-        return columns
     types = {field.name: field.type for field in schema}
     names = [name for name in data.features.columns or () if name in types]
     for name in dict.fromkeys([*names, *types]):  # a user's own net relies on the order in the spec
@@ -36,8 +35,7 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
         if reason:
             columns.left_out[name] = reason
         elif name not in data.targets or data.kind == "series":
-            kind = _kind(name, types[name], data)
-            getattr(columns, kind).append(name)
+            columns.kinds[name] = _kind(name, types[name], data)
     if not columns.inputs:
         raise no_input_column(columns.left_out)
     return columns
@@ -114,29 +112,20 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
 def _unfit(kind: pa.DataType, data: Data) -> str | None:
     if data.kind == "series" and not (is_number(kind) or pa.types.is_boolean(kind)):
         return f"its type is {kind}, and a series takes numbers: encode it in your source function"
-    if is_number(kind) or is_text(kind) or pa.types.is_boolean(kind):
-        return None
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+    if _guess(kind):
         return None
     return f"its type is {kind}: turn it into numbers or text with data.features.make"
 
 
-def _misfit(name: str, kind: pa.DataType, data: Data) -> str | None:
-    """Return why the kind that the spec gives a column cannot be made of its type."""
-    declared = data.features.kinds.get(name)
-    if declared == "numeric" and pa.types.is_temporal(kind):
-        return f"its type is {kind}, no number: say `{name}: datetime` in data.features.kinds"
-    if declared == "datetime" and pa.types.is_boolean(kind):
-        return f"its type is {kind}, no time: say another kind in data.features.kinds"
-    if declared == "text" and not is_text(kind):
-        return f"its type is {kind}, no text: say another kind in data.features.kinds"
-    return None
+def _misfit(name: str, kind: pa.DataType, data: Data) -> str:
+    """Return why the kind that the spec gives a column cannot be made of its type; empty: it can."""
+    return ROWS[_kind(name, kind, data)].misfit(name, kind)
 
 
-def _kind(name: str, kind: pa.DataType, data: Data) -> ColumnType:
-    if data.kind == "series":
-        return "numeric"
-    guess: ColumnType = "numeric" if is_number(kind) else "categorical"
-    if pa.types.is_temporal(kind):
-        guess = "datetime"
-    return data.features.kinds.get(name, guess)
+def _kind(name: str, kind: pa.DataType, data: Data) -> str:
+    return "numeric" if data.kind == "series" else data.features.kinds.get(name, _guess(kind))
+
+
+def _guess(kind: pa.DataType) -> str:
+    """Return the kind of the columns of a type; empty: no kind reads them."""
+    return next((name for name, row in ROWS.items() if row.guess(kind)), "")

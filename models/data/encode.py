@@ -18,17 +18,21 @@ from models.data.tensor_file import RowWriter
 from models.data.text import indices_of, text_of, window_starts
 from models.data.unlabelled import UNLABELLED, read_unlabelled
 from models.files import whole_file
-from models.inputs.categorical.rows import category_indices
-from models.inputs.datetime.rows import datetime_features
-from models.inputs.image.rows import pixels_of
-from models.inputs.numeric.rows import numeric_matrix, standardised
+from models.inputs.numeric.rows import standardised
+from models.inputs.raw_rows import Tensors
+from models.inputs.rows import encoded
 from models.kinds.data_kind import PerDataKind
-from models.ngrams.columns import feature_matrix, plain_texts
-from models.project_spec.reserved_columns import FITTED_PREFIX, KEY_COLUMN, SPLIT_COLUMN, TEXT_PREFIX, WEIGHT_COLUMN
+from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN, WEIGHT_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table
 
-Tensors = dict[str, np.ndarray]
+_TENSORS: PerDataKind[dict[str, type[np.generic]]] = {
+    "table": {"numeric": np.float32, "categorical": np.int32},
+    "image": {},
+    "series": {},
+    "text": {},
+}
+"""Tensors of rows that are there even without a column."""
 
 
 def encode(folder: Path, split: str) -> Tensors:
@@ -86,35 +90,8 @@ def _encode_rows(rows: pa.Table, preparation: Preparation) -> Tensors:
 
 
 def _encode_inputs(rows: pa.Table, preparation: Preparation) -> Tensors:
-    tensors: Tensors = {}
-    if preparation.pixels is not None:
-        images = pixels_of(rows.column(preparation.pixels.image.column), preparation.pixels.image)
-        tensors["image"] = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-        return tensors
-    parts = [numeric_matrix(rows, preparation.numeric)]
-    if preparation.fitted:
-        parts.append(numeric_matrix(rows, preparation.fitted, FITTED_PREFIX))
-    if preparation.datetimes:
-        parts.append(datetime_features(_seconds_matrix(rows, preparation), preparation.datetimes))
-    parts += [feature_matrix(rows.column(TEXT_PREFIX + part.name), part.num_features) for part in preparation.texts]
-    tensors["numeric"] = np.hstack(parts) if len(parts) > 1 else parts[0]
-    tensors["categorical"] = np.empty((rows.num_rows, len(preparation.categorical)), dtype=np.int32)
-    for position, part in enumerate(preparation.categorical):
-        tensors["categorical"][:, position] = category_indices(rows.column(part.name), part)
-    if preparation.num_words:
-        tensors["words"] = _word_indices(rows, preparation)
-    return tensors
-
-
-def _word_indices(rows: pa.Table, preparation: Preparation) -> np.ndarray:
-    """Return the words of all text columns and their stems, int32 (rows, word, 2); each column has its own indices."""
-    from models.ngrams.word_graph import word_ids
-
-    parts = []
-    for part, offsets in zip(preparation.texts, preparation.word_offsets(), strict=True):
-        texts = plain_texts(rows.column(part.name))
-        parts.append(word_ids(preparation.ngrams[part.name], texts, part.length, *offsets))
-    return np.concatenate(parts, axis=1)
+    blank = {name: np.empty((rows.num_rows, 0), dtype) for name, dtype in _TENSORS[preparation.kind].items()}
+    return encoded(rows, preparation.inputs, preparation.ngrams, blank)
 
 
 def _write_whole(prepared: Path, preparation: Preparation, paths: Mapping[str, Path]) -> None:
@@ -140,10 +117,6 @@ def _write_rows(prepared: Path, preparation: Preparation, paths: Mapping[str, Pa
                 if rows.num_rows:
                     writers[split].put(written[split], _encode_rows(rows, preparation))
                     written[split] += rows.num_rows
-
-
-def _seconds_matrix(rows: pa.Table, preparation: Preparation) -> np.ndarray:
-    return np.stack([rows.column(part.name).to_numpy() for part in preparation.datetimes], axis=1)
 
 
 def _encode_split(folder: Path, split: str, preparation: Preparation) -> Tensors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,9 @@ from models.data.series import first_target
 from models.data.target_forms import true_columns, true_values
 from models.data.text import text_of, window_starts, windows_of
 from models.errors import DataError
+from models.inputs.image.record import ImageInput
 from models.inputs.image.rows import pixels_of
+from models.inputs.record import Form, InputRecord
 from models.inputs.types import as_text, is_number
 from models.kinds.data_kind import PerDataKind
 from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
@@ -209,12 +211,6 @@ def _text(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     return points, window_starts(len(points), characters, split)
 
 
-def _input_names(preparation: Preparation) -> list[str]:
-    if preparation.pixels is not None:
-        return [preparation.pixels.image.column]
-    return preparation.columns
-
-
 def _inputs(
     prepared: Path,
     split: str,
@@ -222,7 +218,7 @@ def _inputs(
     raw: Path | None = None,
     positions: np.ndarray | None = None,
 ) -> pa.Table:
-    names, there = _input_names(preparation), pq.read_schema(prepared / ROWS_FILE)
+    names, there = preparation.row_columns, pq.read_schema(prepared / ROWS_FILE)
     known = pq.read_schema(raw) if raw is not None else pa.schema([])
     absent = [name for name in names if name not in there.names and name in known.names]
     _check_inputs(pa.schema([*there, *(known.field(name) for name in absent)]), names, preparation)
@@ -234,28 +230,72 @@ def _inputs(
     return rows
 
 
+def _is_time(kind: pa.DataType) -> bool:
+    return is_number(kind) or bool(pa.types.is_temporal(kind))
+
+
+def _any_type(kind: pa.DataType) -> bool:
+    del kind
+    return True
+
+
+_TAKEN: dict[Form, tuple[Callable[[pa.DataType], bool], str]] = {
+    "number": (is_number, "a number"),
+    "time": (_is_time, "a time"),
+    "category": (_any_type, "a text"),
+    "text": (_any_type, "a text"),
+    "image": (_any_type, "bytes"),
+    "made": (_any_type, "nothing"),
+}
+"""Which types of prepared rows an input takes, and what it expects, by its form."""
+
+
 def _check_inputs(schema: pa.Schema, names: list[str], preparation: Preparation) -> None:
     for name in names:
         if name not in schema.names:
             raise DataError(f"the model takes a column that these rows lack: {no_such_column(name, schema.names)}")
-    times = {part.name for part in preparation.datetimes}
-    for name in [name for name in preparation.number_columns if name in names]:
-        kind = schema.field(name).type
-        if not is_number(kind) and not (name in times and pa.types.is_temporal(kind)):
-            expected = "a time" if name in times else "a number"
+    for part in [part for part in preparation.inputs if part.name in names]:
+        kind, (fits, expected) = schema.field(part.name).type, _TAKEN[part.form]
+        if not fits(kind):
             raise DataError(
-                f"the model takes {name!r} as {expected}, but these rows hold {kind}: give the column its former kind "
-                "in data.features.kinds, or another name"
+                f"the model takes {part.name!r} as {expected}, but these rows hold {kind}: give the column its former "
+                "kind in data.features.kinds, or another name"
             )
 
 
 def _feed(rows: pa.Table, preparation: Preparation) -> Feed:
-    if preparation.pixels is not None:
-        image = preparation.pixels.image
-        return {"image": pixels_of(rows.column(image.column), image)}
-    feed: Feed = {name: rows.column(name).to_numpy() for name in preparation.number_columns}
-    feed.update({name: _text_input(rows.column(name)) for name in preparation.text_columns})
+    feed: Feed = {}
+    for part in preparation.inputs:
+        feed |= _FEEDS[part.form](rows, part)
     return feed
+
+
+def _numbers(rows: pa.Table, part: InputRecord) -> Feed:
+    return {part.name: rows.column(part.name).to_numpy()}
+
+
+def _texts(rows: pa.Table, part: InputRecord) -> Feed:
+    return {part.name: _text_input(rows.column(part.name))}
+
+
+def _images(rows: pa.Table, part: ImageInput) -> Feed:
+    return {"image": pixels_of(rows.column(part.name), part.image)}
+
+
+def _no_column(rows: pa.Table, part: InputRecord) -> Feed:
+    del rows, part
+    return {}
+
+
+_FEEDS: dict[Form, Callable[[pa.Table, Any], Feed]] = {
+    "number": _numbers,
+    "time": _numbers,
+    "category": _texts,
+    "text": _texts,
+    "image": _images,
+    "made": _no_column,
+}
+"""What the graph takes of prepared rows, by the form of an input."""
 
 
 def _text_input(column: pa.ChunkedArray) -> np.ndarray:

@@ -23,7 +23,7 @@ from models.inputs.datetime.record import DatetimeInput
 from models.inputs.fitted.record import FittedInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
-from models.inputs.record import NUMBERS, TEXTS, InputRecord
+from models.inputs.record import COLUMNS, NUMBERS, TEXTS, InputRecord, LearntFiles
 from models.inputs.records import in_order, record_of
 from models.inputs.text.record import TextColumn
 from models.kinds.task import PerTask, Task
@@ -366,6 +366,16 @@ class Preparation(FrozenModel):
         return [*self.number_columns, *self.text_columns]
 
     @property
+    def row_columns(self) -> list[str]:
+        """The columns of prepared rows that hold the inputs as rows give them."""
+        return [part.name for part in self.inputs if part.form in COLUMNS]
+
+    @property
+    def files(self) -> LearntFiles:
+        """What was learnt beside the records of the inputs."""
+        return LearntFiles(self.ngrams, self.lookups, self.transform)
+
+    @property
     def step_columns(self) -> list[str]:
         """The columns of the data that the numeric inputs are made of."""
         return list(dict.fromkeys(part.column for part in self.numeric))
@@ -407,14 +417,6 @@ class Preparation(FrozenModel):
             return ()
         words, stems = (sum(len(getattr(part, name)) for part in self.texts) for name in ("words", "stems"))
         return FIRST_WORD + words, FIRST_WORD + stems
-
-    def word_offsets(self) -> list[tuple[int, int]]:
-        """Return by how much the indices of each text column's words and stems are moved: it has its own."""
-        offsets, words, stems = [], 0, 0
-        for part in self.texts:
-            offsets.append((words, stems))
-            words, stems = words + len(part.words), stems + len(part.stems)
-        return offsets
 
     @property
     def num_outputs(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,53 +21,32 @@ from models.data.split import TEST, TRAIN, SplitRows, assign, check_not_empty, n
 from models.data.target import infer_task, is_on_log_scale, without_a_class
 from models.data.target_forms import class_indices, fit_target, prepared_target
 from models.data.text import prepare_text
-from models.data.unlabelled import feature_inputs, write_unlabelled
+from models.data.unlabelled import write_unlabelled
 from models.data.window_reference import SeriesValues, fit_reference, season_of
-from models.errors import DataError, UserCodeError
 from models.files import replacing_folder
-from models.fitted_features.state import FeatureCode
 from models.identity.equal_rows import EqualUnits
 from models.identity.hashing import row_identities
-from models.inputs.categorical.record import CategoricalInput
-from models.inputs.categorical.rows import categorical_input
-from models.inputs.datetime.record import DatetimeInput
-from models.inputs.datetime.rows import as_seconds, fit_datetime
-from models.inputs.fitted.record import FittedInput
-from models.inputs.image.record import ImageInput
-from models.inputs.image.rows import fit_pixels, pixels_of
 from models.inputs.numeric.record import NumericInput
-from models.inputs.numeric.rows import fit_numeric, numeric_input
-from models.inputs.record import InputRecord
-from models.inputs.text.record import TextColumn
+from models.inputs.raw_rows import Columns, LearntInputs, PreparedColumns, RawRows
+from models.inputs.rows import kind_of_texts, learn
 from models.inputs.types import (
-    NOT_YET,
-    Columns,
-    as_float64,
     as_text,
     check_finite,
-    dtype_of,
-    is_collected_later,
     is_text,
 )
 from models.kinds.task import Task
-from models.ngrams.columns import feature_column, holds_texts, plain_texts
-from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.goal import Goal
 from models.project_spec.reserved_columns import (
-    FITTED_PREFIX,
     IDENTITY_COLUMN,
     KEY_COLUMN,
     ROW_COLUMN,
     SERIES_COLUMN,
     SPLIT_COLUMN,
     STEP_COLUMN,
-    TEXT_PREFIX,
     WEIGHT_COLUMN,
 )
 from models.sources.read import ROW_GROUP, read_table
-
-PreparedColumns = dict[str, pa.ChunkedArray | pa.Array]
 
 
 def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
@@ -126,7 +107,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     for reason, is_lost in without_a_class(table, codes, data, spec.goal).items():
         dropped[reason] = int(is_lost.sum())
         table, positions, codes = table.filter(pa.array(~is_lost)), positions[~is_lost], codes[~is_lost]
-    check_finite(table, [*columns.numeric, *data.targets], positions)
+    check_finite(table, [*columns.of("numeric"), *data.targets], positions)
     fitted = SplitRows.of(table, data, codes, positions, identities[positions], equal.units_at(positions))
     rows, preparation = _fit(table, data, fitted, columns, spec.goal, base)
     update = {"dropped": dropped, "equal_rows": equal.counted(positions, codes, TEST)}
@@ -141,7 +122,7 @@ def _prepare_series(
     assert window is not None
     table, order, series, steps, *_ = ordered = series_rows(table, window, str(data.split.column))
     positions = np.where(order < 0, order, positions[order])
-    check_finite(table, [*columns.numeric, *data.targets], positions)
+    check_finite(table, [*columns.of("numeric"), *data.targets], positions)
     codes = assign(table, data.split, data.targets[0])
     is_newest = newest(codes, split_key(table, data.split), data.newest)
     if not is_newest.all():
@@ -154,7 +135,7 @@ def _prepare_series(
     shifted = with_horizons(table, steps, window, data.targets[0])
     shifted = with_known_future(shifted, steps, window, _seen_in_training(rows))
     future = {part.name: part for part in future_inputs(window)}
-    columns.numeric.extend(future)
+    columns.kinds.update(dict.fromkeys(future, "numeric"))
     made, preparation = _fit(shifted, data, rows, columns, spec.goal)
     made = made.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
     values = _values(made, preparation, steps, codes)
@@ -208,9 +189,8 @@ def _series_input(rows: SeriesRows, data: Data) -> SeriesInput:
 def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """Return the columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
-    inputs = [*columns.inputs, data.image and data.image.column, data.weight]
     window = [data.window.series_key, *data.window.known_future] if data.window else []
-    named = {*inputs, *data.targets, data.split.column, *window, *spec.judge.slices}
+    named = {*columns.inputs, data.weight, *data.targets, data.split.column, *window, *spec.judge.slices}
     return [name for name in table.column_names if name in named]
 
 
@@ -218,30 +198,26 @@ def _fit(
     table: pa.Table, data: Data, rows: SplitRows, columns: Columns, goal: Goal, base: Path | None = None
 ) -> tuple[pa.Table, Preparation]:
     made: PreparedColumns = {}
-    numeric = [part for name in columns.numeric if (part := _numeric(table, name, data, rows, made, columns))]
-    categorical = [_categorical(table, name, data, rows, made, columns) for name in columns.categorical]
-    pixels = _pixels(table, data, rows, made)
-    datetimes = _datetimes(table, data, rows, made, columns)
-    encoded = [part for part in categorical if part is not None]
     task, target = _target(table, data, rows, made, goal)
-    texts, ngrams = _texts(table, rows, made, columns, target)
-    inputs: list[InputRecord] = [*numeric, *encoded, *datetimes, *texts, *pixels]
-    if not inputs:
+    learnt = LearntInputs(_by_their_texts(columns, table, data, rows.train))
+    learn(_raw_rows(table, data, rows, base, partial(_learnt_by_texts, made, target, rows.train), target), learnt)
+    if not learnt.parts:
         raise no_input_column(columns.left_out)
     preparation = Preparation(
         kind=data.kind,
         task=task,
         target=target,
-        inputs=inputs,
-        ngrams=ngrams,
+        inputs=learnt.parts,
+        ngrams=learnt.files.ngrams,
+        lookups=learnt.files.lookups,
+        transform=learnt.files.transform,
         na_is_text=data.na_is_text,
         window=data.window,
         rows=rows.counts(),
         left_out=columns.left_out,
         extremes=columns.extremes,
     )
-    if data.features.fit is not None and base is not None:
-        preparation = _with_fitted(preparation, table, data, rows, made, base)
+    made = {**learnt.prepared, **made}
     made[ROW_COLUMN] = pa.array(rows.positions, pa.int64())
     made[IDENTITY_COLUMN] = pa.array(rows.identities, pa.uint64())
     made[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
@@ -252,109 +228,45 @@ def _fit(
     return pa.table(made), preparation
 
 
-def _numeric(
+def _raw_rows(
     table: pa.Table,
-    name: str,
     data: Data,
     rows: SplitRows,
-    made: PreparedColumns,
-    columns: Columns,
-) -> NumericInput | None:
-    values = as_float64(table.column(name), name)
-    seen = rows.train if data.kind != "series" else _seen_in_training(rows)
-    part = numeric_input(name, values, seen, data, columns)
-    if part is not None:
-        made[name] = pa.array(values)
-    return part
+    base: Path | None,
+    answers: Callable[[], np.ndarray],
+    target: TargetEncoding,
+) -> RawRows:
+    return RawRows(
+        table=table,
+        data=data,
+        base=base,
+        train=rows.train,
+        seen=rows.train if data.kind != "series" else _seen_in_training(rows),
+        positions=rows.positions,
+        units=rows.units,
+        weights=rows.train_weights,
+        split_times=rows.key[rows.train] if data.split.by == "time" and rows.key is not None else None,
+        answers=answers,
+        has_classes=target.classes is not None,
+    )
+
+
+def _by_their_texts(columns: Columns, table: pa.Table, data: Data, train: np.ndarray) -> Columns:
+    """Return the columns with the kinds that texts read like, where the spec names none."""
+    for name in columns.inputs:
+        column = table.column(name)
+        if name not in data.features.kinds and is_text(column.type):
+            kind = kind_of_texts(as_text(column).filter(pa.array(train)), columns.kinds[name])
+            if kind != columns.kinds[name]:
+                del columns.kinds[name]  # to the end: columns whose kind the spec names come first
+                columns.kinds[name] = kind
+    return columns
 
 
 def _seen_in_training(rows: SplitRows) -> np.ndarray:
     """Return True for the rows of series up to the last training target; the first steps are inputs only."""
     assert rows.key is not None  # series are split by time
     return np.asarray(rows.key <= rows.key[rows.train].max())
-
-
-def _categorical(
-    table: pa.Table,
-    name: str,
-    data: Data,
-    rows: SplitRows,
-    made: PreparedColumns,
-    columns: Columns,
-) -> CategoricalInput | None:
-    texts = as_text(table.column(name))
-    training = texts.filter(pa.array(rows.train))
-    if name not in data.features.kinds and is_text(table.column(name).type) and holds_texts(training):
-        columns.text.append(name)
-        return None
-    part = categorical_input(name, texts, training, dtype_of(table.column(name).type), data.features, columns)
-    if part is not None:
-        made[name] = texts
-    return part
-
-
-def _datetimes(
-    table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns, columns: Columns
-) -> list[DatetimeInput]:
-    parts = []
-    for name in columns.datetime:
-        seconds = as_seconds(table.column(name), name, rows.positions)
-        split_times = rows.key[rows.train] if data.split.by == "time" and rows.key is not None else None
-        part = fit_datetime(name, seconds[rows.train], split_times)
-        if part.width:
-            made[name] = pa.array(seconds)
-            parts.append(part)
-        else:
-            is_empty = np.isnan(seconds[rows.train]).all()
-            columns.left_out[name] = NOT_YET if is_empty else "a time without any cycle or trend in the training rows"
-    return parts
-
-
-def _texts(
-    table: pa.Table,
-    rows: SplitRows,
-    made: PreparedColumns,
-    columns: Columns,
-    target: TargetEncoding,
-) -> tuple[list[TextColumn], dict[str, NgramModel]]:
-    parts: list[TextColumn] = []
-    models: dict[str, NgramModel] = {}
-    if not columns.text:
-        return parts, models
-    from models.ngrams.fit import fit_ngrams, ngram_features
-    from models.ngrams.word_graph import usual_length
-    from models.ngrams.words import word_index
-
-    for name in columns.text:
-        column = as_text(table.column(name))
-        texts = plain_texts(column)
-        if is_collected_later(name, column.is_valid().to_numpy(), rows.train):
-            columns.left_out[name] = NOT_YET
-            continue
-        training = np.flatnonzero(rows.train)
-        answers = _learnt_by_texts(made, target, rows.train)
-        seen = [texts[row] for row in training]
-        learnt = fit_ngrams(seen, answers, target.classes is not None, rows.units.at(training), rows.train_weights)
-        if learnt is None:
-            columns.left_out[name] = "no word or piece of a word is in two training texts"
-            continue
-        others = np.flatnonzero(~rows.train)
-        features = np.empty((len(texts), learnt[0].num_features), np.float32)
-        features[training], features[others] = learnt[1], ngram_features(learnt[0], [texts[row] for row in others])
-        made[name], made[TEXT_PREFIX + name] = column, feature_column(features)
-        models[name] = learnt[0]
-        known = word_index(learnt[0])
-        parts.append(
-            TextColumn(
-                name=name,
-                num_terms=len(learnt[0].terms),
-                num_features=learnt[0].num_features,
-                length=usual_length(learnt[0], seen),
-                words=list(known.words),
-                stems=list(known.stems),
-            )
-        )
-    return parts, models
 
 
 def _learnt_by_texts(made: PreparedColumns, target: TargetEncoding, train: np.ndarray) -> np.ndarray:
@@ -364,42 +276,6 @@ def _learnt_by_texts(made: PreparedColumns, target: TargetEncoding, train: np.nd
         return class_indices(columns[0], target)
     values = np.stack([column.to_numpy() for column in columns], axis=1)
     return values if target.outputs else target.encode(values[:, 0])
-
-
-def _with_fitted(
-    preparation: Preparation,
-    table: pa.Table,
-    data: Data,
-    rows: SplitRows,
-    made: PreparedColumns,
-    base: Path,
-) -> Preparation:
-    """Add the features of `data.features.fit` to the rows and to the preparation."""
-    from models.fitted_features.fit import FitRows, fit_features
-
-    code = FeatureCode(str(data.features.fit), data.features.transform, base)
-    learnt = fit_features(
-        code, FitRows(table, data.targets, rows.train, rows.units), feature_inputs(made, preparation), as_text
-    )
-    parts = []
-    for name, values in learnt.values.items():
-        try:
-            fitted = fit_numeric(name, values[rows.train], data.features)
-        except DataError as error:
-            raise UserCodeError(f"data.features.fit {code.fit}: {error}") from error
-        parts.append(FittedInput(**fitted.model_dump(include={"name", "fill", "shift", "scale", "low", "high"})))
-        made[FITTED_PREFIX + name] = pa.array(values)
-    preparation = preparation.model_copy(update={"lookups": learnt.lookups, "transform": learnt.graph})
-    return preparation.with_inputs("fitted", parts)
-
-
-def _pixels(table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns) -> list[ImageInput]:
-    if data.kind != "image" or data.image is None:
-        return []
-    column = table.column(data.image.column)
-    images = pixels_of(column, data.image, rows.positions)
-    made[data.image.column] = column.cast(pa.binary())
-    return [fit_pixels(images[rows.train], data.image)]
 
 
 def _target(

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.errors import DataError
-from models.inputs.datetime.rows import as_seconds
-from models.inputs.types import as_float64, as_text
+from models.inputs.rows import values_of
 from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
 from models.sources.read import UNREADABLE
 
@@ -102,7 +101,4 @@ def as_input(column: pa.ChunkedArray, name: str, preparation: Preparation) -> pa
     Raises:
         DataError: The column's values are not of the kind that the model takes.
     """
-    if name in preparation.text_columns:
-        return as_text(column)
-    is_time = any(part.name == name for part in preparation.datetimes)
-    return pa.chunked_array([as_seconds(column, name) if is_time else as_float64(column, name)])
+    return values_of(column, next(part for part in preparation.inputs if part.name == name))

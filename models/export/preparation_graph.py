@@ -20,6 +20,7 @@ from models.inputs.datetime.record import CYCLE_S, DatetimeInput
 from models.inputs.graph_builder import GraphBuilder
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import ScaledNumber
+from models.inputs.text.record import word_offsets
 from models.ngrams.graph import ML_DOMAIN, feature_nodes
 from models.ngrams.word_graph import word_nodes
 
@@ -210,7 +211,7 @@ def _categorical(builder: GraphBuilder, preparation: Preparation) -> None:
 
 def _words(builder: GraphBuilder, preparation: Preparation) -> None:
     parts = []
-    for at, (text, offsets) in enumerate(zip(preparation.texts, preparation.word_offsets(), strict=True)):
+    for at, (text, offsets) in enumerate(zip(preparation.texts, word_offsets(preparation.texts), strict=True)):
         output = f"{builder.prefix}words/{at}"
         model = preparation.ngrams[text.name]
         nodes, constants = word_nodes(model, text.name, text.length, output, f"{output}/", *offsets)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal
 
+from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
+from models.ngrams.model import NgramModel
 
 Form = Literal["number", "time", "category", "text", "image", "made"]
 """How a row gives a value: a number, a time, a category or a text in a column of its own, the bytes of an image; or not
@@ -16,6 +19,8 @@ TEXTS: tuple[Form, ...] = ("category", "text")
 Measure = Literal["value", "second of the day", "second of the week", "characters"]
 """What of a value is counted to monitor it: of times, which only grow, the place in their cycle (the week begins on
 Monday); of texts their length."""
+COLUMNS: tuple[Form, ...] = (*NUMBERS, *TEXTS, "image")
+"""Forms of inputs that have a column of the data."""
 
 
 class InputRecord(FrozenModel):
@@ -87,3 +92,18 @@ class TextRecord(InputRecord):
     def measure(self) -> Measure:
         """The length of the text."""
         return "characters"
+
+
+@dataclass
+class LearntFiles:
+    """What was learnt beside the records and is stored in files of its own, but for the lookups.
+
+    Attributes:
+        ngrams: The n-gram model of each column of texts.
+        lookups: What `data.features.fit` learnt by category.
+        transform: The ONNX graph of `data.features.transform`; empty: none.
+    """
+
+    ngrams: dict[str, NgramModel] = field(default_factory=dict)
+    lookups: list[Lookup] = field(default_factory=list)
+    transform: bytes = b""

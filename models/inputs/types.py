@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -156,20 +155,3 @@ def _text_to_numbers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
             f"column {name!r}: declared numeric, but {str(error).splitlines()[0]}: declare it categorical in "
             "data.features.kinds, or clean it in the source"
         ) from error
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Input columns by kind, in the table's order, and the reason why each other column is left out."""
-
-    numeric: list[str] = field(default_factory=list)
-    categorical: list[str] = field(default_factory=list)
-    datetime: list[str] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    extremes: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def inputs(self) -> list[str]:
-        """All input columns."""
-        return [*self.numeric, *self.categorical, *self.datetime, *self.text]

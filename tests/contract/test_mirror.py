@@ -57,6 +57,9 @@ ELSEWHERE: dict[str, str] = {
     "models/inputs/fitted/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
     "models/inputs/image/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
     "models/inputs/text/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
+    "models/inputs/raw_rows.py": "tests/unit/models/inputs/test_rows.py: the terms of that table",
+    "models/inputs/text/rows.py": "tests/unit/models/ngrams/test_columns.py: with the models of n-grams",
+    "models/inputs/fitted/rows.py": "tests/unit/models/fitted_features/test_fit.py: with the user's functions",
     "tasks/ranks/rank_pool.py": "tests/integration/test_rank_pool.py: needs processes",
 }
 

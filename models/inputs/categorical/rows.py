@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.errors import DataError
 from models.inputs.categorical.record import CategoricalInput
+from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors, always_fits, never, nothing_made
 from models.inputs.record import CategoryRecord
-from models.inputs.types import NOT_YET, Columns, Dtype, all_missing
+from models.inputs.types import NOT_YET, Dtype, all_missing, as_text, dtype_of, is_text
+from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Features
 
 MIN_ROWS_OF_IDENTITY = 50
@@ -65,3 +69,45 @@ def categorical_input(
         columns.left_out[name] = "every training row has another value (an id)"
         return None
     return fit_categorical(name, training, dtype, features)
+
+
+def _guess(kind: pa.DataType) -> bool:
+    return is_text(kind) or bool(pa.types.is_boolean(kind))
+
+
+def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[CategoricalInput]:
+    parts, train = [], pa.array(rows.train)
+    for name in names:
+        column = rows.table.column(name)
+        texts = as_text(column)
+        part = categorical_input(
+            name, texts, texts.filter(train), dtype_of(column.type), rows.data.features, learnt.columns
+        )
+        if part is not None:
+            learnt.prepared[name] = texts
+            parts.append(part)
+    return parts
+
+
+def _values(column: pa.ChunkedArray, part: CategoricalInput) -> pa.ChunkedArray:
+    del part
+    return as_text(column)
+
+
+def _encode(rows: pa.Table, parts: Sequence[CategoricalInput], ngrams: Mapping[str, NgramModel]) -> Tensors:
+    del ngrams
+    indices = np.empty((rows.num_rows, len(parts)), dtype=np.int32)
+    for position, part in enumerate(parts):
+        indices[:, position] = category_indices(rows.column(part.name), part)
+    return {"categorical": indices}
+
+
+ROWS = KindRows(
+    guess=_guess,
+    reads=never,
+    misfit=always_fits,
+    fit=_fit,
+    values=_values,
+    made=nothing_made,
+    encode=_encode,
+)

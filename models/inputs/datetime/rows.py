@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 
 from models.errors import DataError
 from models.inputs.datetime.record import CYCLE_S, Cycle, DatetimeInput
-from models.inputs.types import is_number, is_text
+from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors, never, nothing_made
+from models.inputs.types import NOT_YET, is_number, is_text
+from models.ngrams.model import NgramModel
 
 EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_800.0
 """The years 1 to 9999, as seconds since 1970."""
@@ -85,7 +87,7 @@ def fit_datetime(name: str, seconds: np.ndarray, split_times: np.ndarray | None 
     )
 
 
-def datetime_features(seconds: np.ndarray, parts: list[DatetimeInput]) -> np.ndarray:
+def datetime_features(seconds: np.ndarray, parts: Sequence[DatetimeInput]) -> np.ndarray:
     """Return the features of times (rows, parts) as float32 (rows, features): all sines, all cosines, all trends.
 
     The arithmetic is float64 until the last cast, as in the exported graph.
@@ -167,3 +169,51 @@ def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
     ranks = [np.argsort(np.argsort(each, kind="stable"), kind="stable") for each in (first, second)]
     correlation: float = np.asarray(np.corrcoef(np.stack(ranks)))[0, 1]
     return correlation
+
+
+def _guess(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _misfit(name: str, kind: pa.DataType) -> str:
+    del name
+    is_flag = pa.types.is_boolean(kind)
+    return f"its type is {kind}, no time: say another kind in data.features.kinds" if is_flag else ""
+
+
+def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[DatetimeInput]:
+    parts = []
+    for name in names:
+        seconds = as_seconds(rows.table.column(name), name, rows.positions)
+        part = fit_datetime(name, seconds[rows.train], rows.split_times)
+        if part.width:
+            learnt.prepared[name] = pa.array(seconds)
+            parts.append(part)
+        else:
+            is_empty = np.isnan(seconds[rows.train]).all()
+            reason = NOT_YET if is_empty else "a time without any cycle or trend in the training rows"
+            learnt.columns.left_out[name] = reason
+    return parts
+
+
+def _values(column: pa.ChunkedArray, part: DatetimeInput) -> pa.ChunkedArray:
+    return pa.chunked_array([as_seconds(column, part.name)])
+
+
+def _encode(rows: pa.Table, parts: Sequence[DatetimeInput], ngrams: Mapping[str, NgramModel]) -> Tensors:
+    del ngrams
+    seconds = np.empty((rows.num_rows, len(parts)))
+    for position, part in enumerate(parts):
+        seconds[:, position] = rows.column(part.name).to_numpy()
+    return {"numeric": datetime_features(seconds, parts)}
+
+
+ROWS = KindRows(
+    guess=_guess,
+    reads=never,
+    misfit=_misfit,
+    fit=_fit,
+    values=_values,
+    made=nothing_made,
+    encode=_encode,
+)

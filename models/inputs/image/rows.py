@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.errors import DataError
 from models.inputs.image.record import ImageInput
+from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors, always_fits, never, nothing_made
+from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Image
 
 
@@ -60,3 +64,36 @@ def fit_pixels(images: np.ndarray, image: Image) -> ImageInput:
     variances = counts @ levels**2 / counts.sum(axis=1) - means**2
     stds = [float(std) if std > 1e-6 else 1.0 for std in np.sqrt(np.maximum(variances, 0.0))]
     return ImageInput(name=image.column, image=image, mean=[float(mean) for mean in means], std=stds)
+
+
+def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[ImageInput]:
+    parts = []
+    for name in names:
+        image, column = rows.data.image, rows.table.column(name)
+        assert image is not None  # images have a shape in the spec
+        pixels = pixels_of(column, image, rows.positions)
+        learnt.prepared[name] = column.cast(pa.binary())
+        parts.append(fit_pixels(pixels[rows.train], image))
+    return parts
+
+
+def _values(column: pa.ChunkedArray, part: ImageInput) -> pa.ChunkedArray:
+    pixels_of(column, part.image)  # raises and names the row if a shape differs
+    return column.cast(pa.binary())
+
+
+def _encode(rows: pa.Table, parts: Sequence[ImageInput], ngrams: Mapping[str, NgramModel]) -> Tensors:
+    del ngrams
+    (part,) = parts
+    return {"image": pixels_of(rows.column(part.name), part.image).transpose(0, 3, 1, 2)}
+
+
+ROWS = KindRows(
+    guess=never,
+    reads=never,
+    misfit=always_fits,
+    fit=_fit,
+    values=_values,
+    made=nothing_made,
+    encode=_encode,
+)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from models.errors import DataError
 from models.inputs.numeric.record import NumericInput, ScaledNumber
-from models.inputs.types import NOT_YET, Columns, all_missing, is_collected_later
+from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors, never, nothing_made
+from models.inputs.types import NOT_YET, all_missing, as_float64, is_collected_later, is_number
+from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data, Features
 
 _MOST_ROWS = (5, 95)
@@ -144,3 +146,39 @@ def numeric_input(
     if extremes:
         columns.extremes[name] = extremes
     return part
+
+
+def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[NumericInput]:
+    parts = []
+    for name in names:
+        values = as_float64(rows.table.column(name), name)
+        part = numeric_input(name, values, rows.seen, rows.data, learnt.columns)
+        if part is not None:
+            learnt.prepared[name] = pa.array(values)
+            parts.append(part)
+    return parts
+
+
+def _misfit(name: str, kind: pa.DataType) -> str:
+    is_time = pa.types.is_temporal(kind)
+    return f"its type is {kind}, no number: say `{name}: datetime` in data.features.kinds" if is_time else ""
+
+
+def _values(column: pa.ChunkedArray, part: NumericInput) -> pa.ChunkedArray:
+    return pa.chunked_array([as_float64(column, part.name)])
+
+
+def _encode(rows: pa.Table, parts: Sequence[NumericInput], ngrams: Mapping[str, NgramModel]) -> Tensors:
+    del ngrams
+    return {"numeric": numeric_matrix(rows, parts)}
+
+
+ROWS = KindRows(
+    guess=is_number,
+    reads=never,
+    misfit=_misfit,
+    fit=_fit,
+    values=_values,
+    made=nothing_made,
+    encode=_encode,
+)

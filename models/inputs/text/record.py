@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -32,3 +33,12 @@ class TextColumn(TextRecord):
         """The size of its vocabulary, and what becomes of it."""
         words = f", the first {self.length} words" if self.length else ""
         return f"{self.num_terms:,} n-grams, {self.num_features} features{words}"
+
+
+def word_offsets(parts: Iterable[TextColumn]) -> list[tuple[int, int]]:
+    """Return by how much the indices of each text column's words and stems are moved: it has its own."""
+    offsets, words, stems = [], 0, 0
+    for part in parts:
+        offsets.append((words, stems))
+        words, stems = words + len(part.words), stems + len(part.stems)
+    return offsets

@@ -20,29 +20,29 @@ SCHEMA = pa.schema(
 
 def test_numbers_are_numeric_text_and_flags_categorical_dates_datetimes_and_the_rest_is_left_out(make_spec):
     chosen = choose(SCHEMA, make_spec().data)
-    assert chosen.numeric == ["i", "f"]
-    assert chosen.categorical == ["s", "b", "d"]
-    assert chosen.datetime == ["when"]
+    assert chosen.of("numeric") == ["i", "f"]
+    assert chosen.of("categorical") == ["s", "b", "d"]
+    assert chosen.of("datetime") == ["when"]
     assert set(chosen.left_out) == {"l"}
 
 
 def test_the_spec_chooses_columns_and_kinds(make_spec):
     chosen = choose(SCHEMA, make_spec(features={"columns": ["i", "s"], "kinds": {"i": "categorical"}}).data)
-    assert (chosen.numeric, chosen.categorical) == ([], ["i", "s"])
+    assert (chosen.of("numeric"), chosen.of("categorical")) == ([], ["i", "s"])
     assert chosen.left_out["f"] == "not in data.features.columns"
 
 
 def test_columns_stand_in_the_order_of_the_spec(make_spec):
     chosen = choose(SCHEMA, make_spec(features={"columns": ["f", "i", "b", "s"]}).data)
-    assert (chosen.numeric, chosen.categorical) == (["f", "i"], ["b", "s"])
+    assert (chosen.of("numeric"), chosen.of("categorical")) == (["f", "i"], ["b", "s"])
     chosen = choose(SCHEMA, make_spec(features={"columns": ["s", "i", "b", "f"]}).data)
-    assert (chosen.numeric, chosen.categorical) == (["i", "f"], ["s", "b"])
+    assert (chosen.of("numeric"), chosen.of("categorical")) == (["i", "f"], ["s", "b"])
 
 
 def test_the_split_column_is_an_input_only_when_asked_for(make_spec):
     split = {"by": "hash", "column": "i"}
     assert "i" in choose(SCHEMA, make_spec(split=split).data).left_out
-    assert "i" in choose(SCHEMA, make_spec(split=split, features={"columns": ["i"]}).data).numeric
+    assert "i" in choose(SCHEMA, make_spec(split=split, features={"columns": ["i"]}).data).of("numeric")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_column_of_nothing_is_refused_unless_it_is_dropped(make_spec):
 def test_a_series_takes_numbers_and_its_own_past(series_spec):
     schema = pa.schema([("t", pa.int64()), ("y", pa.float64()), ("flag", pa.bool_()), ("name", pa.string())])
     chosen = choose(schema, series_spec().data)
-    assert chosen.numeric == ["y", "flag"]
+    assert chosen.of("numeric") == ["y", "flag"]
     assert "encode it" in chosen.left_out["name"]
 
 

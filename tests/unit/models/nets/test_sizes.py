@@ -2,7 +2,7 @@ from models.data.preparation import Preparation, TargetEncoding
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
-from models.inputs.text.record import TextColumn
+from models.inputs.text.record import TextColumn, word_offsets
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image
 from models.project_spec.window import Window
@@ -32,7 +32,7 @@ def test_words_are_an_input_of_nets_that_read_them():
         assert sizes.inputs == {"numeric": (6,), "categorical": (0,), "words": (28, 2)}
         assert sizes.for_net()["vocabularies"] == (14, 4)
     assert Sizes.of(preparation, "mlp").inputs == {"numeric": (6,), "categorical": (0,)}
-    assert preparation.word_offsets() == [(0, 0), (5, 2)]
+    assert word_offsets(preparation.texts) == [(0, 0), (5, 2)]
 
 
 def test_sizes_of_images_and_series():

@@ -1,0 +1,93 @@
+"""The table of how each kind of input reads rows, in the order in which they are learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from models.inputs.categorical import rows as categorical
+from models.inputs.datetime import rows as datetime
+from models.inputs.fitted import rows as fitted
+from models.inputs.image import rows as image
+from models.inputs.numeric import rows as numeric
+from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors
+from models.inputs.record import COLUMNS, InputRecord, LearntFiles
+from models.inputs.records import RECORDS, in_order
+from models.inputs.text import rows as text
+from models.ngrams.model import NgramModel
+
+ROWS: dict[str, KindRows[Any]] = {
+    "numeric": numeric.ROWS,
+    "categorical": categorical.ROWS,
+    "datetime": datetime.ROWS,
+    "text": text.ROWS,
+    "image": image.ROWS,
+    "fitted": fitted.ROWS,
+}
+"""A row for each kind. Fitted features come last, for they are made of the columns of all others."""
+
+
+def kind_of_texts(texts: pa.ChunkedArray, guess: str) -> str:
+    """Return the kind that a column of texts reads like, by the texts of its training rows, else the guess by type."""
+    return next((kind for kind, row in ROWS.items() if row.reads(texts)), guess)
+
+
+def learn(rows: RawRows, learnt: LearntInputs) -> None:
+    """Learn all inputs from raw rows, kind by kind, into `learnt`.
+
+    Raises:
+        DataError: A column cannot be of its kind.
+        UserCodeError: The spec's own functions failed.
+    """
+    for kind, row in ROWS.items():
+        learnt.parts.extend(row.fit(learnt.columns.of(kind), rows, learnt))
+    learnt.parts = in_order(learnt.parts)
+
+
+def values_of(column: pa.ChunkedArray, part: InputRecord) -> pa.ChunkedArray:
+    """Return a raw column as the prepared rows hold it: float64 with NaN (times in seconds), or texts with null.
+
+    Raises:
+        DataError: The column's values are not of the kind that the model takes.
+    """
+    return ROWS[part.kind].values(column, part)
+
+
+def prepared_columns(rows: pa.Table, inputs: Sequence[InputRecord], files: LearntFiles) -> PreparedColumns:
+    """Return the columns of the prepared rows for raw rows, with all that is made of them.
+
+    Raises:
+        DataError: A column's values are not of the kind that the model takes.
+    """
+    columns: PreparedColumns = {
+        part.name: values_of(rows.column(part.name), part) for part in inputs if part.form in COLUMNS
+    }
+    for kind, row in ROWS.items():
+        columns |= row.made(_of(kind, inputs), inputs, columns, files)
+    return columns
+
+
+def encoded(
+    rows: pa.Table, inputs: Sequence[InputRecord], ngrams: Mapping[str, NgramModel], tensors: Mapping[str, np.ndarray]
+) -> Tensors:
+    """Return the tensors of prepared rows.
+
+    Args:
+        rows: The prepared rows.
+        inputs: The model's inputs.
+        ngrams: The n-gram model of each column of texts.
+        tensors: Tensors without a column, (rows, 0), of the names that there always are.
+    """
+    blocks = {name: [tensor] for name, tensor in tensors.items()}
+    for kind in RECORDS:
+        parts = _of(kind, inputs)
+        for name, block in (ROWS[kind].encode(rows, parts, ngrams) if parts else {}).items():
+            blocks.setdefault(name, []).append(block)
+    return {name: np.ascontiguousarray(np.concatenate(columns, axis=1)) for name, columns in blocks.items()}
+
+
+def _of(kind: str, inputs: Sequence[InputRecord]) -> list[InputRecord]:
+    return [part for part in inputs if part.kind == kind]

@@ -1,0 +1,116 @@
+"""Texts as inputs: the features of their n-grams, and their first words in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors, never
+from models.inputs.record import InputRecord, LearntFiles
+from models.inputs.text.record import TextColumn, word_offsets
+from models.inputs.types import NOT_YET, as_text, is_collected_later, is_text
+from models.ngrams.columns import feature_column, feature_matrix, holds_texts, plain_texts
+from models.ngrams.model import NgramModel
+from models.project_spec.reserved_columns import TEXT_PREFIX
+
+
+def _misfit(name: str, kind: pa.DataType) -> str:
+    del name
+    return "" if is_text(kind) else f"its type is {kind}, no text: say another kind in data.features.kinds"
+
+
+def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[TextColumn]:
+    parts = []
+    for name in names:
+        column = as_text(rows.table.column(name))
+        if is_collected_later(name, column.is_valid().to_numpy(), rows.train):
+            learnt.columns.left_out[name] = NOT_YET
+            continue
+        part = _learn(name, column, rows, learnt)
+        if part is None:
+            learnt.columns.left_out[name] = "no word or piece of a word is in two training texts"
+        else:
+            parts.append(part)
+    return parts
+
+
+def _learn(name: str, column: pa.ChunkedArray, rows: RawRows, learnt: LearntInputs) -> TextColumn | None:
+    """Learn a column of texts, and add its texts and their features to the prepared rows."""
+    from models.ngrams.fit import fit_ngrams, ngram_features
+    from models.ngrams.word_graph import usual_length
+    from models.ngrams.words import word_index
+
+    texts = plain_texts(column)
+    training, others = np.flatnonzero(rows.train), np.flatnonzero(~rows.train)
+    seen = [texts[row] for row in training]
+    fitted = fit_ngrams(seen, rows.answers(), rows.has_classes, rows.units.at(training), rows.weights)
+    if fitted is None:
+        return None
+    model, own_features = fitted
+    features = np.empty((len(texts), model.num_features), np.float32)
+    features[training], features[others] = own_features, ngram_features(model, [texts[row] for row in others])
+    learnt.prepared[name], learnt.prepared[TEXT_PREFIX + name] = column, feature_column(features)
+    learnt.files.ngrams[name] = model
+    index = word_index(model)
+    return TextColumn(
+        name=name,
+        num_terms=len(model.terms),
+        num_features=model.num_features,
+        length=usual_length(model, seen),
+        words=list(index.words),
+        stems=list(index.stems),
+    )
+
+
+def _values(column: pa.ChunkedArray, part: TextColumn) -> pa.ChunkedArray:
+    del part
+    return as_text(column)
+
+
+def _made(
+    parts: Sequence[TextColumn], inputs: Sequence[InputRecord], prepared: PreparedColumns, files: LearntFiles
+) -> PreparedColumns:
+    from models.ngrams.fit import ngram_features
+
+    del inputs
+    return {
+        TEXT_PREFIX + part.name: pa.chunked_array(
+            [feature_column(ngram_features(files.ngrams[part.name], plain_texts(prepared[part.name])))]
+        )
+        for part in parts
+    }
+
+
+def _encode(rows: pa.Table, parts: Sequence[TextColumn], ngrams: Mapping[str, NgramModel]) -> Tensors:
+    features = [feature_matrix(rows.column(TEXT_PREFIX + part.name), part.num_features) for part in parts]
+    words = _word_indices(rows, [*zip(parts, word_offsets(parts), strict=True)], ngrams)
+    nothing = np.empty((rows.num_rows, 0), np.float32)
+    return {"numeric": np.hstack([nothing, *features]), **words}
+
+
+def _word_indices(
+    rows: pa.Table, parts: Sequence[tuple[TextColumn, tuple[int, int]]], ngrams: Mapping[str, NgramModel]
+) -> Tensors:
+    """Return `words`: those of all texts and their stems, int32 (rows, word, 2); empty for texts without words."""
+    from models.ngrams.word_graph import word_ids
+
+    if not any(part.length for part, _ in parts):
+        return {}
+    blocks = [
+        word_ids(ngrams[part.name], plain_texts(rows.column(part.name)), part.length, *offsets)
+        for part, offsets in parts
+    ]
+    return {"words": np.concatenate(blocks, axis=1)}
+
+
+ROWS = KindRows(
+    guess=never,
+    reads=holds_texts,
+    misfit=_misfit,
+    fit=_fit,
+    values=_values,
+    made=_made,
+    encode=_encode,
+)
