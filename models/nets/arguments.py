@@ -7,7 +7,7 @@ import functools
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -39,36 +39,35 @@ _HEADS = {"transformer": 1, "decoder": 2}
 """Nets whose width is a multiple of so many times their heads."""
 
 
+class Argument(NamedTuple):
+    """An argument of a net as its source declares it; `default`: None where it has to be set."""
+
+    name: str
+    annotation: ast.expr | None
+    default: ast.expr | None
+
+
 def whole_numbers(net: str, arguments: Mapping[str, Any]) -> dict[str, int]:
     """Return the arguments of a net of the catalogue that are whole numbers, such as its width, with their defaults."""
-    factory = _factory(net)
-    if factory is None:
+    declared = _declared(net)
+    if declared is None:
         return {}
-    names, defaults = factory.args.args, factory.args.defaults
-    usual = {
-        one.arg: ast.literal_eval(value)
-        for one, value in zip(names[len(names) - len(defaults) :], defaults, strict=True)
-    }
+    usual = {argument.name: ast.literal_eval(argument.default) for argument in declared if argument.default is not None}
     return {name: value for name, value in {**usual, **arguments}.items() if type(value) is int}
 
 
 @functools.cache
 def argument_types(net: str) -> dict[str, Any] | None:
-    """Return the type of each argument of a net of the catalogue, Any where it is not plain.
-
-    Returns:
-        None for a net of the user's own, and for one that takes any argument.
-    """
-    node = _factory(net)
-    if node is None or node.args.kwarg:
+    """Return the type of each argument of a net of the catalogue, Any where it is not plain; None for an own net."""
+    declared = _declared(net)
+    if declared is None:
         return None
-    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    return {one.arg: _type(one) for one in arguments if one.arg != "sizes"}
+    return {argument.name: _type(argument) for argument in declared if argument.name != "sizes"}
 
 
 @functools.cache
-def _factory(net: str) -> ast.FunctionDef | None:
-    """Return the function whose parameters are the arguments of a net; None for a net of the user's own."""
+def _declared(net: str) -> list[Argument] | None:
+    """Return the parameters of a net's factory, or the fields of the class of its arguments; None for an own net."""
     if net not in CATALOGUE:
         return None
     module, _, name = (CATALOGUE[net].arguments or CATALOGUE[net].reference).partition(":")
@@ -76,8 +75,13 @@ def _factory(net: str) -> ast.FunctionDef | None:
     if module_spec is None or module_spec.origin is None:
         return None
     for node in read_python(Path(module_spec.origin)).body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return node
+        match node:
+            case ast.FunctionDef(name=own, args=ast.arguments(args=args, defaults=defaults)) if own == name:
+                values = [*[None] * (len(args) - len(defaults)), *defaults]
+                return [Argument(arg.arg, arg.annotation, value) for arg, value in zip(args, values, strict=True)]
+            case ast.ClassDef(name=own, body=body) if own == name:
+                fields = [field for field in body if isinstance(field, ast.AnnAssign)]
+                return [Argument(ast.unparse(field.target), field.annotation, field.value) for field in fields]
     return None
 
 
@@ -86,11 +90,11 @@ def width_unit(net: str, arguments: Mapping[str, Any]) -> int:
     return _HEADS[net] * whole_numbers(net, arguments)["heads"] if net in _HEADS else 1
 
 
-def _type(argument: ast.arg) -> Any:
+def _type(argument: Argument) -> Any:
     """Return a plain type with its range, or a choice of values, as it is written; Any for the rest."""
     match argument.annotation:
         case ast.Name(id=name) if name in _PLAIN:
-            return _RANGES.get(argument.arg, _PLAIN[name])
+            return _RANGES.get(argument.name, _PLAIN[name])
         case ast.Subscript(value=ast.Name(id="Literal"), slice=values):
             return Literal[ast.literal_eval(values)]
     return Any

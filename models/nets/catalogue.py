@@ -32,11 +32,12 @@ _RECURRENT_SPACE = {
 class CatalogueEntry:
     """A built-in net: its factory, the kinds of data it accepts, and its own part of the default search space.
 
-    `arguments` names the function whose parameters are `model.arguments`, if it is not the factory. `defaults` are the
-    values of its first trial, by spec path, where a search chooses between families, and each of `starts` changes them
-    for a further trial of a table, before values are drawn; the paths `of_tables` have a default and are searched for
-    tables alone. `self_tuned`: the kinds of data for which the fit itself chooses the arguments that the spec leaves
-    out, so that there is nothing to search. `is_divided`: whether ranks can share its layers or its blocks.
+    `arguments` names the class whose fields are `model.arguments`, if these are not the parameters of the factory.
+    `defaults` are the values of its first trial, by spec path, where a search chooses between families, and each of
+    `starts` changes them for a further trial of a table, before values are drawn; the paths `of_tables` have a default
+    and are searched for tables alone. `self_tuned`: the kinds of data for which the fit itself chooses the arguments
+    that the spec leaves out, so that there is nothing to search. `is_divided`: whether ranks can share its layers or
+    its blocks.
     `steps_an_epoch`: steps that an epoch of a small table has at least, by smaller batches; 0: the usual batch.
     `fewest_epochs`: epochs of a family's first trial, however many examples there are and however long one takes.
     `reads_words`: whether it takes the words of a table's texts in their order, beside the features of the texts.
@@ -160,7 +161,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.extra_trees": Dimension(choices=[False, True]),
             OBJECTIVE: Dimension(choices=["auto", "regression"]),
         },
-        arguments="models.training.tree_parameters:settings",
+        arguments="models.training.tree_parameters:TreeArguments",
         defaults={
             "model.rounds": 1000,
             "train.epochs": 20,

@@ -1,6 +1,6 @@
 """The parameters of LightGBM that a spec may set in `model.arguments`, checked by LightGBM's own list.
 
-`settings` holds those with defaults of Loopline's. Any other parameter that LightGBM knows may be set
+`TreeArguments` holds those with defaults of Loopline's. Any other parameter that LightGBM knows may be set
 too, except those that Loopline owns, because the spec says the same elsewhere or a resumed training would differ.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from models.errors import UsageError, did_you_mean
@@ -77,29 +78,34 @@ _FRACTIONS_OF_CLASSES = ("pos_bagging_fraction", "neg_bagging_fraction")
 _SWITCHES = ("extra_trees", "use_quantized_grad")
 
 
-def settings(
-    rounds: int = 300,
-    learning_rate: float = 0.1,
-    num_leaves: int = 31,
-    max_depth: int = -1,
-    min_data_in_leaf: int = 20,
-    min_gain_to_split: float = 0.0,
-    lambda_l1: float = 0.0,
-    lambda_l2: float = 0.0,
-    feature_fraction: float = 1.0,
-    feature_fraction_bynode: float = 1.0,
-    bagging_fraction: float = 1.0,
-    max_bin: int = 255,
-    cat_smooth: float = 10.0,
-    extra_trees: bool = False,
-    objective: Literal["auto", "regression", "regression_l1"] = "auto",
-) -> dict[str, Any]:
-    """Return the arguments of the `trees` net with LightGBM's names and defaults; at most `rounds` trees per class.
+@dataclass(frozen=True)
+class TreeArguments:
+    """The arguments of the `trees` net with LightGBM's names and defaults; at most `rounds` trees per class.
 
     `objective: auto` follows from the goal; for absolute and squared errors the other's may be named. Every other
     parameter of LightGBM may be set too, see `check_parameter`.
     """
-    return dict(locals())
+
+    rounds: int = 300
+    learning_rate: float = 0.1
+    num_leaves: int = 31
+    max_depth: int = -1
+    min_data_in_leaf: int = 20
+    min_gain_to_split: float = 0.0
+    lambda_l1: float = 0.0
+    lambda_l2: float = 0.0
+    feature_fraction: float = 1.0
+    feature_fraction_bynode: float = 1.0
+    bagging_fraction: float = 1.0
+    max_bin: int = 255
+    cat_smooth: float = 10.0
+    extra_trees: bool = False
+    objective: Literal["auto", "regression", "regression_l1"] = "auto"
+
+
+def settings() -> dict[str, Any]:
+    """Return the arguments of trees where a spec sets none."""
+    return asdict(TreeArguments())
 
 
 @functools.cache

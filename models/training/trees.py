@@ -268,7 +268,7 @@ def _labels(
 
 
 def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> dict[str, Any]:
-    """Return all arguments: those of `settings`, and the further parameters of LightGBM that the spec sets."""
+    """Return all arguments: those of `TreeArguments`, and the further parameters of LightGBM that the spec sets."""
     own = list(settings())
     more = {name: value for name, value in job.model.arguments.items() if name not in own}
     for name, value in more.items():

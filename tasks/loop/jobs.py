@@ -64,18 +64,14 @@ def job(
     model: Model,
     train: Train,
     *,
-    checkpoints: bool,
-    sample: float = 1.0,
-    fold: tuple[int, int] | None = None,
     workers: int = 1,
-    slot: int = 0,
     start: InitialWeights | None = None,
     place: Place | None = None,
 ) -> TrainingJob:
     """Return a training job on `prepared` that writes into `folder`, for `place` or for this machine (None).
 
     It has the initial weights `start` if its net can begin with them. On this machine `workers` jobs share cores and
-    GPUs, by `slot`.
+    GPUs, each by its `slot`.
     """
     preparation = Preparation.load(prepared.folder)
     model = model.model_copy(update={"net": net_name(model.net, preparation.kind)})
@@ -98,10 +94,6 @@ def job(
         else cpu_peak(loop.workspace, loop.rank_pool, threads, train.precision),
         processor="cpu" if place is not None else processor_name(),
         speeds=read_speeds(loop.workspace),
-        slot=slot,
-        checkpoints=checkpoints,
-        sample=sample,
-        fold=fold,
         fold_by=FOLD_BY.get(loop.spec.data.split.by, "random"),
     )
     return begun(made, start)

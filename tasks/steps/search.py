@@ -341,14 +341,10 @@ class _Search:
             folder / f"fold-{fold[0]}" if fold else folder,
             model,
             train,
-            checkpoints=True,
-            sample=self._spec.sample,
-            fold=fold,
             workers=min(self._spec.workers, self._spec.trials),
-            slot=0 if self._place else slot,
             start=self._start,
             place=self._place,
-        )
+        ).model_copy(update={"sample": self._spec.sample, "fold": fold, "slot": 0 if self._place else slot})
 
     def _first_job(self, net: str) -> TrainingJob:
         return self._job(self._space.first(net), self._folder, None, 0)

@@ -46,7 +46,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         nets = member_nets(model.arguments.get(MEMBERS, ())) or (net_name(model.net, loop.spec.data.kind),)
         start = begin(loop, inputs, nets)
         place = find_place(loop.workspace, train)
-        task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=start, place=place)
+        task = job(loop, inputs["prepare"], folder, model, train, start=start, place=place)
         write_text(folder / JOB_FILE, task.model_dump_json())
         write_json(folder / MODEL_FILE, task.model.model_dump(mode="json"))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in shown(params).items()})

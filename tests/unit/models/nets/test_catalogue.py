@@ -11,14 +11,14 @@ from models.nets.catalogue import CATALOGUE, NETS, default_space, is_trees, net_
 from models.project_spec.blocks import Train
 from models.project_spec.references import resolve
 from models.project_spec.search import Search
-from models.training.tree_parameters import settings
+from models.training.tree_parameters import TreeArguments
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_every_searched_argument_is_one_the_net_takes(name):
     space = default_space(name)
     Search(space=space)
-    factory = settings if is_trees(name) else resolve(name, Path(), NETS)
+    factory = TreeArguments if is_trees(name) else resolve(name, Path(), NETS)
     arguments = inspect.signature(factory).parameters
     assert {key.removeprefix("model.") for key in space if key.startswith("model.")} <= set(arguments)
 

@@ -62,7 +62,7 @@ def test_a_job_has_the_name_of_its_net_and_begins_with_weights_of_the_same(
 
     def made(net: str) -> TrainingJob:
         model = Model(net=net, arguments={"layers": 2} if net == "mlp" else {})
-        return jobs.job(loop, prepared, tmp_path / "job", model, Train(), checkpoints=True, start=start)
+        return jobs.job(loop, prepared, tmp_path / "job", model, Train(), start=start)
 
     assert (made("auto").model.net, made("auto").start) == ("trees", None)
     assert (made("mlp").start, made("mlp").model.arguments) == (start, {"hidden": 8, "layers": 2})
