@@ -12,12 +12,11 @@ from models.data.preparation import Preparation
 from models.errors import LooplineError
 from models.export.trained import num_validation_examples, validation_outputs, validation_units
 from models.judge.baseline import trivial_baseline
-from models.kinds.task import TASKS, PerLink
+from models.kinds.task import TASKS, PerLink, refusal
 from models.metrics.metrics import METRICS, Metric, metric_of
 from models.metrics.outputs import Output
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
-from models.training.ensemble import TASKS as ENSEMBLES
 from models.training.ensemble import combined, selected
 from models.training.job import TrainingJob
 from models.training.model_choice import as_array, as_decided
@@ -152,7 +151,7 @@ class _Validation:
 
 
 def _joined(outputs: dict[str, np.ndarray], side: _Validation, blocks: Sequence[np.ndarray]) -> dict[str, Any]:
-    if side.preparation.task not in ENSEMBLES or len(outputs) < 2:
+    if refusal(side.preparation.task, "ensemble") or len(outputs) < 2:
         return {}
     weights = selected(outputs, side.preparation.task, side.loss)
     if len(weights) < 2:

@@ -115,6 +115,10 @@ TASKS: PerTask[TaskRow] = {
         metric="bits_per_char",
         loss="cross_entropy",
         target_type="int64",
+        refusals={
+            "ensemble": "an ensemble has one output for each example, and a model of text has one for each character: "
+            "give the settings of one net",
+        },
     ),
     "ranking": TaskRow(
         name="ranking",

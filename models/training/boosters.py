@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
+from models.kinds.task import PerTask
 from models.metrics.metrics import METRICS, Array, quantile_of
 from models.training.optimisation.losses import LARGEST_RATIO, Loss, loss_name
 from models.training.tree_parameters import wrong_objective
@@ -130,20 +132,7 @@ def objectives(preparation: Preparation, metric: str, objective: str = "auto") -
     Raises:
         UsageError: The goal does not go with the named objective.
     """
-    loss = tree_loss(preparation, metric, objective)
-    outputs = preparation.target.outputs
-    if preparation.task == "ranking":
-        return [{"objective": "lambdarank", "metric": "none"}]
-    if preparation.task == "multiclass":
-        return [{"objective": "multiclass", "metric": "multi_logloss", "num_class": preparation.num_outputs}]
-    if preparation.task == "quantile":
-        return [{"objective": "quantile", "metric": "quantile", "alpha": output.quantile} for output in outputs]
-    if preparation.task in ("binary", "multilabel"):
-        one: Parameters = {"objective": "binary", "metric": "binary_logloss"}
-    else:
-        quantile = quantile_of(metric)
-        one = {**_REGRESSION[loss], **({} if quantile is None else {"alpha": quantile})}
-    return [one] * max(1, len(outputs))
+    return _OBJECTIVES[preparation.task].parameters(preparation, metric, tree_loss(preparation, metric, objective))
 
 
 def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
@@ -155,9 +144,54 @@ def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
     own = loss_name(preparation, metric)
     if objective == "auto":
         return own
-    if preparation.task != "regression" or own not in NAMED.values():
+    named = _OBJECTIVES[preparation.task].named
+    if own not in named.values():
         raise wrong_objective(objective, metric)
-    return NAMED[objective]
+    return named[objective]
+
+
+def _two_classes(preparation: Preparation, metric: str, loss: str) -> list[Parameters]:
+    return [{"objective": "binary", "metric": "binary_logloss"}] * preparation.num_outputs
+
+
+def _classes(preparation: Preparation, metric: str, loss: str) -> list[Parameters]:
+    return [{"objective": "multiclass", "metric": "multi_logloss", "num_class": preparation.num_outputs}]
+
+
+def _numbers(preparation: Preparation, metric: str, loss: str) -> list[Parameters]:
+    quantile = quantile_of(metric)
+    own = {**_REGRESSION[loss], **({} if quantile is None else {"alpha": quantile})}
+    return [own] * preparation.num_outputs
+
+
+def _quantiles(preparation: Preparation, metric: str, loss: str) -> list[Parameters]:
+    outputs = preparation.target.outputs
+    return [{"objective": "quantile", "metric": "quantile", "alpha": output.quantile} for output in outputs]
+
+
+def _ranks(preparation: Preparation, metric: str, loss: str) -> list[Parameters]:
+    return [{"objective": "lambdarank", "metric": "none"}]
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """How LightGBM learns a task."""
+
+    parameters: Callable[[Preparation, str, str], list[Parameters]]
+    """(preparation, metric, loss) -> objective and training metric of each booster."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """The objectives that a spec may name, and their losses."""
+
+
+_OBJECTIVES: PerTask[_Objective] = {
+    "binary": _Objective(_two_classes),
+    "multiclass": _Objective(_classes),
+    "multilabel": _Objective(_two_classes),
+    "regression": _Objective(_numbers, NAMED),
+    "quantile": _Objective(_quantiles),
+    "language": _Objective(_numbers),  # trees take no texts: refused before
+    "ranking": _Objective(_ranks),
+}
 
 
 def num_leaves(text: str) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from models.errors import LooplineError
 from models.files import write_json
+from models.kinds.task import TASKS, PerLink, Task
 from models.nets.catalogue import ENSEMBLE
 from models.training.checkpoints.finished import identity
 from models.training.costs.summary import total
@@ -26,8 +27,6 @@ TURNS = 25
 """Turns of the selection, so that weights are multiples of 1/25."""
 LEAST_WEIGHT = 0.1
 """A member with less is left out: it would cost as much as the others at each answer."""
-TASKS = ("binary", "multiclass", "multilabel", "regression", "quantile")
-"""Tasks whose models' outputs have one meaning; the scores of two rankings have not."""
 TINY = float(np.finfo(np.float64).tiny)
 """Stands for a probability of zero, whose logarithm is not finite."""
 
@@ -110,7 +109,7 @@ def weights_of(job: TrainingJob, result: TrainingResult) -> list[Path]:
     return [job.folder / result.weights, *first]
 
 
-def selected(outputs: Mapping[str, NDArray[np.float64]], task: str, loss: Loss) -> dict[str, float]:
+def selected(outputs: Mapping[str, NDArray[np.float64]], task: Task, loss: Loss) -> dict[str, float]:
     """Return the weights of the ensemble with the least loss that greedy selection finds, by name; they sum to 1.
 
     In each turn the model is added whose addition to the mean helps most; a model may be added again. The best mean of
@@ -135,27 +134,57 @@ def selected(outputs: Mapping[str, NDArray[np.float64]], task: str, loss: Loss) 
     return {name: share / sum(large.values()) for name, share in large.items()}
 
 
-def combined(outputs: Sequence[NDArray[np.float64]], weights: Sequence[float], task: str) -> NDArray[np.float64]:
+def combined(outputs: Sequence[NDArray[np.float64]], weights: Sequence[float], task: Task) -> NDArray[np.float64]:
     """Return the outputs of an ensemble from those of its members, float64 (example, output)."""
     parts = [weight * averaged(output, task) for weight, output in zip(weights, outputs, strict=True)]
     mean: NDArray[np.float64] = np.sum(parts, axis=0)
     return output_of(mean, task)
 
 
-def averaged(output: NDArray[np.float64], task: str) -> NDArray[np.float64]:
+def averaged(output: NDArray[np.float64], task: Task) -> NDArray[np.float64]:
     """Return in what form outputs are averaged: probabilities of classes (of a label: of 0 and 1), else themselves."""
-    from scipy.special import expit, softmax  # a training begins without it
-
-    if task == "multiclass":
-        return np.asarray(softmax(output, axis=1))
-    if task in ("binary", "multilabel"):
-        return np.stack([expit(-output), expit(output)])
-    return output
+    return _AVERAGED[TASKS[task].link](output)
 
 
-def output_of(mean: NDArray[np.float64], task: str) -> NDArray[np.float64]:
+def output_of(mean: NDArray[np.float64], task: Task) -> NDArray[np.float64]:
     """Return the output whose `averaged` form this is."""
-    if task not in ("binary", "multiclass", "multilabel"):
-        return mean
-    logits: NDArray[np.float64] = np.log(np.maximum(mean, TINY))
-    return logits if task == "multiclass" else np.asarray(logits[1] - logits[0])
+    return _OUTPUTS[TASKS[task].link](mean)
+
+
+def _both_probabilities(output: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.special import expit  # a training begins without it
+
+    return np.stack([expit(-output), expit(output)])
+
+
+def _probabilities(output: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.special import softmax  # a training begins without it
+
+    return np.asarray(softmax(output, axis=1))
+
+
+def _unchanged(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return values
+
+
+def _logit(mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    logits = _logits(mean)
+    return np.asarray(logits[1] - logits[0])
+
+
+def _logits(mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.log(np.maximum(mean, TINY)))
+
+
+_AVERAGED: PerLink[Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "logistic": _both_probabilities,
+    "softmax": _probabilities,
+    "identity": _unchanged,
+    "text": _unchanged,
+}
+_OUTPUTS: PerLink[Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "logistic": _logit,
+    "softmax": _logits,
+    "identity": _unchanged,
+    "text": _unchanged,
+}

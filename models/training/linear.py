@@ -28,6 +28,7 @@ from models.data.window_reference import MOST_EXAMPLES, WindowExamples, ridge
 from models.errors import TrainingError, UsageError
 from models.files import storing
 from models.inputs.numeric.record import NumericInput
+from models.kinds.task import TASKS
 from models.metrics.metrics import metric_of, quantiles_of
 from models.metrics.ranking import groups_of
 from models.metrics.regression import sample_quantiles
@@ -78,8 +79,9 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     metric = metric_of(job, preparation, job.project)
     net = build_net(job.model, Sizes.of(preparation, job.model.net), job.project)
     chosen: dict[str, Any] = {}
-    losses = _losses(job, preparation, metric.name, (train, validation))
-    most = len(validation) if preparation.task == "ranking" else LARGEST_PASS
+    is_grouped = TASKS[preparation.task].is_grouped
+    losses = (_group_losses if is_grouped else _losses)(job, preparation, metric.name, (train, validation))
+    most = len(validation) if is_grouped else LARGEST_PASS
 
     def scored() -> tuple[ValidationScore, float]:
         output, val_loss = _evaluate(net, validation, losses[1], most)
@@ -249,12 +251,17 @@ def _window_fits(
 
 
 def _losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> list[Loss]:
-    """Return the loss of the training and of the validation examples; that of a ranking takes all of them at once."""
-    if preparation.task == "ranking" and job.train.loss is None:
-        return [listwise_loss(torch.from_numpy(groups_of(each.values()))) for each in sides]
+    """Return the loss of the training and of the validation examples."""
     settings = job.train.model_copy(update={"label_smoothing": 0.0})
     targets, weights = sides[0].targets(), sides[0].weights()
     return [make_loss(preparation, settings, metric, targets, job.project, weights)] * len(sides)
+
+
+def _group_losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> list[Loss]:
+    """Return the losses of a ranking, which take all examples at once; a loss of the user's own is one of rows."""
+    if job.train.loss is not None:
+        return _losses(job, preparation, metric, sides)
+    return [listwise_loss(torch.from_numpy(groups_of(side.values()))) for side in sides]
 
 
 @torch.no_grad()

@@ -9,12 +9,12 @@ chosen among those whose goal is within its noise of the best goal so far.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from models.kinds.task import Task
+from models.kinds.task import TASKS, PerTask, Task
 from models.metrics import classification
 from models.metrics.bootstrap import draws
 from models.metrics.calibration import fit_calibration
@@ -80,7 +80,7 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
         UserCodeError: Your own metric raised, or returned no finite number.
     """
     log_loss = float("nan")
-    if task in ("binary", "multiclass") and metric.name not in _PROPER:
+    if TASKS[task].has_classes and metric.name not in _PROPER:
         log_loss = classification.log_loss(target, prediction)(np.ones(len(target)) if weight is None else weight)
     metric, prediction = as_decided(metric, task, target, prediction, weight)
     goal = float(metric.value(target, prediction, None if metric.own else weight))
@@ -105,10 +105,39 @@ def as_decided(
     most = max(FEWEST_EXAMPLES, 2 * MOST_EXAMPLES // (prediction.shape[1] if prediction.ndim > 1 else 2))
     stride = -(-len(target) // most)
     some = None if weight is None else weight[::stride]
-    if task == "multilabel":
-        return metric.at(label_thresholds(metric.name, target[::stride], prediction[::stride], some)), prediction
-    calibrated = fit_calibration(target[::stride], prediction[::stride], some).apply(prediction)
+    return _DECIDED[task](metric, task, (target[::stride], prediction[::stride], some), prediction, weight)
+
+
+def _calibrated(
+    metric: Metric, task: Task, sample: _Sample, prediction: Array, weight: Array | None
+) -> tuple[Metric, Array]:
+    calibrated = fit_calibration(*sample).apply(prediction)
     return metric.at(best_decision(metric.name, task, calibrated, weight)), calibrated
+
+
+def _by_label(
+    metric: Metric, task: Task, sample: _Sample, prediction: Array, weight: Array | None
+) -> tuple[Metric, Array]:
+    return metric.at(label_thresholds(metric.name, *sample)), prediction
+
+
+def _undecided(
+    metric: Metric, task: Task, sample: _Sample, prediction: Array, weight: Array | None
+) -> tuple[Metric, Array]:
+    return metric, prediction
+
+
+_Sample = tuple[Array, Array, Array | None]
+"""Targets, predictions and weights that a decision is fitted on."""
+_DECIDED: PerTask[Callable[[Metric, Task, _Sample, Array, Array | None], tuple[Metric, Array]]] = {
+    "binary": _calibrated,
+    "multiclass": _calibrated,
+    "multilabel": _by_label,
+    "regression": _undecided,
+    "quantile": _undecided,
+    "language": _undecided,
+    "ranking": _undecided,
+}
 
 
 def as_array(weights: torch.Tensor | None) -> Array | None:

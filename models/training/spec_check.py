@@ -13,7 +13,7 @@ from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.judge.goal_check import certain_task_of, check_goal, check_goal_of_target
-from models.kinds.task import TASKS
+from models.kinds.task import TASKS, refusal
 from models.nets.arguments import argument_types, whole_numbers, width_unit
 from models.nets.catalogue import CATALOGUE, ENSEMBLE, is_descent, is_trees, net_name
 from models.project_spec.blocks import Data, Spec
@@ -251,8 +251,8 @@ def _check_settings(spec: Spec) -> None:
         return
     _check_setting(spec, {path: value for path, value in settings.items() if path not in _OF_ENSEMBLES}, key)
     members, key = settings.get(f"model.{MEMBERS}"), f"{key}.model.{MEMBERS}"
-    if spec.data.task == "ranking":
-        raise UsageError(f"{key}: the scores of two rankings have no common unit: give the settings of one net")
+    if reason := refusal(spec.data.task, "ensemble"):
+        raise UsageError(f"{key}: {reason}")
     if not isinstance(members, list) or len(members) < 2 or not all(isinstance(each, dict) for each in members):
         raise UsageError(f"{key}: got {members!r}, expected a list of at least two members with settings and a weight")
     names = [str(each.get(NET)) for each in members]

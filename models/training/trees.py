@@ -25,6 +25,7 @@ from models.distributed.world import World
 from models.errors import TrainingError, UsageError
 from models.files import write_text
 from models.inputs.types import collected_later
+from models.kinds.task import TASKS
 from models.metrics.metrics import METRICS, Metric, metric_of
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
@@ -104,7 +105,7 @@ class _Boosting:
 
     def validation_loss(self, output: NDArray[np.float64]) -> float:
         """Return the mean loss of the validation rows; of a ranking 1 - NDCG."""
-        if self.preparation.task == "ranking":
+        if TASKS[self.preparation.task].is_grouped:
             return 1 - METRICS["ndcg"].value(self.values, output[:, 0])
         return float(self.loss(torch.from_numpy(output), self.targets, self.weights)) / self.total_weight
 
@@ -207,8 +208,8 @@ def _open(job: TrainingJob) -> _Boosting:
     metric = metric_of(job, preparation, job.project)
     train, validation = open_examples(job, preparation)
     targets, order = train.targets(), None
-    if preparation.target.group is not None:
-        order = group_order(train.values(), preparation.target.group)
+    if TASKS[preparation.task].is_grouped:
+        order = group_order(train.values(), str(preparation.target.group))
         targets = targets[order.positions]
     numeric, categorical = preparation.num_numeric, len(preparation.cardinalities)
     boosting = _Boosting(

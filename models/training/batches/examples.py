@@ -14,6 +14,7 @@ from models.data.tensor_file import places
 from models.distributed.order import seed_of
 from models.errors import DataError, TrainingError
 from models.kinds.data_kind import DATA_KINDS
+from models.kinds.task import TASKS, TargetType
 from models.metrics.ranking import groups_of, has_order
 from models.nets.catalogue import is_descent, reads_words
 from models.training.batches.example_set import EXAMPLES, VALUE, ExampleSet, Inputs
@@ -23,6 +24,7 @@ from models.training.job import TrainingJob
 
 # Most examples in one pass without gradients.
 LARGEST_PASS = 4096
+_TARGET_TYPES: dict[TargetType, torch.dtype] = {"float32": torch.float32, "int64": torch.int64}
 
 
 def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:
@@ -42,7 +44,7 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
         validation = _opened(job, preparation, "validation")
     else:
         train, validation = _fold(job, preparation)
-    train = _with_more(_sampled(train, job, preparation.task == "ranking"), job)
+    train = _with_more(_sampled(train, job, TASKS[preparation.task].is_grouped), job)
     for side, examples in (("train", train), ("validation", validation)):
         if not len(examples):
             raise DataError(f"{job.tensors.get(side, side)}: no examples to {side} on: change data.split")
@@ -77,7 +79,7 @@ def _examples(job: TrainingJob, preparation: Preparation, tensors: Inputs, keep:
     examples = EXAMPLES[preparation.kind]
     name = examples.TARGET
     left = {name, KEY, FIRST_KEY, VALUE} | (set() if reads_words(job.model.net) else {"words"})
-    kind = torch.int64 if preparation.task in ("multiclass", "language") else torch.float32
+    kind = _TARGET_TYPES[TASKS[preparation.task].target_type]
     return examples(
         tensors={key: tensor for key, tensor in tensors.items() if key not in left},
         target=tensors[name].to(kind),
@@ -99,7 +101,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     groups = key if job.fold_by == "groups" else None
     target = joined[kind.TARGET]
     _check_fold(index, k, target, key if rolls else None, rolls)
-    ordered = _ordered(joined[VALUE], k) if preparation.task == "ranking" else None
+    ordered = _ordered(joined[VALUE], k) if TASKS[preparation.task].is_grouped else None
     fold = fold_of(
         target, k + rolls, job.train.seed, job.cuts_blocks(preparation.kind), groups, times=key, ordered=ordered
     )

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from models.data.preparation import Preparation
 from models.distributed.world import World
 from models.errors import UsageError
+from models.kinds.task import TASKS
 from models.nets.sizes import Sizes
 from models.training.batches.example_set import ExampleSet
 from models.training.batches.examples import open_unlabelled
@@ -44,7 +45,7 @@ def give_labels(teacher: TrainingJob, confidence: float, world: World) -> Pseudo
         DataError: There is no unlabelled row.
     """
     preparation = Preparation.load(teacher.prepared)
-    if preparation.target.classes is None:
+    if not TASKS[preparation.task].has_classes:
         raise UsageError(
             f"train.pseudo_labels: got task {preparation.task}, which does not say how sure it is: for classes only, "
             "drop it"
@@ -54,7 +55,7 @@ def give_labels(teacher: TrainingJob, confidence: float, world: World) -> Pseudo
     if world.is_first and not path.exists():
         sizes = Sizes.of(preparation, teacher.model.net)
         net = load_net(teacher.model, sizes, teacher.project, teacher.folder / WEIGHTS_FILE)
-        chance, label = confident(net, unlabelled, preparation.task == "binary")
+        chance, label = confident(net, unlabelled)
         position = torch.nonzero(chance >= confidence).flatten()
         save_weights(path, {"position": position, "target": label[position]})
     world.gather(None)
@@ -63,11 +64,11 @@ def give_labels(teacher: TrainingJob, confidence: float, world: World) -> Pseudo
 
 
 @torch.no_grad()
-def confident(net: torch.nn.Module, examples: ExampleSet, binary: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def confident(net: torch.nn.Module, examples: ExampleSet) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the probability of the likeliest class of each example, (n,), and that class, int64 (n,)."""
     positions = []
     for low in range(0, len(examples), _BATCH):
         output = net(**examples.gather(torch.arange(low, min(low + _BATCH, len(examples))))).double()
-        both = torch.cat([-output, output], dim=1) / 2 if binary else output
+        both = torch.cat([-output, output], dim=1) / 2 if output.shape[1] == 1 else output
         positions.append(both.softmax(dim=1).max(dim=1))
     return torch.cat([part.values for part in positions]), torch.cat([part.indices for part in positions])

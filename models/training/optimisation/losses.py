@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from models.data.preparation import LARGEST_LOGARITHM, Preparation, TargetEncoding
 from models.errors import UserCodeError
+from models.kinds.task import TASKS, PerLink, PerTask
 from models.metrics.metrics import quantile_of
 from models.project_spec.blocks import Train
 from models.project_spec.references import call, resolve
@@ -57,12 +59,11 @@ def loss_name(preparation: Preparation, metric: str) -> str:
 
     Source: Gneiting (2011), JASA 106: a model should be trained by a loss that is consistent with its evaluation.
     """
-    if preparation.task in ("binary", "multilabel"):
-        return "bce"
-    if preparation.task == "quantile":
-        return "pinball"
-    if preparation.task in ("multiclass", "language"):
-        return "cross_entropy"
+    name = TASKS[preparation.task].loss
+    return _loss_of_goal(preparation, metric) if name == "goal" else name
+
+
+def _loss_of_goal(preparation: Preparation, metric: str) -> str:
     if quantile_of(metric) is not None:
         return "pinball"
     if metric in ("mae", "mape"):
@@ -98,16 +99,14 @@ def make_loss(
     """
     if train.loss is not None:
         return _own_loss(train.loss, base, preparation, targets)
-    return summed(_of_members(_example_loss(preparation, train, metric, targets, weights), preparation))
+    return summed(_form(preparation).of_examples(_row_loss(preparation, train, metric, targets, weights)))
 
 
-def _of_members(losses: ExampleLoss, preparation: Preparation) -> ExampleLoss:
+def _of_members(losses: ExampleLoss) -> ExampleLoss:
     """Return a loss that also takes (batch, members, num_outputs), such as of TabM: the mean over the members' losses.
 
     So each member learns the target by itself; the loss of their mean would let them share the work.
     """
-    if preparation.task == "language":
-        return losses
 
     def each(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         if output.ndim < 3:
@@ -118,13 +117,24 @@ def _of_members(losses: ExampleLoss, preparation: Preparation) -> ExampleLoss:
     return each
 
 
-def _example_loss(
+def _of_positions(losses: ExampleLoss) -> ExampleLoss:
+    """Return the loss of windows of a text for that of characters: the mean over the positions of a window."""
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return losses(output.flatten(0, 1), target.flatten()).view(target.shape).mean(dim=1)
+
+    return loss
+
+
+def _unchanged(losses: ExampleLoss) -> ExampleLoss:
+    return losses
+
+
+def _row_loss(
     preparation: Preparation, train: Train, metric: str, targets: torch.Tensor, weights: torch.Tensor | None
 ) -> ExampleLoss:
     name = loss_name(preparation, metric)
     weight = class_weights(preparation, targets, weights) if train.class_weights == "balanced" else None
-    if preparation.task == "language":
-        return partial(_next_character, smoothing=train.label_smoothing)
     if name == "bce":
         return partial(_bce, smoothing=train.label_smoothing, weight=weight)
     if name == "cross_entropy":
@@ -148,17 +158,34 @@ def class_weights(
     Of labels: (2, label), the weights of 0 and of 1 of each label. Rows count by their `weights` (example,).
     """
     own = torch.ones(len(targets), dtype=torch.float64) if weights is None else weights.double()
-    own, total = own.to(targets.device), float(own.sum())
-    if preparation.task == "multilabel":
-        ones = (
-            ((targets > 0.5).double() * own[:, None]).sum(dim=0).clamp(min(1.0, total / 2), max(total - 1, total / 2))
-        )
-        return (total / (2 * torch.stack([total - ones, ones]))).float()
-    if preparation.target.classes is None:
-        return None
-    counts = torch.bincount(targets.long(), own, minlength=len(preparation.target.classes))
+    return _CLASS_WEIGHTS[preparation.task](preparation.target, targets, own.to(targets.device))
+
+
+def _weights_of_labels(target: TargetEncoding, targets: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    total = float(own.sum())
+    ones = ((targets > 0.5).double() * own[:, None]).sum(dim=0).clamp(min(1.0, total / 2), max(total - 1, total / 2))
+    return (total / (2 * torch.stack([total - ones, ones]))).float()
+
+
+def _weights_of_classes(target: TargetEncoding, targets: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    counts = torch.bincount(targets.long(), own, minlength=len(target.classes or ()))
     counts = torch.where(counts > 0, counts, 1.0)
-    return (total / (len(counts) * counts)).float()
+    return (float(own.sum()) / (len(counts) * counts)).float()
+
+
+def _no_weights(target: TargetEncoding, targets: torch.Tensor, own: torch.Tensor) -> None:
+    """Numbers and characters have no classes that could be rare."""
+
+
+_CLASS_WEIGHTS: PerTask[Callable[[TargetEncoding, torch.Tensor, torch.Tensor], torch.Tensor | None]] = {
+    "binary": _weights_of_classes,
+    "multiclass": _weights_of_classes,
+    "multilabel": _weights_of_labels,
+    "regression": _no_weights,
+    "quantile": _no_weights,
+    "language": _no_weights,
+    "ranking": _no_weights,
+}
 
 
 def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation) -> torch.Tensor:
@@ -166,10 +193,7 @@ def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation)
 
     For text only the bits of each character, (batch, position): all probabilities would fill the memory.
     """
-    if preparation.task != "language":
-        return output.float()
-    bits = _cross_entropy(output.flatten(0, 1), target.flatten(), 0.0, None) / math.log(2)
-    return bits.view(target.shape)
+    return _form(preparation).settle(output, target)
 
 
 def settled_loss(
@@ -180,9 +204,7 @@ def settled_loss(
     weight: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the summed loss of an output of `settle`."""
-    if preparation.task != "language":
-        return loss(share, target, weight)
-    return share.double().mean(dim=1).sum() * math.log(2)
+    return _form(preparation).settled_loss(share, target, loss, weight)
 
 
 def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
@@ -194,20 +216,7 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
 
     For text: the bits of each character, as `settle` returns them.
     """
-    output = output.double()
-    if preparation.task == "language":
-        return output.numpy()
-    if preparation.task == "binary":
-        return output[:, 0].sigmoid().numpy()
-    if preparation.task == "multiclass":
-        return output.softmax(dim=1).numpy()
-    if preparation.task == "multilabel":
-        return output.sigmoid().numpy()
-    learnt = (output if preparation.target.outputs else output[:, 0]).numpy()
-    if preparation.quantile_shifts:
-        learnt = ordered_quantiles(learnt, preparation.target) + np.array(preparation.quantile_shifts)
-    values = np.asarray(preparation.target.decode(learnt))
-    return ordered_quantiles(values, preparation.target) if preparation.task == "quantile" else values
+    return _form(preparation).predictions(output.double(), preparation)
 
 
 def ordered_quantiles(values: NDArray[np.float64], target: TargetEncoding) -> NDArray[np.float64]:
@@ -231,9 +240,12 @@ def _own_loss(reference: str, base: Path, preparation: Preparation, targets: tor
             )
         return each
 
-    loss = summed(_of_members(losses, preparation))
-    if preparation.task == "language":
-        return loss  # the targets here are the starts of windows
+    loss = summed(_form(preparation).of_own(losses))
+    _form(preparation).check_own(loss, reference, preparation, targets)
+    return loss
+
+
+def _check_own(loss: Loss, reference: str, preparation: Preparation, targets: torch.Tensor) -> None:
     trial = torch.zeros((len(targets[:2]), preparation.num_outputs), requires_grad=True, device=targets.device)
     value = loss(trial, targets[:2])
     if not value.isfinite() or not value.requires_grad:
@@ -241,12 +253,10 @@ def _own_loss(reference: str, base: Path, preparation: Preparation, targets: tor
             f"train.loss: {reference} gave back {value.tolist()} {'with' if value.requires_grad else 'without'} a "
             "gradient for outputs of 0, expected finite numbers that depend on the outputs by torch's functions"
         )
-    return loss
 
 
-def _next_character(output: torch.Tensor, target: torch.Tensor, smoothing: float) -> torch.Tensor:
-    logits, wanted = output.flatten(0, 1), target.flatten()
-    return _cross_entropy(logits, wanted, smoothing, None).view(target.shape).mean(dim=1)
+def _unchecked(loss: Loss, reference: str, preparation: Preparation, targets: torch.Tensor) -> None:
+    """Check nothing: the targets of a text are the starts of its windows here."""
 
 
 def _bce(output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: torch.Tensor | None) -> torch.Tensor:
@@ -314,3 +324,78 @@ def _as_target(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def _mean_of_outputs(loss: torch.Tensor) -> torch.Tensor:
     """Return the loss of each example (batch,)."""
     return loss if loss.ndim == 1 else loss.mean(dim=1)
+
+
+def _float32(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return output.float()
+
+
+def _bits(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    bits = _cross_entropy(output.flatten(0, 1), target.flatten(), 0.0, None) / math.log(2)
+    return bits.view(target.shape)
+
+
+def _loss_of_outputs(
+    share: torch.Tensor, target: torch.Tensor, loss: Loss, weight: torch.Tensor | None
+) -> torch.Tensor:
+    return loss(share, target, weight)
+
+
+def _loss_of_bits(share: torch.Tensor, target: torch.Tensor, loss: Loss, weight: torch.Tensor | None) -> torch.Tensor:
+    return share.double().mean(dim=1).sum() * math.log(2)
+
+
+def _one_or_several(output: torch.Tensor, preparation: Preparation) -> torch.Tensor:
+    """Return (example,) of one number or one probability, (example, output) of several."""
+    return output if preparation.target.outputs else output[:, 0]
+
+
+def _sigmoids(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
+    return _one_or_several(output, preparation).sigmoid().numpy()
+
+
+def _softmax(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
+    return output.softmax(dim=1).numpy()
+
+
+def _own_unit(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
+    learnt = _one_or_several(output, preparation).numpy()
+    if preparation.quantile_shifts:
+        learnt = ordered_quantiles(learnt, preparation.target) + np.array(preparation.quantile_shifts)
+    return ordered_quantiles(np.asarray(preparation.target.decode(learnt)), preparation.target)
+
+
+def _as_settled(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
+    return output.numpy()
+
+
+@dataclass(frozen=True)
+class _OutputForm:
+    """How losses and metrics read the outputs of a net."""
+
+    predictions: Callable[[torch.Tensor, Preparation], NDArray[np.float64]]
+    of_examples: Callable[[ExampleLoss], ExampleLoss] = _of_members
+    """The loss of examples for one of rows, or of characters."""
+    of_own: Callable[[ExampleLoss], ExampleLoss] = _of_members
+    check_own: Callable[[Loss, str, Preparation, torch.Tensor], None] = _check_own
+    settle: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = _float32
+    settled_loss: Callable[[torch.Tensor, torch.Tensor, Loss, torch.Tensor | None], torch.Tensor] = _loss_of_outputs
+
+
+_FORMS: PerLink[_OutputForm] = {
+    "logistic": _OutputForm(_sigmoids),
+    "softmax": _OutputForm(_softmax),
+    "identity": _OutputForm(_own_unit),
+    "text": _OutputForm(
+        predictions=_as_settled,
+        of_examples=_of_positions,
+        of_own=_unchanged,
+        check_own=_unchecked,
+        settle=_bits,
+        settled_loss=_loss_of_bits,
+    ),
+}
+
+
+def _form(preparation: Preparation) -> _OutputForm:
+    return _FORMS[TASKS[preparation.task].link]

@@ -21,10 +21,10 @@ class Fixed(nn.Module):
 def test_how_sure_a_net_is(make_job):
     job = make_job(unlabelled=3)
     examples = open_unlabelled(job, Preparation.load(job.prepared))
-    chance, label = confident(Fixed(torch.tensor([[3.0], [-3.0], [0.1]])), examples, binary=True)
+    chance, label = confident(Fixed(torch.tensor([[3.0], [-3.0], [0.1]])), examples)
     torch.testing.assert_close(chance, torch.tensor([3.0, 3.0, 0.1]).double().sigmoid())
     assert label.tolist() == [1, 0, 1]
-    chance, label = confident(Fixed(torch.eye(3) * 9), examples, binary=False)
+    chance, label = confident(Fixed(torch.eye(3) * 9), examples)
     assert label.tolist() == [0, 1, 2]
     assert chance.min() > 0.99
 
