@@ -5,8 +5,7 @@ import onnx
 
 from models.data.preparation import Preparation
 from models.export.graph import assemble
-from models.export.preparation_graph import CORE_PREFIX
-from models.inputs.graph_builder import GraphBuilder
+from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 
 
 def dense_model(

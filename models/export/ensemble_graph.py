@@ -9,8 +9,7 @@ import numpy as np
 import onnx
 
 from models.data.preparation import Preparation
-from models.export.preparation_graph import CORE_PREFIX
-from models.inputs.graph_builder import GraphBuilder
+from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 from models.kinds.task import TASKS, PerLink
 from models.training.ensemble import TINY
 

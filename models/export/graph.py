@@ -14,11 +14,12 @@ from onnx import helper
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.head_graph import graph_outputs, head_part
-from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_part
+from models.export.preparation_graph import graph_inputs, preparation_part
 from models.inference.names import refuse_taken_names
 from models.inference.portable import PREPARATION_KEY, ROW_BYTES_KEY
-from models.inputs.graph_builder import GraphBuilder
-from models.ngrams.graph import ML_DOMAIN, TOKENIZER_DOMAIN
+from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
+from models.inputs.nodes import opsets_of
+from models.ngrams.graph import ML_DOMAIN
 
 OPSET = 20
 ML_OPSET = 5
@@ -50,8 +51,7 @@ def assemble(preparation: Preparation, core: GraphBuilder, output: str, metadata
         [constant for part in parts for constant in part.constants],
     )
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
-    if preparation.texts:
-        opsets.append(helper.make_opsetid(TOKENIZER_DOMAIN, 1))
+    opsets += [helper.make_opsetid(*opset) for opset in opsets_of(preparation.inputs)]
     model = helper.make_model(
         graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="loopline", producer_version="1"
     )

@@ -10,10 +10,9 @@ import onnx
 from onnx import helper
 
 from models.data.preparation import LARGEST_LOGARITHM, ClassHead, Preparation, TargetEncoding
-from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LOG_PROBABILITIES
 from models.inference.portable import LABEL, LABELS, PREDICTION, PROBABILITIES
-from models.inputs.graph_builder import GraphBuilder
+from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 from models.kinds.task import PerTask
 from models.ngrams.graph import ML_DOMAIN
 

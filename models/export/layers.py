@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from models.export.preparation_graph import CORE_PREFIX
+from models.inputs.graph_builder import CORE_PREFIX
 
 FLOAT = onnx.TensorProto.FLOAT
 

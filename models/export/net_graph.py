@@ -10,10 +10,9 @@ from torch import nn
 from models.data.preparation import Preparation
 from models.errors import UserCodeError
 from models.export.graph import OPSET
-from models.export.preparation_graph import CORE_PREFIX
 from models.export.recurrent import translations, with_whole_cells
 from models.fitted_features.torch_graph import quiet_exporter, reason, strip_traces
-from models.inputs.graph_builder import GraphBuilder
+from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 

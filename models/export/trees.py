@@ -15,8 +15,7 @@ from onnx import numpy_helper
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.preparation_graph import CORE_PREFIX
-from models.inputs.graph_builder import GraphBuilder
+from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 from models.ngrams.graph import ML_DOMAIN
 from models.training.boosters import Boosters
 

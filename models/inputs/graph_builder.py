@@ -11,6 +11,9 @@ from onnx import helper, numpy_helper
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
 
+CORE_PREFIX = "core/"
+"""Names of what the net reads and of what it is made of begin with it."""
+
 
 @dataclass
 class GraphBuilder:
@@ -33,3 +36,10 @@ class GraphBuilder:
         """Append one constant tensor; returns its name, `prefix + name`."""
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), self.prefix + name))
         return self.prefix + name
+
+
+def stacked(builder: GraphBuilder, names: list[str], what: str, output: str = "") -> str:
+    """Stack columns (batch,) into (batch, column); the runtime refuses columns of different lengths."""
+    axis = builder.constant(f"{what}/axis", np.array([1], np.int64))
+    upright = [builder.node("Unsqueeze", [name, axis], f"{what}/{position}") for position, name in enumerate(names)]
+    return builder.node("Concat", upright, what, output=output, axis=1)

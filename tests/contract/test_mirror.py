@@ -60,6 +60,14 @@ ELSEWHERE: dict[str, str] = {
     "models/inputs/raw_rows.py": "tests/unit/models/inputs/test_rows.py: the terms of that table",
     "models/inputs/text/rows.py": "tests/unit/models/ngrams/test_columns.py: with the models of n-grams",
     "models/inputs/fitted/rows.py": "tests/unit/models/fitted_features/test_fit.py: with the user's functions",
+    "models/inputs/nodes.py": "tests/unit/models/export/test_preparation_graph.py: in a graph",
+    "models/inputs/numeric/nodes.py": "tests/unit/models/export/test_preparation_graph.py: in a graph",
+    "models/inputs/categorical/nodes.py": "tests/unit/models/export/test_preparation_graph.py: in a graph",
+    "models/inputs/fitted/nodes.py": "tests/unit/models/export/test_preparation_graph.py: in a graph",
+    "models/inputs/image/nodes.py": "tests/unit/models/export/test_preparation_graph.py: in a graph",
+    "models/inputs/text/nodes.py": "tests/unit/models/export/test_preparation_graph.py: in a graph",
+    "models/inputs/datetime/nodes.py": "tests/unit/models/inputs/datetime/test_rows.py: the same bits",
+    "models/inputs/kind_nodes.py": "tests/unit/models/export/test_preparation_graph.py: in a graph",
     "tasks/ranks/rank_pool.py": "tests/integration/test_rank_pool.py: needs processes",
 }
 

@@ -5,9 +5,8 @@ import pytest
 from models.errors import TrainingError
 from models.export.graph import assemble
 from models.export.layers import Layers
-from models.export.preparation_graph import CORE_PREFIX
 from models.export.prune import hidden_units, pruned
-from models.inputs.graph_builder import GraphBuilder
+from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 from tests.dense_models import dense_model
 from tests.finished_jobs import table_preparation
 from tests.unit.models.export.test_smaller_types import predictions, rows

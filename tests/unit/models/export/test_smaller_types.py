@@ -8,9 +8,8 @@ import pytest
 from models.errors import TrainingError
 from models.export.graph import assemble
 from models.export.layers import Layers
-from models.export.preparation_graph import CORE_PREFIX
 from models.export.smaller_types import dynamic_int8, halved, static_int8
-from models.inputs.graph_builder import GraphBuilder
+from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 from tests.dense_models import dense_model
 from tests.finished_jobs import table_preparation
 

@@ -5,6 +5,7 @@ from models.inputs.categorical.record import CategoricalInput
 from models.inputs.datetime.record import DatetimeInput
 from models.inputs.fitted.record import FittedInput
 from models.inputs.image.record import ImageInput
+from models.inputs.nodes import NODES
 from models.inputs.numeric.record import NumericInput
 from models.inputs.record import InputRecord
 from models.inputs.records import RECORDS, in_order, record_of
@@ -24,6 +25,18 @@ EXAMPLES: list[InputRecord] = [
 def test_each_kind_has_a_record_that_names_it() -> None:
     assert [part.kind for part in EXAMPLES] == list(RECORDS)
     assert [RECORDS[part.kind] for part in EXAMPLES] == [type(part) for part in EXAMPLES]
+
+
+def test_each_kind_has_nodes_for_every_tensor_that_it_becomes_a_part_of() -> None:
+    assert list(NODES) == list(RECORDS)
+    assert [tuple(NODES[part.kind].tensors) for part in EXAMPLES] == [
+        ("numeric",),
+        ("numeric",),
+        ("categorical",),
+        ("numeric",),
+        ("numeric", "words"),
+        ("image",),
+    ]
 
 
 def test_inputs_stand_in_the_order_of_tensors_however_they_come() -> None:

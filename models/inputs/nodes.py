@@ -1,0 +1,43 @@
+"""The table of how each kind of input becomes nodes of the exported graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from models.inputs.categorical import nodes as categorical
+from models.inputs.datetime import nodes as datetime
+from models.inputs.fitted import nodes as fitted
+from models.inputs.graph_builder import GraphBuilder
+from models.inputs.image import nodes as image
+from models.inputs.kind_nodes import KindNodes
+from models.inputs.numeric import nodes as numeric
+from models.inputs.record import InputRecord, LearntFiles
+from models.inputs.records import RECORDS
+from models.inputs.text import nodes as text
+
+NODES: dict[str, KindNodes[Any]] = {
+    "numeric": numeric.NODES,
+    "fitted": fitted.NODES,
+    "categorical": categorical.NODES,
+    "datetime": datetime.NODES,
+    "text": text.NODES,
+    "image": image.NODES,
+}
+"""A row for each kind."""
+
+
+def write_nodes(builder: GraphBuilder, tensor: str, inputs: Sequence[InputRecord], files: LearntFiles) -> list[str]:
+    """Write the nodes that make a tensor of the inputs, and return their outputs, in the order of its columns."""
+    outputs = []
+    for kind in RECORDS:
+        parts = [part for part in inputs if part.kind == kind]
+        writers = [write for name, write in NODES[kind].tensors.items() if name == tensor and parts]
+        for write in writers:
+            outputs += write(builder, parts, inputs, files)
+    return outputs
+
+
+def opsets_of(inputs: Sequence[InputRecord]) -> list[tuple[str, int]]:
+    """Return the domains of operators that the nodes of the inputs need beside ONNX's own, with their versions."""
+    return list(dict.fromkeys(opset for part in inputs for opset in NODES[part.kind].opsets))
