@@ -15,10 +15,11 @@ from models.data.preparation import SPLITS, Preparation
 from models.data.prepare import prepare_table, write_rows
 from models.data.prepared_rows import as_input, rows_of
 from models.data.series import NO_SPLIT, first_target, series_rows, with_horizons
+from models.data.target_forms import FORMS
 from models.errors import DataError
 from models.files import replacing_folder
 from models.identity.hashing import missing
-from models.inputs.types import as_float64, as_text
+from models.inputs.types import as_text
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN, STEP_COLUMN
 
@@ -140,6 +141,6 @@ def _column(part: pa.Table, name: str, preparation: Preparation) -> pa.Array | p
     column = part.column(name)
     if name in preparation.row_columns:
         return as_input(column, name, preparation)
-    if name in preparation.target.columns and not preparation.target.classes:
-        return pa.array(as_float64(column, name))
+    if name in preparation.target.columns:
+        return FORMS[preparation.task].column(column, name)
     return as_text(column)

@@ -100,7 +100,8 @@ def _constants(training: _Training) -> Baseline:
     best = (_best_constant(column, training.metric, training.weight) for column in columns.T)
     names, constants = zip(*best, strict=True)
     forecast = np.tile(constants, (training.num_examples, 1))
-    return Baseline(f"{names[0]} of the training targets", forecast if training.outputs else forecast[:, 0])
+    form = (training.num_examples, *np.shape(training.target)[1:])
+    return Baseline(f"{names[0]} of the training targets", forecast.reshape(form))
 
 
 def _quantiles(training: _Training) -> Baseline:

@@ -95,9 +95,7 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
     before = comparable(past, predicted.begin, predicted.tally.num_rows, monitor)
     measured = realised(watched.metric, predicted.target, predicted.prediction, monitor)
     measured = measured and _of_dependent(measured, watched.promoted, predicted, watched)
-    coverage = (
-        coverage_of(predicted.target, predicted.prediction, watched.outputs) if measured and watched.outputs else None
-    )
+    coverage = coverage_of(predicted.target, predicted.prediction, watched.outputs) if measured else None
     window = WindowReport(
         id=f"{watched.version}/{predicted.first}",
         version=watched.version,
