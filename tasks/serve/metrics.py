@@ -186,12 +186,13 @@ class Metrics:
 class _VersionCounts:
     """Buffered predictions of a version, as plain values: keeping arrays costs ten times as much.
 
-    `numbers`: predicted values; for classes, the probability of the positive or of the predicted class.
+    `numbers`: predicted values, of several outputs a list for each row; for classes, the probability of the positive
+    or of the predicted class.
     """
 
     rows: int = 0
     labels: list[Any] = field(default_factory=list)
-    numbers: list[float] = field(default_factory=list)
+    numbers: list[Any] = field(default_factory=list)
 
     def add(self, answer: Prediction, counted: Counted) -> None:
         """Add a prediction."""
@@ -210,8 +211,8 @@ def _classes(outputs: Outputs) -> list[Any]:
     return labels
 
 
-def _values(outputs: Outputs) -> list[float]:
-    values: list[float] = outputs[PREDICTION].ravel().tolist()
+def _values(outputs: Outputs) -> list[Any]:
+    values: list[Any] = outputs[PREDICTION].tolist()
     return values
 
 
@@ -231,7 +232,7 @@ class Counted(NamedTuple):
     """What is counted of a task's predictions: the labels that are given, and the numbers, from a model's outputs."""
 
     labels: Callable[[Outputs], list[Any]]
-    numbers: Callable[[Outputs], list[float]]
+    numbers: Callable[[Outputs], list[Any]]
 
 
 _NUMBERS = Counted(_nothing, _values)

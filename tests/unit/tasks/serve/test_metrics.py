@@ -8,12 +8,13 @@ import pytest
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.parser import text_string_to_metric_families
 
+from models.data.preparation import OutputColumn
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.releases import Canary, Release
 from tasks.serve.metric_files import SHARED
 from tasks.serve.metrics import MOST_CLASSES, MOST_KEPT, MOST_VERSIONS, OTHER, Metrics
 from tasks.serve.request_context import RequestContext
-from tests.served_models import write_served
+from tests.served_models import preparation_of, write_served
 
 Samples = dict[tuple[str, ...], float]
 
@@ -106,6 +107,21 @@ def test_predictions_of_a_regression_are_in_deviations_of_the_target(tmp_path: P
     metrics.answered(served, Prediction("tiny", "1", {"prediction": np.array([100.0, 125.0])}))
     buckets = read(metrics, "standard_prediction_bucket")
     assert [buckets["tiny", "1", edge] for edge in ("-0.5", "0.0", "2.0", "3.0")] == [0, 1, 1, 2]
+
+
+def test_each_of_several_outputs_is_in_deviations_of_its_own(tmp_path: Path) -> None:
+    outputs = [
+        OutputColumn(name=name, column=name, shift=shift, scale=10.0) for name, shift in (("a", 0.0), ("b", 50.0))
+    ]
+    several = preparation_of("regression")
+    several = several.model_copy(update={"target": several.target.model_copy(update={"outputs": outputs})})
+    write_served(tmp_path, "regression", several)
+    served, metrics = LoadedModel("tiny", "1", tmp_path), Metrics()
+    rows = np.array([[0.0, 50.0], [12.0, 62.0], [-12.0, 38.0]])
+    metrics.answered(served, Prediction("tiny", "1", {"prediction": rows}))
+    metrics.answered(served, Prediction("tiny", "1", {"prediction": rows[:1]}))
+    buckets = read(metrics, "standard_prediction_bucket")
+    assert [buckets["tiny", "1", edge] for edge in ("-1.5", "-1.0", "0.0", "1.0", "1.5")] == [0, 2, 6, 6, 8]
 
 
 def test_what_is_now_is_told() -> None:
