@@ -18,8 +18,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from models.data.preparation import Preparation, TargetEncoding
 from models.inference.loaded_model import LoadedModel, Prediction
-from models.inference.portable import LABEL, PREDICTION, PROBABILITIES
+from models.inference.portable import LABEL, LABELS, PREDICTION, PROBABILITIES
 from models.kinds.task import PerTask
 from tasks.serve.metric_files import SHARED
 from tasks.serve.request_context import RequestContext
@@ -57,9 +58,11 @@ class Metrics:
         self._rows = self._counter("rows", "Rows that were answered", model)
         self._unlogged = self._counter("unlogged_rows", "Rows answered while the log could not be written", ["model"])
         self._seconds = self._histogram("request_seconds", "From the head of a request to its answer", model, SECONDS)
-        self._classes = self._counter("predictions", "Rows by the class that was predicted", [*model, "label"])
+        self._classes = self._counter(
+            "predictions", "Rows by the class that was predicted, or by each label that was given", [*model, "label"]
+        )
         self._chances = self._histogram(
-            "probability", "Probability of the positive class, or of the predicted one", model, CHANCES
+            "probability", "Probability of the positive class, of the predicted one, or of each label", model, CHANCES
         )
         self._deviations = self._histogram(
             "standard_prediction", "Predictions, as deviations from the training target's mean", model, DEVIATIONS
@@ -82,7 +85,7 @@ class Metrics:
         counts = self._version_counts.get(served)
         if counts is None:
             counts = self._version_counts[served] = _VersionCounts()
-        counts.add(answer, COUNTED[served.preparation.task])
+        counts.add(answer, served.preparation)
         self._num_pending += answer.num_rows
 
     def unlogged(self, model: str, count: int) -> None:
@@ -144,18 +147,22 @@ class Metrics:
             self._count_version(served, counts)
 
     def _count_version(self, served: LoadedModel, counts: _VersionCounts) -> None:
-        name, target = served.project, served.preparation.target
+        name, preparation = served.project, served.preparation
         labels = name, self._bounds.version(name, served.version)
         self._child(self._rows, *labels).inc(counts.rows)
         for label, times in Tally(counts.labels).items():
             self._child(self._classes, *labels, self._bounds.label(name, str(label))).inc(times)
-        if not counts.numbers:
-            return
-        numbers = np.array(counts.numbers)
-        if counts.labels:
-            _observe(self._child(self._chances, *labels), numbers, CHANCES)
-        else:
-            _observe(self._child(self._deviations, *labels), target.encode(numbers), DEVIATIONS)
+        if counts.numbers:
+            COUNTED[preparation.task].observe(self, labels, np.array(counts.numbers), preparation.target)
+
+    def observe_chances(self, labels: tuple[str, str], chances: np.ndarray, target: TargetEncoding) -> None:
+        """Count probabilities; `labels` are model and version."""
+        del target
+        _observe(self._child(self._chances, *labels), chances, CHANCES)
+
+    def observe_deviations(self, labels: tuple[str, str], numbers: np.ndarray, target: TargetEncoding) -> None:
+        """Count numbers (row,) or (row, output) as deviations from the target; `labels` are model and version."""
+        _observe(self._child(self._deviations, *labels), target.encode(numbers), DEVIATIONS)
 
     def _tell_roles(self, name: str, roles: Mapping[str, str | None]) -> None:
         now = {(self._bounds.version(name, version), role) for role, version in roles.items() if version}
@@ -187,28 +194,40 @@ class _VersionCounts:
     """Buffered predictions of a version, as plain values: keeping arrays costs ten times as much.
 
     `numbers`: predicted values, of several outputs a list for each row; for classes, the probability of the positive
-    or of the predicted class.
+    or of the predicted class; for labels, that of each.
     """
 
     rows: int = 0
     labels: list[Any] = field(default_factory=list)
     numbers: list[Any] = field(default_factory=list)
 
-    def add(self, answer: Prediction, counted: Counted) -> None:
+    def add(self, answer: Prediction, preparation: Preparation) -> None:
         """Add a prediction."""
+        counted = COUNTED[preparation.task]
         self.rows += answer.num_rows
-        self.labels += counted.labels(answer.outputs)
+        self.labels += counted.labels(answer.outputs, preparation.target)
         self.numbers += counted.numbers(answer.outputs)
 
 
-def _nothing(outputs: Outputs) -> list[Any]:
-    del outputs
+def _no_labels(outputs: Outputs, target: TargetEncoding) -> list[Any]:
+    del outputs, target
     return []
 
 
-def _classes(outputs: Outputs) -> list[Any]:
+def _classes(outputs: Outputs, target: TargetEncoding) -> list[Any]:
+    del target
     labels: list[Any] = outputs[LABEL].tolist()
     return labels
+
+
+def _given_labels(outputs: Outputs, target: TargetEncoding) -> list[Any]:
+    names = target.names
+    return [names[place] for place in np.nonzero(outputs[LABELS])[1].tolist()]
+
+
+def _no_numbers(outputs: Outputs) -> list[Any]:
+    del outputs
+    return []
 
 
 def _values(outputs: Outputs) -> list[Any]:
@@ -228,21 +247,27 @@ def _highest_chances(outputs: Outputs) -> list[float]:
     return [max(each) for each in chances.tolist()]
 
 
+def _label_chances(outputs: Outputs) -> list[Any]:
+    chances: list[Any] = outputs[PROBABILITIES].tolist()
+    return chances
+
+
 class Counted(NamedTuple):
-    """What is counted of a task's predictions: the labels that are given, and the numbers, from a model's outputs."""
+    """What is counted of a task's predictions: the labels that are given, and numbers, which `observe` counts."""
 
-    labels: Callable[[Outputs], list[Any]]
+    labels: Callable[[Outputs, TargetEncoding], list[Any]]
     numbers: Callable[[Outputs], list[Any]]
+    observe: Callable[[Metrics, tuple[str, str], np.ndarray, TargetEncoding], None]
 
 
-_NUMBERS = Counted(_nothing, _values)
+_NUMBERS = Counted(_no_labels, _values, Metrics.observe_deviations)
 COUNTED: PerTask[Counted] = {
-    "binary": Counted(_classes, _positive_chances),
-    "multiclass": Counted(_classes, _highest_chances),
-    "multilabel": Counted(_nothing, _nothing),
+    "binary": Counted(_classes, _positive_chances, Metrics.observe_chances),
+    "multiclass": Counted(_classes, _highest_chances, Metrics.observe_chances),
+    "multilabel": Counted(_given_labels, _label_chances, Metrics.observe_chances),
     "regression": _NUMBERS,
     "quantile": _NUMBERS,
-    "language": Counted(_nothing, _nothing),
+    "language": Counted(_no_labels, _no_numbers, Metrics.observe_chances),
     "ranking": _NUMBERS,
 }
 

@@ -124,6 +124,22 @@ def test_each_of_several_outputs_is_in_deviations_of_its_own(tmp_path: Path) -> 
     assert [buckets["tiny", "1", edge] for edge in ("-1.5", "-1.0", "0.0", "1.0", "1.5")] == [0, 2, 6, 6, 8]
 
 
+def test_each_label_of_a_multilabel_model_is_counted_with_its_probability(tmp_path: Path) -> None:
+    outputs = [OutputColumn(name=name, column=name) for name in ("red", "round")]
+    labels = preparation_of("multilabel")
+    labels = labels.model_copy(update={"target": labels.target.model_copy(update={"outputs": outputs})})
+    write_served(tmp_path, "multilabel", labels)
+    served, metrics = LoadedModel("tiny", "1", tmp_path), Metrics()
+    metrics.answered(served, served.answer({"x": np.array([1.0, -1.0, 2.0]), "c": np.array(["u"] * 3, object)}))
+    assert read(metrics, "rows_total") == {("tiny", "1"): 3}
+    assert read(metrics, "predictions_total") == {("tiny", "1", "red"): 2, ("tiny", "1", "round"): 2}
+    buckets = read(metrics, "probability_bucket")
+    assert (buckets["tiny", "1", "0.5"], buckets["tiny", "1", "1.0"]) == (2, 6)
+    metrics.answered(served, served.answer({"x": np.array([-1.0]), "c": np.array(["u"], object)}))
+    assert read(metrics, "probability_count") == {("tiny", "1"): 8}, "a row without a label has probabilities"
+    assert read(metrics, "standard_prediction_count") == {}
+
+
 def test_what_is_now_is_told() -> None:
     metrics = Metrics()
     first = Release(generation=1, stable="1")
