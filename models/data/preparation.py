@@ -14,6 +14,10 @@ import numpy as np
 from pydantic import Field, InstanceOf, SerializeAsAny, field_validator, model_validator
 
 from models.data.earlier_preparation import from_version_1
+from models.data.target_encoding import LARGEST_LOGARITHM as LARGEST_LOGARITHM
+from models.data.target_encoding import LEAST_VALUE as LEAST_VALUE
+from models.data.target_encoding import OutputColumn as OutputColumn
+from models.data.target_encoding import TargetEncoding as TargetEncoding
 from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
@@ -26,7 +30,7 @@ from models.inputs.numeric.record import NumericInput
 from models.inputs.record import COLUMNS, NUMBERS, TEXTS, InputRecord, LearntFiles
 from models.inputs.records import in_order, record_of
 from models.inputs.text.record import TextColumn
-from models.kinds.task import PerTask, Task
+from models.kinds.task import TASKS, PerLink, Task
 from models.metrics.classification import ClassScores, Decision
 from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
 from models.ngrams.words import FIRST_WORD
@@ -39,103 +43,6 @@ PREPARATION_FILE = "preparation.json"
 TRANSFORM_FILE = "transform.onnx"
 KNOWN_ROWS_FILE = "known_rows.npy"
 SPLITS = ("train", "validation", "test")
-LARGEST_LOGARITHM, LEAST_VALUE = 80.0, 1e-30
-"""Limits on the log scale: beyond them, exponential and logarithm would leave the range of float32."""
-
-
-class OutputColumn(FrozenModel):
-    """One of several outputs of a row: a target, a quantile of a target, a label, or a horizon of a series.
-
-    The net learns `(value - shift) / scale`, where the value is that of `column` in the target's own unit. A label is
-    learnt as it is, 0 or 1.
-    """
-
-    name: str = Field(description="Unique among the outputs; a column of the answer is named after it.")
-    column: str = Field(description="The column of the prepared rows that holds the true value.")
-    shift: float = 0.0
-    scale: float = 1.0
-    quantile: float | None = Field(None, description="The share of true values that lie below the prediction.")
-    horizon: int | None = Field(None, description="Steps ahead, of a series.")
-
-
-class TargetEncoding(FrozenModel):
-    """The target of the prediction.
-
-    Classification: `classes` in the order of the outputs (binary: [negative, positive]).
-    Regression: the net learns `(value - shift) / scale`, or `(log(value + log_offset) - shift) / scale`.
-    Ranking: the net learns a score of the value as it is; `group` is set.
-    Several outputs of a row: `outputs` in the order of the net's outputs; everything that names, scales or counts them
-    reads this table. Targets and predictions are then arrays (row, output). Horizons may be on the log scale too.
-    """
-
-    name: str = Field(description="The target column, or several, separated by commas.")
-    classes: list[str] | None = None
-    dtype: Literal["string", "integer", "boolean", "float"] = "float"
-    shift: float = 0.0
-    scale: float = 1.0
-    log_offset: float | None = Field(None, description="Set on the log scale; 0 unless the training rows hold zeros.")
-    deviation: float | None = Field(None, description="Standard deviation of the values, if not `scale`.")
-    outputs: list[OutputColumn] = Field(default_factory=list)
-    group: str | None = Field(None, description="Of a ranking: the column whose value the rows of a group share.")
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of the prepared rows that hold true values."""
-        return list(dict.fromkeys(output.column for output in self.outputs)) or [self.name]
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the classes, or of several outputs; empty for one number and for text."""
-        return self.classes or [output.name for output in self.outputs]
-
-    @property
-    def num_quantiles(self) -> int:
-        """Quantiles of each true value, which are next to each other among the outputs; 1 without quantiles."""
-        return max(1, len(self.outputs) // len(self.columns))
-
-    def predicts_same(self, other: TargetEncoding) -> bool:
-        """Return whether predictions of this target can be compared with those of another one."""
-        own, theirs = ([(each.name, each.quantile) for each in target.outputs] for target in (self, other))
-        return (self.classes, own) == (other.classes, theirs)
-
-    def is_reversed(self, other: TargetEncoding) -> bool:
-        """Return whether both are of the same two classes, of which the other one is positive."""
-        return self.classes is not None and len(self.classes) == 2 and self.classes[::-1] == other.classes
-
-    @property
-    def positive(self) -> str:
-        """The positive one of two classes; empty for other targets."""
-        return self.classes[1] if self.classes is not None and len(self.classes) == 2 else ""
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the training targets in their own unit."""
-        return self.scale if self.deviation is None else self.deviation
-
-    def shift_and_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return both as float64: (), or of several outputs (output,)."""
-        if not self.outputs:
-            return np.array(self.shift, np.float64), np.array(self.scale, np.float64)
-        shift, scale = ([getattr(output, name) for output in self.outputs] for name in ("shift", "scale"))
-        return np.array(shift, np.float64), np.array(scale, np.float64)
-
-    def encode(self, values: np.ndarray) -> np.ndarray:
-        """Return what the net learns for values in their own unit, float64 (row,); of several outputs (row, output)."""
-        shift, scale = self.shift_and_scale()
-        if self.log_offset is not None:
-            values = np.log(np.maximum(values + self.log_offset, LEAST_VALUE))
-        return np.asarray((values - shift) / scale)
-
-    def decode(self, learnt: np.ndarray) -> np.ndarray:
-        """Return the values in their own unit for what the net predicts, float64, in the shape of `encode`.
-
-        On the log scale none is below zero, as no true value is.
-        """
-        shift, scale = self.shift_and_scale()
-        values = np.asarray(np.asarray(learnt, dtype=np.float64) * scale + shift)
-        if self.log_offset is None:
-            return values
-        return np.asarray(np.maximum(np.exp(np.minimum(values, LARGEST_LOGARITHM)) - self.log_offset, 0.0))
 
 
 class ClassHead(FrozenModel):
@@ -421,7 +328,7 @@ class Preparation(FrozenModel):
     @property
     def num_outputs(self) -> int:
         """Width of the net's output: 1 for binary (a logit) and one number, else the outputs, classes or characters."""
-        return _WIDTHS[self.task](self)
+        return _WIDTHS[TASKS[self.task].link](self)
 
     def save(self, folder: Path) -> None:
         """Write `preparation.json`, and into files beside it the vocabularies and the graph of fitted features."""
@@ -446,28 +353,21 @@ class Preparation(FrozenModel):
         return preparation.model_copy(update=update) if update else preparation
 
 
-def _one(preparation: Preparation) -> int:
-    return 1
+def _num_values(preparation: Preparation) -> int:
+    return max(1, len(preparation.target.outputs))
 
 
 def _num_classes(preparation: Preparation) -> int:
     return len(preparation.target.classes or ())
 
 
-def _num_values(preparation: Preparation) -> int:
-    return max(1, len(preparation.target.outputs))
-
-
 def _num_characters(preparation: Preparation) -> int:
     return preparation.characters.cardinality if preparation.characters else 0
 
 
-_WIDTHS: PerTask[Callable[[Preparation], int]] = {
-    "binary": _one,
-    "multiclass": _num_classes,
-    "multilabel": _num_values,
-    "regression": _num_values,
-    "quantile": _num_values,
-    "language": _num_characters,
-    "ranking": _one,
+_WIDTHS: PerLink[Callable[[Preparation], int]] = {
+    "logistic": _num_values,
+    "softmax": _num_classes,
+    "identity": _num_values,
+    "text": _num_characters,
 }

@@ -79,21 +79,20 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     metric = metric_of(job, preparation, job.project)
     net = build_net(job.model, Sizes.of(preparation, job.model.net), job.project)
     chosen: dict[str, Any] = {}
-    is_grouped = TASKS[preparation.task].is_grouped
-    losses = (_group_losses if is_grouped else _losses)(job, preparation, metric.name, (train, validation))
-    most = len(validation) if is_grouped else LARGEST_PASS
+    losses_of = _group_losses if TASKS[preparation.task].is_grouped else _losses
+    losses = losses_of(job, preparation, metric.name, (train, validation))
 
     def scored() -> tuple[ValidationScore, float]:
-        output, val_loss = _evaluate(net, validation, losses[1], most)
+        output, val_loss = _evaluate(net, validation, losses.validation, losses.largest_pass)
         examples = (validation.values(), predictions(output, preparation), as_array(validation.weights()))
         return call(score, metric.name, metric, preparation.task, *examples), val_loss
 
     if isinstance(net, LinearWindow):
         fits = _window_fits(net, train, _Tried.of(preparation, metric.name, l2), job.refit)
         chosen = _fit_windows(net, fits, job.direction, lambda: scored()[0].goal)
-        train_loss = _evaluate(net, train, losses[0])[1]
+        train_loss = _evaluate(net, train, losses.train)[1]
     else:
-        train_loss = _minimise(cast("Linear", net), train, losses[0], l2[0], iterations)
+        train_loss = _minimise(cast("Linear", net), train, losses.train, l2[0], iterations)
     latest, val_loss = scored()
     values = {"train_loss": train_loss, "val_loss": val_loss, **latest.values(metric.name)}
     progress = _progress(time.perf_counter() - start, len(train), values)
@@ -250,18 +249,27 @@ def _window_fits(
             yield _WindowFit(torch.from_numpy(weights).float(), penalty, is_scaled)
 
 
-def _losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> list[Loss]:
-    """Return the loss of the training and of the validation examples."""
+class _Losses(NamedTuple):
+    """The loss of the training and of the validation examples, and the most examples of a pass."""
+
+    train: Loss
+    validation: Loss
+    largest_pass: int = LARGEST_PASS
+
+
+def _losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> _Losses:
     settings = job.train.model_copy(update={"label_smoothing": 0.0})
     targets, weights = sides[0].targets(), sides[0].weights()
-    return [make_loss(preparation, settings, metric, targets, job.project, weights)] * len(sides)
+    loss = make_loss(preparation, settings, metric, targets, job.project, weights)
+    return _Losses(loss, loss)
 
 
-def _group_losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> list[Loss]:
+def _group_losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> _Losses:
     """Return the losses of a ranking, which take all examples at once; a loss of the user's own is one of rows."""
     if job.train.loss is not None:
-        return _losses(job, preparation, metric, sides)
-    return [listwise_loss(torch.from_numpy(groups_of(side.values()))) for side in sides]
+        return _losses(job, preparation, metric, sides)._replace(largest_pass=len(sides[1]))
+    train, validation = (listwise_loss(torch.from_numpy(groups_of(side.values()))) for side in sides)
+    return _Losses(train, validation, len(sides[1]))
 
 
 @torch.no_grad()
