@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from flows.console import options
+from models.inputs.records import column_kinds
 from models.project_spec.reader import json_schema
 
 
@@ -16,4 +17,4 @@ def command() -> None:
 
     Example: loopline schema | head
     """
-    options.print_json(json_schema())
+    options.print_json(json_schema(column_kinds()))

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from models.errors import DataError
 from models.inputs.raw_rows import Columns
+from models.inputs.records import check_kinds
 from models.inputs.rows import ROWS
 from models.inputs.types import all_missing, as_text, is_number
 from models.project_spec.blocks import Data
@@ -24,9 +25,11 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
 
     Raises:
         DataError: The spec names a column that no net can take, or no input column is left.
+        UsageError: The spec names a kind that does not exist.
     """
     if data.image is not None:
         return Columns({data.image.column: "image"})
+    check_kinds(data.features.kinds)
     columns = Columns()
     types = {field.name: field.type for field in schema}
     names = [name for name in data.features.columns or () if name in types]

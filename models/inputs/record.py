@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
-from models.ngrams.model import NgramModel
+
+if TYPE_CHECKING:
+    from models.fitted_features.lookup import Lookup
+    from models.ngrams.model import NgramModel
 
 Form = Literal["number", "time", "category", "text", "image", "made"]
 """How a row gives a value: a number, a time, a category or a text in a column of its own, the bytes of an image; or not

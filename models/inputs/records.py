@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from models.errors import UsageError, did_you_mean
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.datetime.record import DatetimeInput
 from models.inputs.fitted.record import FittedInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
-from models.inputs.record import InputRecord
+from models.inputs.record import NUMBERS, TEXTS, InputRecord
 from models.inputs.text.record import TextColumn
 
 RECORDS: dict[str, type[InputRecord]] = {
@@ -45,3 +46,23 @@ def record_of(stored: InputRecord | Mapping[str, Any]) -> InputRecord:
             "Loopline; install that one"
         )
     return RECORDS[kind].model_validate(stored)
+
+
+def column_kinds() -> list[str]:
+    """Return the kinds that a spec may give a column: those of which rows give the values."""
+    forms = {kind: record.model_fields["form"].default for kind, record in RECORDS.items()}
+    return [kind for kind, form in forms.items() if form in (*NUMBERS, *TEXTS)]
+
+
+def check_kinds(kinds: Mapping[str, str]) -> None:
+    """Refuse a kind in `data.features.kinds` that does not exist.
+
+    Raises:
+        UsageError: Names the column, and the nearest kind.
+    """
+    names = column_kinds()
+    for column, kind in kinds.items():
+        if kind not in names:
+            hint = did_you_mean(kind, names, "name one of them, or leave the column out of it")
+            expected = ", ".join(map(repr, names))
+            raise UsageError(f"data.features.kinds.{column}: got {kind!r}, expected one of {expected}: {hint}")

@@ -31,7 +31,7 @@ class Features(SpecBlock):
 
     columns: list[str] | None = Field(None, description="Use only these columns. Default: all but the target.")
     drop: list[str] = Field(default_factory=list, description="Never use these columns (leaks, ids).")
-    kinds: dict[str, Literal["numeric", "categorical", "datetime", "text"]] = Field(
+    kinds: dict[str, str] = Field(
         default_factory=dict, description="Override the guessed kind of a column. datetime: also seconds since 1970."
     )
     make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")

@@ -90,9 +90,15 @@ def read_document(path: Path, shown_as: str | None = None) -> dict[str, Any]:
     return _load(path, shown_as or str(path))[0]
 
 
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `project.yaml`, for editors. `name` is optional: the default is the folder's name."""
+def json_schema(column_kinds: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON Schema of `project.yaml`, for editors. `name` is optional: the default is the folder's name.
+
+    Args:
+        column_kinds: The kinds that `data.features.kinds` may give a column (`models.inputs.records`).
+    """
     schema = Spec.model_json_schema()
+    kinds = schema["$defs"]["Features"]["properties"]["kinds"]
+    kinds["additionalProperties"] = {"enum": list(column_kinds), "type": "string"}
     schema["required"] = [key for key in schema["required"] if key != "name"]
     schema["$defs"]["Data"]["required"].remove("target")  # its `else` requires it: text has no target
     return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Loopline project"}

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from models.cores import usable_cores, usable_gpus
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
+from models.inputs.records import check_kinds
 from models.judge.goal_check import certain_task_of, check_goal, check_goal_of_target
 from models.kinds.task import TASKS, refusal
 from models.nets.arguments import argument_types, whole_numbers, width_unit
@@ -83,6 +84,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         DataError: The source has no such column, or its header cannot be read.
     """
     check_own_code(spec, base)
+    check_kinds(spec.data.features.kinds)
     if spec.model.net == ENSEMBLE:
         raise UsageError(
             f"model.net: {ENSEMBLE} is what a search joins from several families: say auto; to train that of an "

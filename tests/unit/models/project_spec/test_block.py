@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import UsageError
+from models.inputs.records import column_kinds
 from models.project_spec.reader import json_schema, read_spec
 
-SCHEMA = json_schema()
+SCHEMA = json_schema(column_kinds())
 TEXTS = ("data.window.frequency", "train.start.weights", "goal.positive")
 """They are texts that YAML may read as numbers."""
 

@@ -80,7 +80,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"data": {**DATA, "window": {"length": 0}}}, "greater than 0"),
     ({"data": {**SERIES, "window": {"length": 3, "stride": 10**30}}}, "less than or equal to 2147483647"),
     ({"data": {**DATA, "features": {"max_categories": 1}}}, "greater than or equal to 2"),
-    ({"data": {**DATA, "features": {"kinds": {"a": "picture"}}}}, "'numeric', 'categorical'"),
     ({"data": {**DATA, "features": {"transform": "./f.py:f"}}}, "features.transform reads what features.fit returns"),
     ({"data": {**DATA, "features": {"fit": "mean"}}}, "fit names your own function, such as ./own.py:fit, got 'mean'"),
     ({"data": {**SERIES, "features": {"fit": "./f.py:f"}}}, "features.fit is of tables, but kind is series"),

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from models.errors import UsageError
+from models.inputs.records import column_kinds
 from models.project_spec import reader
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import json_schema, read_document, read_spec
@@ -19,7 +20,7 @@ from tests.unit.models.project_spec.test_blocks import REFUSED
 
 ROOT = Path(__file__).parents[4]
 SHIPPED = sorted((ROOT / "projects").glob("*/project.yaml"))
-VALIDATOR = Draft202012Validator(json_schema())
+VALIDATOR = Draft202012Validator(json_schema(column_kinds()))
 LEAST = "name: tiny\ndata:\n  source: data.csv\n  target: y\n"
 
 Write = Callable[[str], Path]
@@ -222,7 +223,7 @@ def accepts(document: dict[str, Any]) -> bool:
 
 
 def test_the_schema_is_a_schema() -> None:
-    Draft202012Validator.check_schema(json_schema())
+    Draft202012Validator.check_schema(json_schema(column_kinds()))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=[path.parent.name for path in SHIPPED])

@@ -57,6 +57,9 @@ def series(**window: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
+        ({"data": {"features": {"kinds": {"age": "picture"}}}}, "'numeric', 'categorical'"),
+        ({"data": {"features": {"kinds": {"age": "numerical"}}}}, "kinds.age: got 'numerical'.*did you mean 'numeric'"),
+        ({"data": {"features": {"kinds": {"age": "fitted"}}}}, "kinds.age: got 'fitted', expected one of 'numeric'"),
         ({"model": {"net": "mpl"}}, "model.net: .*'mpl'.*mlp"),
         ({"train": {"augment": {"function": "./net.py:two"}}}, "two takes images, labels, expected one argument"),
         (
