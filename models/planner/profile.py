@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves
 from models.distributed.precision import autocast
 from models.distributed.recompute import prepare_blocks
 from models.errors import UsageError, UserCodeError
+from models.kinds.task import TASKS
 from models.nets.build import draft_net, example_inputs
 from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, tensor_plan
@@ -264,7 +265,7 @@ class Profiler:
                 with autocast(Train(precision=self._precision), torch.device("cpu")):
                     output, block, hidden = _forward(net, inputs, live)
                     # Saves as much as the engine's losses: logits, log-probabilities of classes, or a difference.
-                    in_chunks = self._sizes.task in ("multiclass", "language") and output.shape[-1] >= MANY_CLASSES
+                    in_chunks = TASKS[self._sizes.task].loss == "cross_entropy" and output.shape[-1] >= MANY_CLASSES
                     output = output if in_chunks else output.float()
                     loss = _loss_in_chunks(output) if in_chunks else _loss(output)
                 saved = live.now

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from models.data.target import infer_task
 from models.data.target_forms import LARGEST_GRADE
 from models.errors import UsageError
 from models.inputs.types import as_text, is_text
+from models.kinds.task import PerTask
 from models.ngrams.columns import holds_texts
 from models.project_spec.blocks import Data
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
@@ -52,13 +54,14 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     if not known.num_rows:
         raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
     task = infer_task(known.select(data.targets), data)
-    _refuse_constants(known.select(targets if task != "regression" else []))
+    _GUESSES[task].check(known.select(targets))
     group = _group_of(known, targets)
     task = "ranking" if group else task
+    guess = _GUESSES[task]
     forms, taken = text_forms(table), [*targets, *([group] if group else [])]
     texts = [name for name in table.column_names if name not in (*taken, *forms) and _is_prose(table.column(name))]
-    is_forecast = task == "regression" and len(targets) == 1 and known.num_rows >= TARGET_PRESENT * table.num_rows
-    shape = recognise(table, target) if is_forecast else None
+    is_forecast = len(targets) == 1 and known.num_rows >= TARGET_PRESENT * table.num_rows
+    shape = guess.series(table, target) if is_forecast else None
     drop, inputs = _inputs(table, taken, texts, forms)
     time = None if shape or group else _split_time(table, inputs)
     if not inputs and not shape:
@@ -71,13 +74,13 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         "data:",
         f"  source: {yaml_text(data.source)}",
         f"  target: {yaml_value(targets) if len(targets) > 1 else yaml_text(target)}",
-        *([] if shape else [f"  task: {task}  # {_why(known.select(targets), task)}"]),
+        *([] if shape else [f"  task: {task}  # {guess.why(known.select(targets))}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - known.num_rows, table.num_rows)),
-        *(_series_lines(shape) if shape else _split_lines(time, task, group)),
+        *(_series_lines(shape) if shape else _split_lines(time, guess.split, group)),
         *_feature_lines(drop, [] if shape else texts, time),
         *expectation_lines(table, inputs, targets[0]),
         "",
-        *_goal_lines(known.column(targets[0]), task),
+        *guess.goal_lines(known.column(targets[0])),
         *([] if shape else _slice_lines(table, inputs)),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -182,19 +185,36 @@ def _group_of(table: pa.Table, targets: Sequence[str]) -> str | None:
     return str(group) if is_graded and not groups.null_count and 2 * _num_values(groups) <= len(groups) else None
 
 
-def _why(targets: pa.Table, task: str) -> str:
-    if targets.num_columns > 1:
-        return "each holds 0 and 1" if task == "multilabel" else "each is a number"
-    num_values = _num_values(targets.column(0))
-    if task == "ranking":
-        return f"{num_values} grades; the rows of a group are put in order"
-    return f"{num_values} different values" if task == "regression" else f"{num_values} classes"
+def _why_numbers(targets: pa.Table) -> str:
+    return "each is a number" if targets.num_columns > 1 else f"{_num_values(targets.column(0))} different values"
 
 
-def _goal_lines(column: pa.ChunkedArray, task: str) -> Iterator[str]:
+def _why_classes(targets: pa.Table) -> str:
+    return f"{_num_values(targets.column(0))} classes"
+
+
+def _why_labels(targets: pa.Table) -> str:
+    return "each holds 0 and 1"
+
+
+def _why_grades(targets: pa.Table) -> str:
+    return f"{_num_values(targets.column(0))} grades; the rows of a group are put in order"
+
+
+def _accept(targets: pa.Table) -> None:
+    """Accept any number: that all are equal is said when the model is judged."""
+
+
+def _no_series(table: pa.Table, target: str) -> SeriesShape | None:
+    return None
+
+
+def _no_lines(column: pa.ChunkedArray) -> Iterator[str]:
+    yield from ()
+
+
+def _positive_lines(column: pa.ChunkedArray) -> Iterator[str]:
     """Yield the positive one of two classes: the rarer one, of equal ones the later."""
-    if task != "binary":
-        return
     counts = {str(each["values"]): each["counts"].as_py() for each in as_text(column).drop_null().value_counts()}
     rarer = min(sorted(counts, reverse=True), key=lambda name: counts[name])
     yield "goal:"
@@ -216,15 +236,15 @@ def _split_time(table: pa.Table, inputs: Sequence[str]) -> str | None:
     return times[0] if times and set(inputs) - {times[0]} else None
 
 
-def _split_lines(time: str | None, task: str, group: str | None) -> Iterator[str]:
+def _split_lines(time: str | None, split: str, group: str | None) -> Iterator[str]:
     if group:
         yield f"  split: {{by: group, column: {yaml_text(group)}}}"
     elif time:
-        yield f"  # If the model will predict the future, keep this; else say `by: {_by(task)}`."
+        yield f"  # If the model will predict the future, keep this; else say `by: {split}`."
         yield f"  split: {{by: time, column: {yaml_text(time)}}}"
     else:
         yield "  # If rows belong together (of one person, one machine), say `{by: group, column: ...}`."
-        yield f"  split: {{by: {_by(task)}}}"
+        yield f"  split: {{by: {split}}}"
 
 
 def _series_lines(shape: SeriesShape) -> Iterator[str]:
@@ -238,10 +258,6 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     gaps = ", gaps: fill" if shape.num_missing else ""
     yield f"  window: {{length: {shape.length}, horizon: 1{key}{gaps}}}"
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
-
-
-def _by(task: str) -> str:
-    return "random" if task in ("regression", "multilabel") else "stratified"
 
 
 def _feature_lines(drop: dict[str, str], texts: list[str], time: str | None) -> Iterator[str]:
@@ -270,3 +286,27 @@ def _slice_lines(table: pa.Table, columns: list[str]) -> Iterator[str]:
         yield "judge:"
         yield "  # Each value of these is judged by itself, so that no group pays for the average."
         yield f"  slices: {yaml_value(few[:2])}"
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """What a first spec says about a task."""
+
+    why: Callable[[pa.Table], str]
+    """Why the targets are guessed to be of the task."""
+    split: str = "stratified"
+    check: Callable[[pa.Table], None] = _refuse_constants
+    series: Callable[[pa.Table, str], SeriesShape | None] = _no_series
+    goal_lines: Callable[[pa.ChunkedArray], Iterator[str]] = _no_lines
+
+
+_NUMBERS = _Guess(_why_numbers, split="random", check=_accept, series=recognise)
+_GUESSES: PerTask[_Guess] = {
+    "binary": _Guess(_why_classes, goal_lines=_positive_lines),
+    "multiclass": _Guess(_why_classes),
+    "multilabel": _Guess(_why_labels, split="random"),
+    "regression": _NUMBERS,
+    "quantile": _NUMBERS,  # never guessed: a spec names the quantiles
+    "language": _NUMBERS,  # never guessed from a table
+    "ranking": _Guess(_why_grades),
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from models.errors import DataError, UsageError, did_you_mean
 from models.feedback.columns import LABEL
 from models.feedback.label_text import label_text
 from models.inputs.types import as_text, is_number, is_text
+from models.kinds.task import PerTask
 
 _SHOWN = 20
 _BITS = {"true": "1", "yes": "1", "false": "0", "no": "0"}
@@ -90,13 +91,7 @@ def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, dis
     if ids.null_count:
         row = numbers[np.flatnonzero(pc.is_null(ids).to_numpy())[0]]
         raise DataError(f"{display_name}, row {row}, column {id_column!r}: no id: say which prediction the label is of")
-    target, column = preparation.target, columns.column(0)
-    if len(target.columns) > 1:
-        labels = _of_several(columns, preparation, numbers, display_name)
-    elif target.classes is None:
-        labels = _numbers(column, target.name, numbers, display_name)
-    else:
-        labels = _classes(column, target, numbers, display_name)
+    labels = _LABELS[preparation.task](columns, preparation.target, numbers, display_name)
     return _one_each(pa.table({"id": ids, LABEL: labels}), numbers, display_name)
 
 
@@ -127,9 +122,34 @@ def _are_set(columns: pa.Table, display_name: str) -> np.ndarray:
     return np.asarray(known.all(axis=0))
 
 
-def _of_several(columns: pa.Table, preparation: Preparation, numbers: np.ndarray, display_name: str) -> pa.Array:
+def _number_labels(columns: pa.Table, target: TargetEncoding, numbers: np.ndarray, display_name: str) -> pa.Array:
+    if columns.num_columns == 1:
+        return _numbers(columns.column(0), target.name, numbers, display_name)
+    return _of_several(columns, numbers, display_name, is_label=False)
+
+
+def _bit_labels(columns: pa.Table, target: TargetEncoding, numbers: np.ndarray, display_name: str) -> pa.Array:
+    return _of_several(columns, numbers, display_name, is_label=True)
+
+
+def _class_labels(columns: pa.Table, target: TargetEncoding, numbers: np.ndarray, display_name: str) -> pa.ChunkedArray:
+    return _classes(columns.column(0), target, numbers, display_name)
+
+
+_LABELS: PerTask[Callable[[pa.Table, TargetEncoding, np.ndarray, str], pa.Array | pa.ChunkedArray]] = {
+    "binary": _class_labels,
+    "multiclass": _class_labels,
+    "multilabel": _bit_labels,
+    "regression": _number_labels,
+    "quantile": _number_labels,
+    "language": _number_labels,
+    "ranking": _number_labels,
+}
+
+
+def _of_several(columns: pa.Table, numbers: np.ndarray, display_name: str, *, is_label: bool) -> pa.Array:
     names = columns.column_names
-    texts = [_numbers(column, name, numbers, display_name, is_label=preparation.task == "multilabel")
+    texts = [_numbers(column, name, numbers, display_name, is_label=is_label)
              for name, column in zip(names, columns.columns, strict=True)]  # fmt: skip
     rows = zip(*(part.to_pylist() for part in texts), strict=True)
     return pa.array([label_text(dict(zip(names, map(float, row), strict=True)), names) for row in rows], pa.string())

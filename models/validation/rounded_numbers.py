@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.kinds.task import TASKS
 from models.project_spec.blocks import Data
 from models.sources.whole_numbers import are_large, fits_float64
 
@@ -52,5 +53,5 @@ def _names(data: Data) -> set[str]:
     """Return the columns whose values name rows, groups or series, or are classes."""
     by = data.split.column if data.split.by in ("group", "hash", "random") else None
     key = data.window.series_key if data.window else None
-    classes = data.targets if data.task in ("binary", "multiclass") else []
+    classes = data.targets if data.task is not None and TASKS[data.task].has_classes else []
     return {name for name in (data.id, key, by, *classes) if name}

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.preparation import SPLITS, Preparation
+from models.data.preparation import SPLITS, Preparation, TargetEncoding
 from models.data.target_forms import class_indices
 from models.inputs.record import CategoryRecord, Form, InputRecord
+from models.kinds.task import PerTask
 from models.metrics.metrics import METRICS, Array
 from models.project_spec.reserved_columns import FITTED_PREFIX, SPLIT_COLUMN, WEIGHT_COLUMN
 
@@ -43,7 +44,8 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
         return {}
     weights = rows.column(WEIGHT_COLUMN).to_numpy() if WEIGHT_COLUMN in rows.column_names else np.ones(rows.num_rows)
     own = weights[train]
-    targets = [_target(rows, name, preparation, train) for name in preparation.target.columns]
+    target_of, encoding = _TARGETS[preparation.task], preparation.target
+    targets = [target_of(rows.column(name), encoding, train) for name in encoding.columns]
     telling: dict[str, float] = {}
     for name, cells in _cells(rows, preparation, train):
         num_cells = int(cells.max()) + 1
@@ -52,24 +54,45 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
             prior = np.average(values[train], axis=0, weights=own)
             sums = [np.bincount(cells[train], each[train] * own, num_cells) for each in values.T]
             predicted = ((np.stack(sums, axis=1) + prior) / counts[:, None])[cells[validation]]
-            prediction = predicted if preparation.task == "multiclass" else predicted[:, -1]
+            prediction = predicted if predicted.shape[1] > 1 else predicted[:, 0]
             score = METRICS[metric].value(target[validation], prediction, weights[validation])
             if score >= max(LEAST_SCORE[metric], telling.get(name, 0.0)):
                 telling[name] = float(score)
     return telling
 
 
-def _target(rows: pa.Table, name: str, preparation: Preparation, train: Array) -> tuple[str, Array, Array]:
-    """Return the metric, the values to average in a bin (row, value), and the target for the metric (row,)."""
-    column = rows.column(name)
-    if preparation.target.classes:
-        classes = class_indices(column, preparation.target)
-        return "roc_auc", np.eye(len(preparation.target.classes))[classes], classes
+def _two_classes(column: pa.ChunkedArray, target: TargetEncoding, train: Array) -> _Target:
+    classes = class_indices(column, target)
+    return "roc_auc", classes[:, None].astype(np.float64), classes
+
+
+def _classes(column: pa.ChunkedArray, target: TargetEncoding, train: Array) -> _Target:
+    classes = class_indices(column, target)
+    return "roc_auc", np.eye(len(target.classes or ()))[classes], classes
+
+
+def _label(column: pa.ChunkedArray, target: TargetEncoding, train: Array) -> _Target:
     numbers = column.to_numpy()
-    if preparation.task == "multilabel":
-        return "roc_auc", numbers[:, None], numbers.astype(np.int64)
+    return "roc_auc", numbers[:, None], numbers.astype(np.int64)
+
+
+def _ranks(column: pa.ChunkedArray, target: TargetEncoding, train: Array) -> _Target:
+    numbers = column.to_numpy()
     ranks = np.searchsorted(np.sort(numbers[train]), numbers) / max(1, int(train.sum()))
     return "r2", ranks[:, None], ranks
+
+
+_Target = tuple[str, Array, Array]
+"""The metric, the values to average in a bin (row, value), and the target for the metric (row,)."""
+_TARGETS: PerTask[Callable[[pa.ChunkedArray, TargetEncoding, Array], _Target]] = {
+    "binary": _two_classes,
+    "multiclass": _classes,
+    "multilabel": _label,
+    "regression": _ranks,
+    "quantile": _ranks,
+    "language": _ranks,  # a text is no table
+    "ranking": _ranks,
+}
 
 
 def _cells(rows: pa.Table, preparation: Preparation, train: Array) -> list[tuple[str, Array]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.preparation import Preparation
+from models.data.preparation import Preparation, TargetEncoding
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.identity.equal_share import EqualRows
+from models.kinds.task import PerTask
 from models.pipeline.records import StepRecord
 from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results
@@ -160,24 +162,43 @@ def _decision(head: dict[str, Any], preparation: Preparation, is_named: bool) ->
         if key in head
     }
     facts = {"probabilities": words, **measured}
-    if not target.positive:
-        return {**facts, **_of_several(head.get("decision", {}), preparation)}
+    return {**facts, **_DECISIONS[preparation.task](head, target, is_named)}
+
+
+def _positive(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
     why = "goal.positive" if is_named else "the later of the two: goal.positive is not set"
     threshold = {f"threshold of {target.positive}": float(f"{head['threshold']:.4g}")}
-    return {"positive class": f"{target.positive} ({why})", **facts, **threshold}
+    return {"positive class": f"{target.positive} ({why})", **threshold}
 
 
-def _of_several(decision: dict[str, list[float]], preparation: Preparation) -> dict[str, Any]:
-    """Return how one of more than two classes, or labels, are chosen for the goal."""
-    names = preparation.target.classes or [output.name for output in preparation.outputs]
-    if preparation.task == "multilabel":
-        thresholds = decision.get("thresholds") or [0.5] * len(names)
-        return {f"threshold of {name}": float(f"{each:.4g}") for name, each in zip(names, thresholds, strict=True)}
+def _class_scores(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
+    decision = head.get("decision", {})
     if not decision:
         return {"label": "the likeliest class"}
-    pairs = zip(names, decision["score_weights"], decision["score_offsets"], strict=True)
+    pairs = zip(target.classes or [], decision["score_weights"], decision["score_offsets"], strict=True)
     scores = {f"score of {name}": f"{weight:.4g} x probability {offset:+.4g}" for name, weight, offset in pairs}
     return {"label": "the class with the highest score, for the goal", **scores}
+
+
+def _label_thresholds(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
+    names = [output.name for output in target.outputs]
+    thresholds = head.get("decision", {}).get("thresholds") or [0.5] * len(names)
+    return {f"threshold of {name}": float(f"{each:.4g}") for name, each in zip(names, thresholds, strict=True)}
+
+
+def _nothing_decided(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
+    return {}
+
+
+_DECISIONS: PerTask[Callable[[dict[str, Any], TargetEncoding, bool], dict[str, Any]]] = {
+    "binary": _positive,
+    "multiclass": _class_scores,
+    "multilabel": _label_thresholds,
+    "regression": _nothing_decided,
+    "quantile": _nothing_decided,
+    "language": _nothing_decided,
+    "ranking": _nothing_decided,
+}
 
 
 def _quantiles(shifted: dict[str, Any]) -> dict[str, Any]:

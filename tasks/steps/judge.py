@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from models.errors import DataError
 from models.files import write_bytes, write_text
 from models.judge.verdict import Parity, Verdict
+from models.kinds.task import TASKS
 from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
 from tasks.loop.champion_parts import Rival
@@ -18,7 +19,7 @@ from tasks.steps.rivals import FrozenRows, best_champion, champion, predictions,
 if TYPE_CHECKING:
     import numpy as np
 
-    from models.data.preparation import Preparation, TargetEncoding
+    from models.data.preparation import Preparation
     from models.identity.equal_share import EqualRows
     from models.judge.evidence import Evidence
     from models.project_spec.blocks import Spec
@@ -74,9 +75,11 @@ def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
     from models.data.preparation import Preparation
     from models.metrics.classification import missed_classes
 
-    classes = Preparation.load(inputs["prepare"].folder).target.classes
-    missed = missed_classes(evidence.target, evidence.decided) if classes else ()
-    if not classes or not len(missed):
+    if not TASKS[evidence.task].has_classes:
+        return ""
+    classes = Preparation.load(inputs["prepare"].folder).target.classes or []
+    missed = missed_classes(evidence.target, evidence.decided)
+    if not len(missed):
         return ""
     names = ", ".join(classes[each] for each in missed[:SHOWN]) + ("" if len(missed) <= SHOWN else ", ...")
     return (
@@ -234,29 +237,10 @@ def _references(loop: Loop, prepared: Path, preparation: Preparation, baseline: 
 def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: Evidence) -> None:
     """Draw the verdict's figures, for MLflow and for the card."""
     from models.data.preparation import Preparation
-    from models.report import figures, output_figures
+    from models.report.verdict_figures import verdict_figures
 
     target = Preparation.load(prepared).target
-    models = {name: values for name, values in evidence.models.items() if name != "baseline"}
-    classes = target.classes or []
-    pictures = {"difference": figures.difference(verdict)}
-    if verdict.slices:
-        pictures["slices"] = figures.slices(verdict)
-    if target.outputs:
-        pictures |= _of_outputs(evidence, target)
-    elif classes:
-        pictures["confusion"] = figures.confusion_matrix(evidence.target, evidence.decided, classes)
-        pictures["roc-pr"] = figures.roc_and_pr(evidence.target, models, classes, evidence.weights)
-        pictures["calibration"] = figures.calibration(evidence.target, models, evidence.weights)
-    elif evidence.task == "ranking":
-        pictures["places"] = output_figures.places(evidence.target, models)
-    elif evidence.task == "language":
-        pictures["context"] = figures.bits_by_position(models, verdict.references)
-    else:
-        pictures["residuals"] = figures.residuals(evidence.target, evidence.challenger, target.name)
-    if evidence.task not in ("language", "ranking") and not target.outputs:
-        pictures["scores"] = figures.scores(evidence.target, evidence.challenger, classes, target.name)
-    for name, content in pictures.items():
+    for name, content in verdict_figures(evidence, verdict, target).items():
         path = folder / "figures" / f"{name}.svg"
         write_bytes(path, content)
         loop.outbox.artifact(LOOP_RUN, path, "verdict")
@@ -265,20 +249,6 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
 def _plain(name: str) -> str:
     """Return a name that MLflow takes as part of a metric's name."""
     return "".join(character if character.isalnum() or character in "_-. " else "_" for character in name)
-
-
-def _of_outputs(evidence: Evidence, target: TargetEncoding) -> dict[str, bytes]:
-    """Draw several outputs: quantiles against true values, each number's residuals, or a curve for each label."""
-    from models.report import output_figures
-
-    names = [output.name for output in target.outputs]
-    if evidence.task == "quantile":
-        levels = [output.quantile or 0.0 for output in target.outputs[: target.num_quantiles]]
-        target_rows, rows = (each.reshape(-1, len(levels)) for each in (evidence.target, evidence.challenger))
-        return {"quantiles": output_figures.quantiles(target_rows, rows, levels, evidence.weights)}
-    if evidence.task == "multilabel":
-        return {"labels": output_figures.labels(evidence.target, evidence.challenger, names, evidence.weights)}
-    return {"targets": output_figures.targets(evidence.target, evidence.challenger, names)}
 
 
 def _log(loop: Loop, verdict: Verdict) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
 from models.files import write_bytes, write_json
-from models.metrics.metrics import METRICS, Metric, measure, metric_name, metric_of
+from models.metrics.metrics import METRICS, Metric, is_of_numbers, measure, metric_name, metric_of
 from models.pipeline.records import StepRecord
 from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
@@ -108,9 +108,8 @@ def _check_goal(loop: Loop, prepared: Input) -> None:
     """Check before any training that the goal's metric is defined on the test targets."""
     from models.data import feeds
 
-    goal = loop.spec.goal.reference
-    preparation = Preparation.load(prepared.folder)
-    if goal in METRICS and preparation.task == "regression":
+    goal, preparation = loop.spec.goal.reference, Preparation.load(prepared.folder)
+    if goal in METRICS and is_of_numbers(goal):
         target = feeds.targets(prepared.folder, "test")
         measure(METRICS[goal].of(preparation.target.outputs), target, target)
 
