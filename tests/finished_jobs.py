@@ -232,7 +232,7 @@ def _grow_trees(job: TrainingJob) -> None:
     preparation = Preparation.load(job.prepared)
     train, _ = open_examples(job, preparation)
     inputs, targets = tree_inputs(train, preparation), train.targets().numpy()
-    num_numeric, categorical = len(preparation.numeric), len(preparation.categorical)
+    num_numeric, categorical = len(preparation.numeric), len(preparation.of(CategoricalInput))
     extra = {"num_class": preparation.num_outputs} if preparation.task == "multiclass" else {}
     settings = {"objective": preparation.task, "num_threads": 1, "verbosity": -1, "min_data_in_leaf": 5, **extra}
     boosters = [

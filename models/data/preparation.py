@@ -22,8 +22,6 @@ from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel
 from models.identity.equal_share import EqualRows
-from models.inputs.categorical.record import CategoricalInput
-from models.inputs.datetime.record import DatetimeInput
 from models.inputs.fitted.record import FittedInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
@@ -191,7 +189,7 @@ class Preparation(FrozenModel):
         return in_order(record_of(part) for part in inputs)
 
     def of(self, record: type[Record]) -> list[Record]:
-        """Return the inputs of one kind, by the class of its record."""
+        """Return the inputs of a class of records: those of one kind, or of all kinds of one form."""
         return [part for part in self.inputs if isinstance(part, record)]
 
     def with_inputs(self, kind: str, inputs: Iterable[InputRecord]) -> Preparation:
@@ -208,16 +206,6 @@ class Preparation(FrozenModel):
     def numeric(self) -> list[NumericInput]:
         """The columns of numbers: the only inputs of a series."""
         return self.of(NumericInput)
-
-    @property
-    def categorical(self) -> list[CategoricalInput]:
-        """The columns of categories."""
-        return self.of(CategoricalInput)
-
-    @property
-    def datetimes(self) -> list[DatetimeInput]:
-        """The columns of dates and times."""
-        return self.of(DatetimeInput)
 
     @property
     def texts(self) -> list[TextColumn]:
@@ -346,11 +334,12 @@ class Preparation(FrozenModel):
     @classmethod
     def load(cls, folder: Path) -> Preparation:
         """Read the files of `save`; a registered version has `preparation.json` alone, the rest is in its graph."""
-        preparation = cls.load_schema(folder)
-        update: dict[str, Any] = {"ngrams": load_ngrams(folder)} if preparation.texts else {}
-        if preparation.fitted and (folder / TRANSFORM_FILE).is_file():
-            update["transform"] = (folder / TRANSFORM_FILE).read_bytes()
-        return preparation.model_copy(update=update) if update else preparation
+        transform = folder / TRANSFORM_FILE
+        files = {
+            "ngrams": load_ngrams(folder),
+            "transform": transform.read_bytes() if transform.is_file() else b"",
+        }
+        return cls.load_schema(folder).model_copy(update=files)
 
 
 def _num_values(preparation: Preparation) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from models.frozen_model import FrozenModel
 
@@ -29,11 +29,13 @@ class InputRecord(FrozenModel):
     """An input of the model. Its kind says how it is learnt and encoded, its form how rows give its values.
 
     Attributes:
+        PLURAL: What messages call several of them.
         kind: Key of `models.inputs.records.RECORDS`.
         form: What stages that read values of rows ask; they know no kinds.
         name: The input's name; usually that of its column.
     """
 
+    PLURAL: ClassVar[str]
     kind: str
     form: Form
     name: str

@@ -132,7 +132,7 @@ class _Search:
         self._direction, self._metric = metric.direction, metric.name
         for net, family in self._space.families.items():
             check_space(family.dimensions, net)
-        self._num_inputs = made.num_numeric + len(made.categorical)
+        self._num_inputs = made.num_numeric + len(made.cardinalities)
         self._place = place = find_search_place(loop.workspace, self._spec)
         self._placed = place and PlacedTrials(place, loop.report.note, is_cancelled)
         self._study = self._open_study()

@@ -23,6 +23,7 @@ from models.identity.hashing import SortedHashSet
 from models.inference.loaded_model import input_schema
 from models.inference.row_ids import own_ids
 from models.inference.row_values import RowError, csv_columns, number_cells, number_text
+from models.inputs.categorical.record import CategoricalInput
 from models.inputs.types import as_text, is_number
 from models.project_spec.blocks import Data, Spec
 from models.serving.feedback import rows_of_csv
@@ -253,7 +254,7 @@ def test_na_is_a_text_through_every_door_where_the_spec_says_so(tmp_path: Path) 
     assert (cells["country"], cells["city"], number_cells(cells["x"])) == (countries, cities, [None, 1.5, None, 2.0])
     assert [row["country"] for row in rows_of_csv(path.read_bytes(), ["country"])] == countries, "feedback"
     _, preparation = prepare_table(pa.concat_tables([table] * 10), Spec(name="a", data=data), tmp_path)
-    (country,) = [part for part in preparation.categorical if part.name == "country"]
+    (country,) = [part for part in preparation.of(CategoricalInput) if part.name == "country"]
     assert country.categories == ["NA", "null"], "prepare"
     sent = scoring_of_csv(path.read_bytes()).rows(input_schema(preparation))
     assert sent.feed["country"].tolist() == ["NA", "null", "", ""], "serve"

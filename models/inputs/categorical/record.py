@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from models.inputs.record import CategoryRecord
 
@@ -10,6 +10,7 @@ from models.inputs.record import CategoryRecord
 class CategoricalInput(CategoryRecord):
     """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`."""
 
+    PLURAL: ClassVar[str] = "categorical columns"
     kind: Literal["categorical"] = "categorical"
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ class DatetimeInput(InputRecord):
     A missing time gives zeros. The standardised time is cut to the training range first, so that no model extrapolates.
     """
 
+    PLURAL: ClassVar[str] = "dates and times"
     kind: Literal["datetime"] = "datetime"
     form: Literal["time"] = "time"
     cycles: list[Cycle]

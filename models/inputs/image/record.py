@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from models.inputs.record import InputRecord
 from models.project_spec.blocks import Image
@@ -11,6 +11,7 @@ from models.project_spec.blocks import Image
 class ImageInput(InputRecord):
     """Images: uint8 (channel, height, width); the net's input is `(pixel / 255 - mean) / std` for each channel."""
 
+    PLURAL: ClassVar[str] = "images"
     kind: Literal["image"] = "image"
     form: Literal["image"] = "image"
     image: Image

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -37,6 +37,7 @@ class ScaledNumber(InputRecord):
 class NumericInput(ScaledNumber):
     """A column of numbers."""
 
+    PLURAL: ClassVar[str] = "numeric columns"
     kind: Literal["numeric"] = "numeric"
     form: Literal["number"] = "number"
     source: str | None = Field(None, description="Of series: the column whose value `ahead` steps later it is.")

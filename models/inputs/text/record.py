@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ class TextColumn(TextRecord):
     Its first words are also an input of their own, in their order, for nets that read them.
     """
 
+    PLURAL: ClassVar[str] = "texts"
     kind: Literal["text"] = "text"
     num_terms: int = Field(description="Words, pairs of words and pieces of words in the vocabulary.")
     num_features: int

@@ -15,6 +15,8 @@ from torch import nn
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.distributed.precision import BATCH_NORMS
 from models.errors import StoreError, TrainingError, UsageError, first_of
+from models.inputs.record import CategoryRecord
+from models.inputs.records import RECORDS
 from models.nets.adapters import ADAPTER_PREFIX
 from models.ngrams.words import FIRST_WORD
 from models.project_spec.blocks import Train
@@ -134,15 +136,12 @@ def _by_prefix(tensors: Tensors, own: Tensors) -> Tensors:
 
 def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights, partial: bool) -> None:
     """Reject weights of other inputs: tensors have no column names, only positions."""
-    for what, was, there in (
+    facts: list[tuple[str, list[str], list[str]]] = [
         ("kind of data", [before.kind], [now.kind]),
         ("task", [before.task], [now.task]),
-        ("numeric columns", [part.name for part in before.numeric], [part.name for part in now.numeric]),
-        ("fitted features", [part.name for part in before.fitted], [part.name for part in now.fitted]),
-        ("dates and times", [part.name for part in before.datetimes], [part.name for part in now.datetimes]),
-        ("texts", [part.name for part in before.texts], [part.name for part in now.texts]),
-        ("categorical columns", [part.name for part in before.categorical], [part.name for part in now.categorical]),
-    ):
+    ]
+    facts += [(record.PLURAL, _names(before, kind), _names(now, kind)) for kind, record in RECORDS.items()]
+    for what, was, there in facts:
         if was != there and not (partial and what == "task"):
             lost, new = [x for x in was if x not in there], [x for x in there if x not in was]
             then, current = ", ".join(lost or was[:_SHOWN]), ", ".join(new or there[:_SHOWN])
@@ -150,6 +149,11 @@ def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights,
                 f"train.start: {origin.label} was trained on other {what} (then {then}, now {current}): "
                 "begin from another version, or make the features the same"
             )
+
+
+def _names(preparation: Preparation, kind: str) -> list[str]:
+    """Return the names of the inputs of one kind."""
+    return [part.name for part in preparation.inputs if part.kind == kind]
 
 
 def _of_another_net(name: str, own: Tensors, origin: InitialWeights, tensors: Tensors, fits_in_part: bool) -> str:
@@ -197,7 +201,7 @@ class _NamedRows(NamedTuple):
 
 def _named_rows(before: Preparation, now: Preparation) -> Iterator[_NamedRows]:
     """Yield the rows of embeddings of categories, words and stems, then those of the positions of a table's tokens."""
-    for position, (was, there) in enumerate(zip(before.categorical, now.categorical, strict=True)):
+    for position, (was, there) in enumerate(zip(before.of(CategoryRecord), now.of(CategoryRecord), strict=True)):
         yield _NamedRows(f"embeddings.{position}.weight", 1, was.categories, there.categories)
     is_new = not before.num_words
     if now.num_words:

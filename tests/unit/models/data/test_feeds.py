@@ -6,6 +6,7 @@ import pytest
 from models.data.encode import encode
 from models.data.feeds import feed_at, feeds, groups, slice_values, targets
 from models.errors import DataError
+from models.inputs.categorical.record import CategoricalInput
 from models.inputs.numeric.rows import encode_numeric
 from models.project_spec.blocks import Features
 
@@ -146,7 +147,11 @@ def test_slices_that_are_no_inputs_come_with_the_prepared_rows(run_prepare, make
     )
     (folder.parent / "raw.parquet").unlink()
     values = slice_values(folder, "test", slices)
-    assert [part.name for part in (*preparation.numeric, *preparation.categorical)] == ["number", "count", "flag"]
+    assert [part.name for part in (*preparation.numeric, *preparation.of(CategoricalInput))] == [
+        "number",
+        "count",
+        "flag",
+    ]
     assert values["city"].tolist() == rows["city"].to_pylist()[170:]
     assert values["when"].tolist() == [str(row) for row in range(170, 200)]
     assert set(values["flag"]) == {"true", "false"}

@@ -6,6 +6,7 @@ import pytest
 
 from models.data.preparation import ROWS_FILE, Preparation
 from models.errors import DataError, StoreError
+from models.inputs.categorical.record import CategoricalInput
 from models.project_spec.reserved_columns import TEXT_PREFIX
 
 
@@ -14,7 +15,7 @@ def test_the_prepared_folder_holds_the_rows_and_the_preparation(run_prepare, mak
     assert sorted(path.name for path in folder.iterdir()) == ["preparation.json", "rows.parquet"]
     assert Preparation.load(folder) == made
     assert [part.name for part in made.numeric] == ["number", "count"]
-    assert [part.name for part in made.categorical] == ["city", "flag"]
+    assert [part.name for part in made.of(CategoricalInput)] == ["city", "flag"]
     assert made.left_out == {"when": "dropped by the spec"}
     assert sum(made.rows.values()) == 200
     table = pq.read_table(folder / ROWS_FILE)
@@ -151,7 +152,7 @@ def test_an_id_of_each_row_is_left_out_unless_it_is_asked_for(run_prepare, make_
     _, made = run_prepare(table, make_spec())
     assert "another value" in made.left_out["name"]
     _, asked = run_prepare(table, make_spec(features={"kinds": {"name": "categorical"}, "max_categories": 5}))
-    assert len(asked.categorical[-1].categories) == 5
+    assert len(asked.of(CategoricalInput)[-1].categories) == 5
 
 
 def replaced(table, name, values):

@@ -11,6 +11,7 @@ from models.export import bench, variants
 from models.export.bench import optimise
 from models.export.variants import VariantMeasurement
 from models.inference.names import UNCHANGED_FILE
+from models.inputs.categorical.record import CategoricalInput
 from models.metrics.metrics import METRICS
 from models.project_spec.serve import Serve
 from tests.dense_models import dense_model
@@ -133,7 +134,7 @@ def test_latencies_are_of_single_rows_in_turns(optimised: Optimise) -> None:
     _, folder = optimised(variants=[])
     names = Preparation.load(folder)
     row = {part.name: np.zeros(1) for part in names.numeric} | {
-        part.name: np.array([""], object) for part in names.categorical
+        part.name: np.array([""], object) for part in names.of(CategoricalInput)
     }
     took = bench.latencies({"a": folder / "model.onnx", "b": folder / "model.onnx"}, row)
     assert set(took) == {"a", "b"}

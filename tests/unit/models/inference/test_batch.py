@@ -21,6 +21,7 @@ from models.inference.batch import (
     shown_columns,
 )
 from models.inference.loaded_model import LoadedModel
+from models.inputs.categorical.record import CategoricalInput
 from tests.finished_jobs import raw_table, spec_of, table_preparation
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)
@@ -214,7 +215,7 @@ def test_categories_beyond_2_to_the_53_pass_a_feature_function_as_integers():
     preparation = table_preparation()
     categorical = [
         part.model_copy(update={"categories": ["7", str(2**53 + 1)]}) if part.name == "month" else part
-        for part in preparation.categorical
+        for part in preparation.of(CategoricalInput)
     ]
     large = preparation.with_inputs("categorical", categorical)
     raw = pa.schema({"month": pa.int64()})

@@ -17,6 +17,7 @@ from models.inference.portable import ROWS_A_PASS
 from models.inference.predict import predict
 from models.inference.table import TableSchema
 from models.inference.windows import SeriesSchema
+from models.inputs.categorical.record import CategoricalInput
 from tests.served_models import preparation_of, write_served
 
 
@@ -160,7 +161,7 @@ def test_many_rows_run_in_passes_and_come_in_order(made):
     count = 2 * ROWS_A_PASS + 3
     rows = pa.table(
         {part.name: np.linspace(-2, 2, count) for part in model.preparation.numeric}
-        | {part.name: ["1"] * count for part in model.preparation.categorical}
+        | {part.name: ["1"] * count for part in model.preparation.of(CategoricalInput)}
     )
     whole, tail = (
         scores_of(model.answer(model.schema.from_arrow(part)).outputs, "binary")

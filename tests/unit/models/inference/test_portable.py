@@ -30,6 +30,7 @@ from models.inference.portable import (
 )
 from models.inference.predict import predict, session
 from models.inference.row_values import RowError
+from models.inputs.categorical.record import CategoricalInput
 from models.inputs.numeric.record import NumericInput
 from models.sources.code_points import code_points
 from tests.finished_jobs import ExportedJob
@@ -44,7 +45,7 @@ def folder(exported_job: ExportedJob) -> Path:
 def rows_of(folder: Path) -> pd.DataFrame:
     preparation = Preparation.load(folder)
     columns: dict[str, list[object]] = {part.name: [0.5, None] for part in preparation.numeric}
-    columns |= {part.name: [part.categories[0], None] for part in preparation.categorical}
+    columns |= {part.name: [part.categories[0], None] for part in preparation.of(CategoricalInput)}
     return pd.DataFrame(columns)
 
 

@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 
 from models.data.prepare import prepare_table
 from models.errors import DataError, UsageError
+from models.inputs.datetime.record import DatetimeInput
 from models.project_spec.blocks import Spec
 from models.scaffold.expectations import MOST_LINES, yaml_text
 from models.scaffold.table import guess_spec, guess_target
@@ -161,7 +162,7 @@ def test_a_time_that_is_the_only_input_does_not_split(tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     spec = read(guess_spec(tmp_path / "t.parquet", "t", "y"))
     assert spec.data.split.by == "stratified"
-    assert [part.name for part in prepare_table(table, spec, tmp_path)[1].datetimes] == ["when"]
+    assert [part.name for part in prepare_table(table, spec, tmp_path)[1].of(DatetimeInput)] == ["when"]
 
 
 def test_the_hour_of_the_time_that_splits_is_an_input_and_the_date_is_none(tmp_path):
@@ -170,7 +171,7 @@ def test_the_hour_of_the_time_that_splits_is_an_input_and_the_date_is_none(tmp_p
     pq.write_table(table, tmp_path / "t.parquet")
     spec = read(guess_spec(tmp_path / "t.parquet", "t", "y"))
     assert (spec.data.split.by, spec.data.split.column) == ("time", "when")
-    (part,) = prepare_table(table, spec, tmp_path)[1].datetimes
+    (part,) = prepare_table(table, spec, tmp_path)[1].of(DatetimeInput)
     assert (part.name, part.cycles, part.trend) == ("when", ["day", "week"], False)
 
 

@@ -12,6 +12,7 @@ from models.data.prepare import prepare_table, write_rows
 from models.errors import DataError
 from models.export.preparation_graph import graph_inputs, preparation_part
 from models.inference import row_values
+from models.inputs.datetime.record import DatetimeInput
 from models.inputs.datetime.rows import EARLIEST_S, LATEST_S, as_seconds, datetime_features, fit_datetime
 
 DAY_S, HOUR_S = 86_400.0, 3600.0
@@ -106,8 +107,8 @@ def test_dates_of_a_table_become_inputs_beside_its_numbers(make_spec, tmp_path):
     table = pa.table({"day": days, "at": days, "x": np.arange(800.0), "y": np.arange(800) % 2})
     spec = make_spec(split={"by": "time", "column": "at"})
     rows, preparation = prepare_table(table, spec, tmp_path)
-    assert preparation.datetimes[0].cycles == ["week", "year"]
-    assert not preparation.datetimes[0].trend
+    assert preparation.of(DatetimeInput)[0].cycles == ["week", "year"]
+    assert not preparation.of(DatetimeInput)[0].trend
     assert set(preparation.left_out) == {"at"}
     write_rows(rows, preparation, tmp_path)
     assert encode(tmp_path, "test")["numeric"].shape == (preparation.rows["test"], 1 + 4)
