@@ -10,13 +10,14 @@ from models.data.preparation import Preparation
 from models.export.signature import input_example
 from models.files import write_text
 from models.inference.names import BACKGROUND_FILE
+from models.kinds.data_kind import DATA_KINDS
 
 BACKGROUND_ROWS = 16
 
 
 def write_background(folder: Path, prepared: Path, preparation: Preparation) -> Path | None:
     """Write `background.json` into a folder; None for images and texts, which are not explained by column."""
-    if preparation.kind not in ("table", "series"):
+    if not DATA_KINDS[preparation.kind].has_columns:
         return None
     at = spread_positions(preparation.rows["train"], BACKGROUND_ROWS)
     path = folder / BACKGROUND_FILE

@@ -14,6 +14,7 @@ from models.inference import portable, row_values
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import MODEL_FILE
 from models.inputs.record import Form
+from models.kinds.data_kind import PerDataKind
 from models.serving.open_api import prediction_schema
 from models.sources import delimiter
 
@@ -89,21 +90,35 @@ def schema(served: LoadedModel) -> dict[str, Any]:
 
 def example(preparation: Preparation) -> list[dict[str, Any]]:
     """Return example rows for the script: they have typical values and are no rows of the training data."""
-    if preparation.characters is not None:
-        return [{preparation.characters.column: "Once upon a time"}]
-    if preparation.pixels is not None:
-        image = preparation.pixels.image
-        blank = bytes(image.height * image.width * image.channels)
-        return [{image.column: base64.b64encode(blank).decode()}]
+    return _ROWS[preparation.kind](preparation)
+
+
+def _usual_row(preparation: Preparation) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for part in preparation.column_inputs:
         row.setdefault(part.column, _EXAMPLES[part.form](part))
-    if preparation.window is not None and preparation.window.series_key is not None:
-        row[preparation.window.series_key] = "a"
+    return row
+
+
+def _rows_of_series(preparation: Preparation) -> list[dict[str, Any]]:
+    row, key = _usual_row(preparation), preparation.required_window.series_key
+    row |= {key: "a"} if key else {}
     last = {**row, preparation.target.name: None} if preparation.target.name in row else row
     return [*[row] * (preparation.num_steps - preparation.num_future), *[last] * preparation.num_future]
 
 
+def _row_of_image(preparation: Preparation) -> list[dict[str, Any]]:
+    image = preparation.required_pixels.image
+    blank = bytes(image.height * image.width * image.channels)
+    return [{image.column: base64.b64encode(blank).decode()}]
+
+
+_ROWS: PerDataKind[Callable[[Preparation], list[dict[str, Any]]]] = {
+    "table": lambda preparation: [_usual_row(preparation)],
+    "image": _row_of_image,
+    "series": _rows_of_series,
+    "text": lambda preparation: [{preparation.required_characters.column: "Once upon a time"}],
+}
 _EXAMPLES: dict[Form, Callable[[Any], Any]] = {
     "number": lambda part: part.fill,
     "time": lambda part: datetime.fromtimestamp(part.high, UTC).date().isoformat(),

@@ -11,6 +11,7 @@ from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.folds import Units
 from models.judge.held_out import time_units
+from models.kinds.data_kind import PerDataKind
 from models.nets.catalogue import is_trees
 from models.training.ensemble import combined, members_of
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
@@ -18,7 +19,7 @@ from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 if TYPE_CHECKING:
     from torch import nn
 
-EXAMPLES_A_PASS = 256
+EXAMPLES_A_PASS: PerDataKind[int] = {"table": 256, "image": 256, "series": 256, "text": TEXT_BATCH}
 
 
 def validation_predictions(
@@ -103,7 +104,7 @@ def _net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarr
     examples = open_examples(whole, preparation)[1]
     at = torch.from_numpy(positions)
     with torch.inference_mode():
-        passes = torch.split(at, TEXT_BATCH if preparation.kind == "text" else EXAMPLES_A_PASS)
+        passes = torch.split(at, EXAMPLES_A_PASS[preparation.kind])
         parts = [settle(net(**examples.gather(some)), examples.gather_target(some), preparation) for some in passes]
         return np.asarray(torch.cat(parts).double().numpy())
 

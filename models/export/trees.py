@@ -6,6 +6,7 @@ Source: ai.onnx.ml TreeEnsemble, version 5; LightGBM's Tree::NumericalDecision a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from onnx import numpy_helper
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
+from models.kinds.data_kind import PerDataKind
 from models.ngrams.graph import ML_DOMAIN
 from models.training.boosters import Boosters
 
@@ -62,11 +64,20 @@ class _Correction(NamedTuple):
     slope: str
 
 
-def _inputs(preparation: Preparation) -> tuple[GraphBuilder, str, _Correction | None]:
+_TreeInput = tuple[GraphBuilder, str, _Correction | None]
+
+
+def _inputs(preparation: Preparation) -> _TreeInput:
     """Return a builder with the nodes that make the trees' input, its name, and for series what the trees correct."""
-    if preparation.kind != "series":
-        builder = GraphBuilder(CORE_PREFIX)
-        return builder, _features(builder, preparation), None
+    return _INPUTS[preparation.kind](preparation)
+
+
+def _of_columns(preparation: Preparation) -> _TreeInput:
+    builder = GraphBuilder(CORE_PREFIX)
+    return builder, _features(builder, preparation), None
+
+
+def _of_windows(preparation: Preparation) -> _TreeInput:
     from models.export.net_graph import net_part
     from models.nets.window_features import WindowFeatures
 
@@ -78,6 +89,14 @@ def _inputs(preparation: Preparation) -> tuple[GraphBuilder, str, _Correction | 
 
     last = -preparation.num_outputs - 1
     return builder, columns("features", 0, last), _Correction(columns("base", last, -1), columns("slope", -1, 1 << 31))
+
+
+_INPUTS: PerDataKind[Callable[[Preparation], _TreeInput]] = {
+    "table": _of_columns,
+    "image": _of_columns,
+    "series": _of_windows,
+    "text": _of_columns,
+}
 
 
 def _features(builder: GraphBuilder, preparation: Preparation) -> str:

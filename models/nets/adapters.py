@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from models.errors import UserCodeError
+from models.kinds.data_kind import PerDataKind
 from models.nets.sizes import Sizes
 
 ADAPTER_PREFIX = "net."
@@ -57,6 +58,14 @@ def one_hot_input(cardinalities: tuple[int, ...], inputs: dict[str, torch.Tensor
     return (torch.cat([numeric, *(column.to(numeric.dtype) for column in hot)], dim=1),), {}
 
 
+_AS_ONE: PerDataKind[Callable[[Sizes], Callable[[dict[str, torch.Tensor]], Arguments]]] = {
+    "table": lambda sizes: partial(one_hot_input, sizes.cardinalities),
+    "image": lambda sizes: single_input,
+    "series": lambda sizes: single_input,
+    "text": lambda sizes: single_input,
+}
+
+
 def adapt(net: nn.Module, sizes: Sizes, name: str) -> nn.Module:
     """Return `net`, in an adapter if its forward does not accept the engine's named tensors directly.
 
@@ -72,8 +81,7 @@ def adapt(net: nn.Module, sizes: Sizes, name: str) -> nn.Module:
     if needed and set(needed) <= set(inputs):
         return NetAdapter(net, partial(named_inputs, tuple(key for key in inputs if key in names)))
     if len(needed) == 1:
-        is_table = sizes.kind == "table"
-        return NetAdapter(net, partial(one_hot_input, sizes.cardinalities) if is_table else single_input)
+        return NetAdapter(net, _AS_ONE[sizes.kind](sizes))
     raise UserCodeError(
         f"{name}: forward takes ({', '.join(p.name for p in parameters)}), expected {', '.join(inputs)} "
         "by name, or one tensor"

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from models.errors import UsageError, UserCodeError, did_you_mean
+from models.kinds.data_kind import PerDataKind
 from models.nets.adapters import adapt
 from models.nets.catalogue import NETS, is_trees, net_name
 from models.nets.deferred import NetDraft, draft
@@ -20,6 +21,14 @@ from models.nets.relative import RelativeNet
 from models.nets.sizes import WHOLE_NUMBERS, Sizes
 from models.project_spec.blocks import Model
 from models.project_spec.references import call, resolve
+
+_SHAPES: PerDataKind[str] = {
+    "table": "batch, num_outputs",
+    "image": "batch, num_outputs",
+    "series": "batch, num_outputs",
+    "text": "batch, position, num_outputs",
+}
+"""What the dimensions of a net's output are."""
 
 
 def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
@@ -139,9 +148,8 @@ def _dry_forward(net: nn.Module, sizes: Sizes, name: str) -> None:
     expected = (2, *sizes.output)
     got = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
     if got != expected:
-        shape = "batch, position, num_outputs" if sizes.kind == "text" else "batch, num_outputs"
         shapes = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
         raise UserCodeError(
-            f"{name}: forward gave {got}, expected {expected} ({shape}) from {shapes}: "
+            f"{name}: forward gave {got}, expected {expected} ({_SHAPES[sizes.kind]}) from {shapes}: "
             "let its last layer have num_outputs outputs"
         )

@@ -31,7 +31,7 @@ class Cnn(nn.Module):
 
 def build(sizes: Sizes, width: int = 32, stages: int = 2, hidden: int = 128, dropout: float = 0.25) -> nn.Module:
     """Build a CNN: the first stage has `width` channels; each later stage halves the sides and doubles the channels."""
-    channels, height, rest = sizes.image or (1, 1, 1)
+    channels, height, rest = sizes.image
     layers: list[nn.Module] = []
     for stage in range(stages):
         after = width * 2**stage

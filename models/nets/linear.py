@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
 from models.errors import UsageError
+from models.kinds.data_kind import PerDataKind
 from models.nets.relative import WindowParts, on_log_scale, window_parts
 from models.nets.sizes import NetReference, Sizes
 
@@ -84,11 +87,21 @@ def build(sizes: Sizes, l2: float = 1.0, iterations: int = 100) -> nn.Module:
         UsageError: Of series, there is no reference forecast.
     """
     del l2, iterations
-    if sizes.kind != "series":
-        return Linear(sizes)
-    if sizes.reference is None or sizes.window is None:
+    return _LINEAR[sizes.kind](sizes)
+
+
+def _of_windows(sizes: Sizes) -> nn.Module:
+    if sizes.reference is None:
         raise UsageError(
             "model.net: linear continues the target's window, but data.window.reference is none, or the target no "
             "input: leave both as they are by default, or take another net"
         )
     return LinearWindow(sizes.reference, *sizes.window, sizes.num_outputs)
+
+
+_LINEAR: PerDataKind[Callable[[Sizes], nn.Module]] = {
+    "table": Linear,
+    "image": Linear,
+    "series": _of_windows,
+    "text": Linear,
+}

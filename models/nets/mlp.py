@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import nn
 
+from models.kinds.data_kind import PerDataKind
 from models.nets.sizes import Sizes
 from models.nets.splitting import Style
 from models.nets.table_columns import TableColumns, chosen, is_periodic
@@ -30,7 +31,7 @@ class Mlp(TableColumns):
         periodic: bool,
     ) -> None:
         super().__init__(sizes, periodic)
-        width = self.width if sizes.kind == "table" else math.prod(next(iter(sizes.inputs.values())))
+        width = _WIDTHS[sizes.kind](self, sizes)
         blocks = [
             nn.Sequential(
                 nn.Linear(before, hidden, bias=norm is None),
@@ -96,6 +97,20 @@ class Mlp(TableColumns):
         head = self.trunk["head"]
         assert isinstance(head, nn.Linear)
         return head.in_features
+
+
+def _flat_width(net: Mlp, sizes: Sizes) -> int:
+    del net
+    return math.prod(next(iter(sizes.inputs.values())))
+
+
+_WIDTHS: PerDataKind[Callable[[Mlp, Sizes], int]] = {
+    "table": lambda net, sizes: net.width,
+    "image": _flat_width,
+    "series": _flat_width,
+    "text": _flat_width,
+}
+"""Width of the first block's input."""
 
 
 def build(

@@ -40,6 +40,7 @@ def build_lstm(sizes: Sizes, hidden: int = 64, layers: int = 1, dropout: float =
 
 def _build(cell: type[nn.GRU | nn.LSTM], sizes: Sizes, hidden: int, layers: int, dropout: float) -> nn.Module:
     # The input of the cell: the features of a step, or an embedded character, which is as wide as the cell.
-    width = hidden if sizes.kind == "text" else (sizes.window or (0, 0))[1]
+    of_text = sizes.kind == "text"
+    width = hidden if of_text else sizes.window[1]
     core = cell(width, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
-    return RecurrentNet(core, dropout, sizes.num_outputs, sizes.kind == "text")
+    return RecurrentNet(core, dropout, sizes.num_outputs, of_text)

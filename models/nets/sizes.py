@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 from models.data.preparation import LEAST_VALUE, Preparation, WindowReference
+from models.kinds.data_kind import Kind, PerDataKind
 from models.kinds.task import Task
 from models.nets.catalogue import reads_words
-from models.project_spec.blocks import Kind
 
 WHOLE_NUMBERS = ("categorical", "tokens", "words")
 """The inputs that hold indices, int64; all others are float32."""
 
 
 COMMON = ("sizes", "kind", "task", "num_outputs")
-SIZES_OF_KIND: dict[Kind, tuple[str, ...]] = {
+SIZES_OF_KIND: PerDataKind[tuple[str, ...]] = {
     "table": ("num_numeric", "cardinalities", "num_inputs", "num_words", "vocabularies"),
     "image": ("image", "channels", "height", "width"),
     "series": ("window", "length", "num_features"),
@@ -108,8 +109,8 @@ class Sizes:
     cardinalities: tuple[int, ...] = ()
     num_words: int = 0
     vocabularies: tuple[int, ...] = ()
-    image: tuple[int, int, int] | None = None
-    window: tuple[int, int] | None = None
+    image: tuple[int, int, int] = (0, 0, 0)
+    window: tuple[int, int] = (0, 0)
     length: int = 0
     num_outputs: int = 1
     reference: NetReference | None = None
@@ -127,8 +128,8 @@ class Sizes:
             cardinalities=preparation.cardinalities,
             num_words=preparation.num_words if has_words else 0,
             vocabularies=preparation.vocabularies if has_words else (),
-            image=(pixels.image.channels, pixels.image.height, pixels.image.width) if pixels else None,
-            window=(window.length, num_numeric) if window else None,
+            image=(pixels.image.channels, pixels.image.height, pixels.image.width) if pixels else (0, 0, 0),
+            window=(window.length, num_numeric) if window else (0, 0),
             length=preparation.characters.length if preparation.characters else 0,
             num_outputs=preparation.num_outputs,
             reference=NetReference.of(preparation),
@@ -137,18 +138,7 @@ class Sizes:
     def for_net(self) -> dict[str, Any]:
         """Return the values of `COMMON` and of the kind's own sizes, by the names that a user's net asks for."""
         values: dict[str, Any] = {"kind": self.kind, "task": self.task, "num_outputs": self.num_outputs}
-        if self.image is not None:
-            channels, height, width = self.image
-            values |= {"image": self.image, "channels": channels, "height": height, "width": width}
-        elif self.window is not None:
-            length, num_features = self.window
-            values |= {"window": self.window, "length": length, "num_features": num_features}
-        elif self.kind == "text":
-            values |= {"length": self.length}
-        else:
-            num_inputs = self.num_numeric + sum(self.cardinalities)
-            values |= {"num_numeric": self.num_numeric, "cardinalities": self.cardinalities, "num_inputs": num_inputs}
-            values |= {"num_words": self.num_words, "vocabularies": self.vocabularies}
+        values |= _OWN[self.kind](self)
         return {"sizes": NetSizes(**values, inputs=self.inputs, output=self.output), **values}
 
     @property
@@ -157,16 +147,60 @@ class Sizes:
 
         `words` holds the index of each word and that of its stem: 0 after the last word, 1 for an unknown one.
         """
-        if self.kind == "image":
-            return {"image": self.image or (0, 0, 0)}
-        if self.kind == "series":
-            return {"series": self.window or (0, 0)}
-        if self.kind == "text":
-            return {"tokens": (self.length,)}
-        words = {"words": (self.num_words, len(self.vocabularies))} if self.num_words else {}
-        return {"numeric": (self.num_numeric,), "categorical": (len(self.cardinalities),), **words}
+        return _INPUTS[self.kind](self)
 
     @property
     def output(self) -> tuple[int, ...]:
         """The shape of a net's output without the batch: (num_outputs,), for text (length, num_outputs)."""
-        return (self.length, self.num_outputs) if self.kind == "text" else (self.num_outputs,)
+        return _OUTPUT[self.kind](self)
+
+
+def _own_of_table(sizes: Sizes) -> dict[str, Any]:
+    return {
+        "num_numeric": sizes.num_numeric,
+        "cardinalities": sizes.cardinalities,
+        "num_inputs": sizes.num_numeric + sum(sizes.cardinalities),
+        "num_words": sizes.num_words,
+        "vocabularies": sizes.vocabularies,
+    }
+
+
+def _own_of_image(sizes: Sizes) -> dict[str, Any]:
+    channels, height, width = sizes.image
+    return {"image": sizes.image, "channels": channels, "height": height, "width": width}
+
+
+def _own_of_series(sizes: Sizes) -> dict[str, Any]:
+    length, num_features = sizes.window
+    return {"window": sizes.window, "length": length, "num_features": num_features}
+
+
+def _own_of_text(sizes: Sizes) -> dict[str, Any]:
+    return {"length": sizes.length}
+
+
+_OWN: PerDataKind[Callable[[Sizes], dict[str, Any]]] = {
+    "table": _own_of_table,
+    "image": _own_of_image,
+    "series": _own_of_series,
+    "text": _own_of_text,
+}
+
+
+def _inputs_of_table(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    words = {"words": (sizes.num_words, len(sizes.vocabularies))} if sizes.num_words else {}
+    return {"numeric": (sizes.num_numeric,), "categorical": (len(sizes.cardinalities),), **words}
+
+
+_INPUTS: PerDataKind[Callable[[Sizes], dict[str, tuple[int, ...]]]] = {
+    "table": _inputs_of_table,
+    "image": lambda sizes: {"image": sizes.image},
+    "series": lambda sizes: {"series": sizes.window},
+    "text": lambda sizes: {"tokens": (sizes.length,)},
+}
+_OUTPUT: PerDataKind[Callable[[Sizes], tuple[int, ...]]] = {
+    "table": lambda sizes: (sizes.num_outputs,),
+    "image": lambda sizes: (sizes.num_outputs,),
+    "series": lambda sizes: (sizes.num_outputs,),
+    "text": lambda sizes: (sizes.length, sizes.num_outputs),
+}

@@ -10,8 +10,12 @@ import torch
 from torch import nn
 
 from models.errors import UsageError
+from models.kinds.data_kind import PerDataKind
 from models.nets.periodic import MOST_COLUMNS, PeriodicEmbedding
 from models.nets.sizes import Sizes
+
+_MOST_PERIODIC: PerDataKind[int] = {"table": MOST_COLUMNS, "image": 0, "series": 0, "text": 0}
+"""Most numbers of an example that have periodic embeddings."""
 
 
 class TableColumns(nn.Module):
@@ -23,7 +27,7 @@ class TableColumns(nn.Module):
 
     def __init__(self, sizes: Sizes, periodic: bool) -> None:
         super().__init__()
-        periodic = periodic and sizes.kind == "table" and 0 < sizes.num_numeric <= MOST_COLUMNS
+        periodic = periodic and 0 < sizes.num_numeric <= _MOST_PERIODIC[sizes.kind]
         self.periodic = PeriodicEmbedding(sizes.num_numeric) if periodic else None
         dims = [embedding_dim(n) for n in sizes.cardinalities]
         self.embeddings = nn.ModuleList(nn.Embedding(n, dim) for n, dim in zip(sizes.cardinalities, dims, strict=True))

@@ -6,11 +6,14 @@ Dosovitskiy et al. 2021 (ViT).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from models.errors import UsageError
+from models.kinds.data_kind import PerDataKind
 from models.nets.attention import AttentionBlocks, by_head, query_key_value
 from models.nets.sizes import Sizes
 from models.nets.splitting import Style
@@ -97,7 +100,7 @@ class PatchTokens(nn.Module):
 
     def __init__(self, sizes: Sizes, width: int, patch: int) -> None:
         super().__init__()
-        channels, height, breadth = sizes.image or (1, patch, patch)
+        channels, height, breadth = sizes.image
         if height % patch or breadth % patch:
             raise UsageError(f"model.arguments.patch: got {patch}, expected a divisor of {height} and {breadth}")
         self.count = (height // patch) * (breadth // patch)
@@ -114,7 +117,7 @@ class StepTokens(nn.Module):
 
     def __init__(self, sizes: Sizes, width: int) -> None:
         super().__init__()
-        self.count, features = sizes.window or (1, 1)
+        self.count, features = sizes.window
         self.lift = nn.Linear(features, width)
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
@@ -123,12 +126,20 @@ class StepTokens(nn.Module):
         return steps
 
 
+Tokens = TableTokens | PatchTokens | StepTokens
+_TOKENS: PerDataKind[Callable[[Sizes, int, int, float], Tokens]] = {
+    "table": lambda sizes, width, patch, word_dropout: TableTokens(sizes, width, word_dropout),
+    "image": lambda sizes, width, patch, word_dropout: PatchTokens(sizes, width, patch),
+    "series": lambda sizes, width, patch, word_dropout: StepTokens(sizes, width),
+    "text": lambda sizes, width, patch, word_dropout: StepTokens(sizes, width),
+}
+"""Texts have the decoder instead (`models/nets/decoder.py`)."""
+
+
 class Encoder(AttentionBlocks):
     """Adds learnt positions and a leading summary token, which the head reads after the last block."""
 
-    def __init__(
-        self, tokens: TableTokens | PatchTokens | StepTokens, blocks: list[EncoderBlock], width: int, num_outputs: int
-    ) -> None:
+    def __init__(self, tokens: Tokens, blocks: list[EncoderBlock], width: int, num_outputs: int) -> None:
         super().__init__()
         self.tokens = tokens
         self.summary = nn.Parameter(torch.zeros(1, 1, width))
@@ -190,11 +201,5 @@ def build(
         raise UsageError(f"model.arguments.heads: got {heads}, expected a divisor of width {width}")
     if not 0 <= word_dropout < 1:
         raise UsageError(f"model.arguments.word_dropout: got {word_dropout}, expected 0 or more and below 1")
-    tokens: TableTokens | PatchTokens | StepTokens
-    if sizes.kind == "table":
-        tokens = TableTokens(sizes, width, word_dropout)
-    elif sizes.kind == "image":
-        tokens = PatchTokens(sizes, width, patch)
-    else:
-        tokens = StepTokens(sizes, width)
+    tokens = _TOKENS[sizes.kind](sizes, width, patch, word_dropout)
     return Encoder(tokens, [EncoderBlock(width, heads, dropout) for _ in range(layers)], width, sizes.num_outputs)

@@ -28,6 +28,7 @@ from models.data.window_reference import MOST_EXAMPLES, WindowExamples, ridge
 from models.errors import TrainingError, UsageError
 from models.files import storing
 from models.inputs.numeric.record import NumericInput
+from models.kinds.data_kind import Kind, PerDataKind
 from models.kinds.task import TASKS
 from models.metrics.metrics import metric_of, quantiles_of
 from models.metrics.ranking import groups_of
@@ -35,7 +36,6 @@ from models.metrics.regression import sample_quantiles
 from models.nets.build import build_net, check_arguments
 from models.nets.linear import Linear, LinearWindow, build
 from models.nets.sizes import Sizes
-from models.project_spec.blocks import Kind
 from models.project_spec.references import call
 from models.training.batches.example_set import ExampleSet
 from models.training.batches.examples import LARGEST_PASS, open_examples
@@ -52,8 +52,14 @@ from models.training.optimisation.listwise import listwise_loss
 from models.training.optimisation.losses import Loss, make_loss, predictions
 
 CPU = torch.device("cpu")
-_PENALTIES = (1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
-"""Values of `l2` that are tried for series, in units of the mean variance of the inputs."""
+_PENALTY = 1.0
+_PENALTIES: PerDataKind[Sequence[float]] = {
+    "table": (_PENALTY,),
+    "image": (_PENALTY,),
+    "series": (1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0),
+    "text": (_PENALTY,),
+}
+"""Values of `l2` that are tried if the spec has none; of series in units of the mean variance of the inputs."""
 _HISTORY = 10
 _TOLERANCE_GRADIENT = 1e-5
 _TOLERANCE_CHANGE = 1e-7
@@ -141,12 +147,11 @@ def _progress(seconds: float, num_train: int, losses: dict[str, float]) -> Progr
 
 def _settings(arguments: dict[str, Any], kind: Kind) -> tuple[list[float], int]:
     """Return the penalties that are tried, and the iterations."""
-    l2, iterations = arguments.get("l2", 1.0), arguments.get("iterations", 100)
+    l2, iterations = arguments.get("l2", _PENALTY), arguments.get("iterations", 100)
     for name, value, least in (("l2", l2, 0), ("iterations", iterations, 1)):
         if not isinstance(value, (int, float)) or isinstance(value, bool) or value < least:
             raise UsageError(f"model.arguments.{name}: got {value!r}, expected a number of at least {least}")
-    tried = _PENALTIES if kind == "series" and "l2" not in arguments else [float(l2)]
-    return list(tried), int(iterations)
+    return [float(l2)] if "l2" in arguments else list(_PENALTIES[kind]), int(iterations)
 
 
 def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations: int) -> float:

@@ -178,6 +178,7 @@ def _check_own_net(spec: Spec, base: Path) -> None:
         arguments.append(one)
         optional |= {one.arg} if default is not None else set()
     names = [one.arg for one in arguments if one.arg != "self"]
+    from models.kinds.data_kind import KIND_NAMES
     from models.nets.sizes import COMMON, SIZES_OF_KIND
 
     known = (*COMMON, *SIZES_OF_KIND[spec.data.kind])
@@ -187,7 +188,7 @@ def _check_own_net(spec: Spec, base: Path) -> None:
             raise UsageError(f"model.arguments.{argument}: {spec.model.net} has no argument {argument!r}: {cure}")
     missing = [each for each in names if each not in optional and each not in (*known, *spec.model.arguments)]
     if missing:
-        owners = [kind for kind, sizes in SIZES_OF_KIND.items() if missing[0] in sizes]
+        owners = [kind for kind in KIND_NAMES if missing[0] in SIZES_OF_KIND[kind]]
         owner = f", a size of kind {owners[0]}" if owners else ""
         raise UsageError(
             f"model.net: {spec.model.net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "

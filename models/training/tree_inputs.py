@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
+from models.kinds.data_kind import PerDataKind
 from models.nets.window_features import WindowFeatures
 from models.training.batches.example_set import ExampleSet
 from models.training.batches.examples import LARGEST_PASS
@@ -44,12 +46,20 @@ def tree_inputs(examples: ExampleSet, preparation: Preparation, positions: torch
 
     Cost: for series the windows of `LARGEST_PASS` examples at a time, beside the result.
     """
+    return _INPUTS[preparation.kind](examples, preparation, positions)
+
+
+def _of_rows(examples: ExampleSet, preparation: Preparation, positions: torch.Tensor | None) -> TreeInputs:
+    del preparation
+    is_whole = positions is None and examples.keep is None
     at = torch.arange(len(examples)) if positions is None else positions
-    if preparation.kind != "series":
-        is_whole = positions is None and examples.keep is None
-        inputs = examples.tensors if is_whole else examples.gather(at)  # the whole without a copy
-        features = torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
-        return TreeInputs(features, np.zeros((len(at), 1)), np.ones((len(at), 1)))
+    inputs = examples.tensors if is_whole else examples.gather(at)  # the whole without a copy
+    features = torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
+    return TreeInputs(features, np.zeros((len(at), 1)), np.ones((len(at), 1)))
+
+
+def _of_windows(examples: ExampleSet, preparation: Preparation, positions: torch.Tensor | None) -> TreeInputs:
+    at = torch.arange(len(examples)) if positions is None else positions
     windows = WindowFeatures(preparation)
     num = preparation.num_outputs
     features, rest = np.empty((0, 0), np.float32), np.empty((len(at), num + 1))
@@ -62,3 +72,12 @@ def tree_inputs(examples: ExampleSet, preparation: Preparation, positions: torch
             rows = slice(done, done := done + len(some))
             features[rows], rest[rows] = part[:, : -num - 1], part[:, -num - 1 :]
     return TreeInputs(features, rest[:, :num], rest[:, num:])
+
+
+_INPUTS: PerDataKind[Callable[[ExampleSet, Preparation, torch.Tensor | None], TreeInputs]] = {
+    "table": _of_rows,
+    "image": _of_rows,
+    "series": _of_windows,
+    "text": _of_rows,
+}
+"""Trees take tables and series alone, as their row of the catalogue says."""

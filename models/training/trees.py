@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from models.distributed.world import World
 from models.errors import TrainingError, UsageError
 from models.files import write_text
 from models.inputs.types import collected_later
+from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS
 from models.metrics.metrics import METRICS, Metric, metric_of
 from models.project_spec.references import call
@@ -70,6 +71,8 @@ from models.training.tree_parameters import (
 )
 
 CPU = torch.device("cpu")
+Labels = Iterator[tuple[NDArray[Any], NDArray[Any] | None]]
+"""The target (row,) and the weights of the rows of each booster."""
 RENEWED = ("l1", "relative_l1", "pinball")
 """Losses whose leaves LightGBM sets to a quantile after a split, so that it cannot keep them in order."""
 _PLAIN_LOSS = {"class_weights": "none", "label_smoothing": 0.0}
@@ -196,11 +199,6 @@ def _open(job: TrainingJob) -> _Boosting:
     import lightgbm
 
     preparation = Preparation.load(job.prepared)
-    if preparation.kind not in ("table", "series"):
-        raise UsageError(
-            f"model.net: trees take tables and series, got data of kind {preparation.kind}: leave model.net out, or "
-            "name a net of that kind"
-        )
     if job.train.loss is not None and preparation.num_outputs > 1:
         raise UsageError(
             "train.loss: trees take an own loss of two classes or of one number, got several outputs: take a net"
@@ -228,7 +226,7 @@ def _open(job: TrainingJob) -> _Boosting:
         train_ranks=None if order is None else train.values()[order.positions],
     )
     inputs = tree_inputs(train, preparation, order and order.positions)
-    for label, weight in _labels(boosting, targets, train.weights(), inputs):
+    for label, weight in _LABELS[preparation.kind](boosting, targets, train.weights(), inputs):
         train_set = lightgbm.Dataset(
             inputs.features,
             label,
@@ -243,19 +241,20 @@ def _open(job: TrainingJob) -> _Boosting:
     return boosting
 
 
-def _labels(
+def _labels_of_windows(
     boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None, inputs: TreeInputs
-) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
-    """Yield the target (row,) and the weights of the rows of each booster."""
-    if boosting.preparation.kind == "series":
-        of_rows = _row_weights(boosting, targets, own)
-        # An error of the correction counts in the unit of the target.
-        power = 2 if boosting.loss_name == "mse" else 1
-        unit = inputs.slope[:, 0] ** power
-        weights = unit / unit.mean() * (1.0 if of_rows is None else of_rows)
-        for label in inputs.label(targets.numpy()).T:
-            yield np.ascontiguousarray(label), weights
-        return
+) -> Labels:
+    of_rows = _row_weights(boosting, targets, own)
+    # An error of the correction counts in the unit of the target.
+    power = 2 if boosting.loss_name == "mse" else 1
+    unit = inputs.slope[:, 0] ** power
+    weights = unit / unit.mean() * (1.0 if of_rows is None else of_rows)
+    for label in inputs.label(targets.numpy()).T:
+        yield np.ascontiguousarray(label), weights
+
+
+def _labels_of_rows(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None, inputs: TreeInputs) -> Labels:
+    del inputs
     if targets.ndim == 1:
         yield targets.numpy(), _row_weights(boosting, targets, own)
         return
@@ -266,6 +265,14 @@ def _labels(
         if of_labels is not None:
             weights = of_labels[label.long(), at] * (1.0 if own is None else own)
         yield label.numpy(), None if weights is None else weights.numpy()
+
+
+_LABELS: PerDataKind[Callable[[_Boosting, torch.Tensor, torch.Tensor | None, TreeInputs], Labels]] = {
+    "table": _labels_of_rows,
+    "image": _labels_of_rows,
+    "series": _labels_of_windows,
+    "text": _labels_of_rows,
+}
 
 
 def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> dict[str, Any]:

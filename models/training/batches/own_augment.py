@@ -15,6 +15,7 @@ import torch
 
 from models.data.preparation import Preparation
 from models.errors import UserCodeError
+from models.kinds.data_kind import PerDataKind
 from models.project_spec.references import call, resolve
 from models.training.batches.example_set import Inputs
 
@@ -124,11 +125,13 @@ class OwnAugmentation:
         return f"train.augment.function {self.reference}"
 
 
+_TENSORS: PerDataKind[str] = {"table": "numeric", "image": "image", "series": "series", "text": "tokens"}
+"""The tensor that holds the numbers of an example."""
+
+
 def columns_of(preparation: Preparation) -> tuple[InputColumn, ...]:
     """Return the columns of a batch of a table or a series, in the order of the net's inputs; none for other kinds."""
-    if preparation.kind not in ("table", "series"):
-        return ()
-    tensor = "series" if preparation.kind == "series" else "numeric"
+    tensor = _TENSORS[preparation.kind]
     numbers = [part for part in preparation.inputs if part.width]
     starts = itertools.accumulate((part.width for part in numbers), initial=0)
     columns = [InputColumn(part.name, tensor, start, part.axis) for part, start in zip(numbers, starts, strict=False)]
@@ -160,17 +163,34 @@ def _copy(inputs: Inputs) -> Inputs:
 def _random_inputs(preparation: Preparation, columns: Iterable[InputColumn]) -> Inputs:
     """Return two random examples of the data's shape: images in [0, 1], standardised numbers, indices."""
     draw = np.random.default_rng(0)
-    if preparation.pixels is not None:
-        image = preparation.pixels.image
-        return {"image": torch.from_numpy(draw.random((2, image.channels, image.height, image.width))).float()}
-    length = (preparation.window.length,) if preparation.window else ()
-    shape = (2, *length, preparation.num_numeric)
-    numbers = torch.from_numpy(draw.standard_normal(shape, dtype=np.float32))
-    if preparation.window is not None:
-        return {"series": numbers}
+    return _RANDOM[preparation.kind](preparation, columns, draw)
+
+
+def _random_image(preparation: Preparation, columns: Iterable[InputColumn], draw: np.random.Generator) -> Inputs:
+    del columns
+    image = preparation.required_pixels.image
+    return {"image": torch.from_numpy(draw.random((2, image.channels, image.height, image.width))).float()}
+
+
+def _random_window(preparation: Preparation, columns: Iterable[InputColumn], draw: np.random.Generator) -> Inputs:
+    del columns
+    shape = (2, preparation.required_window.length, preparation.num_numeric)
+    return {"series": torch.from_numpy(draw.standard_normal(shape, dtype=np.float32))}
+
+
+def _random_rows(preparation: Preparation, columns: Iterable[InputColumn], draw: np.random.Generator) -> Inputs:
+    numbers = torch.from_numpy(draw.standard_normal((2, preparation.num_numeric), dtype=np.float32))
     indices = [draw.integers(0, column.cardinality, 2) for column in columns if column.cardinality]
     categorical = torch.from_numpy(np.stack(indices, axis=1)) if indices else torch.zeros(2, 0, dtype=torch.int64)
     return {"numeric": numbers, "categorical": categorical}
+
+
+_RANDOM: PerDataKind[Callable[[Preparation, Iterable[InputColumn], np.random.Generator], Inputs]] = {
+    "table": _random_rows,
+    "image": _random_image,
+    "series": _random_window,
+    "text": _random_rows,
+}
 
 
 @contextlib.contextmanager

@@ -133,8 +133,8 @@ def least_sizes(spec: Spec) -> Sizes:
         kind=kind,
         task={"series": "regression", "text": "language"}.get(kind, "binary"),  # type: ignore[arg-type]  # of the tasks
         num_numeric=1,
-        image=(image.channels, image.height, image.width) if image else None,
-        window=(window.length, 1) if window else None,
+        image=(image.channels, image.height, image.width) if image else (0, 0, 0),
+        window=(window.length, 1) if window else (0, 0),
         length=_LENGTH,
         num_outputs=2 if kind == "text" else 1,
     )

@@ -6,6 +6,7 @@ is dropped after the pretraining, reconstructs both from one hidden state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from models.errors import UsageError
+from models.kinds.data_kind import PerDataKind
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 from models.nets.splitting import Features, features_of
@@ -51,7 +53,7 @@ def reconstructor(net: nn.Module, sizes: Sizes, name: str) -> Reconstructor:
     net.train()
     if hidden.ndim != 2:
         raise UsageError(f"train.pretrain: features of {name} gave {tuple(hidden.shape)}, expected (batch, width)")
-    return Reconstructor(net, features, hidden.shape[1], _width(sizes))
+    return Reconstructor(net, features, hidden.shape[1], _WIDTHS[sizes.kind](sizes))
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,10 @@ class MaskingScheme:
 
         Masked numbers and pixels are 0, their mean; masked categories get the index of unseen categories.
         """
-        if self.sizes.kind == "image":
-            return self._hide_patches(inputs["image"], generator)
+        return _HIDDEN[self.sizes.kind](self, inputs, generator)
+
+    def hide_columns(self, inputs: Inputs, generator: np.random.Generator) -> tuple[Inputs, torch.Tensor]:
+        """Hide columns of a table, each by itself."""
         numeric, categorical = inputs["numeric"], inputs["categorical"]
         true = torch.cat([numeric, categorical.to(numeric.dtype)], dim=1)
         hidden = self._drawn(generator, tuple(true.shape), true)
@@ -95,7 +99,9 @@ class MaskingScheme:
         expected = self.pretrain.mask * true.shape[1]
         return (torch.cat(errors, dim=1) * hidden).sum() / expected
 
-    def _hide_patches(self, image: torch.Tensor, generator: np.random.Generator) -> tuple[Inputs, torch.Tensor]:
+    def hide_patches(self, inputs: Inputs, generator: np.random.Generator) -> tuple[Inputs, torch.Tensor]:
+        """Hide squares of an image, in all channels at once."""
+        image = inputs["image"]
         batch, channels, height, width = image.shape
         side = self.pretrain.patch
         cells = self._drawn(generator, (batch, 1, -(-height // side), -(-width // side)), image)
@@ -108,7 +114,23 @@ class MaskingScheme:
         return torch.from_numpy(drawn).to(like.device)
 
 
-def _width(sizes: Sizes) -> int:
-    if sizes.image is not None:
-        return int(np.prod(sizes.image))
+Hide = Callable[[MaskingScheme, Inputs, np.random.Generator], tuple[Inputs, torch.Tensor]]
+_HIDDEN: PerDataKind[Hide] = {
+    "table": MaskingScheme.hide_columns,
+    "image": MaskingScheme.hide_patches,
+    "series": MaskingScheme.hide_columns,
+    "text": MaskingScheme.hide_columns,
+}
+
+
+def _num_columns(sizes: Sizes) -> int:
     return sizes.num_numeric + sum(sizes.cardinalities)
+
+
+_WIDTHS: PerDataKind[Callable[[Sizes], int]] = {
+    "table": _num_columns,
+    "image": lambda sizes: int(np.prod(sizes.image)),
+    "series": _num_columns,
+    "text": _num_columns,
+}
+"""Numbers that a reconstruction has."""

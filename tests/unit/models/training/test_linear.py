@@ -133,7 +133,7 @@ def test_series_have_the_forecast_of_ridge_regression_on_the_window_less_its_end
 
 
 def test_a_refit_of_series_keeps_the_penalty_that_validation_chose(series_job, monkeypatch):
-    monkeypatch.setattr(linear, "_PENALTIES", (1e-2, 1000.0))
+    monkeypatch.setitem(linear._PENALTIES, "series", (1e-2, 1000.0))
     job = series_job.model_copy(update={"model": Model(net="linear"), "train": Train()})
     result = run_job(job)
     used = result.environment["refit"]
