@@ -31,7 +31,7 @@ QUANTILES = [OutputColumn(name=f"q{level}", column="y", quantile=level) for leve
             (np.stack([CLASSES, 1 - CLASSES], axis=1), SOURCE.uniform(size=(80, 2))),
             {"labels"},
         ),
-        ("regression", TargetEncoding(name="y"), (NUMBERS, NUMBERS + 0.1), {"residuals", "scores"}),
+        ("regression", TargetEncoding(name="y"), (NUMBERS, 0.9 * NUMBERS), {"residuals", "scores"}),
         (
             "regression",
             TargetEncoding(name="a, b", outputs=SEVERAL),
