@@ -14,9 +14,9 @@ from models.data.header import no_such_column
 from models.data.target import infer_task
 from models.data.target_forms import LARGEST_GRADE
 from models.errors import UsageError
+from models.inputs.rows import kind_of_texts
 from models.inputs.types import as_text, is_text
 from models.kinds.task import PerTask
-from models.ngrams.columns import holds_texts
 from models.project_spec.blocks import Data
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
 from models.scaffold.roles import BEHAVES, id_reason, times_of_rows
@@ -29,6 +29,14 @@ from models.validation.expectations import TARGET_PRESENT
 _TARGET_NAMES = ("target", "label", "class", "y", "outcome", "churn", "relevance", "price")
 _GRADE_NAMES, _GROUP_NAMES = ("relevance", "relevance_label", "grade"), ("query", "query_id", "qid", "search_id")
 """Names that together say that a table holds a ranking: grades of the results of queries."""
+_ADVICE = {
+    "text": (
+        "text: sentences. A linear model of their words gives features to all nets, and a small transformer",
+        "reads them in their order. Say `categorical` where a value is a category.",
+    ),
+    "datetime": ("datetime: its place in day, week and year is an input; the date itself, which only grows, is none.",),
+}
+"""What a first spec says of the columns whose kind it names."""
 _MAX_SLICE = 10
 _FEWEST_TIMES = 10
 
@@ -59,10 +67,11 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     task = "ranking" if group else task
     guess = _GUESSES[task]
     forms, taken = text_forms(table), [*targets, *([group] if group else [])]
-    texts = [name for name in table.column_names if name not in (*taken, *forms) and _is_prose(table.column(name))]
+    read = {name: _kind_of(table.column(name)) for name in table.column_names if name not in (*taken, *forms)}
+    kinds = {name: kind for name, kind in read.items() if kind}
     is_forecast = len(targets) == 1 and known.num_rows >= TARGET_PRESENT * table.num_rows
     shape = guess.series(table, target) if is_forecast else None
-    drop, inputs = _inputs(table, taken, texts, forms)
+    drop, inputs = _inputs(table, taken, kinds, forms)
     time = None if shape or group else _split_time(table, inputs)
     if not inputs and not shape:
         raise UsageError(_no_inputs(path, target, drop))
@@ -77,7 +86,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         *([] if shape else [f"  task: {task}  # {guess.why(known.select(targets))}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - known.num_rows, table.num_rows)),
         *(_series_lines(shape) if shape else _split_lines(time, guess.split, group)),
-        *_feature_lines(drop, [] if shape else texts, time),
+        *_feature_lines(drop, {} if shape else {**kinds, **({time: "datetime"} if time else {})}),
         *expectation_lines(table, inputs, targets[0]),
         "",
         *guess.goal_lines(known.column(targets[0])),
@@ -87,10 +96,10 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
 
 
 def _inputs(
-    table: pa.Table, taken: Sequence[str], texts: Sequence[str], forms: Mapping[str, TextForm]
+    table: pa.Table, taken: Sequence[str], kinds: Collection[str], forms: Mapping[str, TextForm]
 ) -> tuple[dict[str, str], list[str]]:
     """Return the columns that are no input, with the reason of each, and those that are."""
-    drop = dict(_not_features(table, [*taken, *texts], forms))
+    drop = dict(_not_features(table, [*taken, *kinds], forms))
     if {*drop, *taken} >= {*table.column_names}:  # a number in the order of the file that is the only input is no id
         drop = {name: reason for name, reason in drop.items() if reason != BEHAVES}
     return drop, [column for column in table.column_names if column not in (*drop, *taken)]
@@ -124,12 +133,13 @@ def guess_target(table: pa.Table) -> str:
     for usual in _TARGET_NAMES:
         if usual in lowered:
             return str(lowered[usual])
-    labels = [name for name in table.column_names if not _is_prose(table.column(name))]
+    labels = [name for name in table.column_names if not _kind_of(table.column(name))]
     return str((labels or table.column_names)[-1])
 
 
-def _is_prose(column: pa.ChunkedArray) -> bool:
-    return is_text(column.type) and holds_texts(as_text(column))
+def _kind_of(column: pa.ChunkedArray) -> str:
+    """Return the kind that a column of texts reads like; empty for others, whose types say their kinds."""
+    return kind_of_texts(as_text(column), "") if is_text(column.type) else ""
 
 
 def _doubt_lines(table: pa.Table, data: Data, forms: Mapping[str, TextForm], drop: Collection[str]) -> Iterator[str]:
@@ -260,14 +270,10 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
 
 
-def _feature_lines(drop: dict[str, str], texts: list[str], time: str | None) -> Iterator[str]:
+def _feature_lines(drop: dict[str, str], kinds: dict[str, str]) -> Iterator[str]:
     yield "  features:"
-    if texts:
-        yield "    # text: sentences. A linear model of their words gives features to all nets, and a small transformer"
-        yield "    # reads them in their order. Say `categorical` where a value is a category."
-    if time:
-        yield "    # datetime: its place in day, week and year is an input; the date itself, which only grows, is none."
-    kinds = {**dict.fromkeys(texts, "text"), **({time: "datetime"} if time else {})}
+    for kind in dict.fromkeys(kinds.values()):
+        yield from (f"    # {line}" for line in _ADVICE.get(kind, ()))
     if kinds:
         yield f"    kinds: {{{', '.join(f'{yaml_text(name)}: {kind}' for name, kind in kinds.items())}}}"
     yield "    # Also drop what is only known after the event: such a column leaks the answer."
