@@ -13,12 +13,13 @@ from models.data.clean import made_features
 from models.data.header import no_such_column
 from models.data.preparation import SPLITS, Preparation
 from models.data.prepare import prepare_table, write_rows
-from models.data.prepared_rows import as_input, rows_of
+from models.data.prepared_rows import rows_of
 from models.data.series import NO_SPLIT, first_target, series_rows, with_horizons
 from models.data.target_forms import FORMS
 from models.errors import DataError
 from models.files import replacing_folder
 from models.identity.hashing import missing
+from models.inputs.rows import as_input
 from models.inputs.types import as_text
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN, STEP_COLUMN
@@ -140,7 +141,7 @@ def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.n
 def _column(part: pa.Table, name: str, preparation: Preparation) -> pa.Array | pa.ChunkedArray:
     column = part.column(name)
     if name in preparation.row_columns:
-        return as_input(column, name, preparation)
+        return as_input(column, name, preparation.inputs)
     if name in preparation.target.columns:
         return FORMS[preparation.task].column(column, name)
     return as_text(column)

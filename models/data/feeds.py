@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from models.data.header import no_such_column
 from models.data.known_future import with_future
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
-from models.data.prepared_rows import as_input, rows_of
+from models.data.prepared_rows import rows_of
 from models.data.series import first_target
 from models.data.target_forms import true_columns, true_values
 from models.data.text import text_of, window_starts, windows_of
@@ -23,6 +23,7 @@ from models.errors import DataError
 from models.inputs.image.record import ImageInput
 from models.inputs.image.rows import pixels_of
 from models.inputs.record import Form, InputRecord
+from models.inputs.rows import as_input
 from models.inputs.types import as_text, is_number
 from models.kinds.data_kind import PerDataKind
 from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
@@ -226,7 +227,7 @@ def _inputs(
         return rows_of(prepared, split, names, positions)
     rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
     for name, column in zip(absent, read_table(raw, absent).take(rows.column(ROW_COLUMN)).columns, strict=True):
-        rows = rows.append_column(name, as_input(column, name, preparation))
+        rows = rows.append_column(name, as_input(column, name, preparation.inputs))
     return rows
 
 

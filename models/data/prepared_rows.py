@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.preparation import ROWS_FILE, SPLITS, Preparation
+from models.data.preparation import ROWS_FILE, SPLITS
 from models.errors import DataError
-from models.inputs.rows import values_of
 from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
 from models.sources.read import UNREADABLE
 
@@ -93,12 +92,3 @@ def _rows_file(prepared: Path) -> Iterator[pq.ParquetFile]:
             yield file
     except (*UNREADABLE, KeyError) as error:
         raise DataError(f"{path}: not a whole Parquet file: remove {prepared} and run again") from error
-
-
-def as_input(column: pa.ChunkedArray, name: str, preparation: Preparation) -> pa.ChunkedArray:
-    """Return a raw column as the prepared rows hold it: float64 with NaN (times in seconds), or texts with null.
-
-    Raises:
-        DataError: The column's values are not of the kind that the model takes.
-    """
-    return values_of(column, next(part for part in preparation.inputs if part.name == name))

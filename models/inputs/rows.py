@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from models.inputs.categorical import rows as categorical
-from models.inputs.datetime import rows as datetime
-from models.inputs.fitted import rows as fitted
-from models.inputs.image import rows as image
-from models.inputs.numeric import rows as numeric
 from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors
 from models.inputs.record import COLUMNS, InputRecord, LearntFiles
 from models.inputs.records import RECORDS, in_order
-from models.inputs.text import rows as text
 from models.ngrams.model import NgramModel
 
-ROWS: dict[str, KindRows[Any]] = {
-    "numeric": numeric.ROWS,
-    "categorical": categorical.ROWS,
-    "datetime": datetime.ROWS,
-    "text": text.ROWS,
-    "image": image.ROWS,
-    "fitted": fitted.ROWS,
-}
-"""A row for each kind. Fitted features come last, for they are made of the columns of all others."""
+LEARNT = sorted(RECORDS, key=lambda kind: RECORDS[kind].model_fields["form"].default not in COLUMNS)
+"""The kinds in the order in which they are learnt: last those that are made of the columns of all others."""
+ROWS: dict[str, KindRows[Any]] = {kind: import_module(f"models.inputs.{kind}.rows").ROWS for kind in LEARNT}
+"""What the folder of each kind says; the keys of steps see it by a pattern (`models/pipeline/steps.py`)."""
 
 
 def kind_of_texts(texts: pa.ChunkedArray, guess: str) -> str:
@@ -54,6 +44,15 @@ def values_of(column: pa.ChunkedArray, part: InputRecord) -> pa.ChunkedArray:
         DataError: The column's values are not of the kind that the model takes.
     """
     return ROWS[part.kind].values(column, part)
+
+
+def as_input(column: pa.ChunkedArray, name: str, inputs: Sequence[InputRecord]) -> pa.ChunkedArray:
+    """Return `values_of` for the input of this name.
+
+    Raises:
+        DataError: The column's values are not of the kind that the model takes.
+    """
+    return values_of(column, next(part for part in inputs if part.name == name))
 
 
 def prepared_columns(rows: pa.Table, inputs: Sequence[InputRecord], files: LearntFiles) -> PreparedColumns:

@@ -58,8 +58,12 @@ _TRAINING = (
     *("train", "-train.max_restarts", "-train.on"),
 )
 """What a training reads of the spec, and each trial of a search."""
-ENCODING_CODE = ("models.data.encode",)
+INPUT_ROWS, INPUT_NODES = "models.inputs.*.rows", "models.inputs.*.nodes"
+"""What each kind of column says; their tables import it by name."""
+ENCODING_CODE = ("models.data.encode", INPUT_ROWS)
 """What makes tensors of prepared rows."""
+EXPORT_CODE = ("models.export.export", INPUT_ROWS, INPUT_NODES)
+"""What makes the graph of a trained model."""
 _TRAINING_CODE = (*ENCODING_CODE, "models.training.rank", "models.export.validation_scores")
 STEPS = (
     Step(
@@ -85,7 +89,7 @@ STEPS = (
             *("data", "-data.source", "-data.expectations", "judge.slices"),
             *("goal.metric", "goal.quantile", "goal.positive"),
         ),
-        code=("tasks.steps.prepare",),
+        code=("tasks.steps.prepare", INPUT_ROWS),
         libraries=("pyarrow", "pandas", "numpy"),
         references=("data.features.make", "data.features.fit", "data.features.transform"),
     ),
@@ -129,7 +133,7 @@ STEPS = (
             "serve.max_latency_ms",
             "train.seed",
         ),
-        code=("tasks.steps.export", "models.export.export"),
+        code=("tasks.steps.export", *EXPORT_CODE),
         libraries=("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "scipy"),
         references=("model.net", "goal.metric"),
     ),
@@ -139,7 +143,7 @@ STEPS = (
         results=("prepare", "export"),
         external=("champion",),
         reads=("name", "data.split", "goal", "judge", "serve.max_latency_ms", "train.seed", "train.class_weights"),
-        code=("tasks.steps.judge",),
+        code=("tasks.steps.judge", INPUT_ROWS),
         libraries=("onnxruntime", "numpy", "scipy"),
         references=("goal.metric",),
     ),

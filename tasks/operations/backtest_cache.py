@@ -29,7 +29,7 @@ from models.files import read_json, replacing_folder, sha256, storing, write_jso
 from models.inference.portable import MODEL_FILE
 from models.nets.catalogue import net_name
 from models.pipeline.keys import Parts, key_of
-from models.pipeline.steps import BY_NAME, ENCODING_CODE
+from models.pipeline.steps import BY_NAME, ENCODING_CODE, EXPORT_CODE, INPUT_ROWS
 from models.project_spec.blocks import Spec
 from models.training.ensemble import fit_members, members_of
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob, TrainingResult, begun
@@ -56,9 +56,9 @@ TRAINED_FILE = "trained.json"
 PREPARED = "prepared"
 # The code that decides each kind of entry, without the code that only runs it, and the parts of the spec that it reads.
 _MADE_BY = {
-    "prepare": ("models.data.prepare",),
+    "prepare": ("models.data.prepare", INPUT_ROWS),
     "train": (*ENCODING_CODE, "models.training.rank", "models.export.validation_scores"),
-    "export": ("models.export.export",),
+    "export": EXPORT_CODE,
 }
 _DECIDED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "predictions": (("models.backtest.period_rows", "models.inference.predict"), ()),

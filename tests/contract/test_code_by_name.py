@@ -13,7 +13,7 @@ import pytest
 
 from models.nets.catalogue import CATALOGUE
 from models.pipeline.keys import CodeReader, Parts
-from models.pipeline.steps import BY_NAME, ENCODING_CODE, STEPS
+from models.pipeline.steps import BY_NAME, ENCODING_CODE, INPUT_NODES, INPUT_ROWS, STEPS
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
 from tasks.loop.step_cache import StepCache
@@ -46,7 +46,10 @@ AFTER_PREPARE = dict.fromkeys(
     "it reads the rows that `prepare` left, of models.data.unlabelled too",
 )
 OF_A_MODEL = "the key of its model, a part of it, sees the code"
-PERIOD = {"backtest predictions": OF_A_MODEL}
+PERIOD = {
+    "backtest predictions": OF_A_MODEL,
+    **dict.fromkeys(("judge", "backtest verdicts"), "it reads raw columns as inputs, and learns none"),
+}
 PLACES = {
     "models/data/clean.py": Place(
         ("made_features",), ("data.features.make",), apart={**AFTER_PREPARE, **PERIOD, "backtest windows": OF_A_MODEL}
@@ -55,6 +58,14 @@ PLACES = {
     "models/fitted_features/transform.py": Place(
         ("transform_eagerly", "transform_graph"), ("data.features.transform",), apart={**AFTER_PREPARE, **PERIOD}
     ),
+    "models/inputs/rows.py": Place(
+        ("ROWS", "learn", "values_of", "as_input", "prepared_columns", "encoded", "kind_of_texts"),
+        modules=(INPUT_ROWS,),
+        apart=dict.fromkeys(
+            [f"backtest {kind}" for kind in ("predictions", "references", "scores", "verdicts")], OF_A_MODEL
+        ),
+    ),
+    "models/inputs/nodes.py": Place(("NODES", "write_nodes", "opsets_of"), modules=(INPUT_NODES,)),
     "models/metrics/metrics.py": Place(("metric_of",), ("goal.metric",)),
     "models/nets/build.py": Place(
         ("build_net", "draft_net"), ("model.net",), apart={"card": "it reads the states of checkpoints, and no weights"}
