@@ -82,10 +82,12 @@ def _follows(stretch: GraphBuilder) -> str:
     return stretch.node("Gather", [stretch.constant("table", table), "core/tokens"], "raw", axis=0)
 
 
-def put_in_cache(project: Project, name: str, task: str = "binary", number: str = "1") -> Path:
+def put_in_cache(
+    project: Project, name: str, task: str = "binary", number: str = "1", preparation: Preparation | None = None
+) -> Path:
     """Version `number` as the champion that the cache holds; the registry is not needed."""
     place = project.workspace.cache / "models" / name
-    write_served(place / number, task)
+    write_served(place / number, task, preparation)
     hashes = {one: sha256(place / number / one) for one in ("model.onnx", "preparation.json")}
     write_json(place / f"{number}.json", hashes)
     write_json(place / "aliases.json", {"champion": number})

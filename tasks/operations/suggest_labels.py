@@ -112,8 +112,20 @@ def _novel(
     known, values = _labelled(state, project, spec, preparation)
     both = concatenated([pool.select(known.column_names), known])
     points = positions(both, preparation, INPUT)
-    predicted = pool.column("score").to_numpy()
+    predicted = _middle(pool, preparation)
     return pool, of, choose_novel(points[: len(predicted)], predicted, points[len(predicted) :], values, count)
+
+
+def _middle(pool: pa.Table, preparation: Preparation) -> np.ndarray:
+    """Return the number that is predicted for each row (row,); of quantiles the one nearest to the median."""
+    import numpy as np
+
+    from models.monitoring.tally import predictions_of
+
+    values = predictions_of(pool, preparation.task).reshape(pool.num_rows, -1)
+    levels = [output.quantile or 0.5 for output in preparation.outputs] or [0.5]
+    middle: np.ndarray = values[:, np.argmin(np.abs(np.array(levels) - 0.5))]
+    return middle
 
 
 class Suggestion(NamedTuple):
@@ -130,7 +142,7 @@ SUGGESTIONS: PerTask[Suggestion] = {
     "multiclass": _LEAST_SURE,
     "multilabel": _LEAST_SURE,
     "regression": _FARTHEST,
-    "quantile": _LEAST_SURE,
+    "quantile": _FARTHEST,
     "language": _LEAST_SURE,
     "ranking": _LEAST_SURE,
 }

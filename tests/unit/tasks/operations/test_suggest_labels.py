@@ -5,12 +5,13 @@ import io
 import pyarrow as pa
 import pytest
 
+from models.data.preparation import OutputColumn, Preparation
 from models.errors import DataError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.operations.label import accept, accept_file
 from tasks.operations.predict import predict
 from tasks.operations.suggest_labels import ask, write_csv
-from tests.served_models import put_in_cache
+from tests.served_models import preparation_of, put_in_cache
 
 
 @pytest.fixture
@@ -18,9 +19,9 @@ def predicted(make_project, monkeypatch, tmp_path):
     """A function that gives a project whose champion, of a task, has predicted some rows."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
 
-    def make(task: str = "binary"):
+    def make(task: str = "binary", preparation: Preparation | None = None):
         project = make_project()
-        put_in_cache(project, "tiny", task)
+        put_in_cache(project, "tiny", task, preparation=preparation)
         rows = [f"t{n},{(n - 30) / 10},{'uvw'[n % 3]},n{n}" for n in range(60)]
         (tmp_path / "new.csv").write_text("\n".join(["tag,x,c,note", *rows]) + "\n")
         predict(project, read_spec(project.spec_path), tmp_path / "new.csv", id_column="tag")
@@ -54,6 +55,20 @@ def test_a_regression_asks_what_is_far_from_what_it_knows(predicted):
     assert told["of"] == 30
     assert told["table"].column("id").to_pylist()[0] in ("t57", "t58", "t59")  # the largest x of all
     assert "iGS" in told["method"]
+
+
+def test_quantiles_ask_what_a_regression_with_their_median_asks(predicted):
+    """Their outputs are numbers of one row, and no chances of classes."""
+    levels = (0.1, 0.5, 0.9)
+    outputs = [OutputColumn(name=f"q{level}", column="y", quantile=level, scale=2.0) for level in levels]
+    quantiles = preparation_of("quantile")
+    target = quantiles.target.model_copy(update={"outputs": outputs})
+    project, spec = predicted("quantile", quantiles.model_copy(update={"target": target}))
+    rows = pa.table({"id": [f"t{n}" for n in range(30)], "label": [str((n - 30) / 10) for n in range(30)]})
+    accept(project, spec, rows, by="Ada")
+    told = ask(project, spec, 2)
+    assert (told["of"], "iGS" in told["method"]) == (30, True)
+    assert told["table"].column("id").to_pylist()[0] in ("t57", "t58", "t59")  # the largest x of all
 
 
 def test_what_was_filled_in_is_taken_back(predicted, tmp_path):
