@@ -89,7 +89,7 @@ def stages_of(spec: GoldenSpec, place: Path) -> Iterator[tuple[str, Stage]]:
 
 def _judge(spec: Spec, prepared: Path) -> Stage:
     preparation, target = Preparation.load(prepared), targets(prepared, "test")
-    baseline = baseline_of(prepared, preparation, len(target), spec.goal.reference or "mae")
+    baseline = baseline_of(prepared, preparation, target, spec.goal.reference or "mae")
     evidence = Evidence(task=preparation.task, target=target, challenger=baseline.prediction)
     clusters = with_clusters(evidence, prepared, preparation, spec).clusters
     return {

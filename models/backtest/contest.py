@@ -56,7 +56,7 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path, bes
     preparation = Preparation.load(challenger)
     target = targets(prepared, "test")
     metric = metric_of(spec.goal, preparation, base)
-    baseline = baseline_of(prepared, preparation, len(target), spec.goal.reference or "mae")
+    baseline = baseline_of(prepared, preparation, target, spec.goal.reference or "mae")
     against, threshold = _champion(champion, prepared, preparation) if champion else (None, 0.5)
     before, best_threshold = _champion(best, prepared, preparation) if best else (None, 0.5)
     evidence = Evidence(

@@ -119,12 +119,12 @@ class _Validation:
 
     def constant(self) -> float:
         """Return the metric of a constant prediction."""
-        preparation, count = self.preparation, len(self.positions)
+        preparation = self.preparation
         num_classes = len(preparation.target.names)
         baseline = trivial_baseline(
             preparation.task,
             self._train.values(),
-            count,
+            self.target,
             num_classes,
             self.metric.name,
             preparation.outputs,

@@ -34,7 +34,7 @@ class Baseline(NamedTuple):
 def trivial_baseline(
     task: Task,
     train_target: Array,
-    num_examples: int,
+    target: Array,
     num_classes: int = 2,
     metric: str = "",
     outputs: Sequence[Output] = (),
@@ -42,13 +42,15 @@ def trivial_baseline(
 ) -> Baseline:
     """Return the same prediction for every example: the classes' shares, or the constant that is best for the metric.
 
-    Of several outputs: that of each, or the quantiles of the training targets.
+    Of several outputs: that of each, or the quantiles of the training targets. Of a text: the bits of each character by
+    its share in the training text.
 
     Args:
         task: Decides the form of the predictions. Of a ranking all scores are equal.
         train_target: Class indices, or numbers in the target's own unit (example,); of several outputs (example,
-            output).
-        num_examples: Number of test examples.
+            output); the characters of a text (character,).
+        target: True values of the test examples (example, ...): there are as many predictions. Only that of a text looks
+            at them, whose predictions are the bits of the true characters.
         num_classes: Number of classes, including those absent from training.
         metric: `mae` is minimised by the median, `mape` by the median with weights 1 / |target|, `pinball` by the
             quantile; the mean is used for all others. Of two classes the threshold follows from it, as that of a model.
@@ -60,22 +62,27 @@ def trivial_baseline(
     """
     if not len(train_target):
         raise DataError("the training split is empty: a baseline needs at least one target")
-    return BASELINES[task](_Training(train_target, num_examples, num_classes, metric, outputs, weight))
+    return BASELINES[task](_Training(train_target, target, num_classes, metric, outputs, weight))
 
 
 class _Training(NamedTuple):
     """What a baseline is made of; see `trivial_baseline`."""
 
+    values: Array
     target: Array
-    num_examples: int
     num_classes: int
     metric: str
     outputs: Sequence[Output]
     weight: Array | None
 
+    @property
+    def num_examples(self) -> int:
+        """Number of test examples."""
+        return len(self.target)
+
     def shares(self) -> Array:
         """Return the share of each class (class,)."""
-        counts = np.bincount(np.asarray(self.target, dtype=np.int64), self.weight, minlength=self.num_classes)
+        counts = np.bincount(np.asarray(self.values, dtype=np.int64), self.weight, minlength=self.num_classes)
         return np.asarray(counts / counts.sum())
 
 
@@ -90,24 +97,29 @@ def _shares_of_classes(training: _Training) -> Baseline:
 
 
 def _shares_of_labels(training: _Training) -> Baseline:
-    shares = np.average(training.target, 0, training.weight)
+    shares = np.average(training.values, 0, training.weight)
     decision = best_decision(training.metric, "multilabel", shares[None])
     return Baseline("share of each label", np.tile(shares, (training.num_examples, 1)), decision)
 
 
 def _constants(training: _Training) -> Baseline:
-    columns = np.asarray(training.target, dtype=np.float64).reshape(len(training.target), -1)
+    columns = np.asarray(training.values, dtype=np.float64).reshape(len(training.values), -1)
     best = (_best_constant(column, training.metric, training.weight) for column in columns.T)
     names, constants = zip(*best, strict=True)
     forecast = np.tile(constants, (training.num_examples, 1))
-    form = (training.num_examples, *np.shape(training.target)[1:])
+    form = (training.num_examples, *np.shape(training.values)[1:])
     return Baseline(f"{names[0]} of the training targets", forecast.reshape(form))
 
 
 def _quantiles(training: _Training) -> Baseline:
-    pairs = zip(np.asarray(training.target).T, training.outputs, strict=True)
+    pairs = zip(np.asarray(training.values).T, training.outputs, strict=True)
     best = [float(sample_quantiles(column, output.quantile or 0.5, training.weight)[0]) for column, output in pairs]
     return Baseline("quantiles of the training targets", np.tile(best, (training.num_examples, 1)))
+
+
+def _shares_of_characters(training: _Training) -> Baseline:
+    bits = unigram_bits(np.ravel(training.values), training.target)
+    return Baseline("characters by their shares in the training text", bits)
 
 
 def _random_order(training: _Training) -> Baseline:
@@ -120,7 +132,7 @@ BASELINES: PerTask[Callable[[_Training], Baseline]] = {
     "multilabel": _shares_of_labels,
     "regression": _constants,
     "quantile": _quantiles,
-    "language": _shares_of_classes,
+    "language": _shares_of_characters,
     "ranking": _random_order,
 }
 
@@ -137,17 +149,6 @@ def _best_constant(target: Array, metric: str, weight: Array | None) -> tuple[st
         half = np.cumsum((1.0 if weight is None else weight[order]) / np.abs(target[order]))
         return "weighted median", float(target[order][np.searchsorted(half, half[-1] / 2)])
     return "mean", float(np.average(target, weights=weight))
-
-
-def unigram(training: Array, target: Array) -> Baseline:
-    """Predict each character by its share in the training text: the bits of each of `target` (window, position).
-
-    Raises:
-        DataError: No training text.
-    """
-    if not len(training):
-        raise DataError("the training split is empty: a baseline needs at least one character")
-    return Baseline("characters by their shares in the training text", unigram_bits(training, target))
 
 
 def naive_forecast(series: Array, steps: Array, target_rows: Array, lag: int, middle: float = math.nan) -> Baseline:

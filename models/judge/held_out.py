@@ -16,7 +16,7 @@ from models.data.weights import weights_of
 from models.data.window_reference import seasonal_lag
 from models.errors import DataError
 from models.identity.hashing import Hashes
-from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
+from models.judge.baseline import Baseline, naive_forecast, trivial_baseline
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
 from models.kinds.task import TASKS, PerTask
@@ -40,16 +40,16 @@ _MONDAY = np.timedelta64(3, "D")
 """From the Monday of its week to 1 January 1970, a Thursday, on which numpy's weeks begin."""
 
 
-def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, metric: str) -> Baseline:
+def baseline_of(prepared: Path, preparation: Preparation, target: Array, metric: str) -> Baseline:
     """Return the trivial baseline: of a series the better of the last value and that of a season ago, on the test rows.
 
-    Of a text the characters' shares, else `trivial_baseline`.
+    Of all others `trivial_baseline`; `target` holds the true values of the test examples.
     """
     if preparation.characters is not None:
         training = code_points(text.text_of(prepared, "train", preparation.characters))
-        return unigram(training, feeds.targets(prepared, "test"))
+        return trivial_baseline(preparation.task, training, target)
     if preparation.window is not None:
-        target, levels = feeds.targets(prepared, "test"), quantiles_of(preparation.outputs, metric)
+        levels = quantiles_of(preparation.outputs, metric)
         shares = np.resize(levels or [0.5], target.shape[-1] if target.ndim > 1 else 1)
 
         def loss(forecast: Baseline) -> float:
@@ -60,7 +60,7 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
     num_classes = len(preparation.target.names)
     training, outputs = feeds.targets(prepared, "train"), preparation.target.outputs
     weights = weights_of(prepared, "train")
-    return trivial_baseline(preparation.task, training, num_examples, num_classes, metric, outputs, weights)
+    return trivial_baseline(preparation.task, training, target, num_classes, metric, outputs, weights)
 
 
 def check_measurable(prepared: Path, preparation: Preparation, metric: str | None) -> None:
@@ -81,7 +81,7 @@ def check_measurable(prepared: Path, preparation: Preparation, metric: str | Non
     for split in SPLITS[1:]:
         target, weights = feeds.targets(prepared, split), weights_of(prepared, split)
         num_classes = len(preparation.target.names)
-        constant = trivial_baseline(preparation.task, target, len(target), num_classes, name, outputs, weights)
+        constant = trivial_baseline(preparation.task, target, target, num_classes, name, outputs, weights)
         try:
             measure(ready, target, constant.prediction, weights)
         except DataError as error:

@@ -168,7 +168,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
     target = feeds.targets(prepared, "test")
     against = champion(loop, rows, rival, preparation)
     best = best_champion(loop, rows, rival, preparation, target)
-    baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.reference or "mae")
+    baseline = baseline_of(prepared, preparation, target, loop.spec.goal.reference or "mae")
     evidence = Evidence(
         task=preparation.task,
         target=target,

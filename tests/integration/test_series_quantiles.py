@@ -78,7 +78,7 @@ def test_an_interval_of_80_percent_holds_75_to_85_percent_at_each_horizon(net: s
     assert (np.diff(values.reshape(len(values), 2, 3), axis=2) >= 0).all(), "the quantiles of a horizon cross"
     covered = is_covered(target, values, preparation.outputs).mean(axis=0)
     assert ((covered >= 0.75) & (covered <= 0.85)).all(), covered
-    naive = baseline_of(tmp_path / "prepared", preparation, len(target), "pinball")
+    naive = baseline_of(tmp_path / "prepared", preparation, target, "pinball")
     pinball = METRICS["pinball"].of(preparation.outputs)
     assert pinball.value(target, values) < pinball.value(target, naive.prediction)
     covered = is_covered(target, naive.prediction, preparation.outputs).mean(axis=0)
@@ -91,6 +91,6 @@ def test_a_goal_of_one_quantile_lets_that_share_of_the_true_values_lie_below(net
     values, target = predicted(tmp_path, preparation, net, "pinball_0.9"), targets(tmp_path / "prepared", "test")
     below = (target <= values).mean(axis=0)
     assert ((below >= 0.86) & (below <= 0.94)).all(), below
-    naive = baseline_of(tmp_path / "prepared", preparation, len(target), "pinball_0.9")
+    naive = baseline_of(tmp_path / "prepared", preparation, target, "pinball_0.9")
     below = (target <= naive.prediction).mean(axis=0)
     assert ((below >= 0.86) & (below <= 0.94)).all(), below

@@ -59,7 +59,7 @@ def whole_loop(place, columns, net, arguments=None, **blocks):
     job = fitted(place / "job", prepared, net, arguments)
     target, predicted, preparation, _ = answers(job, place / "out")
     assert unseen_categories(job.prepared, preparation) == []
-    baseline = trivial_baseline(preparation.task, target, len(target), len(preparation.target.classes))
+    baseline = trivial_baseline(preparation.task, target, target, len(preparation.target.classes))
     evidence = Evidence(
         task=preparation.task,
         target=target,

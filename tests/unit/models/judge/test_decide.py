@@ -27,7 +27,7 @@ def scores(noise, seed=0, num=NUM, flip=None):
 def evidence(challenger=0.6, champion=None, **more):
     target, ours = scores(challenger)
     theirs = None if champion is None else scores(champion)[1]
-    baseline = trivial_baseline("binary", target, len(target)).prediction
+    baseline = trivial_baseline("binary", target, target).prediction
     return Evidence(
         **{
             "task": "binary",

@@ -107,7 +107,7 @@ def test_a_table_has_the_middle_of_its_training_targets(tmp_path: Path):
     table = pa.table({"x": np.arange(200.0), "y": np.random.default_rng(0).normal(5, 1, 200)})
     spec, preparation = prepared(table, tmp_path)
     folder = tmp_path / "prepared"
-    found = baseline_of(folder, preparation, 7, "mae")
+    found = baseline_of(folder, preparation, np.zeros(7), "mae")
     assert found.prediction.tolist() == [np.median(targets(folder, "train"))] * 7
     assert clusters_of(folder, preparation, spec, 7) is None
 
@@ -120,7 +120,9 @@ def test_a_series_has_its_last_known_value_and_stretches_of_neighbours(tmp_path:
     )
     folder = tmp_path / "prepared"
     count = len(targets(folder, "test"))
-    assert baseline_of(folder, preparation, count, "mae").prediction[0] == np.sin((200 - count - 2) / 9.0)
+    assert baseline_of(folder, preparation, targets(folder, "test"), "mae").prediction[0] == np.sin(
+        (200 - count - 2) / 9.0
+    )
     clusters = clusters_of(folder, preparation, spec, count)
     assert clusters is not None
     assert np.bincount(clusters)[0] == round(count ** (1 / 3))
@@ -138,7 +140,7 @@ def test_each_horizon_has_the_last_value_and_the_seasonal_one(tmp_path: Path):
     assert (last.name, seasonal.name) == ("the last value", "the value of a season ago")
     np.testing.assert_allclose(last.prediction, np.stack([values[ends]] * 2, axis=1))
     np.testing.assert_allclose(seasonal.prediction, np.stack([values[ends - 6]] * 2, axis=1))
-    assert baseline_of(folder, preparation, len(ends), "mae").name == seasonal.name
+    assert baseline_of(folder, preparation, targets(folder, "test"), "mae").name == seasonal.name
 
 
 def test_a_naive_quantile_is_the_forecast_and_the_quantile_of_its_errors_in_training(tmp_path: Path):
@@ -151,7 +153,7 @@ def test_a_naive_quantile_is_the_forecast_and_the_quantile_of_its_errors_in_trai
     assert [output.name for output in preparation.outputs] == ["h1_q0.1", "h1_q0.9", "h8_q0.1", "h8_q0.9"]
     true = targets(folder, "test")
     ends = 400 - len(true) - 8 + np.arange(len(true))
-    assert baseline_of(folder, preparation, len(true), "pinball").name == "the last value"
+    assert baseline_of(folder, preparation, true, "pinball").name == "the last value"
     forecast = naive_forecasts(folder, preparation)[0].prediction
     num_train = len(targets(folder, "train"))
     for at, ahead in ((0, 1), (2, 8)):
@@ -246,7 +248,7 @@ def test_a_gap_in_a_series_has_the_value_known_before_it(tmp_path: Path):
     )
     folder = tmp_path / "prepared"
     test = targets(folder, "test")
-    forecast = baseline_of(folder, preparation, len(test), "mae").prediction
+    forecast = baseline_of(folder, preparation, test, "mae").prediction
     assert (test - forecast).tolist() == [2.0 if value == 191 else 1.0 for value in test]
 
 
