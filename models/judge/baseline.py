@@ -49,8 +49,8 @@ def trivial_baseline(
         task: Decides the form of the predictions. Of a ranking all scores are equal.
         train_target: Class indices, or numbers in the target's own unit (example,); of several outputs (example,
             output); the characters of a text (character,).
-        target: True values of the test examples (example, ...): there are as many predictions. Only that of a text looks
-            at them, whose predictions are the bits of the true characters.
+        target: True values of the test examples (example, ...): there are as many predictions. Only the baseline of a
+            text looks at them, since its predictions are the bits of the true characters.
         num_classes: Number of classes, including those absent from training.
         metric: `mae` is minimised by the median, `mape` by the median with weights 1 / |target|, `pinball` by the
             quantile; the mean is used for all others. Of two classes the threshold follows from it, as that of a model.
