@@ -251,16 +251,19 @@ def _imported(tree: ast.Module, others: tuple[str, ...]) -> tuple[dict[str, str]
 
 
 def _acts(module: str, name: str) -> bool:
-    """Return whether a name of a module is a function, a class with methods, or a table of its functions."""
+    """Return whether a name of a module is a function, a class with methods, or a table of its functions or classes."""
     body = _tree(module).body
-    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    functions = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    acting = functions | {node.name for node in body if isinstance(node, ast.ClassDef)}
     for node in body:
         match node:
             case ast.ClassDef(name=own) if own == name:
                 inner = [one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
                 return any(one == "__call__" or not one.startswith("_") for one in inner)
-            case ast.Assign(targets=[ast.Name(id=own)]) if own == name:
-                return any(isinstance(one, ast.Name) and one.id in functions for one in ast.walk(node.value))
+            case ast.Assign(targets=[ast.Name(id=own)], value=value) if own == name:
+                return any(isinstance(one, ast.Name) and one.id in acting for one in ast.walk(value))
+            case ast.AnnAssign(target=ast.Name(id=own), value=ast.expr() as value) if own == name:
+                return any(isinstance(one, ast.Name) and one.id in acting for one in ast.walk(value))
     return name in functions
 
 
