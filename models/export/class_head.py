@@ -43,7 +43,7 @@ class _Validation(NamedTuple):
 
 
 def _validation(job: TrainingJob, preparation: Preparation) -> _Validation:
-    positions = spread_positions(num_validation_examples(job), MOST_EXAMPLES)
+    positions = spread_positions(num_validation_examples(job.tensors), MOST_EXAMPLES)
     prediction = validation_predictions(job, preparation, positions, of_first_fit=True)
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
     validation = open_examples(whole, preparation)[1]

@@ -26,7 +26,7 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
         parts = [MemberPart(*core_of(each.job, preparation), each.name, each.weight) for each in members]
         return ensemble_part(parts, preparation)
     if is_trees(job.model.net):
-        return trees_part(trees_text(job), preparation)
+        return trees_part(trees_text(job.folder), preparation)
     from models.export.net_graph import net_part
 
     return net_part(net_of(job, preparation), preparation, job.model.net)

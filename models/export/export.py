@@ -81,7 +81,7 @@ def _samples(job: TrainingJob, preparation: Preparation) -> list[dict[str, Any]]
 
 def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, Any]:
     """Measure parity on validation rows spread evenly over the split; the result includes an input example."""
-    count = num_validation_examples(job)
+    count = num_validation_examples(job.tensors)
     most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
     positions = spread_positions(count, most)
     rows = [feed_at(job.prepared, "validation", preparation, positions)]

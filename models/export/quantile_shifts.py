@@ -31,7 +31,7 @@ def choose_quantile_shifts(job: TrainingJob, preparation: Preparation) -> tuple[
     levels = quantiles_of(preparation.outputs, metric_of(job, preparation, job.project).name)
     if not levels:
         return preparation, {}
-    positions = spread_positions(num_validation_examples(job), MOST_EXAMPLES)
+    positions = spread_positions(num_validation_examples(job.tensors), MOST_EXAMPLES)
     outputs = validation_outputs(job, preparation, positions, of_first_fit=True)
     validation = open_examples(job.model_copy(update={"fold": None, "sample": 1.0}), preparation)[1]
     target, weight = validation.values()[positions], as_array(validation.weights())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,11 +55,11 @@ def validation_outputs(
     return _net_outputs(job, preparation, positions)
 
 
-def num_validation_examples(job: TrainingJob) -> int:
+def num_validation_examples(tensors: dict[str, Path]) -> int:
     """Return the number of examples in the job's validation tensors."""
     from safetensors import safe_open
 
-    with safe_open(job.tensors["validation"], framework="numpy") as file:
+    with safe_open(tensors["validation"], framework="numpy") as file:
         name = "target" if "target" in file.keys() else "start"  # noqa: SIM118  not a dict
         return int(file.get_slice(name).get_shape()[0])
 
@@ -75,7 +76,7 @@ def validation_units(job: TrainingJob, preparation: Preparation) -> Units | None
     in_order = job.rolls(preparation.kind)
     with safe_open(job.tensors["validation"], framework="numpy") as file:
         has_key = KEY in file.keys()  # noqa: SIM118  not a dict
-        key = np.asarray(file.get_tensor(KEY)) if has_key else np.arange(num_validation_examples(job))
+        key = np.asarray(file.get_tensor(KEY)) if has_key else np.arange(num_validation_examples(job.tensors))
     if in_order:
         return Units(time_units(key), in_order=True)
     return Units(key) if has_key else None
@@ -109,13 +110,13 @@ def _net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarr
         return np.asarray(torch.cat(parts).double().numpy())
 
 
-def trees_text(job: TrainingJob) -> str:
+def trees_text(folder: Path) -> str:
     """Return the trained trees, as `Boosters` reads them.
 
     Raises:
         StoreError: The file cannot be read.
     """
-    path = job.folder / TREES_FILE
+    path = folder / TREES_FILE
     try:
         return path.read_text()
     except OSError as error:
@@ -131,5 +132,5 @@ def _trees_outputs(job: TrainingJob, preparation: Preparation, positions: np.nda
 
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
     inputs = tree_inputs(open_examples(whole, preparation)[1], preparation, torch.from_numpy(positions))
-    raw = Boosters.of_text(trees_text(job)).raw(inputs.features, 0, -1, threads=1)
+    raw = Boosters.of_text(trees_text(job.folder)).raw(inputs.features, 0, -1, threads=1)
     return inputs.output(raw)

@@ -33,6 +33,7 @@ from models.distributed.world import World
 from models.errors import LooplineError, TrainingError
 from models.files import storing
 from models.parent_death import die_with
+from models.project_spec.blocks import Train
 from models.training.job import EpochReport, TrainingJob
 from models.training.known_errors import explaining
 from models.training.loop import Report
@@ -91,7 +92,9 @@ def run_ranks(connections: list[Connection], job: TrainingJob) -> None:
     # Torch's agents use this process's store, which listens already: no other process can take the chosen port.
     store = _loopback_store()
     try:
-        elastic.elastic_launch(_launch(job, store.port, scratch), _rank)(job, connections, os.getpid(), ForkGate())
+        elastic.elastic_launch(_launch(job.train, store.port, scratch), _rank)(
+            job, connections, os.getpid(), ForkGate()
+        )
     except ChildFailedError as error:
         connections[0].send(("failed", _cause(error)))
 
@@ -103,7 +106,7 @@ def _loopback_store() -> TCPStore:
     return TCPStore("127.0.0.1", port, is_master=True, multi_tenant=True, master_listen_fd=listener.detach())
 
 
-def _launch(job: TrainingJob, port: int, logs: str) -> elastic.LaunchConfig:
+def _launch(train: Train, port: int, logs: str) -> elastic.LaunchConfig:
     """Return the config for one node, like `torchrun`'s: a rendezvous would cost 2 s of CPU before the first step."""
     return elastic.LaunchConfig(
         min_nodes=1,
@@ -111,9 +114,9 @@ def _launch(job: TrainingJob, port: int, logs: str) -> elastic.LaunchConfig:
         rdzv_backend="static",
         rdzv_endpoint=f"127.0.0.1:{port}",
         rdzv_configs={"rank": 0},
-        nproc_per_node=job.train.ranks,
+        nproc_per_node=train.ranks,
         run_id="loopline",
-        max_restarts=job.train.max_restarts,
+        max_restarts=train.max_restarts,
         monitor_interval=0.05,
         start_method="fork",
         logs_specs=DefaultLogsSpecs(log_dir=logs),

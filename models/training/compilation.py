@@ -220,12 +220,12 @@ def _known(job: TrainingJob, device: torch.device) -> tuple[float | None, float 
     """Return the gain and the cost of compiling in earlier jobs of this kind on this device."""
     if not job.speeds:
         return None, None
-    return compile_facts(job.speeds, speed_device(job, device), job.train.precision, job.model.net)
+    return compile_facts(job.speeds, speed_device(job.processor, device), job.train.precision, job.model.net)
 
 
-def speed_device(job: TrainingJob, device: torch.device) -> str:
+def speed_device(processor: str, device: torch.device) -> str:
     """Return the name under which the speeds of a device are kept."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else job.processor
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor
 
 
 def kept_choice(folder: Path) -> CompileChoice | None:

@@ -97,7 +97,7 @@ def _run_unfinished(job: TrainingJob, report: Report, world: World, restarts: in
     with storing(job.folder):
         job.folder.mkdir(parents=True, exist_ok=True)
         job = settle_choices(job, world)
-    _settle(job, world)
+    _settle(job.train, world)
     ready, before = make_ready(job, world, report, run_job)
     try:
         with explaining(f"rank {world.rank}"):
@@ -249,7 +249,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
 def _speeds(session: TrainingSession) -> list[MeasuredSpeed]:
     job, compilation = session.job, session.compilation
     of = MeasuredSpeed(
-        device=speed_device(job, session.world.device),
+        device=speed_device(job.processor, session.world.device),
         precision=job.train.precision,
         net=job.model.net,
         mfu=1.0,
@@ -273,8 +273,8 @@ def _out_of_memory(job: TrainingJob, world: World, error: BaseException) -> str:
     )
 
 
-def _settle(job: TrainingJob, world: World) -> None:
-    set_products(job.train.precision, world.device)
+def _settle(train: Train, world: World) -> None:
+    set_products(train.precision, world.device)
     if world.device.type == "cuda":
         torch.cuda.set_device(world.device)
         torch.backends.cudnn.benchmark = False

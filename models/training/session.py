@@ -24,6 +24,7 @@ from models.metrics.metrics import Metric, metric_of
 from models.nets.build import draft_net
 from models.nets.deferred import NetDraft
 from models.nets.sizes import Sizes
+from models.project_spec.blocks import Train
 from models.training.batches.example_set import ExampleSet
 from models.training.batches.examples import open_examples
 from models.training.batches.micro_batch import BatchMaker
@@ -164,20 +165,20 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
     job, world = with_choices(job, world), world.under(job.train)
     preparation = Preparation.load(job.prepared)
     train, validation = (part.to(world.device) for part in open_examples(job, preparation))
-    order = _order(job, world, len(train))
+    order = _order(job.train, world, len(train))
     seed_everything("weights", job.train.seed)
     is_balanced = job.train.class_weights == "balanced"
     counted, weights = (train.targets(), train.weights()) if is_balanced else (train.target, None)
     drafted = _draft(job, preparation, world)
     purpose = make_purpose(drafted.net, job, preparation, counted, weights)
     net, loss = purpose.net if drafted.is_deferred else purpose.net.to(world.device), purpose.loss
-    batches = BatchMaker(job, train, purpose.hiding, _own_augmentation(job, preparation))
+    batches = BatchMaker(job, train, purpose.hiding, _own_augmentation(job.train, job.project, preparation))
     meter = open_meter(job, world, net, train)
     example = train.gather(torch.arange(2, device=world.device))
     plan = make_plan(net, job.train, world, example, _warmup(net, loss, batches, world.device))
     drafted.fill(world.device, partial(seed_of, "weights", job.train.seed), job.threads)
     optimiser = spread_optimiser(make_optimiser(plan.net, job.train), job.train, plan.mesh)
-    _seed_rank(job, world)
+    _seed_rank(job.train, world)
     session = TrainingSession(
         job=job,
         world=world,
@@ -261,15 +262,15 @@ def _unused(*_: object) -> NoReturn:
     raise AssertionError("a pretraining is judged by its loss")
 
 
-def _order(job: TrainingJob, world: World, count: int) -> SampleOrder:
-    epoch = count // job.train.epochs_per_pass
-    return SampleOrder(epoch, job.train.batch, world.data_size, job.train.accumulate, job.train.seed, pool=count)
+def _order(train: Train, world: World, count: int) -> SampleOrder:
+    epoch = count // train.epochs_per_pass
+    return SampleOrder(epoch, train.batch, world.data_size, train.accumulate, train.seed, pool=count)
 
 
-def _seed_rank(job: TrainingJob, world: World) -> None:
+def _seed_rank(train: Train, world: World) -> None:
     """Seed this rank: ranks with different examples draw different masks, ranks that share a layer the same masks."""
     stage = world.layout.place(world.rank)["pipeline"]
-    seed_everything("rank", job.train.seed, world.data_rank, *(("stage", stage) if stage else ()))
+    seed_everything("rank", train.seed, world.data_rank, *(("stage", stage) if stage else ()))
 
 
 def last_checkpoint(job: TrainingJob, world: World) -> tuple[Path, dict[str, Any]] | None:
@@ -337,9 +338,9 @@ def _refuse_another_net(path: Path, stored: StoredCheckpoint, weights: Tensors, 
         )
 
 
-def _own_augmentation(job: TrainingJob, preparation: Preparation) -> OwnAugmentation | None:
-    reference = job.train.augment.function
-    return OwnAugmentation.of(reference, job.project, preparation) if reference else None
+def _own_augmentation(train: Train, project: Path, preparation: Preparation) -> OwnAugmentation | None:
+    reference = train.augment.function
+    return OwnAugmentation.of(reference, project, preparation) if reference else None
 
 
 def _warmup(net: nn.Module, loss: Loss, batches: BatchMaker, device: torch.device) -> Warmup:

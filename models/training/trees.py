@@ -28,6 +28,7 @@ from models.inputs.types import collected_later
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS
 from models.metrics.metrics import METRICS, Metric, metric_of
+from models.project_spec.blocks import Model, Train
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
 from models.training.batches.group_order import group_order
@@ -214,7 +215,7 @@ def _open(job: TrainingJob) -> _Boosting:
         job=job,
         preparation=preparation,
         metric=metric,
-        arguments=_arguments(job, preparation, metric),
+        arguments=_arguments(job.model, job.train, preparation, metric),
         train_sets=[],
         num_train=len(train),
         inputs=tree_inputs(validation, preparation),
@@ -275,22 +276,22 @@ _LABELS: PerDataKind[Callable[[_Boosting, torch.Tensor, torch.Tensor | None, Tre
 }
 
 
-def _arguments(job: TrainingJob, preparation: Preparation, metric: Metric) -> dict[str, Any]:
+def _arguments(model: Model, train: Train, preparation: Preparation, metric: Metric) -> dict[str, Any]:
     """Return all arguments: those of `TreeArguments`, and the further parameters of LightGBM that the spec sets."""
     own = list(settings())
-    more = {name: value for name, value in job.model.arguments.items() if name not in own}
+    more = {name: value for name, value in model.arguments.items() if name not in own}
     for name, value in more.items():
         check_parameter(name, value, own)
-    objective = str(job.model.arguments.get("objective", "auto"))
+    objective = str(model.arguments.get("objective", "auto"))
     loss = tree_loss(preparation, metric.name, objective)
-    if objective != "auto" and job.train.loss is not None:
+    if objective != "auto" and train.loss is not None:
         raise UsageError(f"model.arguments.objective: got {objective} beside train.loss: drop one of them")
     if more.get(MONOTONE) and loss in RENEWED:
         raise no_monotone(metric.name)
     numbers = [part.name for part in preparation.inputs if part.axis is None]
     columns = [part.name for part in preparation.inputs for _ in range(part.width)]
     columns += [part.name for part in preparation.inputs for _ in part.cardinalities]
-    arguments = without_columns(job.model.arguments, collected_later(preparation.left_out))
+    arguments = without_columns(model.arguments, collected_later(preparation.left_out))
     return {**settings(), **with_positions(arguments, columns, numbers)}
 
 

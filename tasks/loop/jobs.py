@@ -39,12 +39,12 @@ FOLD_BY: dict[str, Literal["blocks", "groups"]] = {
 """How the rows of each kind of split are folded; rows that share no key are apart, so they are folded one by one."""
 
 
-def tensors(loop: Loop, prepared: Input) -> dict[str, Path]:
+def tensors(state: Path, prepared: Input) -> dict[str, Path]:
     """Return the prepared data as memory-mapped tensors, made once per dataset version and encoder code."""
     from models.data.encode import write_tensors
 
     with _encoding:
-        folder = loop.state / "work" / "tensors" / f"{prepared.digest[:16]}-{_encoder()}"
+        folder = state / "work" / "tensors" / f"{prepared.digest[:16]}-{_encoder()}"
         if not folder.exists():
             with replacing_folder(folder) as temporary:
                 write_tensors(prepared.folder, temporary)
@@ -82,7 +82,7 @@ def job(
     made = TrainingJob(
         folder=folder,
         prepared=prepared.folder,
-        tensors=tensors(loop, prepared),
+        tensors=tensors(loop.state, prepared),
         project=loop.project.folder,
         model=model,
         train=train,

@@ -99,7 +99,7 @@ def _begin_run(loop: Loop) -> None:
 
 def _end(loop: Loop, record: LoopRecord, failure: BaseException | None) -> None:
     """Record the end of a loop, unless another process has taken it over."""
-    outcome = outcome_of(loop, failure)
+    outcome = outcome_of(loop.ran, loop.done, failure)
     status = "finished" if failure is None else outcome if outcome in ("rejected", "cancelled") else "failed"
     try:
         loop.confirm()

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import DataError, GateRefused, LooplineError, StoreError
+from models.pipeline.records import StepRecord
+from models.project_spec.blocks import Spec
 from models.training.costs.summary import of_results
 from models.triggers.signal import EXPLAINED, Outcome, PastLoop
 from tasks.host.workspace import Workspace
@@ -34,7 +36,7 @@ WORDS: dict[Outcome, str] = {
 
 def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
     """Record the end of a loop in the history and send its event; a full disk only adds a note to the report."""
-    outcome = outcome_of(loop, error)
+    outcome = outcome_of(loop.ran, loop.done, error)
     past = PastLoop(
         loop_id=loop.id,
         began=began,
@@ -45,7 +47,7 @@ def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
         reason=_shown(error, outcome) if error is not None and outcome in EXPLAINED else "",
     )
     try:
-        _tell(loop.workspace, loop.state, past, _words(loop, past, error), past.model_dump(mode="json"))
+        _tell(loop.workspace, loop.state, past, _words(loop.done, loop.spec, past, error), past.model_dump(mode="json"))
     except StoreError as trouble:
         loop.report.note(f"the loop's end is not in its history: {trouble}")
 
@@ -80,13 +82,13 @@ def conclude_killed(
     return past.ended
 
 
-def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:
+def outcome_of(ran: list[str], done: dict[str, StepRecord], error: BaseException | None) -> Outcome:
     """Return the outcome of a loop from its records and the raised error."""
     if error is None:
-        if "promote" not in loop.ran:
+        if "promote" not in ran:
             return "unchanged"
-        return "promoted" if loop.done["promote"].result["decision"] == "promote" else "kept"
-    if isinstance(error, GateRefused) and "judge" in loop.done:
+        return "promoted" if done["promote"].result["decision"] == "promote" else "kept"
+    if isinstance(error, GateRefused) and "judge" in done:
         return "kept"
     if isinstance(error, (GateRefused, DataError)):
         return "rejected"
@@ -123,12 +125,12 @@ def _spent(loop: Loop) -> float:
     return loop.lost_device_s + (costs["total"].device_seconds if costs else 0.0)
 
 
-def _words(loop: Loop, past: PastLoop, error: BaseException | None) -> str:
+def _words(done: dict[str, StepRecord], spec: Spec, past: PastLoop, error: BaseException | None) -> str:
     words = WORDS[past.outcome]
     if past.outcome != "promoted":
-        words = _without_promotion(words, loop.spec.name)
-    if past.outcome in ("promoted", "kept") and "judge" in loop.done:
-        return f"{words}: {'; '.join(loop.done['judge'].result.get('reasons', []))}"
+        words = _without_promotion(words, spec.name)
+    if past.outcome in ("promoted", "kept") and "judge" in done:
+        return f"{words}: {'; '.join(done['judge'].result.get('reasons', []))}"
     if error is None:
         return words
     kind = type(error).__name__

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Literal
 
 from models.errors import TrainingError
 from models.metrics.metrics import metric_name
@@ -58,7 +59,7 @@ class PlacedTrials:
             return not ended_at
 
         result = self._train(job, on_new_epoch)
-        return _up_to(result, ended_at[0], job) if ended_at else result
+        return _up_to(result, ended_at[0], job.direction, job.metric) if ended_at else result
 
     def _train(self, job: TrainingJob, on_epoch: OnEpoch) -> TrainingResult:
         lost = 0
@@ -79,8 +80,10 @@ class PlacedTrials:
         self._stopped.set()
 
 
-def _up_to(result: TrainingResult, epoch: int, job: TrainingJob) -> TrainingResult:
+def _up_to(
+    result: TrainingResult, epoch: int, direction: Literal["maximize", "minimize"], metric: str
+) -> TrainingResult:
     """Return the result as of an epoch at which the trial was ended."""
     epochs = result.epochs[:epoch]
-    best = (max if job.direction == "maximize" else min)(values[f"val_{metric_name(job.metric)}"] for values in epochs)
+    best = (max if direction == "maximize" else min)(values[f"val_{metric_name(metric)}"] for values in epochs)
     return result.model_copy(update={"pruned": True, "epochs": epochs, "value": best})

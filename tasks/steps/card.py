@@ -14,6 +14,7 @@ from models.files import write_text
 from models.identity.equal_share import EqualRows
 from models.kinds.task import PerTask
 from models.pipeline.records import StepRecord
+from models.project_spec.blocks import Spec
 from models.project_spec.frequency import ROWS
 from models.training.costs.summary import Costs, of_results
 from models.training.families import chosen_net
@@ -82,7 +83,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         loop_id=outcome["loop_id"],
         when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(outcome["at"])),
         figures=_figures(inputs),
-        data=_data(loop, inputs, preparation),
+        data=_data(loop.spec, inputs, preparation),
         schema=_schema(preparation),
         training={
             "net": _net(chosen_net(loop.spec, search.get("params", {})), shares_of(search.get("params", {}))),
@@ -107,10 +108,10 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         provenance=_provenance(loop, trained, search),
         samples=_samples(exported),
         variants=[VariantMeasurement.model_validate(each) for each in exported["variants"]],
-        usage=_usage(loop, number, exported.get("input_example")),
+        usage=_usage(loop.spec, number, exported.get("input_example")),
         warnings=inputs["judge"].result.get("warnings", []),
-        limits=_limits(loop, preparation),
-        links=_links(loop),
+        limits=_limits(loop.spec, preparation),
+        links=_links(loop.state, loop.id),
     )
 
 
@@ -258,10 +259,10 @@ def _figures(inputs: Inputs) -> list[Any]:
     return [*pictures, *curves]
 
 
-def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any]:
+def _data(spec: Spec, inputs: Inputs, preparation: Preparation) -> dict[str, Any]:
     raw, prepared, version = (inputs[name].result for name in ("ingest", "prepare", "version"))
     return {
-        "source": loop.spec.data.source,
+        "source": spec.data.source,
         "dataset version": version["prepared"],
         "raw data": version["raw"],
         "raw rows": raw["rows"],
@@ -272,7 +273,7 @@ def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         "rows left out": _counts(prepared["dropped"]) or "none",
         **{f"{split} examples": count for split, count in preparation.rows.items()},
         **_series(preparation),
-        "split": loop.spec.data.split.by,
+        "split": spec.data.split.by,
         "equal rows": EqualRows.model_validate(prepared["equal_rows"]).text if prepared["equal_rows"] else "none",
         "target": preparation.target.name,
         "validation, raw": inputs["validate-raw"].result["status"],
@@ -345,8 +346,8 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
 
 
-def _links(loop: Loop) -> dict[str, str]:
-    pages = [page_of(loop.state, loop.id, name) for name in ("validation-prepared", "validation-raw")]
+def _links(state: Path, loop_id: str) -> dict[str, str]:
+    pages = [page_of(state, loop_id, name) for name in ("validation-prepared", "validation-raw")]
     return {page.stem: page.resolve().as_uri() for page in pages}
 
 
@@ -399,26 +400,26 @@ def python_use(model: str, number: str) -> str:
     )
 
 
-def _usage(loop: Loop, number: str, example: Any) -> list[Any]:
+def _usage(spec: Spec, number: str, example: Any) -> list[Any]:
     from models.report.card import Snippet
 
     shown = json.dumps(example, ensure_ascii=False)[:600] if example else ""
     return [
-        Snippet('In Python, after `eval "$(loopline env)"`', python_use(loop.spec.name, number)),
+        Snippet('In Python, after `eval "$(loopline env)"`', python_use(spec.name, number)),
         *([Snippet("An input", shown)] if shown else []),
-        Snippet("On a machine without Loopline", f"loopline export {loop.spec.name} --version {number} --to bundle"),
-        Snippet("Undo the promotion", f"loopline rollback {loop.spec.name}"),
+        Snippet("On a machine without Loopline", f"loopline export {spec.name} --version {number} --to bundle"),
+        Snippet("Undo the promotion", f"loopline rollback {spec.name}"),
     ]
 
 
-def _limits(loop: Loop, preparation: Preparation) -> list[str]:
+def _limits(spec: Spec, preparation: Preparation) -> list[str]:
     limits = [
-        f"It answers for data like its source ({loop.spec.data.source}); elsewhere its numbers say nothing.",
+        f"It answers for data like its source ({spec.data.source}); elsewhere its numbers say nothing.",
         "A character that was not seen in training counts as unknown."
         if preparation.characters
         else "A categorical value that was not seen in training counts as unknown.",
     ]
-    if not loop.spec.judge.slices:
+    if not spec.judge.slices:
         limits.append("No slices were declared: it may do worse for some groups than the totals show.")
     if preparation.kind == "series":
         limits.append(

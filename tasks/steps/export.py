@@ -15,7 +15,7 @@ from models.training.job import JOB_FILE
 from tasks.host import memory
 from tasks.loop.jobs import tensors
 from tasks.loop.loop import Inputs, Loop, StepResult
-from tasks.state.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN, Outbox
 
 if TYPE_CHECKING:
     from models.export.variants import VariantMeasurement
@@ -42,7 +42,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
             "folder": str(job.parent),  # another machine may have trained it
             "prepared": str(prepared.folder),
             "project": str(loop.project.folder),
-            "tensors": {name: str(path) for name, path in tensors(loop, prepared).items()},
+            "tensors": {name: str(path) for name, path in tensors(loop.state, prepared).items()},
         }
         model = json.loads(trained.file("model.json").read_text())
         metadata = {"loopline.project": loop.spec.name, "loopline.dataset": prepared.digest}
@@ -53,7 +53,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
             metadata=metadata,
         )
         if "samples" in made:
-            _keep_samples(loop, folder, made["samples"])
+            _keep_samples(loop.outbox, folder, made["samples"])
         made |= _optimised(loop, prepared.folder, folder, made["knows_validation"])
         loop.outbox.metrics(LOOP_RUN, {"parity": made["parity"], "size_bytes": made["size_bytes"]})
         reference = _reference(prepared.folder, folder)
@@ -98,7 +98,7 @@ def _optimised(loop: Loop, prepared: Path, folder: Path, knows_validation: bool)
         serve = serve.model_copy(update={"variants": []})
     table = optimise(folder, prepared, metric, serve, spec.train.seed)
     served = next((each.name for each in table if each.served), FP32)
-    _log(loop, served, table)
+    _log(loop.outbox, served, table)
     path = folder / MODEL_FILE
     summary = {
         "served": served,
@@ -109,12 +109,12 @@ def _optimised(loop: Loop, prepared: Path, folder: Path, knows_validation: bool)
     return {**summary, "variants": [each.model_dump() for each in table]}
 
 
-def _log(loop: Loop, served: str, table: list[VariantMeasurement]) -> None:
+def _log(outbox: Outbox, served: str, table: list[VariantMeasurement]) -> None:
     for each in table:
         metrics = {"size_bytes": each.size_bytes, "latency_ms": each.latency_ms, "metric_loss": each.loss}
         known = {f"variant_{each.name}_{name}": value for name, value in metrics.items() if value is not None}
-        loop.outbox.metrics(LOOP_RUN, known)
-    loop.outbox.tags(LOOP_RUN, {"loopline.served": served})
+        outbox.metrics(LOOP_RUN, known)
+    outbox.tags(LOOP_RUN, {"loopline.served": served})
 
 
 def _reference(prepared: Path, folder: Path) -> Path:
@@ -132,9 +132,9 @@ def _background(prepared: Path, folder: Path) -> list[Path]:
     return [] if written is None else [written]
 
 
-def _keep_samples(loop: Loop, folder: Path, samples: list[dict[str, Any]]) -> None:
+def _keep_samples(outbox: Outbox, folder: Path, samples: list[dict[str, Any]]) -> None:
     from models.export.samples import Sample, as_plain_text
 
     path = folder / SAMPLES_FILE
     write_text(path, as_plain_text([Sample.model_validate(sample) for sample in samples]))
-    loop.outbox.artifact(LOOP_RUN, path, "samples")
+    outbox.artifact(LOOP_RUN, path, "samples")

@@ -11,9 +11,11 @@ from models.judge.verdict import Parity, Verdict
 from models.kinds.task import TASKS
 from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
+from models.project_spec.blocks import Spec
+from tasks.host.workspace import Project
 from tasks.loop.champion_parts import Rival
-from tasks.loop.loop import Inputs, Loop, StepResult
-from tasks.state.outbox import LOOP_RUN
+from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
+from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.steps.rivals import FrozenRows, best_champion, champion, predictions, serving_cost
 
 if TYPE_CHECKING:
@@ -40,14 +42,14 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
         rival = inputs.external("champion")
         whole, known = _evidence(loop, inputs, rival)
-        evidence, num_known = _without_known(loop, whole, known)
-        verdict = _verdict(loop, evidence).model_copy(update={"num_known": num_known})
+        evidence, num_known = _without_known(loop.report, whole, known)
+        verdict = _verdict(loop.spec, loop.project, evidence).model_copy(update={"num_known": num_known})
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
-        _log(loop, verdict)
+        _log(loop.outbox, verdict)
         missed = _missed_classes(inputs, evidence, loop.spec)
         if missed:
             loop.report.note(f"judge: {missed}")
-        _draw(loop, inputs["prepare"].folder, folder, verdict, evidence)
+        _draw(loop.outbox, inputs["prepare"].folder, folder, verdict, evidence)
         result = {
             "rival": rival.identity,
             "champion": rival.champion,
@@ -123,18 +125,18 @@ def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
     return folder / KNOWN_ROWS_FILE
 
 
-def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
+def _verdict(spec: Spec, project: Project, evidence: Evidence) -> Verdict:
     from models.judge.decide import judge as decide
 
-    goal = loop.spec.goal
-    metric = metric_of(goal, evidence, loop.project.folder)
+    goal = spec.goal
+    metric = metric_of(goal, evidence, project.folder)
     return decide(
         evidence,
-        loop.spec.judge,
+        spec.judge,
         metric,
         goal.good_enough,
-        loop.spec.serve.max_latency_ms,
-        loop.spec.train.seed,
+        spec.serve.max_latency_ms,
+        spec.train.seed,
     )
 
 
@@ -186,7 +188,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         baseline=baseline.prediction,
         weights=weights_of(prepared, "test"),
         baseline_name=baseline.name,
-        references=_references(loop, prepared, preparation, baseline.name),
+        references=_references(loop.spec, loop.project, prepared, preparation, baseline.name),
         slices=feeds.slice_values(prepared, "test", loop.spec.judge.slices),
         challenger_id=exported.digest,
         champion_id=rival.identity.partition(":")[0] if against.prediction is not None else None,
@@ -202,7 +204,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known
 
 
-def _without_known(loop: Loop, evidence: Evidence, known: np.ndarray | None) -> tuple[Evidence, int]:
+def _without_known(report: Reporter, evidence: Evidence, known: np.ndarray | None) -> tuple[Evidence, int]:
     """Return the evidence without the test rows that the champion knows, and the number of these rows."""
     if known is None or not known.any():
         return evidence, 0
@@ -211,17 +213,19 @@ def _without_known(loop: Loop, evidence: Evidence, known: np.ndarray | None) -> 
         raise DataError(
             f"judge: {note}, and nothing is left to compare on: put data.split back as it was, or promote by hand"
         )
-    loop.report.note(f"judge: {note}: they do not count")
+    report.note(f"judge: {note}: they do not count")
     return evidence.only(~known), int(known.sum())
 
 
-def _references(loop: Loop, prepared: Path, preparation: Preparation, baseline: str) -> dict[str, float]:
+def _references(
+    spec: Spec, project: Project, prepared: Path, preparation: Preparation, baseline: str
+) -> dict[str, float]:
     """Return a compressor's bits per character for a text, the other naive forecasts of series, else nothing."""
     if preparation.window is not None:
         from models.data.feeds import targets
         from models.judge.held_out import naive_forecasts
 
-        metric, target = metric_of(loop.spec.goal, preparation, loop.project.folder), targets(prepared, "test")
+        metric, target = metric_of(spec.goal, preparation, project.folder), targets(prepared, "test")
         forecasts = naive_forecasts(prepared, preparation, metric.name)
         others = [each for each in forecasts if each.name != baseline]
         return {each.name: float(metric.value(target, each.prediction)) for each in others}
@@ -234,7 +238,7 @@ def _references(loop: Loop, prepared: Path, preparation: Preparation, baseline: 
     return {"bz2": bz2_bits_per_char(train, test)}
 
 
-def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: Evidence) -> None:
+def _draw(outbox: Outbox, prepared: Path, folder: Path, verdict: Verdict, evidence: Evidence) -> None:
     """Draw the verdict's figures, for MLflow and for the card."""
     from models.data.preparation import Preparation
     from models.report.verdict_figures import verdict_figures
@@ -243,7 +247,7 @@ def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: 
     for name, content in verdict_figures(evidence, verdict, target).items():
         path = folder / "figures" / f"{name}.svg"
         write_bytes(path, content)
-        loop.outbox.artifact(LOOP_RUN, path, "verdict")
+        outbox.artifact(LOOP_RUN, path, "verdict")
 
 
 def _plain(name: str) -> str:
@@ -251,7 +255,7 @@ def _plain(name: str) -> str:
     return "".join(character if character.isalnum() or character in "_-. " else "_" for character in name)
 
 
-def _log(loop: Loop, verdict: Verdict) -> None:
+def _log(outbox: Outbox, verdict: Verdict) -> None:
     def named(model: str) -> dict[str, Any]:
         prefix = "test_" if model == "challenger" else f"test_{model}_"
         return {
@@ -259,10 +263,10 @@ def _log(loop: Loop, verdict: Verdict) -> None:
         }
 
     for model in ("challenger", "champion", "baseline"):
-        loop.outbox.metrics(LOOP_RUN, named(model))
+        outbox.metrics(LOOP_RUN, named(model))
     references = {f"test_{name}_{verdict.metric}": value for name, value in verdict.references.items()}
     for output in verdict.outputs:
         own = {f"test_{_plain(output.name)}_{_plain(name)}": value for name, value in output.challenger.items()}
         references |= own
-    loop.outbox.metrics(LOOP_RUN, {name: value for name, value in references.items() if value is not None})
-    loop.outbox.tags(LOOP_RUN, {"loopline.decision": verdict.decision, "loopline.verdict": verdict.summary})
+    outbox.metrics(LOOP_RUN, {name: value for name, value in references.items() if value is not None})
+    outbox.tags(LOOP_RUN, {"loopline.decision": verdict.decision, "loopline.verdict": verdict.summary})

@@ -17,6 +17,7 @@ from models.errors import LooplineError, TrainingError, UsageError
 from models.files import write_bytes, write_json
 from models.metrics.metrics import METRICS, Metric, is_of_numbers, measure, metric_name, metric_of
 from models.pipeline.records import StepRecord
+from models.project_spec.blocks import Spec
 from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
 from models.training.costs.work import net_s, work_s
@@ -83,7 +84,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
         memory.release()  # memory of the data steps: from here on ranks train beside this process
-        _check_goal(loop, inputs["prepare"])
+        _check_goal(loop.spec, inputs["prepare"])
         space = search_space(loop.spec)
         if loop.spec.search.trials:
             made = Preparation.load(inputs["prepare"].folder)
@@ -104,11 +105,11 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
     return loop.carry_out("search", act)
 
 
-def _check_goal(loop: Loop, prepared: Input) -> None:
+def _check_goal(spec: Spec, prepared: Input) -> None:
     """Check before any training that the goal's metric is defined on the test targets."""
     from models.data import feeds
 
-    goal, preparation = loop.spec.goal.reference, Preparation.load(prepared.folder)
+    goal, preparation = spec.goal.reference, Preparation.load(prepared.folder)
     if goal in METRICS and is_of_numbers(goal):
         target = feeds.targets(prepared.folder, "test")
         measure(METRICS[goal].of(preparation.target.outputs), target, target)

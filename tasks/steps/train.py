@@ -12,13 +12,14 @@ from models.files import write_json, write_text
 from models.metrics.metrics import metric_name
 from models.nets.catalogue import net_name, unused
 from models.pipeline.records import StepRecord
+from models.project_spec.blocks import Spec
 from models.training.checkpoints.finished import take_over
 from models.training.ensemble import fit_members, members_of, weights_of
 from models.training.job import JOB_FILE, REFIT, EpochReport, TrainingJob, TrainingResult
 from models.training.search_space import MEMBERS, member_nets, shown, with_params
 from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job, run_here, validation_value
-from tasks.loop.loop import Inputs, Loop, StepResult
+from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.loop.origin import begin
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.launcher import train_at
@@ -51,7 +52,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         write_json(folder / MODEL_FILE, task.model.model_dump(mode="json"))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in shown(params).items()})
         members = members_of(task)
-        _note_unused(loop, nets)
+        _note_unused(loop.report, loop.spec, nets)
         run = _Training(loop, place, inputs["search"].file(BEST_FILE).with_name(TRIALS))
         with uploaded(loop, folder):
             result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
@@ -68,11 +69,11 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
     return loop.carry_out("train", act)
 
 
-def _note_unused(loop: Loop, nets: Sequence[str]) -> None:
+def _note_unused(report: Reporter, spec: Spec, nets: Sequence[str]) -> None:
     """Note which keys of `train` that the spec sets none of the nets uses."""
-    ignored = [unused(net, loop.spec.train.model_fields_set) for net in nets]
+    ignored = [unused(net, spec.train.model_fields_set) for net in nets]
     for name in sorted(set(ignored[0]).intersection(*ignored)):
-        loop.report.note(f"train.{name} has no effect for {', '.join(nets)}")
+        report.note(f"train.{name} has no effect for {', '.join(nets)}")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
 from models.project_spec.reserved_columns import ROW_COLUMN
 from tasks.loop.champion import champion_stays
-from tasks.loop.loop import Inputs, Loop, StepResult
+from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.loop.loop_pages import keep_page
 from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
@@ -70,7 +70,7 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
         prepared = inputs["prepare"]
         preparation = Preparation.load(prepared.folder)
         seasonal = loop.spec.monitor.seasonal
-        checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop, inputs), seasonal)
+        checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop.report, inputs), seasonal)
         rows, spared = read_table(prepared.file("rows.parquet")), None
         labelled = np.isin(rows.column(ROW_COLUMN).to_numpy(), _labelled(inputs))
         if labelled.any():
@@ -102,12 +102,12 @@ def _labelled(inputs: Inputs) -> np.ndarray:
     return rows
 
 
-def _champions_reference(loop: Loop, inputs: Inputs) -> dict[str, Any] | None:
+def _champions_reference(report: Reporter, inputs: Inputs) -> dict[str, Any] | None:
     """Return the champion's data distribution, or None; an unreachable registry only skips the comparison."""
     try:
         path: Path | None = inputs.external("reference")
     except StoreError as error:
-        loop.report.note(f"validate-prepared: the data is not compared with the champion's: {error}")
+        report.note(f"validate-prepared: the data is not compared with the champion's: {error}")
         return None
     return json.loads(path.read_text()) if path else None
 
@@ -132,7 +132,7 @@ def _validate(
     if report["status"] == "error":
         raise DataError(f"{loop.spec.name}: the {stage} data could not be checked: {_failures(report)}; see {page}")
     if report["status"] == "rejected":
-        quarantined = _quarantine(loop, stage, outcome, table)
+        quarantined = _quarantine(loop.state, loop.id, stage, outcome, table)
         raise GateRefused(
             f"{loop.spec.name}: the {stage} data was rejected: {_failures(report)}. "
             f"{', '.join(filter(None, ('Nothing was trained', champion_stays(loop.spec.name))))}; "
@@ -159,16 +159,18 @@ def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Pa
     return page
 
 
-def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome, table: pa.Table) -> Path:
+def _quarantine(
+    state: Path, loop_id: str, stage: str, outcome: expectations.ValidationOutcome, table: pa.Table
+) -> Path:
     """Store the unchanged rejected table, and its failing rows with a reason each, for a person to inspect."""
     from models.sources.read import write_table
 
-    folder = loop.state / "quarantine" / loop.id / stage
+    folder = state / "quarantine" / loop_id / stage
     folder.mkdir(parents=True, exist_ok=True)
     write_table(table, folder / "table.parquet")
     write_table(outcome.quarantine(table), folder / FAILING_FILE)
     write_json(folder / REPORT_FILE, outcome.report)
-    shared_files.publish(loop.state, *(folder / name for name in ("table.parquet", FAILING_FILE, REPORT_FILE)))
+    shared_files.publish(state, *(folder / name for name in ("table.parquet", FAILING_FILE, REPORT_FILE)))
     return folder / FAILING_FILE
 
 

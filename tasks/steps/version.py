@@ -8,6 +8,7 @@ from typing import Any
 from models.data.check import table_schema
 from models.data.preparation import Preparation
 from models.pipeline.records import StepRecord
+from models.project_spec.blocks import Spec
 from models.sources.read import read_table
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.state.outbox import LOOP_RUN
@@ -27,18 +28,18 @@ def version(loop: Loop) -> tuple[StepRecord, bool]:
         return StepResult(result={**dvc_repo.commit(loop.project, loop.id), "rows": rows, "schema": table_schema(raw)})
 
     record, was_done = loop.carry_out("version", act)
-    loop.outbox.dataset(LOOP_RUN, _dataset(loop, record.result), "training")
+    loop.outbox.dataset(LOOP_RUN, _dataset(loop.spec, record.result), "training")
     loop.outbox.tags(LOOP_RUN, {"loopline.dataset": record.result["prepared"], "loopline.raw": record.result["raw"]})
     return record, was_done
 
 
-def _dataset(loop: Loop, version: dict[str, Any]) -> dict[str, Any]:
+def _dataset(spec: Spec, version: dict[str, Any]) -> dict[str, Any]:
     return {
-        "name": loop.spec.name,
+        "name": spec.name,
         "digest": version["prepared"][:36],
         "source_type": "dvc",
         "source": {
-            "uri": loop.spec.data.source,
+            "uri": spec.data.source,
             "dvc": version["prepared"],
             "raw": version["raw"],
         },

@@ -162,7 +162,7 @@ def _on_tests(case: Case, loop: Any) -> tuple[float, int]:
     job = job.model_copy(update={"folder": trained.parent})
     preparation, _ = choose_class_head(job, Preparation.load(job.prepared))
     tests = job.model_copy(update={"tensors": {**job.tensors, "validation": job.tensors["test"]}})
-    predicted = validation_predictions(tests, preparation, np.arange(num_validation_examples(tests)))
+    predicted = validation_predictions(tests, preparation, np.arange(num_validation_examples(tests.tensors)))
     true, classes = targets(job.prepared, "test"), preparation.target.classes
     if classes is None:
         return value(case, pd.Series(true), predicted), 0

@@ -60,7 +60,7 @@ def served(job: TrainingJob) -> np.ndarray:
     """What the head of the graph makes of the outputs for the test examples."""
     preparation, _ = choose_quantile_shifts(job, Preparation.load(job.prepared))
     of_test = job.model_copy(update={"tensors": {**job.tensors, "validation": job.tensors["test"]}})
-    raw = validation_outputs(of_test, preparation, np.arange(num_validation_examples(of_test)))
+    raw = validation_outputs(of_test, preparation, np.arange(num_validation_examples(of_test.tensors)))
     (prediction,) = run_stretch(head_part(preparation, "core/out"), {"core/out": raw}, ["prediction"])
     return prediction
 

@@ -45,7 +45,9 @@ class Taker:
     is_whole: bool = False
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.name}({self.parameter}) reads {', '.join(sorted(self.fields)) or 'none'}"
+        return (
+            f"{self.path}:{self.line}: {self.name}({self.parameter}) reads {', '.join(sorted(self.fields)) or 'none'}"
+        )
 
 
 def takers(trees: Trees) -> list[Taker]:

@@ -17,6 +17,7 @@ from models.kinds.data_kind import DATA_KINDS
 from models.kinds.task import TASKS, TargetType
 from models.metrics.ranking import groups_of, has_order
 from models.nets.catalogue import is_descent, reads_words
+from models.project_spec.blocks import Model
 from models.training.batches.example_set import EXAMPLES, VALUE, ExampleSet, Inputs
 from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, recent_of
 from models.training.batches.stream import Shards, Stream
@@ -37,7 +38,7 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
         DataError: A tensor file cannot be read, or a split is empty.
     """
     if job.refit is not None:
-        train = _examples(job, preparation, _joined(job, preparation), None)
+        train = _examples(job.model, preparation, _joined(job.tensors, preparation), None)
         validation = _opened(job, preparation, "validation")
     elif job.fold is None:
         train = _opened(job, preparation, "train")
@@ -58,13 +59,15 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
     is_part = split == "train" and (job.sample < 1 or is_chosen(job))
     if not is_large or is_part or not DATA_KINDS[preparation.kind].rows_apart or not is_descent(job.model.net):
         tensors = _mapped(path)
-        return _examples(job, preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
+        return _examples(job.model, preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
     locations = places(path)
     row_bytes = sum(place.row_bytes for place in locations.values())
     least = max(job.train.batch + job.train.batch // 8, LARGEST_PASS)
     shards = Shards.fitting(locations["target"].shape[0], row_bytes, limit // 2, least, job.train.seed)
     stream = Stream(path, shards)
-    return replace(_examples(job, preparation, stream.buffers, None), target=stream.buffers["target"], stream=stream)
+    return replace(
+        _examples(job.model, preparation, stream.buffers, None), target=stream.buffers["target"], stream=stream
+    )
 
 
 def _mapped(path: Path) -> Inputs:
@@ -75,10 +78,10 @@ def _mapped(path: Path) -> Inputs:
         raise DataError(f"{path}: cannot be read as tensors ({error}): remove it and run again") from error
 
 
-def _examples(job: TrainingJob, preparation: Preparation, tensors: Inputs, keep: torch.Tensor | None) -> ExampleSet:
+def _examples(model: Model, preparation: Preparation, tensors: Inputs, keep: torch.Tensor | None) -> ExampleSet:
     examples = EXAMPLES[preparation.kind]
     name = examples.TARGET
-    left = {name, KEY, FIRST_KEY, VALUE} | (set() if reads_words(job.model.net) else {"words"})
+    left = {name, KEY, FIRST_KEY, VALUE} | (set() if reads_words(model.net) else {"words"})
     kind = _TARGET_TYPES[TASKS[preparation.task].target_type]
     return examples(
         tensors={key: tensor for key, tensor in tensors.items() if key not in left},
@@ -94,7 +97,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     """Return a fold's two sides; in the order of time, a block is judged after training on all before it."""
     assert job.fold is not None
     index, k = job.fold
-    joined = _joined(job, preparation)
+    joined = _joined(job.tensors, preparation)
     kind = EXAMPLES[preparation.kind]
     rolls = job.rolls(preparation.kind)
     key = joined.get(KEY)
@@ -112,12 +115,12 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     if FIRST_KEY in joined:
         train = _without_shared_targets(train, joined[KEY], joined[FIRST_KEY][validation].min())
     recent = recent_of(joined, train, job)
-    return _examples(job, preparation, joined, recent), _examples(job, preparation, joined, validation)
+    return _examples(job.model, preparation, joined, recent), _examples(job.model, preparation, joined, validation)
 
 
-def _joined(job: TrainingJob, preparation: Preparation) -> Inputs:
+def _joined(tensors: dict[str, Path], preparation: Preparation) -> Inputs:
     """Return the tensors of the training examples, followed by those of the validation examples. Cost: a copy."""
-    sides = [_mapped(job.tensors[name]) for name in ("train", "validation")]
+    sides = [_mapped(tensors[name]) for name in ("train", "validation")]
     return EXAMPLES[preparation.kind].joined(*sides)
 
 
@@ -192,7 +195,7 @@ def open_unlabelled(job: TrainingJob, preparation: Preparation) -> ExampleSet:
         raise DataError("train.pseudo_labels: no row without a target: leave `pseudo_labels` out, or give such rows")
     tensors = _mapped(job.tensors["unlabelled"])
     target = torch.zeros(len(next(iter(tensors.values()))), dtype=torch.int64)
-    return _examples(job, preparation, {**tensors, "target": target}, None)
+    return _examples(job.model, preparation, {**tensors, "target": target}, None)
 
 
 def _sampled(train: ExampleSet, job: TrainingJob, has_groups: bool) -> ExampleSet:

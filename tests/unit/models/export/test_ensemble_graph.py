@@ -54,7 +54,7 @@ def test_the_graph_predicts_the_weighted_mean(
     names = [name for node in graph.node for name in node.output if name]
     assert len(names) == len(set(names))
     assert all(any(name.startswith(f"core/{net}/") for name in names) for net in nets)
-    at = np.arange(num_validation_examples(job))
+    at = np.arange(num_validation_examples(job.tensors))
     whole = validation_predictions(job, preparation, at)
     parts = [validation_predictions(member.job, preparation, at) for member in members_of(job)]
     mean = sum(member.weight * part for member, part in zip(members_of(job), parts, strict=True))

@@ -13,7 +13,7 @@ KINDS += [("trees", "series", "regression")]
 def test_predictions_are_of_the_examples_asked_for(finished_job: FinishedJob, net: str, kind: str, task: str) -> None:
     job = finished_job(net, kind, task)
     preparation = Preparation.load(job.prepared)
-    count = num_validation_examples(job)
+    count = num_validation_examples(job.tensors)
     assert count == preparation.rows["validation"]
     whole = validation_predictions(job, preparation, np.arange(count))
     assert (whole.shape, whole.dtype) == ((count,), np.float64)
@@ -24,5 +24,5 @@ def test_predictions_are_of_the_examples_asked_for(finished_job: FinishedJob, ne
 def test_regressions_are_predicted_in_their_own_unit(finished_job: FinishedJob) -> None:
     job = finished_job("trees", task="regression")
     preparation = Preparation.load(job.prepared)
-    predicted = validation_predictions(job, preparation, np.arange(num_validation_examples(job)))
+    predicted = validation_predictions(job, preparation, np.arange(num_validation_examples(job.tensors)))
     assert 40 < predicted.mean() < 60

@@ -23,7 +23,7 @@ def test_scores_are_of_the_jobs_own_predictions(finished_job: FinishedJob, task:
     made = validation_scores({net: job.as_json()})
     preparation = Preparation.load(job.prepared)
     target = open_examples(job, preparation)[1].values()
-    predicted = validation_predictions(job, preparation, np.arange(num_validation_examples(job)))
+    predicted = validation_predictions(job, preparation, np.arange(num_validation_examples(job.tensors)))
     expected = {
         "binary": lambda: ((predicted > 0.5) == target).mean(),
         "multiclass": lambda: (predicted.argmax(axis=1) == target).mean(),

@@ -43,10 +43,10 @@ def prepared(tmp_path: Path) -> Input:
 
 
 def test_tensors_are_made_once(loop: Loop, prepared: Input) -> None:
-    first = jobs.tensors(loop, prepared)
+    first = jobs.tensors(loop.state, prepared)
     assert sorted(first) == ["test", "train", "validation"]
     stamp = first["train"].stat().st_mtime_ns
-    assert jobs.tensors(loop, prepared) == first
+    assert jobs.tensors(loop.state, prepared) == first
     assert first["train"].stat().st_mtime_ns == stamp
 
 
@@ -71,7 +71,7 @@ def test_a_job_has_the_name_of_its_net_and_begins_with_weights_of_the_same(
 def test_trials_that_begin_at_once_read_the_encoder_once(
     loop: Loop, prepared: Input, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs.tensors(loop, prepared)
+    jobs.tensors(loop.state, prepared)
     begin, reads = threading.Barrier(4), []
 
     def read_slowly(modules: list[str]) -> dict[str, str]:
@@ -81,7 +81,7 @@ def test_trials_that_begin_at_once_read_the_encoder_once(
 
     def wanted(_: int) -> dict[str, Path]:
         begin.wait()
-        return jobs.tensors(loop, prepared)
+        return jobs.tensors(loop.state, prepared)
 
     monkeypatch.setattr(jobs, "code_parts", read_slowly)
     jobs._encoder.cache_clear()
@@ -93,11 +93,11 @@ def test_trials_that_begin_at_once_read_the_encoder_once(
 
 
 def test_another_encoder_makes_them_anew(loop: Loop, prepared: Input, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = jobs.tensors(loop, prepared)
+    first = jobs.tensors(loop.state, prepared)
     asked = []
     monkeypatch.setattr(jobs, "code_parts", lambda modules: asked.extend(modules) or {"code:encode.py": "edited"})
     jobs._encoder.cache_clear()
-    second = jobs.tensors(loop, prepared)
+    second = jobs.tensors(loop.state, prepared)
     jobs._encoder.cache_clear()
     assert asked == [*ENCODING_CODE]
     assert second["train"].parent != first["train"].parent

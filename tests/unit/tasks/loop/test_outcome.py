@@ -38,20 +38,20 @@ def did(loop: Loop, step: str, **result: Any) -> None:
 
 
 def test_the_outcome_is_the_verdicts(loop: Loop) -> None:
-    assert outcome_of(loop, None) == "unchanged"
+    assert outcome_of(loop.ran, loop.done, None) == "unchanged"
     did(loop, "promote", decision="promote")
-    assert outcome_of(loop, None) == "promoted"
+    assert outcome_of(loop.ran, loop.done, None) == "promoted"
     did(loop, "promote", decision="keep")
-    assert outcome_of(loop, None) == "kept"
+    assert outcome_of(loop.ran, loop.done, None) == "kept"
 
 
 def test_a_gate_that_refuses_data_rejects_and_one_that_refuses_a_model_keeps(loop: Loop) -> None:
-    assert outcome_of(loop, GateRefused("age is negative")) == "rejected"
-    assert outcome_of(loop, DataError("no column y")) == "rejected"
-    assert outcome_of(loop, TrainingError("NaN")) == "failed"
-    assert outcome_of(loop, KeyboardInterrupt()) == "cancelled"
+    assert outcome_of(loop.ran, loop.done, GateRefused("age is negative")) == "rejected"
+    assert outcome_of(loop.ran, loop.done, DataError("no column y")) == "rejected"
+    assert outcome_of(loop.ran, loop.done, TrainingError("NaN")) == "failed"
+    assert outcome_of(loop.ran, loop.done, KeyboardInterrupt()) == "cancelled"
     did(loop, "judge")
-    assert outcome_of(loop, GateRefused("somebody moved the champion")) == "kept"
+    assert outcome_of(loop.ran, loop.done, GateRefused("somebody moved the champion")) == "kept"
 
 
 def test_only_what_this_loop_spent_counts(loop: Loop) -> None:
@@ -117,7 +117,7 @@ def test_a_killed_loop_is_told_once_however_many_find_it_and_again_if_it_is_kill
 def test_a_signal_cancels_a_loop_only_if_a_person_has_cancelled_its_run(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert outcome_of(loop, TerminationSignal(signal=15)) == "failed"
+    assert outcome_of(loop.ran, loop.done, TerminationSignal(signal=15)) == "failed"
     monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
     monkeypatch.setenv(flow_runs.FLOW_RUN, "r1")
     monkeypatch.setattr(flow_runs, "ask", lambda *_: {"state_type": "CANCELLING"})
