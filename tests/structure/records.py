@@ -136,7 +136,8 @@ def add_uses(
                 taker.fields.add(attribute)
                 taker.is_whole |= attribute in methods or attribute.startswith(("model_", "as_json"))
             case ast.Call(func=func, args=arguments, keywords=keywords):
-                places = [*enumerate(arguments), *((keyword.arg or "", keyword.value) for keyword in keywords)]
+                places: list[tuple[int | str, ast.expr]] = [*enumerate(arguments)]
+                places += [(keyword.arg or "", keyword.value) for keyword in keywords]
                 key = key_of(func, taker.path, imported)
                 for place, value in places:
                     if isinstance(value, ast.Name) and value.id == taker.parameter and key in functions:
