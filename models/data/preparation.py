@@ -347,7 +347,7 @@ def _num_values(preparation: Preparation) -> int:
 
 
 def _num_classes(preparation: Preparation) -> int:
-    return len(preparation.target.classes or ())
+    return len(preparation.target.class_names)
 
 
 def _num_characters(preparation: Preparation) -> int:

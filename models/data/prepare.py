@@ -19,7 +19,7 @@ from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
 from models.data.split import TEST, TRAIN, SplitRows, assign, check_not_empty, newest, split_key
 from models.data.target import infer_task, is_on_log_scale, without_a_class
-from models.data.target_forms import class_indices, fit_target, prepared_target
+from models.data.target_forms import fit_target, learnt_by_texts, prepared_target
 from models.data.text import prepare_text
 from models.data.unlabelled import write_unlabelled
 from models.data.window_reference import SeriesValues, fit_reference, season_of
@@ -34,7 +34,7 @@ from models.inputs.types import (
     check_finite,
     is_text,
 )
-from models.kinds.task import Task
+from models.kinds.task import TASKS, Task
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.goal import Goal
 from models.project_spec.reserved_columns import (
@@ -200,7 +200,8 @@ def _fit(
     made: PreparedColumns = {}
     task, target = _target(table, data, rows, made, goal)
     learnt = LearntInputs(_by_their_texts(columns, table, data, rows.train))
-    learn(_raw_rows(table, data, rows, base, partial(_learnt_by_texts, made, target, rows.train), target), learnt)
+    answers = partial(_learnt_by_texts, made, task, target, rows.train)
+    learn(_raw_rows(table, data, rows, base, answers, TASKS[task].has_classes), learnt)
     if not learnt.parts:
         raise no_input_column(columns.left_out)
     preparation = Preparation(
@@ -234,7 +235,7 @@ def _raw_rows(
     rows: SplitRows,
     base: Path | None,
     answers: Callable[[], np.ndarray],
-    target: TargetEncoding,
+    has_classes: bool,
 ) -> RawRows:
     return RawRows(
         table=table,
@@ -247,7 +248,7 @@ def _raw_rows(
         weights=rows.train_weights,
         split_times=rows.key[rows.train] if data.split.by == "time" and rows.key is not None else None,
         answers=answers,
-        has_classes=target.classes is not None,
+        has_classes=has_classes,
     )
 
 
@@ -269,13 +270,8 @@ def _seen_in_training(rows: SplitRows) -> np.ndarray:
     return np.asarray(rows.key <= rows.key[rows.train].max())
 
 
-def _learnt_by_texts(made: PreparedColumns, target: TargetEncoding, train: np.ndarray) -> np.ndarray:
-    """Return class indices (row,), numbers on the net's scale (row,), or values of several targets (row, target)."""
-    columns = [made[name].filter(pa.array(train)) for name in target.columns]
-    if target.classes:
-        return class_indices(columns[0], target)
-    values = np.stack([column.to_numpy() for column in columns], axis=1)
-    return values if target.outputs else target.encode(values[:, 0])
+def _learnt_by_texts(made: PreparedColumns, task: Task, target: TargetEncoding, train: np.ndarray) -> np.ndarray:
+    return learnt_by_texts([made[name].filter(pa.array(train)) for name in target.columns], task, target)
 
 
 def _target(

@@ -59,6 +59,11 @@ class TargetEncoding(FrozenModel):
         return self.classes or [output.name for output in self.outputs]
 
     @property
+    def class_names(self) -> list[str]:
+        """The classes; empty for a target without."""
+        return self.classes or []
+
+    @property
     def num_quantiles(self) -> int:
         """Quantiles of each true value, which are next to each other among the outputs; 1 without quantiles."""
         return max(1, len(self.outputs) // len(self.columns))

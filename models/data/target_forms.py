@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,8 @@ class TargetForm:
     """(prepared rows, encoding) -> the form for metrics."""
     tensors: Callable[[np.ndarray, TargetEncoding], Tensors]
     """(values for metrics, encoding) -> what is trained on."""
+    texts_learn: Callable[[Sequence[pa.Array | pa.ChunkedArray], TargetEncoding], np.ndarray]
+    """(stored columns, encoding) -> what features of texts are fitted to."""
     more_columns: tuple[str, ...] = ()
     """Columns that `values` reads beside the target's."""
     log_scale: tuple[Kind, ...] = ()
@@ -83,7 +85,7 @@ def fit_target(
     target = FORMS[task].fit(targets, data, is_log, weights)
     if positive is None:
         return target
-    return target.model_copy(update={"classes": _with_positive_last(target.classes or [], positive, data.target_name)})
+    return target.model_copy(update={"classes": _with_positive_last(target.class_names, positive, data.target_name)})
 
 
 def check_positive(positive: str, task: Task) -> None:
@@ -143,6 +145,17 @@ def target_tensors(rows: pa.Table, preparation: Preparation) -> Tensors:
     return FORMS[preparation.task].tensors(true_values(rows, preparation), preparation.target)
 
 
+def learnt_by_texts(columns: Sequence[pa.Array | pa.ChunkedArray], task: Task, target: TargetEncoding) -> np.ndarray:
+    """Return class indices (row,), numbers on the net's scale (row,), or values of several targets (row, target).
+
+    Args:
+        columns: The target's columns of the prepared rows.
+        task: The task of the target.
+        target: The target.
+    """
+    return FORMS[task].texts_learn(columns, target)
+
+
 def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray:
     """Return class texts as int64 indices into the target's classes (rows,).
 
@@ -154,7 +167,7 @@ def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray
         unseen = pc.unique(column.filter(pc.is_null(indices))).to_pylist()[:5]
         raise DataError(
             f"data.target {target.name!r}: got classes {unseen}, expected those of the training rows, "
-            f"{(target.classes or [])[:20]}: leave such rows out in the source"
+            f"{target.class_names[:20]}: leave such rows out in the source"
         )
     values: np.ndarray = indices.to_numpy().astype(np.int64)
     return values
@@ -162,7 +175,7 @@ def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray
 
 def _fit_two_classes(targets: pa.Table, data: Data, is_log: bool, weights: Weights) -> TargetEncoding:
     target = _classes_of(targets, data)
-    classes = target.classes or []
+    classes = target.class_names
     if len(classes) != 2:
         raise DataError(
             f"data.task: got binary, but the target {target.name!r} has {len(classes)} classes ({classes[:20]}): say "
@@ -173,9 +186,9 @@ def _fit_two_classes(targets: pa.Table, data: Data, is_log: bool, weights: Weigh
 
 def _fit_classes(targets: pa.Table, data: Data, is_log: bool, weights: Weights) -> TargetEncoding:
     target = _classes_of(targets, data)
-    if len(target.classes or []) > MAX_CLASSES:
+    if len(target.class_names) > MAX_CLASSES:
         raise DataError(
-            f"data.target {target.name!r}: got {len(target.classes or [])} classes, expected at most {MAX_CLASSES}: is "
+            f"data.target {target.name!r}: got {len(target.class_names)} classes, expected at most {MAX_CLASSES}: is "
             "it an id or free text? Name another target, or say `data.task: regression`"
         )
     return target
@@ -323,24 +336,62 @@ def _grade_tensors(values: np.ndarray, target: TargetEncoding) -> Tensors:
     return {"target": target.encode(values[:, 0]).astype(np.float32), "value": values}
 
 
-_REGRESSION = TargetForm(
+def _texts_learn_classes(columns: Sequence[pa.Array | pa.ChunkedArray], target: TargetEncoding) -> np.ndarray:
+    return class_indices(columns[0], target)
+
+
+def _texts_learn_number(columns: Sequence[pa.Array | pa.ChunkedArray], target: TargetEncoding) -> np.ndarray:
+    return _texts_learn_several(columns, target) if target.outputs else target.encode(columns[0].to_numpy())
+
+
+def _texts_learn_several(columns: Sequence[pa.Array | pa.ChunkedArray], target: TargetEncoding) -> np.ndarray:
+    return np.stack([column.to_numpy() for column in columns], axis=1)
+
+
+_CLASSES = TargetForm(
+    fit=_fit_classes,
+    column=_as_class,
+    check=_check_classes,
+    values=_class_values,
+    tensors=_class_tensors,
+    texts_learn=_texts_learn_classes,
+)
+_NUMBERS = TargetForm(
     fit=_fit_regression,
     column=_as_number,
     check=_check_numbers,
     values=_number_values,
     tensors=_number_tensors,
+    texts_learn=_texts_learn_number,
     log_scale=("table", "image", "series"),
 )
 FORMS: PerTask[TargetForm] = {
-    "binary": TargetForm(_fit_two_classes, _as_class, _check_classes, _class_values, _class_tensors),
-    "multiclass": TargetForm(_fit_classes, _as_class, _check_classes, _class_values, _class_tensors),
-    "multilabel": TargetForm(_fit_labels, _as_number, _check_labels, output_values, _label_tensors),
-    "regression": _REGRESSION,
-    "quantile": TargetForm(
-        _fit_quantiles, _as_number, _check_numbers, output_values, _number_tensors, log_scale=("series",)
+    "binary": replace(_CLASSES, fit=_fit_two_classes),
+    "multiclass": _CLASSES,
+    "multilabel": TargetForm(
+        fit=_fit_labels,
+        column=_as_number,
+        check=_check_labels,
+        values=output_values,
+        tensors=_label_tensors,
+        texts_learn=_texts_learn_several,
     ),
-    "language": _REGRESSION,  # a text has no target column, so no row of it comes here: `models/data/text.py`
+    "regression": _NUMBERS,
+    "quantile": replace(
+        _NUMBERS,
+        fit=_fit_quantiles,
+        values=output_values,
+        texts_learn=_texts_learn_several,
+        log_scale=("series",),
+    ),
+    "language": _NUMBERS,  # a text has no target column, so no row of it comes here: `models/data/text.py`
     "ranking": TargetForm(
-        _fit_grades, _as_number, _check_grades, _grade_values, _grade_tensors, more_columns=(KEY_COLUMN,)
+        fit=_fit_grades,
+        column=_as_number,
+        check=_check_grades,
+        values=_grade_values,
+        tensors=_grade_tensors,
+        texts_learn=_texts_learn_number,
+        more_columns=(KEY_COLUMN,),
     ),
 }

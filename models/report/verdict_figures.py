@@ -31,7 +31,7 @@ def _models(evidence: Evidence) -> dict[str, Array]:
 
 
 def _of_classes(evidence: Evidence, verdict: Verdict, target: TargetEncoding) -> dict[str, bytes]:
-    classes, models = target.classes or [], _models(evidence)
+    classes, models = target.class_names, _models(evidence)
     return {
         "confusion": figures.confusion_matrix(evidence.target, evidence.decided, classes),
         "roc-pr": figures.roc_and_pr(evidence.target, models, classes, evidence.weights),

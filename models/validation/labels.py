@@ -178,7 +178,7 @@ def _classes(
     column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarray, display_name: str
 ) -> pa.ChunkedArray:
     texts = _as_written(column, target)
-    classes = target.classes or []
+    classes = target.class_names
     strange = np.flatnonzero(pc.is_null(pc.index_in(texts, pa.array(classes, pa.string()))).to_numpy())
     if len(strange):
         got = str(as_text(column)[int(strange[0])].as_py())

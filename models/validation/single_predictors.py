@@ -68,7 +68,7 @@ def _two_classes(column: pa.ChunkedArray, target: TargetEncoding, train: Array) 
 
 def _classes(column: pa.ChunkedArray, target: TargetEncoding, train: Array) -> _Target:
     classes = class_indices(column, target)
-    return "roc_auc", np.eye(len(target.classes or ()))[classes], classes
+    return "roc_auc", np.eye(len(target.class_names))[classes], classes
 
 
 def _label(column: pa.ChunkedArray, target: TargetEncoding, train: Array) -> _Target:

@@ -176,7 +176,7 @@ def _class_scores(head: dict[str, Any], target: TargetEncoding, is_named: bool) 
     decision = head.get("decision", {})
     if not decision:
         return {"label": "the likeliest class"}
-    pairs = zip(target.classes or [], decision["score_weights"], decision["score_offsets"], strict=True)
+    pairs = zip(target.class_names, decision["score_weights"], decision["score_offsets"], strict=True)
     scores = {f"score of {name}": f"{weight:.4g} x probability {offset:+.4g}" for name, weight, offset in pairs}
     return {"label": "the class with the highest score, for the goal", **scores}
 

@@ -79,7 +79,7 @@ def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
 
     if not TASKS[evidence.task].has_classes:
         return ""
-    classes = Preparation.load(inputs["prepare"].folder).target.classes or []
+    classes = Preparation.load(inputs["prepare"].folder).target.class_names
     missed = missed_classes(evidence.target, evidence.decided)
     if not len(missed):
         return ""

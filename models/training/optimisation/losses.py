@@ -168,7 +168,7 @@ def _weights_of_labels(target: TargetEncoding, targets: torch.Tensor, own: torch
 
 
 def _weights_of_classes(target: TargetEncoding, targets: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    counts = torch.bincount(targets.long(), own, minlength=len(target.classes or ()))
+    counts = torch.bincount(targets.long(), own, minlength=len(target.class_names))
     counts = torch.where(counts > 0, counts, 1.0)
     return (float(own.sum()) / (len(counts) * counts)).float()
 
