@@ -12,7 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypedDict, TypeVar, get_args
 
-Task = Literal["binary", "multiclass", "multilabel", "regression", "quantile", "language", "ranking"]
+Task = Literal[
+    "binary",
+    "multiclass",
+    "multilabel",
+    "regression",
+    "quantile",
+    "language",
+    "ranking",
+]
 Link = Literal["logistic", "softmax", "identity", "text"]
 """How outputs of a net become predictions: probabilities of one class each, of classes that exclude each other, values
 in the target's unit, or the bits of the characters of a text."""

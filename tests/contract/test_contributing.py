@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md work: a test follows the text for a source and for a metric, in a copy of the tree."""
+"""The recipes of CONTRIBUTING.md work: tests follow their text, in a copy of the tree."""
 
 import os
 import re
@@ -9,6 +9,21 @@ from pathlib import Path
 
 BLOCK = re.compile(r"^    ```python\n    # (?P<place>.*)\n(?P<code>(?:    .*\n|\n)*?)    ```$", re.MULTILINE)
 COPIED = ("models", "tests/unit/models/metrics", "tests/unit/models/sources")
+TASK_TABLE = re.compile(r"^\w+: PerTask\[", re.MULTILINE)
+TASK_ROWS = "models/kinds/task.py"
+
+
+def recipe(root: Path, name: str) -> str:
+    """The text of a recipe, up to the next one."""
+    (text,) = re.findall(
+        rf"^### {name}\n(.*?)(?=^###? )", (root / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    return str(text)
+
+
+def follow(folder: Path, text: str) -> list[Path]:
+    """Put the blocks of a recipe into a copy of the tree, and return their files."""
+    return [insert(folder, block["place"], indented(block["code"])) for block in BLOCK.finditer(text)]
 
 
 def indented(code: str) -> str:
@@ -42,8 +57,7 @@ def insert(folder: Path, place: str, code: str) -> Path:
 def test_the_recipes_for_a_source_and_a_metric_work(root: Path, tmp_path: Path) -> None:
     for name in COPIED:
         shutil.copytree(root / name, tmp_path / name)  # with what Python has compiled: the times stay
-    blocks = list(BLOCK.finditer((root / "CONTRIBUTING.md").read_text()))
-    paths = [insert(tmp_path, block["place"], indented(block["code"])) for block in blocks]
+    paths = follow(tmp_path, recipe(root, "Add a source") + recipe(root, "Add a metric"))
     tests = [str(path) for path in paths if path.name.startswith("test_")]
     assert len(tests) == 2
     options = ["-q", "--noconftest", "-p", "no:cacheprovider", "-c", os.devnull]
@@ -57,3 +71,29 @@ def test_the_recipes_for_a_source_and_a_metric_work(root: Path, tmp_path: Path) 
     ruff = [Path(sys.executable).with_name("ruff"), "format", "--check", "--config", root / "pyproject.toml", *paths]
     done = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"`make check` would refuse a recipe: {done.stdout}"
+
+
+def test_the_type_checker_names_the_tables_that_the_recipe_for_a_task_lists(root: Path, tmp_path: Path) -> None:
+    """Of the modules alone, without what they import: the whole tree would take the type checker minutes."""
+    tables = [
+        path.relative_to(root).as_posix()
+        for room in ("models", "tasks", "flows")
+        for path in (root / room).rglob("*.py")
+        if TASK_TABLE.search(path.read_text())
+    ]
+    for name in tables:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        for package in (tmp_path / name).relative_to(tmp_path).parents:
+            if package.name:
+                (tmp_path / package / "__init__.py").touch()
+        shutil.copyfile(root / name, tmp_path / name)
+    text = recipe(root, "Add a task")
+    follow(tmp_path, text)
+    options = ["--config-file", os.devnull, "--follow-imports=skip", "--ignore-missing-imports", "--no-site-packages"]
+    command = [sys.executable, "-m", "mypy", *options, "--no-incremental", *tables]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert f"{TASK_ROWS}:" not in done.stdout, done.stdout
+    named = set(re.findall(r'^(\S+?):\d+: error: Missing key "count"', done.stdout, re.MULTILINE))
+    assert named == {*tables} - {TASK_ROWS}, done.stdout + done.stderr
+    table = text.partition("| to do |")[2].partition("\n\n")[0]
+    assert {*re.findall(r"`(\S+?\.py)`", table)} == named, "the recipe lists other files than the type checker names"
