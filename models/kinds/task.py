@@ -148,8 +148,6 @@ TASKS: PerTask[TaskRow] = {
     ),
 }
 TASK_NAMES: tuple[Task, ...] = get_args(Task)
-NUMBER_TASKS = tuple(task for task in TASK_NAMES if TASKS[task].is_number)
-"""The tasks whose target and prediction are numbers."""
 
 
 def refusal(task: Task | None, use: Use) -> str:

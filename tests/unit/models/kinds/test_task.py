@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from models.kinds.task import NUMBER_TASKS, TASK_NAMES, TASKS, Link, PerLink, PerTask, Task, refusal
+from models.kinds.task import TASK_NAMES, TASKS, Link, PerLink, PerTask, Task, refusal
 
 
 @pytest.mark.parametrize("task", TASK_NAMES)
@@ -17,8 +17,14 @@ def test_tables_have_a_key_for_every_task_and_every_link() -> None:
     assert PerLink.__required_keys__ == {*get_args(Link)}
 
 
-def test_the_tasks_of_numbers_are_those_with_values_in_the_targets_unit() -> None:
-    assert NUMBER_TASKS == ("regression", "quantile", "ranking")
+def test_each_flag_lets_in_the_tasks_that_its_docstring_names() -> None:
+    def tasks(flag: str) -> set[str]:
+        return {task for task in TASK_NAMES if getattr(TASKS[task], flag)}
+
+    assert tasks("is_number") == {"regression", "quantile", "ranking"}
+    assert tasks("is_grouped") == {"ranking"}
+    assert tasks("has_classes") == {"binary", "multiclass"}
+    assert tasks("has_positive") == {"binary"}
 
 
 def test_a_use_is_refused_by_the_tasks_that_say_why() -> None:
