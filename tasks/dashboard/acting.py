@@ -88,15 +88,15 @@ def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
     try:
         registry = open_registry(workspace, request.model)
         if request.action == "rollback":
-            entry = registry.rollback(request.reason, request.expected)
+            move = registry.rollback(request.reason, request.expected)
             return ActionResult(
-                done=True, text=f"Version {entry.after} is the champion again, version {entry.before} is not."
+                done=True, text=f"Version {move.after} is the champion again, version {move.before} is not."
             )
         version = request.version or ""
         registry.tags(version)  # raises for a missing version, before anything moves
-        entry = registry.promote(version, request.expected, reason=request.reason)
-        before = f", in the place of version {entry.before}" if entry.before else ""
-        return ActionResult(done=True, text=f"Version {entry.after} is the champion{before}.")
+        move = registry.promote(version, request.expected, reason=request.reason)
+        before = f", in the place of version {move.before}" if move.before else ""
+        return ActionResult(done=True, text=f"Version {move.after} is the champion{before}.")
     except LooplineError as error:
         return ActionResult(done=False, text=str(error))
 

@@ -50,7 +50,7 @@ def _labels_of_csv(project: Project, body: bytes) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.csv"
         path.write_bytes(body)
-        return accept_file(project, spec, path, by=BY)
+        return accept_file(project, spec, path, labeller=BY)
 
 
 def _labels_of_json(project: Project, body: bytes) -> dict[str, int]:
@@ -66,7 +66,7 @@ def _labels_of_json(project: Project, body: bytes) -> dict[str, int]:
         table = pa.table({name: [row.get(name) for row in rows] for name in names})
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise HTTPException(422, f"A column holds values of several kinds: {error}") from error
-    return accept(project, project.spec(), table, by=BY)
+    return accept(project, project.spec(), table, labeller=BY)
 
 
 async def trigger(request: Request) -> Response:
@@ -80,10 +80,10 @@ def _trigger(request: Request, payload: dict[str, Any]) -> Response:
     name = overview.name_of(project_of(request))
     reason = _text(payload, "reason") or "a program asked over HTTP"
     try:
-        signal, taken = request_retraining(workspace, name, reason, _text(payload, "id") or None)
+        signal, is_delivered = request_retraining(workspace, name, reason, _text(payload, "id") or None)
     except LooplineError as error:
         raise HTTPException(503, str(error)) from error
-    return JSONResponse({"project": name, "signal": signal.id, "delivered": taken}, 202)
+    return JSONResponse({"project": name, "signal": signal.id, "delivered": is_delivered}, 202)
 
 
 def project_of(request: Request) -> Project:

@@ -130,8 +130,8 @@ def _state(request: Request) -> Path:
 
 def _report(request: Request, state: Path, path: Path) -> Response:
     name, text = request.path_params["name"], path.read_text()
-    for other in PAGES:
-        text = as_link(text, state.name, other)
+    for name_of_page in PAGES:
+        text = as_link(text, state.name, name_of_page)
     back = f'<nav><a href="/projects/{quote(name, safe="")}">{escape(name)}</a> <a href="/">all projects</a></nav>'
     text = text.replace("<main>", f"<main>{back}", 1)
     return HTMLResponse(text, headers={"Content-Security-Policy": REPORT_POLICY})
@@ -139,10 +139,12 @@ def _report(request: Request, state: Path, path: Path) -> Response:
 
 def _links(overview: Overview, facts: ProjectFacts) -> list[Link]:
     links, of_loops = [], set()
-    for what, loop_id in facts.loops_of_versions.items():
+    for version_name, loop_id in facts.loops_of_versions.items():
         pages = facts.loop_pages.get(loop_id, [])
         of_loops.update(pages)
-        links += [Link(f"{what}: {PAGE_NAMES[page]}", loop_path_of(facts.name, loop_id, page)) for page in pages]
+        links += [
+            Link(f"{version_name}: {PAGE_NAMES[page]}", loop_path_of(facts.name, loop_id, page)) for page in pages
+        ]
     newest = [page for page in facts.pages if page not in of_loops]
     links += [Link(PAGE_NAMES[page], path_of(facts.name, page)) for page in newest]
     where = {name: service.url.rstrip("/") for name, service in overview.services.items() if service.url}

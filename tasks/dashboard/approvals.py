@@ -44,7 +44,7 @@ def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comme
     except (StoreError, ValueError) as error:
         return ActionResult(done=False, text=f"the answer did not reach the run: {error}")
     if result.get("status") != "ACCEPT":
-        why = (result.get("details") or {}).get("reason") or result.get("status")
-        return ActionResult(done=False, text=f"the run does not take an answer: {why}")
+        reason = (result.get("details") or {}).get("reason") or result.get("status")
+        return ActionResult(done=False, text=f"the run does not take an answer: {reason}")
     will = "It begins within a minute." if approved else "It is not retrained."
     return ActionResult(done=True, text=f"The run has your answer, and the history shows it. {will}")

@@ -60,8 +60,8 @@ def _ask_promote(project: ProjectFacts) -> Confirmation | None:
         return None
     lines = [f"Its verdict: {challenger.verdict.summary}" if challenger.verdict else f"It has {challenger.metric}."]
     lines.append(f"The champion now is version {champion.number}." if champion else "There is no champion now.")
-    shown = {"version": challenger.number, "champion": champion.number if champion else ""}
-    return Confirmation(f"Make version {challenger.number} of {project.name} the champion?", lines, "Promote", shown)
+    hidden = {"version": challenger.number, "champion": champion.number if champion else ""}
+    return Confirmation(f"Make version {challenger.number} of {project.name} the champion?", lines, "Promote", hidden)
 
 
 def _promote(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
@@ -108,8 +108,8 @@ def _what_runs(project: ProjectFacts) -> str:
 
 
 def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    signal, taken = request_retraining(workspace, project.name, _reason(form))
-    if taken:
+    signal, is_delivered = request_retraining(workspace, project.name, _reason(form))
+    if is_delivered:
         return ActionResult(
             done=True, text=f"Prefect has the request ({signal.id}); the decision will be shown on this page."
         )

@@ -29,8 +29,8 @@ class PromptConnection(asyncio.Protocol):
         made: What uvicorn passes to a protocol.
     """
 
-    def __init__(self, app_state: dict[str, Any], **made: Any) -> None:
-        self._http = HttpToolsProtocol(**made, app_state={**app_state, "connection": self})
+    def __init__(self, app_state: dict[str, Any], **arguments: Any) -> None:
+        self._http = HttpToolsProtocol(**arguments, app_state={**app_state, "connection": self})
         self._is_working = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -86,31 +86,31 @@ def writing(state: Path, *, durable: bool = True) -> Iterator[Connection]:
         yield connection
 
 
-def upsert(connection: Connection, table: Table, *rows: Mapping[str, Any], by: Sequence[str] = ()) -> None:
+def upsert(connection: Connection, table: Table, *rows: Mapping[str, Any], key_columns: Sequence[str] = ()) -> None:
     """Insert rows, or update those that exist already.
 
     Args:
         connection: A connection that writes.
         table: The table. An updated row gets a new `number`, if the table has one: it is the newest row then.
         rows: Values by column, all of the same columns; an update leaves other columns as they are.
-        by: The columns whose values identify a row, which must be unique; default: the primary key.
+        key_columns: The columns whose values identify a row, which must be unique; default: the primary key.
     """
     from sqlalchemy.dialects import postgresql, sqlite
 
     insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
     changed = {column.name: column for column in insert.excluded if column.name in {*rows[0], "number"}}
-    keys = by or table.primary_key.columns.keys()
+    keys = key_columns or table.primary_key.columns.keys()
     connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=changed), rows)
 
 
 def newest(
-    order: Column[int], most: int, columns: Sequence[ColumnElement[Any]], **groups: Sequence[str]
+    order: Column[int], count: int, columns: Sequence[ColumnElement[Any]], **groups: Sequence[str]
 ) -> Select[Any]:
-    """Return the statement for the last `most` rows of each group of a table, newest first.
+    """Return the statement for the last `count` rows of each group of a table, newest first.
 
     Args:
         order: The column of whole numbers > 0 by which a group is ordered; rows without a number are left out.
-        most: The number of rows of a group.
+        count: The number of rows of a group.
         columns: What is read of each row.
         groups: Values by column: every combination is a group.
     """
@@ -119,17 +119,17 @@ def newest(
 
     table = order.table
     lists: list[FromClause] = []
-    for name, wanted in groups.items():
-        rows: list[tuple[str | None]] = [(value,) for value in wanted]
+    for name, names in groups.items():
+        rows: list[tuple[str | None]] = [(value,) for value in names]
         lists.append(values(named(name, Text), name=f"wanted_{name}").data(rows or [(None,)]).cte(f"wanted_{name}"))
     group: FromClause = reduce(lambda joined, another: joined.join(another, true()), lists[1:], lists[0])
-    keys = [wanted.c[name] for name, wanted in zip(groups, lists, strict=True)]
-    other = table.alias()
-    last = select(other.c[order.name]).where(*(other.c[key.name] == key for key in keys))
-    last = last.where(other.c[order.name].is_not(None)).order_by(other.c[order.name].desc())
-    least = func.coalesce(last.limit(1).offset(most - 1).correlate(*lists).scalar_subquery(), 0).label("least")
+    keys = [list_of_names.c[name] for name, list_of_names in zip(groups, lists, strict=True)]
+    alias = table.alias()
+    last = select(alias.c[order.name]).where(*(alias.c[key.name] == key for key in keys))
+    last = last.where(alias.c[order.name].is_not(None)).order_by(alias.c[order.name].desc())
+    oldest = func.coalesce(last.limit(1).offset(count - 1).correlate(*lists).scalar_subquery(), 0).label("least")
     # `materialized`: else SQLite computes `least` for each row of the table
-    firsts = select(*keys, least).select_from(group).cte("firsts").prefix_with("materialized")
+    firsts = select(*keys, oldest).select_from(group).cte("firsts").prefix_with("materialized")
     same = [table.c[name] == firsts.c[name] for name in groups]
     return select(*columns).where(*same, order >= firsts.c.least).order_by(order.desc())
 

@@ -184,9 +184,9 @@ def _same_tables(read: Connection, write: Connection, where: str) -> list[Table]
     theirs = {name: {column["name"] for column in read_from.get_columns(name)} for name in names}
     ours = {name: set(table.columns.keys()) for name, table in metadata.tables.items() if name not in _VERSIONS}
     if theirs != ours:
-        other = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
+        different = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         raise StoreError(
-            f"{where}: has other tables or columns than the file here ({', '.join(other)}): another version of the "
+            f"{where}: has other tables or columns than the file here ({', '.join(different)}): another version of the "
             "tool made one of them; run a loop here to update the file, or name an empty database. Nothing was copied"
         )
     return [metadata.tables[name] for name in sorted(ours)]
@@ -197,11 +197,11 @@ def _copy_table(read: Connection, write: Connection, table: Table) -> None:
     from sqlalchemy import JSON, column, select
     from sqlalchemy import table as named
 
-    written = [one for one in table.columns if one.computed is None]
-    for one in written:
-        if isinstance(one.type, JSON):
-            one.type = _plain_text()
-    columns = [column(one.name, one.type.as_generic(allow_nulltype=True)) for one in written]
+    written = [stored for stored in table.columns if stored.computed is None]
+    for stored in written:
+        if isinstance(stored.type, JSON):
+            stored.type = _plain_text()
+    columns = [column(stored.name, stored.type.as_generic(allow_nulltype=True)) for stored in written]
     rows = read.execution_options(yield_per=BATCH).execute(select(*columns).select_from(named(table.name)))
     for batch in rows.mappings().partitions():
         write.execute(table.insert(), [dict(row) for row in batch])

@@ -34,7 +34,7 @@ def collected_aside() -> Iterator[None]:
 
 def _collect_until(over: threading.Event) -> None:
     while not over.wait(LOOK_S):
-        counts, most = gc.get_count(), gc.get_threshold()
-        due = [generation for generation in range(3) if counts[generation] > most[generation]]
+        counts, thresholds = gc.get_count(), gc.get_threshold()
+        due = [generation for generation in range(3) if counts[generation] > thresholds[generation]]
         if due:
             gc.collect(due[-1])

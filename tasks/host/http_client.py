@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 _PORTS = {"http": 80, "https": 443}
 
 
-def is_same_server(address: str, other: str) -> bool:
+def is_same_server(address: str, other_address: str) -> bool:
     """Return whether two addresses have the same scheme, host and port, which is what a secret is given for."""
-    return _origin(address) == _origin(other)
+    return _origin(address) == _origin(other_address)
 
 
 def opened(request: urllib.request.Request, timeout_s: float) -> HTTPResponse:

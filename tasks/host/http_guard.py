@@ -60,8 +60,8 @@ class AccessRules:
         """Return the hash of a valid token, else None."""
         digest = _digest(token)
         is_known = False
-        for own in self._digests:  # compare with all tokens, so that the response time reveals nothing
-            is_known |= hmac.compare_digest(own, digest)
+        for token_digest in self._digests:  # compare with all tokens, so that the response time reveals nothing
+            is_known |= hmac.compare_digest(token_digest, digest)
         return digest if is_known else None
 
     def bearer(self, authorization: str) -> bytes | None:

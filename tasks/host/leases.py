@@ -87,23 +87,23 @@ def leased(state: Path, name: str, timeout_s: float = 0.0) -> Iterator[Lease]:
         StoreError: Another process holds it, or the database cannot be used.
     """
     deadline = time.monotonic() + timeout_s
-    while isinstance(taken := _take(state, name), dict):
+    while isinstance(lease := _take(state, name), dict):
         if time.monotonic() >= deadline:
-            raise StoreError(f"{name}: {taken['host']}, pid {taken['pid']}, has it: wait for it, or end it")
+            raise StoreError(f"{name}: {lease['host']}, pid {lease['pid']}, has it: wait for it, or end it")
         time.sleep(_POLL_S)
     ended = threading.Event()
-    renewal = threading.Thread(target=_renew, args=(taken, ended), name="loopline-lease", daemon=True)
+    renewal = threading.Thread(target=_renew, args=(lease, ended), name="loopline-lease", daemon=True)
     if database.is_shared():
         renewal.start()
     try:
         with patience(TTL_S):  # what the holder computed is not lost by a restart of the database
-            yield taken
+            yield lease
     finally:
         ended.set()
         if renewal.is_alive():
             renewal.join()  # a renewal under way would undo the release
         with contextlib.suppress(StoreError):  # it runs out by itself
-            _extend(taken, None)
+            _extend(lease, None)
 
 
 def is_leased(state: Path, name: str) -> bool:

@@ -49,7 +49,7 @@ class Repeated:
         self._logged: dict[str, float] = {}
         self._passed_over: dict[str, int] = {}
 
-    def log(self, level: int, where: str, why: object, *, exc_info: bool = False) -> None:
+    def log(self, level: int, where: str, reason: object, *, exc_info: bool = False) -> None:
         """Log `where: why`, unless this place was logged in the last minute."""
         now = time.monotonic()
         if now - self._logged.get(where, float("-inf")) < AGAIN_S:
@@ -58,5 +58,5 @@ class Repeated:
         self._logged[where] = now
         count = self._passed_over.pop(where, 0)
         self._log.log(
-            level, "%s: %s", where, why, exc_info=exc_info, extra={"fields": {"passed_over": count} if count else {}}
+            level, "%s: %s", where, reason, exc_info=exc_info, extra={"fields": {"passed_over": count} if count else {}}
         )

@@ -26,19 +26,19 @@ def choose(memory: Path, usual: Mapping[str, int], requested: Mapping[str, int])
         UsageError: A requested port is invalid, is requested twice, or is for a service without a port.
         StoreError: A requested port is taken; the message names the program that has it.
     """
-    known = read_json(memory)
-    wanted = _wanted(usual, {**known.get("requested", {}), **requested})
-    before, chosen, notes = known.get("ports", {}), {}, []
+    memory_of_ports = read_json(memory)
+    requested_ports = _wanted(usual, {**memory_of_ports.get("requested", {}), **requested})
+    before, chosen, notes = memory_of_ports.get("ports", {}), {}, []
     for name in usual:
-        if name in wanted:
-            chosen[name] = _claim(name, wanted[name])
+        if name in requested_ports:
+            chosen[name] = _claim(name, requested_ports[name])
     for name in usual:
-        if name not in wanted:
-            own = None if requested.get(name) == 0 else usual[name]
-            chosen[name] = any_free([before.get(name), own], chosen.values())
+        if name not in requested_ports:
+            default = None if requested.get(name) == 0 else usual[name]
+            chosen[name] = any_free([before.get(name), default], chosen.values())
             if name in before and chosen[name] != before[name]:
                 notes.append(f"{name}: port {before[name]} is taken by {holder(before[name])}; now at {chosen[name]}")
-    write_json(memory, {"requested": wanted, "ports": chosen})
+    write_json(memory, {"requested": requested_ports, "ports": chosen})
     return chosen, notes
 
 
@@ -53,8 +53,8 @@ def holder(port: int) -> str:
 
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
-            at = connection.laddr.port if connection.laddr else None
-            if connection.status == psutil.CONN_LISTEN and at == port and connection.pid:
+            listening = connection.laddr.port if connection.laddr else None
+            if connection.status == psutil.CONN_LISTEN and listening == port and connection.pid:
                 process = psutil.Process(connection.pid)
                 return f"{process.name()} (pid {process.pid})"
     return "another program"
@@ -66,11 +66,11 @@ def _wanted(usual: Mapping[str, int], requested: Mapping[str, int]) -> dict[str,
             raise UsageError(f"got a port for {name!r}, expected one of {', '.join(usual)}")
         if not 0 <= port <= HIGHEST:
             raise UsageError(f"got port {port} for {name}, expected 1 to {HIGHEST}, or 0 for any")
-    wanted = {name: port for name, port in requested.items() if port}
-    if len(set(wanted.values())) < len(wanted):
-        services = ", ".join(f"{name}={port}" for name, port in sorted(wanted.items()))
+    ports = {name: port for name, port in requested.items() if port}
+    if len(set(ports.values())) < len(ports):
+        services = ", ".join(f"{name}={port}" for name, port in sorted(ports.items()))
         raise UsageError(f"got one port for two services ({services}): say another for one of them")
-    return wanted
+    return ports
 
 
 def _claim(name: str, port: int) -> int:
@@ -84,8 +84,8 @@ def _claim(name: str, port: int) -> int:
 
 def any_free(candidates: Iterable[int | None], but: Iterable[int] = ()) -> int:
     """Return the first candidate that is free and not among `but`, else any free port."""
-    taken = set(but)
-    fitting = (port for port in candidates if port and port not in taken and _is_free(port))
+    used = set(but)
+    fitting = (port for port in candidates if port and port not in used and _is_free(port))
     if port := next(fitting, None):
         return port
     with socket.socket() as probe:

@@ -110,10 +110,12 @@ def _check_driver(name: str, address: str) -> None:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
-    shown = without_password(address)
+    address_shown = without_password(address)
     try:
         make_url(address).get_dialect().import_dbapi()
     except ImportError as error:
-        raise UsageError(f"{name}: got {shown}, and its driver is not installed ({error}): install it") from error
+        raise UsageError(
+            f"{name}: got {address_shown}, and its driver is not installed ({error}): install it"
+        ) from error
     except (ArgumentError, ValueError) as error:
-        raise UsageError(f"{name}: got {shown}, expected an address that SQLAlchemy reads: {error}") from error
+        raise UsageError(f"{name}: got {address_shown}, expected an address that SQLAlchemy reads: {error}") from error

@@ -73,7 +73,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
         UsageError: The user has set an address of a store that cannot be used.
     """
     state = workspace.state
-    own = {
+    defaults = {
         "PREFECT_HOME": str(state / "prefect"),
         "MLFLOW_TRACKING_URI": f"sqlite:///{_own_database(workspace)}",
         "DVC_GLOBAL_CONFIG_DIR": str(state / "dvc" / "global"),
@@ -84,8 +84,8 @@ def environment(workspace: Workspace) -> dict[str, str]:
         "PGCONNECT_TIMEOUT": CONNECT_TIMEOUT_S,
         HEARTBEAT: HEARTBEAT_S if "prefect" in elsewhere(workspace) else "",
     }
-    chosen = {key: os.environ[key] for key in (*own, *QUIET) if os.environ.get(key)}
-    settings = {**own, **QUIET, **chosen, **store_addresses(os.environ)}
+    chosen = {key: os.environ[key] for key in (*defaults, *QUIET) if os.environ.get(key)}
+    settings = {**defaults, **QUIET, **chosen, **store_addresses(os.environ)}
     secret = credentials(workspace, {**os.environ, **settings})
     return {key: value for key, value in {**settings, **secret, **_past_proxies()}.items() if value}
 

@@ -57,12 +57,12 @@ class Workspace:
             if not root.is_dir():
                 raise UsageError(f"{HOME}: got {named}, which is no folder: make it, or correct the variable")
             return cls(root)._checked()
-        here = (start or Path.cwd()).resolve()
-        for folder in (here, *here.parents):
+        begin = (start or Path.cwd()).resolve()
+        for folder in (begin, *begin.parents):
             if (folder / STATE).is_dir() or (folder / "projects").is_dir():
                 return cls(folder)._checked()
         raise UsageError(
-            f"{here}: neither this folder nor one above is a workspace, with projects/ or {STATE}/: go into yours, "
+            f"{begin}: neither this folder nor one above is a workspace, with projects/ or {STATE}/: go into yours, "
             f"name it by {HOME}, or begin one here by `mkdir projects`"
         )
 
@@ -73,9 +73,9 @@ class Workspace:
                 f"{self.root}: has {cut[0]!r} in its path, where MLflow, Prefect and SQLAlchemy cut the addresses of "
                 f"their databases: rename the folder, or name another by {HOME}"
             )
-        path, made = self.state / LAYOUT_FILE, (self.state / IGNORE_FILE).exists()
+        path, is_made = self.state / LAYOUT_FILE, (self.state / IGNORE_FILE).exists()
         layout = path.read_text().strip() if path.exists() else "1"
-        if made and layout != LAYOUT:
+        if is_made and layout != LAYOUT:
             raise UsageError(
                 f"{self.state}: has layout {layout}, expected {LAYOUT}: another version of Loopline made it. "
                 "Move the folder away and run again, or go back to that version: nothing in it was changed"
@@ -166,12 +166,12 @@ class Workspace:
         elsewhere = self.elsewhere()
         if name_or_path in elsewhere:
             return elsewhere[name_or_path]
-        known = [*(project.folder.name for project in self.projects()), *elsewhere]
-        near = difflib.get_close_matches(name_or_path, known, 1)
+        names = [*(project.folder.name for project in self.projects()), *elsewhere]
+        near = difflib.get_close_matches(name_or_path, names, 1)
         if near:
             cure = f"did you mean {near[0]!r}?"
         else:
-            cure = f"there are {', '.join(known)}" if known else "`loopline new NAME --from data.csv` makes one"
+            cure = f"there are {', '.join(names)}" if names else "`loopline new NAME --from data.csv` makes one"
         raise UsageError(
             f"got project {name_or_path!r}, expected a name under projects/ or a folder with {SPEC_FILE}: {cure}"
         )
@@ -186,9 +186,9 @@ class Workspace:
         Args:
             folders: What `folders` returned, if that is known.
         """
-        here = {project.folder.name for project in self.projects()}
-        known = self.folders() if folders is None else folders
-        ran = {name: Project(self, folder) for name, folder in sorted(known.items()) if name not in here}
+        names = {project.folder.name for project in self.projects()}
+        folders_by_name = self.folders() if folders is None else folders
+        ran = {name: Project(self, folder) for name, folder in sorted(folders_by_name.items()) if name not in names}
         return {name: project for name, project in ran.items() if not project.inside and project.spec_path.is_file()}
 
     def folders(self, only: str | None = None) -> dict[str, Path]:
@@ -213,8 +213,8 @@ def keep_others_out(workspace: Workspace) -> None:
 
     Others of the group may write only where `is_of_a_group`, and as the umask says.
     """
-    others = stat.S_IWOTH if workspace.is_of_a_group else stat.S_IWOTH | stat.S_IWGRP
-    os.umask(os.umask(0o077) | others)
+    foreign_writes = stat.S_IWOTH if workspace.is_of_a_group else stat.S_IWOTH | stat.S_IWGRP
+    os.umask(os.umask(0o077) | foreign_writes)
 
 
 @dataclass(frozen=True)
@@ -232,8 +232,8 @@ class Project:
     @cached_property
     def shown_spec(self) -> str:
         """The spec's path for messages: relative to the current folder if it is below it."""
-        here = Path.cwd()
-        return str(self.spec_path.relative_to(here) if self.spec_path.is_relative_to(here) else self.spec_path)
+        current = Path.cwd()
+        return str(self.spec_path.relative_to(current) if self.spec_path.is_relative_to(current) else self.spec_path)
 
     def spec(self, overrides: Sequence[str] = ()) -> Spec:
         """Return the project's current spec.
@@ -296,9 +296,11 @@ class Project:
         """
         from tasks.host import database
 
-        other = owner.parent.parent
-        alike = owner.parts[-2:] == self.folder.parts[-2:] and (database.is_shared() or (other / STATE).is_dir())
-        return self.inside and alike and other.resolve() != self.workspace.root.resolve()
+        other_workspace = owner.parent.parent
+        alike = owner.parts[-2:] == self.folder.parts[-2:] and (
+            database.is_shared() or (other_workspace / STATE).is_dir()
+        )
+        return self.inside and alike and other_workspace.resolve() != self.workspace.root.resolve()
 
     def name_taken(self, name: str, owner: Path) -> UsageError:
         """Return the error for a name that belongs to the project in the folder `owner`."""

@@ -21,11 +21,11 @@ def open_registry(workspace: Workspace, model: str) -> Registry:
     return Registry(workspace, model, functools.partial(_announce, workspace, model))
 
 
-def _announce(workspace: Workspace, model: str, entry: ChampionMove) -> None:
-    moved = f"from version {entry.before} to {entry.after}" if entry.before else f"is version {entry.after}"
-    text = f"{entry.action}: the champion {moved}: {entry.reason}"
+def _announce(workspace: Workspace, model: str, move: ChampionMove) -> None:
+    moved = f"from version {move.before} to {move.after}" if move.before else f"is version {move.after}"
+    text = f"{move.action}: the champion {moved}: {move.reason}"
     with contextlib.suppress(StoreError):  # a full disk loses the event; the champion has moved anyway
-        send(workspace, Event(name=CHAMPION_MOVED, project=model, text=text, payload=entry.model_dump()))
+        send(workspace, Event(name=CHAMPION_MOVED, project=model, text=text, payload=move.model_dump()))
 
 
 def champion_stays(model: str) -> str:

@@ -47,9 +47,9 @@ def rival_parts(champion: RegisteredVersion | None, weights: str) -> Parts:
     """
     if champion is None:
         return {RIVAL: ""}
-    own = champion.weights == weights
-    rival = champion.tags.get(registry.RIVAL, "") if own else champion.identity
-    best = champion.tags.get(registry.JUDGED_BEST if own else registry.BEST, "")
+    is_own_search = champion.weights == weights
+    rival = champion.tags.get(registry.RIVAL, "") if is_own_search else champion.identity
+    best = champion.tags.get(registry.JUDGED_BEST if is_own_search else registry.BEST, "")
     return {RIVAL: rival, **({BEST_RIVAL: best} if best else {})}
 
 

@@ -42,19 +42,19 @@ def read(state: Path) -> list[Decision]:
     return _newest(state)[::-1]
 
 
-def newest(root: Path, projects: Sequence[str], most: int) -> dict[str, list[Decision]]:
-    """Return the last decisions of each project that has some, newest first, at most `most` of each.
+def newest(root: Path, projects: Sequence[str], limit: int) -> dict[str, list[Decision]]:
+    """Return the last decisions of each project that has some, newest first, at most `limit` of each.
 
     `root` is the workspace's state folder, `.loopline`.
     """
     from tasks.host.tables import decisions
 
-    made: dict[str, list[Decision]] = {}
-    rows = database.newest(decisions.c.number, most, _columns(), project=projects)
+    decided: dict[str, list[Decision]] = {}
+    rows = database.newest(decisions.c.number, limit, _columns(), project=projects)
     with database.reading(root) as connection:
         for row in connection.execute(rows):
-            made.setdefault(row.project, []).append(_decision(row))
-    return made
+            decided.setdefault(row.project, []).append(_decision(row))
+    return decided
 
 
 def concerning(root: Path, signals: Mapping[str, Sequence[Signal]]) -> dict[str, list[Decision]]:
@@ -68,33 +68,33 @@ def concerning(root: Path, signals: Mapping[str, Sequence[Signal]]) -> dict[str,
 
     from tasks.host.tables import decisions
 
-    made: dict[str, list[Decision]] = {project: [] for project in signals}
-    ids = {signal.id for each in signals.values() for signal in each}
-    since = min((signal.at for each in signals.values() for signal in each), default=0.0)
+    decided: dict[str, list[Decision]] = {project: [] for project in signals}
+    ids = {signal.id for signals_of_project in signals.values() for signal in signals_of_project}
+    since = min((signal.at for signals_of_project in signals.values() for signal in signals_of_project), default=0.0)
     rows = select(*_columns()).where(
         decisions.c.project.in_(signals), or_(decisions.c.signal.in_(ids), decisions.c.at >= since)
     )
     with database.reading(root) as connection:
         for row in connection.execute(rows.order_by(decisions.c.number)) if signals else ():
-            made[row.project].append(_decision(row))
-    return made
+            decided[row.project].append(_decision(row))
+    return decided
 
 
 def of_flow_run(state: Path, flow_run: str) -> Decision | None:
     """Return the last decision of a run of the `retrain` flow, or None; a repeated run does not decide again."""
     from tasks.host.tables import decisions
 
-    return next(iter(_newest(state, decisions.c.flow_run == flow_run, most=1)), None)
+    return next(iter(_newest(state, decisions.c.flow_run == flow_run, limit=1)), None)
 
 
-def _newest(state: Path, *conditions: ColumnElement[bool], most: int | None = None) -> list[Decision]:
+def _newest(state: Path, *conditions: ColumnElement[bool], limit: int | None = None) -> list[Decision]:
     from sqlalchemy import select
 
     from tasks.host.tables import decisions
 
     mine = select(*_columns()).where(decisions.c.project == state.name, *conditions)
     with database.reading(state.parents[1]) as connection:
-        rows = connection.execute(mine.order_by(decisions.c.number.desc()).limit(most))
+        rows = connection.execute(mine.order_by(decisions.c.number.desc()).limit(limit))
         return [_decision(row) for row in rows]
 
 

@@ -59,29 +59,31 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> SourceGrow
 
 
 def _of_function(project: Project, spec: Spec, before: StepRecord) -> SourceGrowth | None:
-    arrival, known = sources.arrived(spec, project.folder), before.result.get(sources.ARRIVED)
-    if arrival is None or known is None or arrival == known:
+    arrival, arrival_before = sources.arrived(spec, project.folder), before.result.get(sources.ARRIVED)
+    if arrival is None or arrival_before is None or arrival == arrival_before:
         return None
     new = (
-        [part for part in arrival if part not in known] if isinstance(arrival, list) and isinstance(known, list) else []
+        [part for part in arrival if part not in arrival_before]
+        if isinstance(arrival, list) and isinstance(arrival_before, list)
+        else []
     )
     text = f"came at {spec.data.source}: {', '.join(map(str, new[:5]))}" if new else f"{spec.data.source} has changed"
     return SourceGrowth(key=key_of({"before": before.key, "now": arrival}), text=text)
 
 
 def _of_files(path: Path, spec: Spec, step_cache: StepCache, before: StepRecord, now: float) -> SourceGrowth | None:
-    known = before.parts.get(f"file:{spec.data.source}")
+    digest_before = before.parts.get(f"file:{spec.data.source}")
     files = visible_files(path) if path.is_dir() else [path]
     if not path.exists() or not files or any(0 <= now - file.stat().st_mtime < SETTLE_S for file in files):
         return None
     digest = step_cache.hashes.of(path)
-    if digest == known:
+    if digest == digest_before:
         return None
     rows = _rows(files)
     fed_back = int(before.result.get("feedback", {}).get("joined", 0))
-    more = rows - int(before.result["rows"]) + fed_back if rows is not None else None
-    text = f"{spec.data.source}: {more:+,} rows" if more else f"{spec.data.source} has changed"
-    return SourceGrowth(key=key_of({"before": before.digest, "now": digest}), text=text, rows=more)
+    num_new = rows - int(before.result["rows"]) + fed_back if rows is not None else None
+    text = f"{spec.data.source}: {num_new:+,} rows" if num_new else f"{spec.data.source} has changed"
+    return SourceGrowth(key=key_of({"before": before.digest, "now": digest}), text=text, rows=num_new)
 
 
 def _rows(files: list[Path]) -> int | None:

@@ -101,16 +101,16 @@ def read_loops(state: Path) -> list[PastLoop]:
         return [PastLoop(**row) for row in connection.execute(ended.order_by(loops.c.closed)).mappings()]
 
 
-def newest_loops(root: Path, projects: Sequence[str], most: int) -> dict[str, list[PastLoop]]:
-    """Return the loops of projects that ended last, newest first, at most `most` of each.
+def newest_loops(root: Path, projects: Sequence[str], limit: int) -> dict[str, list[PastLoop]]:
+    """Return the loops of projects that ended last, newest first, at most `limit` of each.
 
     Args:
         root: The workspace's state folder, `.loopline`.
         projects: The projects' names; one without such loops is left out.
-        most: The number of loops of a project.
+        limit: The number of loops of a project.
     """
     ended: dict[str, list[PastLoop]] = {}
-    for row in _newest(root, "closed", projects, most, PastLoop.model_fields):
+    for row in _newest(root, "closed", projects, limit, PastLoop.model_fields):
         ended.setdefault(row["project"], []).append(PastLoop(**{name: row[name] for name in PastLoop.model_fields}))
     return ended
 
@@ -127,10 +127,10 @@ def last_loop(state: Path) -> LoopRecord | None:
     return last_loops(state.parents[1], [state.name]).get(state.name)
 
 
-def _newest(root: Path, order: str, projects: Sequence[str], most: int, names: Iterable[str]) -> Sequence[RowMapping]:
+def _newest(root: Path, order: str, projects: Sequence[str], limit: int, names: Iterable[str]) -> Sequence[RowMapping]:
     from tasks.host.tables import loops
 
-    rows = database.newest(loops.c[order], most, [loops.c[name] for name in ("project", *names)], project=projects)
+    rows = database.newest(loops.c[order], limit, [loops.c[name] for name in ("project", *names)], project=projects)
     with database.reading(root) as connection:
         return connection.execute(rows).mappings().all()
 
@@ -201,7 +201,7 @@ def _decided(state: Path, since: float) -> dict[str, Any]:
     last = select(func.max(decisions.c.number)).where(mine).group_by(decisions.c.signal)
     columns = select(decisions.c.signal, decisions.c.action, decisions.c.at, decisions.c.until)
     with database.reading(state.parents[1]) as connection:
-        made = connection.execute(columns.where(decisions.c.number.in_(last)).order_by(decisions.c.number)).all()
-    open_approval = [row.signal for row in made if row.action == "ask" and row.at > since]
-    settled = frozenset(row.signal for row in made if row.action != "wait" or row.until is None)
-    return {"signals": settled, "open_approval": open_approval[-1] if open_approval else None}
+        rows = connection.execute(columns.where(decisions.c.number.in_(last)).order_by(decisions.c.number)).all()
+    open_approval = [row.signal for row in rows if row.action == "ask" and row.at > since]
+    is_settled = frozenset(row.signal for row in rows if row.action != "wait" or row.until is None)
+    return {"signals": is_settled, "open_approval": open_approval[-1] if open_approval else None}

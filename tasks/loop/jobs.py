@@ -79,7 +79,7 @@ def job(
     threads = train.threads or (
         default_threads(train.ranks, workers) if place is None else max(1, (place.cpus or 0) // train.ranks)
     )
-    made = TrainingJob(
+    training_job = TrainingJob(
         folder=folder,
         prepared=prepared.folder,
         tensors=tensors(loop.state, prepared),
@@ -96,7 +96,7 @@ def job(
         speeds=read_speeds(loop.workspace),
         fold_by=FOLD_BY.get(loop.spec.data.split.by, "random"),
     )
-    return begun(made, start)
+    return begun(training_job, start)
 
 
 def check_batch(rank_pool: RankPool, job: TrainingJob) -> None:

@@ -78,7 +78,7 @@ def open_loop(
         failure = None
         try:
             with loop.rank_pool:
-                if any(item.state != "done" for item in loop.step_cache.plan() if item.step in TORCH_STEPS):
+                if any(planned.state != "done" for planned in loop.step_cache.plan() if planned.step in TORCH_STEPS):
                     loop.rank_pool.warm(families_of(spec))  # imports while the data is read and checked
                 yield loop
         except BaseException as error:

@@ -112,22 +112,22 @@ class Loop:
         seen = self.step_cache.work(name, key) / own_reads.file_name("loop")
         try:
             with storing(self.state), own_reads.saving(seen):  # a full disk raises StoreError wherever a step meets it
-                done = act(self.step_cache.inputs(step, self.done, parts), self.work(name, key))
+                outcome = act(self.step_cache.inputs(step, self.done, parts), self.work(name, key))
         except BaseException as error:
             if name in TRAINING_STEPS:
                 self.lost_device_s += (time.perf_counter() - began) * self.spec.train.ranks
             kind = type(error).__name__
             self.report.step(name, "stopped" if kind in STOPS else "failed", kind)
             raise
-        outputs = {self.step_cache.records.name(path): self.step_cache.hashes.of(path) for path in done.outputs}
+        outputs = {self.step_cache.records.name(path): self.step_cache.hashes.of(path) for path in outcome.outputs}
         seconds = time.perf_counter() - began
         record = StepRecord(
             step=name,
             key=key,
             parts={**parts, **self.step_cache.read_parts(step, parts, own_reads.load(seen.parent))},
             outputs=outputs,
-            digest=digest_of(outputs) if outputs else key_of(done.result),
-            result=done.result,
+            digest=digest_of(outputs) if outputs else key_of(outcome.result),
+            result=outcome.result,
             loop_id=self.id,
             finished=time.time(),
             seconds=round(seconds, 3),

@@ -120,8 +120,8 @@ def _last_sign(loop: LoopRecord, lines: Iterable[Mapping[str, Any]], renewed: fl
 
 def _spent(loop: Loop) -> float:
     """Return the device-seconds of the steps that ran in this loop, and of a training that did not finish."""
-    done = {name: loop.done[name].result if name in loop.ran else {} for name in ("search", "train")}
-    costs = of_results(done["search"], done["train"])
+    results = {name: loop.done[name].result if name in loop.ran else {} for name in ("search", "train")}
+    costs = of_results(results["search"], results["train"])
     return loop.lost_device_s + (costs["total"].device_seconds if costs else 0.0)
 
 

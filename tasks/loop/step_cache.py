@@ -105,7 +105,7 @@ class StepCache:
         """Return the registry's current champion, or None."""
         return registry_reader.aliased(self.spec.name)
 
-    def _start(self, step: Step, parts: Parts, done: Mapping[str, StepRecord]) -> Parts:
+    def _start(self, step: Step, parts: Parts, records: Mapping[str, StepRecord]) -> Parts:
         """Return the identity of a training's initial weights: `3:<hash>` for a version, `file:<hash>`, or FRESH.
 
         An alias is looked up only once as long as the step's other key parts stay the same. The step then keeps the
@@ -115,10 +115,10 @@ class StepCache:
             UsageError: There is no such version or file.
             StoreError: The registry is not reachable.
         """
-        return {} if self.spec.train.start is None else {ORIGIN: self._origin(step, parts, done)}
+        return {} if self.spec.train.start is None else {ORIGIN: self._origin(step, parts, records)}
 
-    def _origin(self, step: Step, parts: Parts, done: Mapping[str, StepRecord]) -> str:
-        earlier = [done[name] for name in step.after if name in done and ORIGIN in done[name].parts]
+    def _origin(self, step: Step, parts: Parts, records: Mapping[str, StepRecord]) -> str:
+        earlier = [records[name] for name in step.after if name in records and ORIGIN in records[name].parts]
         before = earlier[0] if earlier else self.records.alike(step.name, parts, ORIGIN)
         if before is not None:
             return str(before.parts[ORIGIN])
@@ -134,12 +134,12 @@ class StepCache:
             return version.identity
         return f"file:{self.hashes.of(weights_file(weights, self.project.folder))}"
 
-    def parts(self, step: Step, done: Mapping[str, StepRecord]) -> Parts:
+    def parts(self, step: Step, records: Mapping[str, StepRecord]) -> Parts:
         """Return the parts of the step's cache key, computed from the records of the steps before it."""
         parts: Parts = {
             **self.own_parts(step),
-            **{f"input:{name}": done[name].digest for name in step.after},
-            **{f"result:{name}": key_of(done[name].result) for name in step.results},
+            **{f"input:{name}": records[name].digest for name in step.after},
+            **{f"result:{name}": key_of(records[name].result) for name in step.results},
         }
         identify: dict[External, Callable[[Step, Parts, Mapping[str, StepRecord]], Parts]] = {
             "source": self._local_files,
@@ -147,8 +147,8 @@ class StepCache:
             "previous": lambda *_: {},  # only used for checks and notes; it does not change the result
             "remote": self._remote,
             "start": self._start,
-            "champion": lambda _step, _parts, done: rival_parts(
-                self.champion(), done["train"].result["weights_sha256"]
+            "champion": lambda _step, _parts, records: rival_parts(
+                self.champion(), records["train"].result["weights_sha256"]
             ),
             "reference": self._reference,
             "equal_rows": lambda step, *_: equal_rows_parts(
@@ -156,14 +156,14 @@ class StepCache:
             ),
         }
         for name in step.external:
-            parts |= identify[name](step, parts, done)
+            parts |= identify[name](step, parts, records)
         return parts
 
-    def inputs(self, step: Step, done: Mapping[str, StepRecord], parts: Parts) -> Inputs:
+    def inputs(self, step: Step, records: Mapping[str, StepRecord], parts: Parts) -> Inputs:
         """Return the step's inputs, exactly those in `parts`, its key."""
 
         def before(name: str) -> Input:
-            record = done[name]
+            record = records[name]
             work, paths = self.work(record.step, record.key), [self.records.path(output) for output in record.outputs]
             files = {str(path.relative_to(work) if path.is_relative_to(work) else path.name): path for path in paths}
             return Input(record, files, work, step)
@@ -228,12 +228,12 @@ class StepCache:
         files = {text: self.project.folder / text for text in texts}
         return {f"file:{text}": self.hashes.of(path.resolve()) for text, path in files.items() if path.exists()}
 
-    def current(self, step: Step, done: Mapping[str, StepRecord]) -> tuple[Parts, StepRecord | None, str | None]:
+    def current(self, step: Step, records: Mapping[str, StepRecord]) -> tuple[Parts, StepRecord | None, str | None]:
         """Return the step's current parts, its record or None, and why the record is invalid, or None.
 
         The files of a step whose record names a snapshot need not be here: `fetch` brings them.
         """
-        parts = self.parts(step, done)
+        parts = self.parts(step, records)
         record = self.records.find(step.name, key_of(parts))
         if self._has_own_code(step) if record is None else declared(record.parts) != record.parts:
             parts, record = self._of_own_code(step, parts)
@@ -247,7 +247,7 @@ class StepCache:
 
         Of the records with these parts the newest counts of which all is as then: a file may be changed back.
         """
-        alike = [each for each in self.records.recent(step.name) if declared(each.parts) == parts]
+        alike = [record for record in self.records.recent(step.name) if declared(record.parts) == parts]
         for record in alike:
             if self.own_inputs.now(record.parts) == record.parts:
                 return record.parts, record
@@ -376,8 +376,8 @@ class StepCache:
         unreachable registry only skips the comparison.
         """
         data = "input:prepare"
-        same = (each for each in self.records.newest(step.name) if each.parts.get(data) == parts[data])
-        before = next((each for each in same if REFERENCE in each.parts), None)
+        same = (record for record in self.records.newest(step.name) if record.parts.get(data) == parts[data])
+        before = next((record for record in same if REFERENCE in record.parts), None)
         try:
             champion = self.champion()
         except StoreError:

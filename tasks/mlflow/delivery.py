@@ -70,10 +70,10 @@ class MlflowExporter:
             return
         if op == "artifact":
             lines = [{**line, "path": str(self._fetched(self._workspace.root / line["path"]))} for line in lines]
-        items, send, most = _CARRIERS[op]
+        items, send, limit = _CARRIERS[op]
         run_id = self._runs.get(run)
         refused = (
-            _send([item for line in lines for item in items(line)], lambda batch: send(store, run_id, batch), most)
+            _send([record for line in lines for record in items(line)], lambda batch: send(store, run_id, batch), limit)
             if run_id
             else [f"the run {run} never began"]
         )
@@ -89,16 +89,16 @@ class MlflowExporter:
     def _begin(self, store: MlflowClient, experiment: str, line: dict[str, Any]) -> None:
         run = line["run"]
         key = f"{self._loop_id}/{run}"
-        known = _usable_run(store, self._runs.get(run)) or _find_run(store, experiment, key)
-        if known:
-            store.update_run(known, status="RUNNING")
+        run_id = _usable_run(store, self._runs.get(run)) or _find_run(store, experiment, key)
+        if run_id:
+            store.update_run(run_id, status="RUNNING")
         else:
             tags = {**line["tags"], RUN_KEY: key}
             if line["parent"] in self._runs:
                 tags["mlflow.parentRunId"] = self._runs[line["parent"]]
             created = store.create_run(experiment, start_time=line["at_ms"], tags=tags, run_name=line["name"])
-            known = created.info.run_id
-        self._runs[run] = known
+            run_id = created.info.run_id
+        self._runs[run] = run_id
 
 
 def log_version_metrics(model: str, version: str, batches: Mapping[int, tuple[float, Mapping[str, float]]]) -> None:
@@ -122,8 +122,8 @@ def log_version_metrics(model: str, version: str, batches: Mapping[int, tuple[fl
                 f"{model} version {version} has no run to log metrics on: promote one that `loopline run` registered"
             )
         linked: dict[str, Any] = {"model_id": model_id} if (model_id := _logged_model(model_version)) else {}
-        for step, (at, metrics) in batches.items():
-            batch = [Metric(name, value, int(at * 1000), step, **linked) for name, value in metrics.items()]
+        for step, (logged_at, metrics) in batches.items():
+            batch = [Metric(name, value, int(logged_at * 1000), step, **linked) for name, value in metrics.items()]
             store.log_batch(model_version.run_id, metrics=batch)
 
 
@@ -180,8 +180,8 @@ def _find_run(store: MlflowClient, experiment: str, key: str) -> str | None:
     return str(runs[0].info.run_id) if runs else None
 
 
-def _send(items: list[Any], send: Callable[[list[Any]], None], most: int) -> list[str]:
-    """Send in batches of `most`; a refused batch is sent item by item. Return the reasons of the final refusals.
+def _send(items: list[Any], send: Callable[[list[Any]], None], limit: int) -> list[str]:
+    """Send in batches of `limit`; a refused batch is sent item by item. Return the reasons of the final refusals.
 
     A line that MLflow will never accept (a parameter with two values, a name that is not allowed) must not block the
     later lines.
@@ -189,8 +189,8 @@ def _send(items: list[Any], send: Callable[[list[Any]], None], most: int) -> lis
     from mlflow.exceptions import MlflowException
 
     refused = []
-    for first in range(0, len(items), most):
-        batch = items[first : first + most]
+    for first in range(0, len(items), limit):
+        batch = items[first : first + limit]
         try:
             send(batch)
         except MlflowException as error:

@@ -25,16 +25,16 @@ def initialise(workspace: Workspace, environ: Mapping[str, str] = os.environ) ->
     uri = environ["MLFLOW_TRACKING_URI"]
     if not is_embedded(uri):
         return
-    done = initialised_mark(workspace)
-    if done.exists() and database_file(uri).exists():
+    mark = initialised_mark(workspace)
+    if mark.exists() and database_file(uri).exists():
         return
-    with storing(done), mlflow_lock(workspace):
-        if done.exists() and database_file(uri).exists():
+    with storing(mark), mlflow_lock(workspace):
+        if mark.exists() and database_file(uri).exists():
             return
         database_file(uri).parent.mkdir(parents=True, exist_ok=True)
         artifact_root(workspace).mkdir(parents=True, exist_ok=True)
         _make(database_file(uri))
-        write_text(done, f"{artifact_root(workspace)}\n")
+        write_text(mark, f"{artifact_root(workspace)}\n")
 
 
 def _make(path: Path) -> None:
@@ -48,8 +48,8 @@ def _make(path: Path) -> None:
             _migrate(new)
             new.replace(path)
         finally:
-            for left in path.parent.glob(f"{new.name}*"):  # SQLite's journal is beside it
-                left.unlink()
+            for journal_file in path.parent.glob(f"{new.name}*"):  # SQLite's journal is beside it
+                journal_file.unlink()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 

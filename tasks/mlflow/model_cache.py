@@ -51,14 +51,14 @@ def signing_key() -> str | None:
 
 
 def cached_version(
-    workspace: Workspace, model: str, wanted: str = "champion", names: Collection[str] = ()
+    workspace: Workspace, model: str, requested: str = "champion", names: Collection[str] = ()
 ) -> CachedModel:
     """Return a version of a model, from the cache if it is complete there, else from the registry.
 
     Args:
         workspace: The workspace whose cache is used.
         model: The registered model, which has the project's name.
-        wanted: `champion`, another alias, or a number.
+        requested: `champion`, another alias, or a number.
         names: The files that are needed; default: all.
 
     Raises:
@@ -66,19 +66,19 @@ def cached_version(
         StoreError: The registry is away and the cache does not contain the version, or the registry's files are not
             what was registered.
     """
-    look_up = registry_reader.aliased if wanted in ALIASES else registry_reader.numbered
+    look_up = registry_reader.aliased if requested in ALIASES else registry_reader.numbered
     try:
-        version = look_up(model, wanted)
+        version = look_up(model, requested)
     except StoreError as error:
         try:
-            cached = local_copy(workspace, model, wanted, names)
+            cached = local_copy(workspace, model, requested, names)
         except StoreError as trouble:
             raise StoreError(f"{error}; {trouble}") from error
         return replace(cached, note=f"{error}: going on with version {cached.number} from the cache")
     if version is None:
-        cure = f"`loopline run {model}` makes one" if wanted == "champion" else "name another"
-        raise UsageError(f"{model}: there is no version {wanted!r}: {cure}")
-    return cached_copy(workspace, model, version, fetch, wanted, names)
+        cure = f"`loopline run {model}` makes one" if requested == "champion" else "name another"
+        raise UsageError(f"{model}: there is no version {requested!r}: {cure}")
+    return cached_copy(workspace, model, version, fetch, requested, names)
 
 
 def cached_copy(
@@ -114,19 +114,21 @@ def cached_copy(
     return CachedModel(version.number, folder, hashes)
 
 
-def local_copy(workspace: Workspace, model: str, wanted: str = "champion", names: Collection[str] = ()) -> CachedModel:
+def local_copy(
+    workspace: Workspace, model: str, requested: str = "champion", names: Collection[str] = ()
+) -> CachedModel:
     """Return a version that is in the cache, without a look at the registry; an alias as it was at the last look.
 
     Raises:
         StoreError: The version is not in the cache, or a file of it is missing or changed.
     """
     place = workspace.cache / "models" / model
-    number = str(read_json(place / _LAST).get(wanted, wanted))
+    number = str(read_json(place / _LAST).get(requested, requested))
     folder = place / number
     hashes = read_json(folder.with_suffix(".json"))
     if not hashes:
         raise StoreError(
-            f"the cache {place} does not hold version {wanted!r} either: try again when the registry is back"
+            f"the cache {place} does not hold version {requested!r} either: try again when the registry is back"
         )
     for name, got in damage(folder, _chosen(hashes, names)):
         words = {"missing": "is missing", "changed": "is not what was registered"}[got]

@@ -48,7 +48,7 @@ def shown(code: dict[str, str]) -> str:
 
 def _git(folder: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", "-C", str(folder), *arguments],
             capture_output=True,
             text=True,
@@ -57,4 +57,4 @@ def _git(folder: Path, *arguments: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return completed.stdout if completed.returncode == 0 else ""

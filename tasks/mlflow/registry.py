@@ -70,11 +70,11 @@ class Registry:
     ) -> str:
         """Register a version for `key`, or return the version that was registered for it before."""
         with self.locked(), reaching_store():
-            known = self.find(key)
-            if known:
+            version = self.find(key)
+            if version:
                 for name, value in tags.items():
-                    self._store.set_model_version_tag(self.model, known, name, value)
-                return known
+                    self._store.set_model_version_tag(self.model, version, name, value)
+                return version
             self._ensure_model(description)
             created = self._store.create_model_version(
                 self.model, source, run_id=run_id, tags={**tags, KEY: key}, model_id=model_id
@@ -90,8 +90,8 @@ class Registry:
         """
         registered = registry_reader.numbered(self.model, version)
         if registered is None:
-            there = ", ".join(sorted(self._versions(), key=int)[-8:]) or "none yet"
-            raise UsageError(f"{self.model} has no version {version!r}: there is {there}")
+            versions = ", ".join(sorted(self._versions(), key=int)[-8:]) or "none yet"
+            raise UsageError(f"{self.model} has no version {version!r}: there is {versions}")
         return registered.tags
 
     def run_of(self, version: str) -> str:
@@ -124,8 +124,8 @@ class Registry:
 
     def write(self, prefix: str, kind: type[Entry], reason: str, **fields: Any) -> Entry:
         """Append an entry to one of the journals in the tags of the registered model."""
-        newest = registry_reader.registered(self.model).journal(prefix, most=1)
-        entry = kind(
+        newest = registry_reader.registered(self.model).journal(prefix, limit=1)
+        move = kind(
             number=kind.model_validate_json(newest[0]).number + 1 if newest else 1,
             at=time.time(),
             by="{host}:{pid}".format(**processes.identity()),
@@ -133,8 +133,8 @@ class Registry:
             **fields,
         )
         with reaching_store():
-            self._store.set_registered_model_tag(self.model, f"{prefix}{entry.number:06d}", entry.model_dump_json())
-        return entry
+            self._store.set_registered_model_tag(self.model, f"{prefix}{move.number:06d}", move.model_dump_json())
+        return move
 
     def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> ChampionMove:
         """Make `version` the champion if the champion is still `expected`.
@@ -149,16 +149,16 @@ class Registry:
         with self.locked():
             champion = self._champion()
             journal = self.journal()
-            entry_before = next((entry for entry in reversed(journal) if entry.after == version), None)
-            if champion == version and entry_before and (loop_id or expected == version):
-                return entry_before
-            mine = [entry for entry in journal if loop_id and (entry.loop_id, entry.after) == (loop_id, version)]
+            move_before = next((move for move in reversed(journal) if move.after == version), None)
+            if champion == version and move_before and (loop_id or expected == version):
+                return move_before
+            mine = [move for move in journal if loop_id and (move.loop_id, move.after) == (loop_id, version)]
             if mine:
                 return mine[-1]  # the loop was killed after its move: a person's later move stays valid
             if champion != expected:
                 raise GateRefused(_moved(self.model, champion, expected, bool(loop_id)))
-            entry = self._move("promote", champion, version, loop_id, reason)
-        return self._announced(entry)
+            move = self._move("promote", champion, version, loop_id, reason)
+        return self._announced(move)
 
     def rollback(self, reason: str = "", expected: str | None = None) -> ChampionMove:
         """Make the previous champion the champion again; repeated calls go further back.
@@ -172,22 +172,22 @@ class Registry:
         """
         with self.locked():
             self._champion()
-            held = champions_in_force(self.journal())
-            back = _back(held, self._versions())
+            champions = champions_in_force(self.journal())
+            back = _back(champions, self._versions())
             if back is None:
                 raise GateRefused(
-                    f"{self.model}: nothing to roll back to, {_nobody(held)}: `loopline promote` takes any version"
+                    f"{self.model}: nothing to roll back to, {_nobody(champions)}: `loopline promote` takes any version"
                 )
-            if expected is not None and held[-1] != expected:
+            if expected is not None and champions[-1] != expected:
                 raise GateRefused(
-                    f"{self.model}: the champion is version {held[-1]}, not {expected}: look again, then roll back"
+                    f"{self.model}: the champion is version {champions[-1]}, not {expected}: look again, then roll back"
                 )
-            entry = self._move("rollback", held[-1], back, "", reason)
-        return self._announced(entry)
+            move = self._move("rollback", champions[-1], back, "", reason)
+        return self._announced(move)
 
-    def _announced(self, entry: ChampionMove) -> ChampionMove:
-        self._on_move(entry)
-        return entry
+    def _announced(self, move: ChampionMove) -> ChampionMove:
+        self._on_move(move)
+        return move
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -218,9 +218,9 @@ class Registry:
         if action == "promote" and not loop_id:  # a person decides: challengers are compared with this one from now on
             tags[BEST] = ""
         self.set_tags(after, tags)
-        entry = self._entry(action, before, after, loop_id, reason)
+        move = self._entry(action, before, after, loop_id, reason)
         self._settle()
-        return entry
+        return move
 
     def _entry(
         self, action: Literal["promote", "rollback"], before: str | None, after: str, loop_id: str, reason: str
@@ -231,9 +231,9 @@ class Registry:
     def _champion(self) -> str | None:
         """Return the champion; first finish an interrupted move, and journal a move that a person made in MLflow."""
         journal, alias = self.journal(), self.alias("champion")
-        held = champions_in_force(journal)
-        if held and alias is not None and alias != held[-1] and not self._is_cut_short(journal, alias):
-            self._announced(self._entry("promote", held[-1], alias, "", "the alias was moved in MLflow"))
+        champions = champions_in_force(journal)
+        if champions and alias is not None and alias != champions[-1] and not self._is_cut_short(journal, alias):
+            self._announced(self._entry("promote", champions[-1], alias, "", "the alias was moved in MLflow"))
         self._settle()
         return self.alias("champion")
 
@@ -244,19 +244,19 @@ class Registry:
 
     def _settle(self) -> None:
         """Set the aliases as the journal says, except for versions that were deleted in MLflow since."""
-        held = champions_in_force(self.journal())
-        if not held:
+        champions = champions_in_force(self.journal())
+        if not champions:
             return
-        there = self._versions()
-        if held[-1] in there:
-            self.set_alias("champion", held[-1])
-        self.set_alias("previous", _back(held, there))
-        if self.alias("challenger") == held[-1]:
+        versions = self._versions()
+        if champions[-1] in versions:
+            self.set_alias("champion", champions[-1])
+        self.set_alias("previous", _back(champions, versions))
+        if self.alias("challenger") == champions[-1]:
             self.set_alias("challenger", None)
 
     def _versions(self) -> set[str]:
         with reaching_store():
-            return {str(one.version) for one in self._store.search_model_versions(f"name = '{self.model}'")}
+            return {str(version.version) for version in self._store.search_model_versions(f"name = '{self.model}'")}
 
     def _ensure_model(self, description: str) -> None:
         from mlflow.exceptions import MlflowException
@@ -270,9 +270,11 @@ class Registry:
                 raise
 
 
-def _back(held: list[str], there: set[str]) -> str | None:
+def _back(champions: list[str], versions: set[str]) -> str | None:
     """Return the last champion before the current one that still exists."""
-    return next((version for version in reversed(held[:-1]) if version in there and version != held[-1]), None)
+    return next(
+        (version for version in reversed(champions[:-1]) if version in versions and version != champions[-1]), None
+    )
 
 
 def _moved(model: str, champion: str | None, expected: str | None, is_loop: bool) -> str:
@@ -283,12 +285,12 @@ def _moved(model: str, champion: str | None, expected: str | None, is_loop: bool
     return f"{is_now}, not {was}: somebody moved it meanwhile; look again, then promote"
 
 
-def _nobody(held: list[str]) -> str:
-    if not held:
+def _nobody(champions: list[str]) -> str:
+    if not champions:
         return "no champion so far"
-    if len(held) == 1:
-        return f"nobody was champion before version {held[0]}"
-    return f"of the champions before version {held[-1]} none is left: they were deleted in MLflow"
+    if len(champions) == 1:
+        return f"nobody was champion before version {champions[0]}"
+    return f"of the champions before version {champions[-1]} none is left: they were deleted in MLflow"
 
 
 @contextlib.contextmanager

@@ -69,14 +69,14 @@ class RegisteredModel(NamedTuple):
     aliases: dict[str, str]
     tags: dict[str, str]
 
-    def journal(self, prefix: str, most: int | None = None) -> list[str]:
-        """Return the JSON of a journal's entries, whose tags begin with `prefix`; newest first, at most `most`."""
+    def journal(self, prefix: str, limit: int | None = None) -> list[str]:
+        """Return the JSON of a journal's entries, whose tags begin with `prefix`; newest first, at most `limit`."""
         names = sorted((name for name in self.tags if name.startswith(prefix)), reverse=True)
-        return [self.tags[name] for name in names[:most]]
+        return [self.tags[name] for name in names[:limit]]
 
-    def moves(self, most: int | None = None) -> list[ChampionMove]:
-        """Return the moves of the champion, newest first, at most `most`."""
-        return [ChampionMove.model_validate_json(text) for text in self.journal(JOURNAL, most)]
+    def moves(self, limit: int | None = None) -> list[ChampionMove]:
+        """Return the moves of the champion, newest first, at most `limit`."""
+        return [ChampionMove.model_validate_json(text) for text in self.journal(JOURNAL, limit)]
 
 
 @dataclass
@@ -157,47 +157,47 @@ def refuse_lost(workspace: Workspace, model: str, records: StepRecords | None = 
         StoreError: The store was lost, or the file of the embedded store cannot be read.
     """
     records = records or StepRecords(workspace.state / "projects" / model, workspace.root)
-    made = records.latest("register")
+    record = records.latest("register")
     uri = os.environ["MLFLOW_TRACKING_URI"]
-    if made is None or made.result.get("store") != stores.name_of(workspace, uri):
+    if record is None or record.result.get("store") != stores.name_of(workspace, uri):
         return
     try:
-        if _ask("experiments/get-by-name", experiment_name=model) or numbered(model, str(made.result["version"])):
+        if _ask("experiments/get-by-name", experiment_name=model) or numbered(model, str(record.result["version"])):
             return
     except StoreError:
         if stores.is_embedded(uri):
             raise
         return  # the store is away: a loop continues without it as far as possible
     where = stores.database_file(uri) if stores.is_embedded(uri) else without_password(uri)
-    version = made.result["version"]
-    anew = f"delete from step_records where project = '{model}' and step = 'register'"  # noqa: S608 - for a person
+    version = record.result["version"]
+    cure = f"delete from step_records where project = '{model}' and step = 'register'"  # noqa: S608 - for a person
     raise StoreError(
         f"{where}: holds nothing of {model}, whose version {version} was registered there: the store was lost or "
         f"emptied. Put it back from a copy; or, to begin anew with version 1, remove its record from the state "
-        f"database: {anew}"
+        f"database: {cure}"
     )
 
 
-def _ask(what: str, **query: str) -> dict[str, Any] | None:
+def _ask(endpoint: str, **query: str) -> dict[str, Any] | None:
     """Return the answer of an endpoint of MLflow's REST API, from a store of any kind; None if nothing is there."""
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri):
-        return _from_file(stores.database_file(uri), what, query)
+        return _from_file(stores.database_file(uri), endpoint, query)
     if uri.startswith(("http://", "https://")):
         shared: _Reading | None = getattr(_thread, "reading", None)
         if shared is None:
-            return _get(uri, what, query)
+            return _get(uri, endpoint, query)
         if shared.away:
             raise shared.away
         try:
-            return _get(uri, what, query)
+            return _get(uri, endpoint, query)
         except StoreError as error:
             shared.away = error
             raise
-    return _through_mlflow(what, query)
+    return _through_mlflow(endpoint, query)
 
 
-def _from_file(path: Path, what: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+def _from_file(path: Path, endpoint: str, query: Mapping[str, str]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
@@ -206,7 +206,7 @@ def _from_file(path: Path, what: str, query: Mapping[str, str]) -> dict[str, Any
             if path not in shared.connections:
                 connection = sqlite3.connect(sqlite_files.read_only(path), uri=True, timeout=10)
                 shared.connections[path] = shared.end.enter_context(contextlib.closing(connection))
-            row = shared.connections[path].execute(_SQL[what], query).fetchone()
+            row = shared.connections[path].execute(_SQL[endpoint], query).fetchone()
     except sqlite3.DatabaseError as error:
         if "no such table" in str(error):
             return None
@@ -215,9 +215,9 @@ def _from_file(path: Path, what: str, query: Mapping[str, str]) -> dict[str, Any
     return dict(json.loads(row[0])) if row else None
 
 
-def _get(uri: str, what: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+def _get(uri: str, endpoint: str, query: Mapping[str, str]) -> dict[str, Any] | None:
     try:
-        with opened(f"{uri.rstrip('/')}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}") as answer:
+        with opened(f"{uri.rstrip('/')}/api/2.0/mlflow/{endpoint}?{urllib.parse.urlencode(query)}") as answer:
             return dict(json.load(answer))
     except urllib.error.HTTPError as error:
         if error.code in (400, 404):
@@ -231,11 +231,11 @@ def _get(uri: str, what: str, query: Mapping[str, str]) -> dict[str, Any] | None
         ) from error
 
 
-def _through_mlflow(what: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+def _through_mlflow(endpoint: str, query: Mapping[str, str]) -> dict[str, Any] | None:
     from mlflow.exceptions import MlflowException
     from mlflow.utils.proto_json_utils import message_to_json
 
-    method, field = _CLIENT[what]
+    method, field = _CLIENT[endpoint]
     with reaching_store():
         try:
             answer = getattr(client(), method)(*query.values())

@@ -29,9 +29,9 @@ def announce(project: Project) -> list[Signal]:
     if grown is not None:
         evidence = {} if grown.rows is None else {"rows": grown.rows}
         announced.append(_signal(f"data-{grown.key[:16]}", now, grown.text, evidence))
-    wanted = spec.retrain.min_new_labels
+    num_needed = spec.retrain.min_new_labels
     past = history.past(project, spec, now)
-    if wanted and spec.retrain.feedback and past.loops and past.new_labels >= wanted:
+    if num_needed and spec.retrain.feedback and past.loops and past.new_labels >= num_needed:
         text = f"{past.new_labels:,} predictions were labelled since the last loop"
         announced.append(_signal(f"labels-{past.loops[-1].loop_id}", now, text, {"labels": past.new_labels}))
     for signal in announced:
@@ -53,5 +53,5 @@ def refuse_unheard(project: Project, spec: Spec, kind: str) -> None:
         )
 
 
-def _signal(name: str, at: float, reason: str, evidence: dict[str, int]) -> Signal:
-    return Signal(id=name, kind="new_data", at=at, reason=reason, evidence=evidence)
+def _signal(name: str, moment: float, reason: str, evidence: dict[str, int]) -> Signal:
+    return Signal(id=name, kind="new_data", at=moment, reason=reason, evidence=evidence)

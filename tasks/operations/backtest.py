@@ -227,7 +227,9 @@ def _policies(names: Sequence[str], spec: Spec, clock: LabelClock) -> list[Polic
     """
     chosen = list(dict.fromkeys([*(names or DEFAULT), EVERY]))
     policies = [_policy(name, spec, clock) for name in chosen]
-    twice = {one.name for one in policies if sum(one.name == other.name for other in policies) > 1}
+    twice = {
+        policy.name for policy in policies if sum(policy.name == other_policy.name for other_policy in policies) > 1
+    }
     if twice:
         raise UsageError(f"--policy: two policies are called {', '.join(sorted(twice))}: rename a file")
     return policies
@@ -243,7 +245,7 @@ def as_replayed(policies: list[Policy], spec: Spec) -> tuple[list[Policy], list[
     net = net_name(spec.model.net, spec.data.kind)
     if can_begin(net, net) or all(policy.rules.start == "scratch" for policy in policies):
         return policies, []
-    fresh = [Policy(each.name, each.rules.model_copy(update={"start": "scratch"})) for each in policies]
+    fresh = [Policy(policy.name, policy.rules.model_copy(update={"start": "scratch"})) for policy in policies]
     return fresh, [f"trainings begin fresh: the champion is of model.net {net} and has no weights to begin with"]
 
 

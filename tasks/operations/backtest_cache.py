@@ -98,10 +98,10 @@ class ReplayProgress:
         self._owed.discard(rows.stop)
         self._s_a_row = seconds / (rows.stop - rows.first)  # the latest: the first also waited for torch's import
 
-    def _show(self, what: str) -> None:
+    def _show(self, period: str) -> None:
         left_s = sum(self._owed) * (self._s_a_row or 0.0)
         eta = f", at most about {left_s:.0f} s of training left" if left_s else ""
-        self._report.progress("backtest", self._count, self._total, f"{self.policy} {what}{eta}")
+        self._report.progress("backtest", self._count, self._total, f"{self.policy} {period}{eta}")
 
 
 class Promise(NamedTuple):
@@ -113,9 +113,9 @@ class Promise(NamedTuple):
 
     def as_inputs(self) -> dict[str, Any]:
         """Return it as an input of what is computed from it."""
-        own = self.metric.model_dump() | {"num_dependent": self.num_dependent}
-        horizons = {name: each.model_dump() for name, each in self.horizons.items()}
-        return {**own, "horizons": horizons} if horizons else own
+        settings = self.metric.model_dump() | {"num_dependent": self.num_dependent}
+        horizons = {name: horizon.model_dump() for name, horizon in self.horizons.items()}
+        return {**settings, "horizons": horizons} if horizons else settings
 
 
 class BacktestCache:
@@ -159,25 +159,25 @@ class BacktestCache:
         newest = newest or self._spec.data.newest
         inputs = {"input:rows": self._past.digest(rows), "input:start": start or ""}
         key = self._key("models", {"spec:data.newest": newest, **inputs})
-        done = self._done(key)
-        if done is None:
+        trained = self._done(key)
+        if trained is None:
             self._progress.training(rows)
             began = time.perf_counter()
             try:
-                done = self._make(key, rows, newest, start)
+                trained = self._make(key, rows, newest, start)
             except (DataError, TrainingError) as error:
                 return TrainingOutcome("", 0.0, str(error).splitlines()[0])
             self.trained += 1
             self._progress.trained(rows, time.perf_counter() - began)
         else:
             self.reused += 1
-        return TrainingOutcome(key, float(done["device_seconds"]))
+        return TrainingOutcome(key, float(trained["device_seconds"]))
 
     def predict(self, model: str, period: Period) -> None:
         """Predict a period, unless the cache holds its predictions."""
         self._progress.period(period)
         rows = RowRange(period.first, period.stop)
-        self._periods = sorted({*self._periods, rows}, key=lambda each: each.first)
+        self._periods = sorted({*self._periods, rows}, key=lambda block: block.first)
         self.predictions(model, rows)
 
     def judge(self, challenger: str, champion: str | None, best: str | None = None) -> VerdictOutcome:
@@ -290,8 +290,8 @@ class BacktestCache:
 
             predicted = self.predictions(model, rows)
             weights = None if name is None else raw_weights(self._past.table.column(name), name)[predicted.row]
-            made = score(metric, predicted.target, predicted.prediction, self.preparation(model), seed, weights)
-            return {"value": np.array(made.value), "drawn": made.drawn, "num_rows": np.array(made.num_rows)}
+            scored = score(metric, predicted.target, predicted.prediction, self.preparation(model), seed, weights)
+            return {"value": np.array(scored.value), "drawn": scored.drawn, "num_rows": np.array(scored.num_rows)}
 
         stored = self._entries["scores"].get(self._key("scores", inputs), arrays(), make)
         return Score(float(stored["value"]), stored["drawn"], int(stored["num_rows"]))
@@ -349,7 +349,7 @@ class BacktestCache:
                 write_tensors(prepared, temporary)
         job = self._job(folder, prepared, tensors, start)
         result = self._trained(job)
-        made = self._pool.call(
+        job_result = self._pool.call(
             "models.export.export:export",
             job=job.as_json(),
             out=str(folder),
@@ -357,18 +357,18 @@ class BacktestCache:
         )
         if (weights := job.folder / WEIGHTS_FILE).exists():
             shutil.copyfile(weights, folder / WEIGHTS_FILE)
-        done = {
+        trained = {
             "key": key,
             "rows": rows.stop,
             "newest": newest,
             "device_seconds": result.costs.device_seconds if result.costs else 0.0,
             "validation": result.value,
-            "model_sha256": made["sha256"],
+            "model_sha256": job_result["sha256"],
         }
-        write_json(folder / TRAINED_FILE, done)
+        write_json(folder / TRAINED_FILE, trained)
         for leftover in (tensors, job.folder):
             shutil.rmtree(leftover, ignore_errors=True)
-        return done
+        return trained
 
     def _job(self, folder: Path, prepared: Path, tensors: Path, start: str | None) -> TrainingJob:
         from models.data.preparation import Preparation

@@ -54,7 +54,7 @@ class CompactionResult:
 
     def __str__(self) -> str:
         counts = {"rows moved": self.moved, "parts merged": self.merged, "rows forgotten": self.forgotten}
-        return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
 @dataclass
@@ -68,33 +68,33 @@ class Compactor:
 
     def once(self, now: float | None = None) -> CompactionResult:
         """Compact every project once; skip a log that fails or a project that another process is moving."""
-        done = CompactionResult()
+        result = CompactionResult()
         for state in sorted((self.workspace.state / "projects").glob("*/")):
             try:
-                self._tidy(state, done)
+                self._tidy(state, result)
             except TROUBLE as error:
                 self._say(state.name, error)
         now = time.time() if now is None else now
         if now // HOUR_S != self._hour:  # only hourly, because it reads every spec
             self._hour = int(now // HOUR_S)
-            self._forget(done, now)
-        return done
+            self._forget(result, now)
+        return result
 
-    def _tidy(self, state: Path, done: CompactionResult) -> None:
+    def _tidy(self, state: Path, result: CompactionResult) -> None:
         logs = ("predictions", "labels")
         many = [name for name in logs if commits_since_checkpoint(state / name) >= FEWEST_PARTS]
         if not many and not waits(state):
             return
         with moving(state):
-            done.moved += move_held(state)
+            result.moved += move_held(state)
             for name in many:
                 log = prediction_log(state) if name == "predictions" else label_store(state)
                 try:
-                    done.merged += log.compact()
+                    result.merged += log.compact()
                 except TROUBLE as error:
                     self._say(f"{state.name}/{name}", error)
 
-    def _forget(self, done: CompactionResult, now: float) -> None:
+    def _forget(self, result: CompactionResult, now: float) -> None:
         for spec in specs(self.workspace):
             state = self.workspace.state / "projects" / spec.name
             if spec.monitor.keep_days is None or not state.is_dir():
@@ -105,7 +105,7 @@ class Compactor:
             try:
                 with moving(state):
                     learns = spec.retrain.feedback and spec.data.kind not in ("series", "text")
-                    done.forgotten += forget_old(state, before, spare_labelled=learns)
+                    result.forgotten += forget_old(state, before, spare_labelled=learns)
                     if shared := shared_log(state):
                         shared.forget(before)
                 self._cuts[spec.name] = before
@@ -125,8 +125,8 @@ def specs(workspace: Workspace) -> list[Spec]:
     specs: dict[str, Spec] = {}
     for project in workspace.projects():
         with contextlib.suppress(LooplineError, OSError):
-            own = project.spec()
-            specs[own.name] = own
+            project_spec = project.spec()
+            specs[project_spec.name] = project_spec
     for state in sorted((workspace.state / "projects").glob("*/")):
         if state.name not in specs and (spec := _served_spec(workspace, state.name)) is not None:
             specs[state.name] = spec
@@ -153,9 +153,9 @@ def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = Fa
     compactor, asked_at = Compactor(workspace), float("-inf")
     while True:
         if not (as_sidecar and supervisor(workspace)):
-            done = compactor.once()
-            if str(done):
-                _log.info("%s", done)
+            result = compactor.once()
+            if str(result):
+                _log.info("%s", result)
         if not as_sidecar:
             _deliver(workspace)
             if time.monotonic() - asked_at >= ASK_AGAIN_S:
@@ -166,12 +166,12 @@ def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = Fa
 
 def _deliver(workspace: Workspace) -> None:
     try:
-        taken = events.deliver(workspace)
+        num_delivered = events.deliver(workspace)
     except (LooplineError, OSError) as error:
         _log.error("events wait: %s", error)
     else:
-        if taken:
-            _log.info("%d events delivered", taken)
+        if num_delivered:
+            _log.info("%d events delivered", num_delivered)
 
 
 def _ask_again(workspace: Workspace) -> None:

@@ -67,7 +67,7 @@ def examine(workspace: Workspace) -> list[Finding]:
         _set_aside,
         _data,
     )
-    return [look(workspace) for look in looks]
+    return [examination(workspace) for examination in looks]
 
 
 def _python(_: Workspace) -> Finding:
@@ -98,12 +98,14 @@ def _packages(_: Workspace) -> Finding:
 def _imports(_: Workspace) -> Finding:
     """Find packages in PYTHONPATH that have the name of one of Loopline's packages."""
     names = sorted(path.parent.name for path in CLONE.glob("*/__init__.py"))
-    others = [Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    alike = [folder / name for folder in others if folder != CLONE for name in names if (folder / name).is_dir()]
+    folders = [
+        Path(directory).resolve() for directory in os.environ.get("PYTHONPATH", "").split(os.pathsep) if directory
+    ]
+    alike = [folder / name for folder in folders if folder != CLONE for name in names if (folder / name).is_dir()]
     if not alike:
         return Finding("imports", "ok", f"{', '.join(names)} of {CLONE}")
-    order = [Path(entry).resolve() for entry in sys.path]
-    if CLONE not in order or any(other in order[: order.index(CLONE)] for other in others if other != CLONE):
+    order = [Path(directory).resolve() for directory in sys.path]
+    if CLONE not in order or any(folder in order[: order.index(CLONE)] for folder in folders if folder != CLONE):
         cure = f"run `make setup` in {CLONE}, or unset PYTHONPATH"
         return Finding("imports", "wrong", f"PYTHONPATH hides our own by {alike[0]}", cure)
     detail = f"PYTHONPATH names {alike[0]}: ours of that name comes first"
@@ -124,9 +126,9 @@ def _writable(workspace: Workspace) -> Finding:
 def _state(workspace: Workspace) -> Finding:
     """Open the state database; its own error says what is wrong and how to mend it."""
     try:
-        shown = database.shown(database.address(workspace.state))
+        address = database.shown(database.address(workspace.state))
         with database.reading(workspace.state):
-            detail = f"{shown}, made by the first loop" if database.is_absent(workspace.state) else shown
+            detail = f"{address}, made by the first loop" if database.is_absent(workspace.state) else address
     except LooplineError as error:
         return Finding("state", "wrong", str(error), "no loop can begin before")
     return Finding("state", "ok", detail)
@@ -195,26 +197,32 @@ def _prefect(workspace: Workspace) -> Finding:
 def _platform(workspace: Workspace) -> Finding:
     """Check `loopline up`: the state of each service while it is up, else which programs hold the services' ports."""
     if supervisor(workspace):
-        bad = [one for one in services_of(workspace) if one.state in ("failed", "backing off", "stopped", "unknown")]
-        states = "; ".join(f"{one.name} is {one.state} ({one.detail or 'no reason known'})" for one in bad)
+        bad = [
+            service
+            for service in services_of(workspace)
+            if service.state in ("failed", "backing off", "stopped", "unknown")
+        ]
+        states = "; ".join(
+            f"{service.name} is {service.state} ({service.detail or 'no reason known'})" for service in bad
+        )
         logs = f"see {workspace.platform / 'logs'}; `loopline up` starts what was given up"
         return Finding("platform", "warn" if bad else "ok", states or "up", logs if bad else "")
-    left = list(marked(workspace))
-    if left:
+    orphans = list(marked(workspace))
+    if orphans:
         return Finding(
             "platform",
             "warn",
-            f"{len(left)} processes were left by a killed supervisord",
+            f"{len(orphans)} processes were left by a killed supervisord",
             "`loopline up` or `loopline down` ends them",
         )
     ours = {"prefect"} if PrefectServer(workspace).url() else set()  # a loop's own server on the platform's port
     busy = {name: port for name, port in taken_ports(ports(workspace)).items() if name not in ours}
-    taken = [f"port {port} of {name} ({holder(port)})" for name, port in busy.items()]
+    used = [f"port {port} of {name} ({holder(port)})" for name, port in busy.items()]
     return Finding(
         "platform",
-        "warn" if taken else "ok",
-        f"down; taken meanwhile: {', '.join(taken)}" if taken else "down: `loopline up` starts it",
-        "end that program, or another port is used (`loopline up --port NAME=NUMBER`)" if taken else "",
+        "warn" if used else "ok",
+        f"down; taken meanwhile: {', '.join(used)}" if used else "down: `loopline up` starts it",
+        "end that program, or another port is used (`loopline up --port NAME=NUMBER`)" if used else "",
     )
 
 
@@ -246,8 +254,8 @@ def _topology() -> str:
     if program is None:
         return ""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run([program, "topo", "-m"], capture_output=True, timeout=20, check=True)
-        return done.stdout.decode(errors="replace")
+        completed = subprocess.run([program, "topo", "-m"], capture_output=True, timeout=20, check=True)
+        return completed.stdout.decode(errors="replace")
     return ""
 
 

@@ -15,14 +15,14 @@ from tasks.host.workspace import Workspace
 from tasks.mlflow.model_cache import cached_version
 
 
-def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champion") -> dict[str, Any]:
+def export_edge(workspace: Workspace, model: str, to: Path, requested: str = "champion") -> dict[str, Any]:
     """Write the bundle; an existing bundle is replaced atomically, or stays as it is on an error.
 
     Args:
         workspace: The workspace whose cache holds versions.
         model: The registered model's name, which is the project's.
         to: The folder to create.
-        wanted: `champion`, another alias, or a version number.
+        requested: `champion`, another alias, or a version number.
 
     Returns:
         `folder`, `version`, `files`, the model's `sha256` and `size_bytes`, and `note`.
@@ -32,7 +32,7 @@ def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champ
         StoreError: The version cannot be fetched, or the folder cannot be written.
     """
     _refuse_other_files(to)
-    cached = cached_version(workspace, model, wanted)
+    cached = cached_version(workspace, model, requested)
     served = LoadedModel(model, cached.number, cached.folder)
     hashed = sha256(cached.folder / MODEL_FILE)
     facts = {"model": model, "version": cached.number, "SHA-256 of model.onnx": hashed}
@@ -52,6 +52,6 @@ def _refuse_other_files(to: Path) -> None:
     """Refuse a folder with files that belong to no bundle: replacing it would delete them."""
     if to.exists() and not to.is_dir():
         raise UsageError(f"{to}: is a file, expected a folder to make")
-    others = sorted(path.name for path in to.iterdir() if path.name not in FILES) if to.exists() else []
-    if others:
-        raise UsageError(f"{to}: holds {others[0]}, which is of no bundle: name an empty or a new folder")
+    foreign = sorted(path.name for path in to.iterdir() if path.name not in FILES) if to.exists() else []
+    if foreign:
+        raise UsageError(f"{to}: holds {foreign[0]}, which is of no bundle: name an empty or a new folder")

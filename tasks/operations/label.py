@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def accept(
-    project: Project, spec: Spec, rows: pa.Table, *, by: str, id_column: str = "id", display_name: str = "labels"
+    project: Project, spec: Spec, rows: pa.Table, *, labeller: str, id_column: str = "id", display_name: str = "labels"
 ) -> dict[str, int]:
     """Store labels durably: all of them or none. The command line and an HTTP endpoint both call this.
 
@@ -31,7 +31,7 @@ def accept(
         project: The project whose predictions are labelled.
         spec: The project's spec.
         rows: A column of ids and a column named like the target or `label`; other columns and empty labels are ignored.
-        by: Author of the labels.
+        labeller: Author of the labels.
         id_column: Name of the id column.
         display_name: Name of the rows in messages.
 
@@ -50,14 +50,14 @@ def accept(
     state, now = project.state(spec.name), datetime.fromtimestamp(time.time(), UTC)
     table = checked_labels(rows, id_column, _preparation(project, spec), display_name)
     moments = pa.array([now] * table.num_rows, pa.timestamp("us", tz="UTC"))
-    labels = table.append_column("at", moments).append_column("by", pa.array([by] * table.num_rows, pa.string()))
+    labels = table.append_column("at", moments).append_column("by", pa.array([labeller] * table.num_rows, pa.string()))
     with moving(state, PATIENCE_S):  # no correction may come between reading the known labels and adding new ones
         receive_held(state)  # labels that came over HTTP are older than these
         share_labels(state, labels)
         return {**take_in(state, labels), "empty": rows.num_rows - table.num_rows}
 
 
-def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column: str = "id") -> dict[str, int]:
+def accept_file(project: Project, spec: Spec, path: Path, *, labeller: str, id_column: str = "id") -> dict[str, int]:
     """Store the labels of a CSV or Parquet file, or of a folder of such files; see `accept`."""
     from models.sources.folders import data_files
     from models.sources.row_batches import concatenated, row_batches
@@ -66,10 +66,10 @@ def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column:
     tables = list(row_batches(data_files(path), {}, 1 << 20, folder, na_is_text))
     if not tables:
         return dict.fromkeys(("taken", "corrected", "repeated", "waiting", "empty"), 0)
-    return accept(project, spec, concatenated(tables), by=by, id_column=id_column, display_name=str(path))
+    return accept(project, spec, concatenated(tables), labeller=labeller, id_column=id_column, display_name=str(path))
 
 
-def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
+def forget(project: Project, spec: Spec, ids: Sequence[str], *, labeller: str) -> int:
     """Withdraw the labels of some ids: their predictions become unlabelled and are not in the next dataset.
 
     Models trained and metrics counted with these labels stay as they are.
@@ -87,14 +87,14 @@ def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
     with moving(state, PATIENCE_S):
         receive_held(state)
         column = pa.chunked_array([unique], pa.string())
-        known = latest_labels(label_store(state), column).column(LABEL).is_valid().to_pylist()
-        if not all(known):
-            raise UsageError(f"{spec.name}: {unique[known.index(False)]!r} has no label: nothing was forgotten")
+        has_label = latest_labels(label_store(state), column).column(LABEL).is_valid().to_pylist()
+        if not all(has_label):
+            raise UsageError(f"{spec.name}: {unique[has_label.index(False)]!r} has no label: nothing was forgotten")
         now = datetime.fromtimestamp(time.time(), UTC)
         columns = {"id": column, LABEL: pa.nulls(len(unique), pa.string())}
         columns |= {
             "at": pa.array([now] * len(unique), pa.timestamp("us", tz="UTC")),
-            "by": pa.array([by] * len(unique)),
+            "by": pa.array([labeller] * len(unique)),
         }
         labels = pa.table(columns)
         share_labels(state, labels)

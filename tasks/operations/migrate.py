@@ -155,9 +155,9 @@ def _server(to: str) -> URL:
     server = make_url(normalised(MIGRATE_TO, to)).set(drivername="postgresql+psycopg")
     if not server.database:
         raise UsageError(f"{MIGRATE_TO}: got no database in the address, expected postgresql://user@host/loopline")
-    most = MOST_NAME_BYTES - max(len(store.suffix) for store in _STORES)
-    if len(server.database.encode()) > most:  # Postgres would cut the four names to one
-        raise UsageError(f"{MIGRATE_TO}: got database {server.database}, expected a name of at most {most} bytes")
+    longest = MOST_NAME_BYTES - max(len(store.suffix) for store in _STORES)
+    if len(server.database.encode()) > longest:  # Postgres would cut the four names to one
+        raise UsageError(f"{MIGRATE_TO}: got database {server.database}, expected a name of at most {longest} bytes")
     unknown = sorted(set(server.query) - PARAMETERS)
     if unknown:
         raise UsageError(
@@ -262,9 +262,9 @@ def _make_prefect_tables(workspace: Workspace, address: str) -> None:
     """Run Prefect's own command, in a process of its own: Prefect reads its settings when it is imported."""
     environ = {**os.environ, **stores.environment(workspace), PREFECT_DATABASE: address}
     command = [sys.executable, "-m", "prefect", "server", "database", "upgrade", "--yes"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in (done.stderr or done.stdout).splitlines() if line[:1].isalpha()]
+    completed = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        lines = [line for line in (completed.stderr or completed.stdout).splitlines() if line[:1].isalpha()]
         reason = " ".join(line for line in lines if "Error" in line or line == lines[-1])[:300]
         raise StoreError(f"prefect: `prefect server database upgrade` failed: {reason}; no rows were copied into it")
 

@@ -146,13 +146,13 @@ class _MonitoringRun:
                 changed = self._store.changed(version)
                 if not changed:
                     continue
-                past = {one.id: one for one in self._store.reports(version)}
+                past = {report.id: report for report in self._store.reports(version)}
                 watched = self._watched(version)
                 if watched is None:
                     continue
                 for first in changed:
                     window = self._store.window(version, first)
-                    before = [one for one in past.values() if _first(one) < first]
+                    before = [report for report in past.values() if _first(report) < first]
                     report = assess(_predicted(window, watched.metric), watched, before)
                     past[report.id] = report
                     self._store.save_report(version, first, report)
@@ -163,20 +163,20 @@ class _MonitoringRun:
                     if again != report:
                         self._store.save_report(version, _first(report), again)
 
-    def findings(self, at: float) -> MonitoringReport:
+    def findings(self, moment: float) -> MonitoringReport:
         """Sum up all windows in the monitoring report."""
         reports = {version: self._store.reports(version) for version in self._store.versions()}
-        others = [window for version in reports if version != self._champion for window in reports[version]]
-        windows = [*others[-SHOWN_OF_OTHERS:], *reports.get(self._champion or "", [])]
+        windows_of_others = [window for version in reports if version != self._champion for window in reports[version]]
+        windows = [*windows_of_others[-SHOWN_OF_OTHERS:], *reports.get(self._champion or "", [])]
         watched = self._watched(self._champion) if self._champion else None
         return sum_up(
             self._spec.name,
-            at,
+            moment,
             windows,
             watched,
             num_predictions=self._store.num_predictions(),
             num_labels=self._store.num_forgotten_labels()
-            + sum(window.num_labels for each in reports.values() for window in each),
+            + sum(window.num_labels for windows_of_version in reports.values() for window in windows_of_version),
             num_unknown_labels=self._store.num_waiting(),
             notes=self.notes,
         )
@@ -193,10 +193,10 @@ class _MonitoringRun:
     def _log_metrics(self, version: str, findings: MonitoringReport) -> None:
         batches: dict[int, tuple[float, dict[str, float]]] = {}
         texts = {}
-        for first, window, known in self._store.unlogged(version):
+        for first, window, text_before in self._store.unlogged(version):
             metrics = metrics_of(window, findings.metric or "metric")
             text = key_of(metrics)
-            if text != known:
+            if text != text_before:
                 batches[first // max(1, window.num_predictions)] = window.end, metrics
                 texts[first] = text
         if not batches or self._facts_of(version).preparation is None:
@@ -237,18 +237,20 @@ class _MonitoringRun:
             if version not in values:
                 preparation = self._facts_of(version).preparation
                 values[version] = label_values(labels, preparation.target if preparation else None)
-            labelled, here = examples.with_labels(keys, values[version])
-            if here.any():
+            labelled, is_present = examples.with_labels(keys, values[version])
+            if is_present.any():
                 self._store.save_examples(version, first, labelled)
-                strange += int(np.isnan(values[version][here].reshape(here.sum(), -1)).any(axis=1).sum())
-            has_prediction |= here
+                strange += int(np.isnan(values[version][is_present].reshape(is_present.sum(), -1)).any(axis=1).sum())
+            has_prediction |= is_present
         if strange:
             self.notes.append(f"{strange} of the new labels are no class or number of the model: they do not count")
         return has_prediction
 
     def _columns(self, versions: Sequence[str]) -> list[str]:
         references = [self._facts_of(version).reference for version in versions]
-        inputs = (predictions.INPUT + column.name for each in references if each for column in each.columns)
+        inputs = (
+            predictions.INPUT + column.name for reference in references if reference for column in reference.columns
+        )
         return list(dict.fromkeys(["id", "at", "version", "score", "scores", *inputs]))
 
     def _rules(self, version: str) -> WindowingRules:
@@ -363,15 +365,15 @@ def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
         "monitor_breaches": len(window.breaches),
         "monitor_drifted_features": sum(drift.level != "none" for drift in window.features),
         **{f"monitor_psi_{drift.name}": drift.psi for drift in window.predictions},
-        **{f"monitor_{name}_{each.name}": each.realised.value for each in window.horizons},
+        **{f"monitor_{name}_{horizon.name}": horizon.realised.value for horizon in window.horizons},
     }
     return {key: float(value) for key, value in metrics.items() if value is not None}
 
 
 def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
     examples = window.examples
-    there = examples.labelled
-    target = examples.label[there]
+    is_labelled = examples.labelled
+    target = examples.label[is_labelled]
     share = len(examples.keys) / max(1, window.num_rows)
     return WindowPredictions(
         first=window.first,
@@ -379,9 +381,9 @@ def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
         end=window.end,
         tally=window.tally,
         whole=window.is_whole,
-        num_labels=round(int(there.sum()) / share) if share else 0,
+        num_labels=round(int(is_labelled.sum()) / share) if share else 0,
         target=target.astype(TARGET_DTYPES[metric.tasks[0]]),
-        prediction=examples.prediction[there],
+        prediction=examples.prediction[is_labelled],
         scores=examples.prediction,
     )
 

@@ -61,7 +61,11 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
     usage = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root)
     disk = facts.DiskUsage(free_bytes=usage.free, total_bytes=usage.total)
     services = {state.name: _service(state) for state in services_of(workspace)}
-    if "mlflow" in services and services["mlflow"].state == "elsewhere" and any(one.registry for one in projects):
+    if (
+        "mlflow" in services
+        and services["mlflow"].state == "elsewhere"
+        and any(project.registry for project in projects)
+    ):
         services["mlflow"] = services["mlflow"].model_copy(update={"detail": "cannot be read"})
     sizes = measured(workspace)
     return facts.Overview(
@@ -115,7 +119,7 @@ class _Rows(NamedTuple):
 
 
 def _all_facts(
-    workspace: Workspace, chosen: Sequence[Project] | None, now: float, most: int
+    workspace: Workspace, chosen: Sequence[Project] | None, now: float, limit: int
 ) -> list[facts.ProjectFacts]:
     with database.reading(workspace.state), registry_reader.reading():  # one connection for all projects
         folders = workspace.folders()
@@ -123,20 +127,20 @@ def _all_facts(
         memories = memories_of(workspace)
         specs = current_specs(workspace, projects, memories.hashes)
         names = sorted({spec.name for spec in specs if isinstance(spec, Spec)})
-        rows = _rows(workspace, folders, names, most)
+        rows = _rows(workspace, folders, names, limit)
         return [_lit(project, spec, rows, now, memories) for project, spec in zip(projects, specs, strict=True)]
 
 
-def _rows(workspace: Workspace, folders: Mapping[str, Path], names: Sequence[str], most: int) -> _Rows:
+def _rows(workspace: Workspace, folders: Mapping[str, Path], names: Sequence[str], limit: int) -> _Rows:
     state = workspace.state
     return _Rows(
         Recorded(folders, latest_records(state, names, [*BY_NAME])),
         last_loops(state, names),
-        newest_loops(state, names, most),
-        newest_records(state, names, "promote", most),
+        newest_loops(state, names, limit),
+        newest_records(state, names, "promote", limit),
         decisions.newest(state, names, MOST_DECISIONS),
         open_signals.undecided_of_all(workspace),
-        most,
+        limit,
     )
 
 
@@ -157,11 +161,11 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
     step_cache = StepCache(project, spec, memories, rows.recorded)
     registry = _registry(step_cache, rows.most)
     planned = registry.planned
-    owed = [item.step for item in planned if item.state != "done"]
-    records = {item.step: item.record for item in planned if item.record and item.state == "done"}
+    owed = [step.step for step in planned if step.state != "done"]
+    records = {step.step: step.record for step in planned if step.record and step.state == "done"}
     history = rows.verdicts.get(spec.name, [])
     last = rows.last_loop.get(spec.name)
-    made = rows.decisions.get(spec.name, [])
+    decided = rows.decisions.get(spec.name, [])
     loops = rows.loops.get(spec.name, [])
     result = facts.ProjectFacts(
         name=spec.name,
@@ -178,9 +182,9 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         data=_data(step_cache, last, records),
         search=_search(step_cache, records, spec),
         monitor=findings.load(step_cache.state),
-        decisions=made,
-        waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
-        undecided=[one for one in rows.undecided.get(spec.name, ()) if one.kind in _kinds(spec)],
+        decisions=decided,
+        waiting=_waiting(decided, spec.retrain.ask_timeout_s, now),
+        undecided=[signal for signal in rows.undecided.get(spec.name, ()) if signal.kind in _kinds(spec)],
         next_loop=_next(spec.retrain.schedule, spec.retrain.timezone, now),
         next_monitoring=_next(spec.monitor.schedule, spec.retrain.timezone, now),
         schedule=_schedule(spec),
@@ -207,7 +211,7 @@ class _Registered(NamedTuple):
     trouble: str = ""
 
 
-def _registry(step_cache: StepCache, most: int) -> _Registered:
+def _registry(step_cache: StepCache, limit: int) -> _Registered:
     name = step_cache.spec.name
     try:
         model = registry_reader.registered(name)
@@ -216,7 +220,7 @@ def _registry(step_cache: StepCache, most: int) -> _Registered:
             _version(name, model.aliases.get("champion")),
             _version(name, model.aliases.get("challenger")),
             model.aliases.get("previous"),
-            model.moves(most),
+            model.moves(limit),
         )
     except StoreError as error:
         return _Registered(step_cache.plan_data(), trouble=str(error))
@@ -325,9 +329,9 @@ def _kinds(spec: Spec) -> tuple[Kind, ...]:
     return ("person", "unknown", *spec.retrain.on)
 
 
-def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.PendingApproval | None:
+def _waiting(decided: list[Decision], timeout_s: float, now: float) -> facts.PendingApproval | None:
     """Return the unanswered question, or None: a signal whose last decision is `ask`, without an answer or an end."""
-    last = {decision.signal.id: decision for decision in reversed(made)}
+    last = {decision.signal.id: decision for decision in reversed(decided)}
     for decision in last.values():
         until = decision.at + timeout_s
         if decision.action == "ask" and decision.flow_run and until > now and not decision.by:
@@ -352,8 +356,8 @@ def _history(loops: list[PastLoop], verdicts: list[StepRecord]) -> list[facts.Fi
         )
         for loop in loops
     ]
-    known = {loop.loop_id for loop in loops}
-    past += [_ended(record) for record in verdicts if record.loop_id not in known]
+    loop_ids = {loop.loop_id for loop in loops}
+    past += [_ended(record) for record in verdicts if record.loop_id not in loop_ids]
     return sorted(past, key=lambda ended: ended.ended, reverse=True)[:MOST_LOOPS]
 
 
@@ -365,17 +369,17 @@ def _verdict(record: StepRecord | None) -> dict[str, str]:
 
 
 def _predictions(state: Path) -> facts.PredictionLogSummary:
-    made, labels = _parts(state / "predictions"), _parts(state / "labels")
+    predicted, labels = _parts(state / "predictions"), _parts(state / "labels")
     return facts.PredictionLogSummary(
-        last=max((entry.st_mtime for entry in made), default=None),
-        size_bytes=sum(entry.st_size for entry in (*made, *labels)),
+        last=max((part.st_mtime for part in predicted), default=None),
+        size_bytes=sum(part.st_size for part in (*predicted, *labels)),
     )
 
 
 def _parts(folder: Path) -> list[os.stat_result]:
     try:
         with os.scandir(folder) as entries:
-            return [entry.stat() for entry in entries if entry.name.endswith(".parquet")]
+            return [file.stat() for file in entries if file.name.endswith(".parquet")]
     except OSError:
         return []  # no folder yet, or the compactor removed a file during the listing
 

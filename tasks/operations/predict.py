@@ -173,10 +173,10 @@ def _work(
         partitions = [partition_of(path, folder) for path in group] if folder else []
         named = {"partitions": partitions} if any(partitions) else {}
         unit = PredictionUnit(group, key_of({**same, **named, "files": [hashes.of(path) for path in group]}))
-        known = units.setdefault(unit.key, unit)
-        if known is not unit:
+        earlier = units.setdefault(unit.key, unit)
+        if earlier is not unit:
             work.notes.append(
-                f"{unit.display_name} has the same content as {known.display_name}: it was predicted once"
+                f"{unit.display_name} has the same content as {earlier.display_name}: it was predicted once"
             )
     hashes.save()
     work.units = list(units.values())
@@ -185,9 +185,9 @@ def _work(
 
 def _done_before(work: PredictionJob, out: Path) -> dict[str, Any]:
     """Return the summary of an earlier run that wrote this output; empty if the output is missing or changed."""
-    done = read_json(work.folder / "done.json")
-    there = bool(done) and out.is_file() and sha256(out) == done["sha256"]
-    return {**{name: done[name] for name in _SUMMARY_KEYS}, "logged": 0, "new": False} if there else {}
+    note = read_json(work.folder / "done.json")
+    is_complete = bool(note) and out.is_file() and sha256(out) == note["sha256"]
+    return {**{name: note[name] for name in _SUMMARY_KEYS}, "logged": 0, "new": False} if is_complete else {}
 
 
 def _carry_out(work: PredictionJob, out: Path, report: Reporter) -> dict[str, Any]:
@@ -214,15 +214,15 @@ def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
     reading = _reading(work, model.preparation)
     total = sum(count_rows(path) for unit in work.units for path in unit.files)
     parts: list[PredictionPart] = []
-    seen, done = SortedHashSet(), 0
+    seen, num_rows = SortedHashSet(), 0
     for unit, place, before, rows, feed in _examples(work, reading):
         ids = _ids(work, unit, rows, before, seen)
         part = PredictionPart(len(parts), unit, place, rows.num_rows)
         if not work.part(part.number).exists():
             _write_part(work, part, part_of(model, rows, feed, ids, datetime.now(UTC), work.spec.data))
         parts.append(part)
-        done += part.rows
-        report.progress("predict", done, max(total, done), "rows")
+        num_rows += part.rows
+        report.progress("predict", num_rows, max(total, num_rows), "rows")
     work.notes += reading.notes
     if not parts:
         raise DataError(f"{work.units[0].display_name}: no rows to predict: expected some under the header")
@@ -276,11 +276,11 @@ def _ids(work: PredictionJob, unit: PredictionUnit, rows: pa.Table, before: int,
 def _began_ms(work: PredictionJob, unit: PredictionUnit) -> int:
     """Return the time of the unit's first begin, in ms; generated ids contain it, so it is stored permanently."""
     path = work.state / "batch" / "begun" / f"{unit.key[:32]}.json"
-    known = read_json(path)
-    if not known:
-        known = {"began_ms": time.time_ns() // 1_000_000}
-        write_json(path, known)
-    return int(known["began_ms"])
+    note = read_json(path)
+    if not note:
+        note = {"began_ms": time.time_ns() // 1_000_000}
+        write_json(path, note)
+    return int(note["began_ms"])
 
 
 def _write_part(work: PredictionJob, part: PredictionPart, table: pa.Table) -> None:

@@ -59,7 +59,7 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
     Raises:
         StoreError: A project's folder cannot be made.
     """
-    done = [*_orphans(workspace), *_half_cached(workspace), *_task_runs(workspace)]
+    lines = [*_orphans(workspace), *_half_cached(workspace), *_task_runs(workspace)]
     folders = {path.name for path in (workspace.state / "projects").glob("*") if path.is_dir()}
     names = {name for name in folders if re.fullmatch(NAME_PATTERN, name)} | set(workspace.folders())
     for name in sorted(names & {only} if only else names):
@@ -68,8 +68,8 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
             state.mkdir(parents=True, exist_ok=True)  # the loops of another machine have no folder here
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free and not is_leased(workspace.state, lease_of(state)):  # by a loop of another machine
-                done += _project(workspace, state)
-    return done
+                lines += _project(workspace, state)
+    return lines
 
 
 def is_owed(workspace: Workspace, spec: Spec) -> bool:

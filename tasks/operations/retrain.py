@@ -17,10 +17,10 @@ from tasks.mlflow import registry_reader
 from tasks.prefect.events import DECISION_MADE, Event, send
 
 
-def run_signal(kind: Kind, at: float, flow_run: str, reason: str = "") -> Signal:
+def run_signal(kind: Kind, moment: float, flow_run: str, reason: str = "") -> Signal:
     """Return a signal for a run that began without one: by a schedule, or by a person on Prefect's page."""
     words = {"person": "a person asked", "schedule": "the schedule says so"}
-    return Signal(id=f"{kind}-{flow_run}", kind=kind, at=at, reason=reason or words.get(kind, kind))
+    return Signal(id=f"{kind}-{flow_run}", kind=kind, at=moment, reason=reason or words.get(kind, kind))
 
 
 def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
@@ -46,14 +46,14 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
     return decision if signal.id in past.signals else _recorded(project, spec.name, decision)
 
 
-def answered(project: Project, question: Decision, approved: bool, by: str, comment: str = "") -> Decision:
+def answered(project: Project, question: Decision, approved: bool, person: str, comment: str = "") -> Decision:
     """Record a person's answer to an open question; an approval starts a loop unless another loop runs."""
     spec = project.spec()
     state = project.state(spec.name)
     before = decisions.of_flow_run(state, str(question.flow_run))
     if before is not None and before.action != "ask":
         return before
-    reason = _answer(approved, by, comment)
+    reason = _answer(approved, person, comment)
     running = history.running(state)
     action: Action = "retrain" if approved and running is None else "wait"
     reasons = [
@@ -61,11 +61,13 @@ def answered(project: Project, question: Decision, approved: bool, by: str, comm
         *([f"loop {running} runs now: one at a time"] if approved and running else []),
         *(question.reasons[1:] if question.by else question.reasons),  # `note_answer` has put the answer before them
     ]
-    answer = question.model_copy(update={"at": time.time(), "action": action, "reasons": reasons, "by": by or None})
+    answer = question.model_copy(update={"at": time.time(), "action": action, "reasons": reasons, "by": person or None})
     return _recorded(project, spec.name, answer)
 
 
-def note_answer(workspace: Workspace, project: str, flow_run: str, approved: bool, by: str, comment: str = "") -> None:
+def note_answer(
+    workspace: Workspace, project: str, flow_run: str, approved: bool, person: str, comment: str = ""
+) -> None:
     """Record that a person has answered the question of a run, which takes the answer up a few seconds later.
 
     The run records the decision itself; until then the question is answered, and nobody is asked again.
@@ -73,17 +75,17 @@ def note_answer(workspace: Workspace, project: str, flow_run: str, approved: boo
     state = workspace.state / "projects" / project
     question = decisions.of_flow_run(state, flow_run)
     if question is not None and question.action == "ask":
-        reasons = [f"{_answer(approved, by, comment)}; the run takes it up", *question.reasons]
-        decisions.record(state, question.model_copy(update={"at": time.time(), "by": by, "reasons": reasons}))
+        reasons = [f"{_answer(approved, person, comment)}; the run takes it up", *question.reasons]
+        decisions.record(state, question.model_copy(update={"at": time.time(), "by": person, "reasons": reasons}))
 
 
-def _answer(approved: bool, by: str, comment: str) -> str:
-    return f"{'approved' if approved else 'refused'} by {by or 'a person'}" + (f": {comment}" if comment else "")
+def _answer(approved: bool, person: str, comment: str) -> str:
+    return f"{'approved' if approved else 'refused'} by {person or 'a person'}" + (f": {comment}" if comment else "")
 
 
-def unanswered(project: Project, question: Decision, why: str) -> Decision:
+def unanswered(project: Project, question: Decision, cause: str) -> Decision:
     """Close a question that nobody will answer any more, so that it no longer blocks other signals."""
-    reasons = [f"nobody answered: {why}", *question.reasons]
+    reasons = [f"nobody answered: {cause}", *question.reasons]
     closed = question.model_copy(update={"at": time.time(), "action": "wait", "reasons": reasons, "until": None})
     return _recorded(project, project.spec().name, closed)
 
@@ -92,7 +94,9 @@ def open_question(project: Project) -> Decision | None:
     """Return the project's question that waits for a person's answer, or None."""
     spec = project.spec()
     open_approval = history.past(project, spec).open_approval
-    questions = [made for made in decisions.read(project.state(spec.name)) if made.signal.id == open_approval]
+    questions = [
+        decision for decision in decisions.read(project.state(spec.name)) if decision.signal.id == open_approval
+    ]
     return questions[-1] if open_approval and questions else None
 
 
@@ -108,8 +112,8 @@ def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
     settings = None
     if spec.retrain.search == "reuse":
         champion = registry_reader.aliased(spec.name)
-        known = champion.tags.get("loopline.params") if champion else None
-        settings = json.loads(known) if known else None
+        parameters = champion.tags.get("loopline.params") if champion else None
+        settings = json.loads(parameters) if parameters else None
     return overrides(spec, settings), ["ingest"] if references.is_own_code(spec.data.source) else []
 
 

@@ -73,11 +73,11 @@ def copy_example(workspace: Workspace, name: str, example: str) -> Project:
     Raises:
         UsageError: The name is taken or invalid, or there is no such example.
     """
-    folder, known = _free_folder(workspace, name), examples()
-    if example not in known:
-        raise UsageError(f"--example: got {example!r}, expected one of {', '.join(known)}")
+    folder, by_name = _free_folder(workspace, name), examples()
+    if example not in by_name:
+        raise UsageError(f"--example: got {example!r}, expected one of {', '.join(by_name)}")
     with replacing_folder(folder) as temporary:
-        shutil.copytree(known[example], temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(by_name[example], temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         spec = (temporary / SPEC_FILE).read_text()
         write_text(temporary / SPEC_FILE, re.sub(r"(?m)^name: .*$", f"name: {name}", spec))
         read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")

@@ -53,8 +53,8 @@ class SpecDocuments:
             digest = self._hashes.of(path)
         except OSError:  # reading it raises the error
             digest = ""
-        if isinstance(known := self._known.get(digest), dict):
-            return dict(known)
+        if isinstance(cached := self._known.get(digest), dict):
+            return dict(cached)
         document = spec_document(path, project.shown_spec)
         with contextlib.suppress(OSError):
             if _is_plain(document) and sha256(path) == digest:  # else the file has changed meanwhile
@@ -82,9 +82,9 @@ def current_spec(project: Project, documents: SpecDocuments | None = None) -> Sp
         stat = path.stat()
         state = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
         is_settled = stat.st_ctime_ns + CLOCK_TICK_NS < time.time_ns()  # else it may change again within the tick
-    known = _read.get(path)
-    if known and known[0] == state:
-        return known[1]
+    cached = _read.get(path)
+    if cached and cached[0] == state:
+        return cached[1]
     spec = spec_of(documents.of(project), path, shown_as=project.shown_spec) if documents else project.spec()
     if is_settled:
         _read[path] = (state, spec)

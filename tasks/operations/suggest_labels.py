@@ -65,8 +65,8 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
     preparation = Preparation.load(cached.folder)
     receive(project.state(spec.name))
     rule = SUGGESTIONS[preparation.task]
-    pool, of, chosen = rule.choose(project, spec, cached, preparation, count)
-    return {"table": _shown(pool.take(chosen), spec), "of": of, "method": rule.method}
+    pool, num_rows, chosen = rule.choose(project, spec, cached, preparation, count)
+    return {"table": _shown(pool.take(chosen), spec), "of": num_rows, "method": rule.method}
 
 
 def _uncertain(
@@ -81,14 +81,14 @@ def _uncertain(
         return positions(rows, preparation, INPUT) if is_table else _chances(rows) * (CELL / SURE_STEP)
 
     best: pa.Table | None = None
-    of = 0
+    num_rows = 0
     for table in sized(_unlabelled(project.state(spec.name), cached), PIECE):
-        of += table.num_rows
+        num_rows += table.num_rows
         candidates = table if best is None else concatenated([best, table])
         best = candidates.take(thinned(uncertainty(_chances(candidates)), points(candidates))[: CANDIDATES * count])
     if best is None:
         raise _nothing(cached)
-    return best, of, choose_uncertain(uncertainty(_chances(best)), points(best), count)
+    return best, num_rows, choose_uncertain(uncertainty(_chances(best)), points(best), count)
 
 
 def _novel(
@@ -102,15 +102,15 @@ def _novel(
 
     state = project.state(spec.name)
     pool: pa.Table | None = None
-    of = 0
+    num_rows = 0
     for table in _unlabelled(state, cached):
-        of += table.num_rows
+        num_rows += table.num_rows
         rows = table if pool is None else concatenated([pool, table])
         pool = rows.take(np.sort(np.argsort(hash_values(rows.column("id"), "id"))[:POOL]))
     if pool is None:
         raise _nothing(cached)
-    known, values = _labelled(state, project, spec, preparation)
-    both = concatenated([pool.select(known.column_names), known])
+    labelled, values = _labelled(state, project, spec, preparation)
+    both = concatenated([pool.select(labelled.column_names), labelled])
     points = positions(both, preparation, INPUT)
     predicted = _middle(pool, preparation)
     return pool, of, choose_novel(points[: len(predicted)], predicted, points[len(predicted) :], values, count)
@@ -167,13 +167,13 @@ def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparatio
         rows = rows.take(np.linspace(0, rows.num_rows - 1, min(KNOWN, rows.num_rows)).astype(np.int64))
         tables.append(rows.select(names).rename_columns(inputs))
         values.append(rows.column(spec.data.target_name).to_numpy())
-    left = KNOWN
+    num_left = KNOWN
     for table in joined(state, columns=inputs, labelled=True):
-        rows = table.slice(0, left)
+        rows = table.slice(0, num_left)
         if set(inputs) <= set(rows.column_names):
             tables.append(rows.select(inputs))
             values.append(rows.column(LABEL).cast(pa.float64()).to_numpy())
-            left -= rows.num_rows
+            num_left -= rows.num_rows
     if not tables:
         schema = {f"{INPUT}{name}": pa.float64() for name in preparation.number_columns}
         schema |= {f"{INPUT}{name}": pa.string() for name in preparation.text_columns}

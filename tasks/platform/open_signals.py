@@ -41,9 +41,11 @@ def undecided_of_all(workspace: Workspace) -> dict[str, list[Signal]]:
     signals: dict[str, list[Signal]] = {}
     for event, _ in open_signals(workspace):
         signals.setdefault(event.project, []).append(_signal_of(event))
-    made = decisions.concerning(workspace.state, signals)
+    decided = decisions.concerning(workspace.state, signals)
     return {
-        project: [one for one in sorted(sent, key=lambda one: one.at) if not _is_decided(one, made[project])]
+        project: [
+            signal for signal in sorted(sent, key=lambda signal: signal.at) if not _is_decided(signal, decided[project])
+        ]
         for project, sent in signals.items()
     }
 
@@ -60,8 +62,8 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
     """
     now = time.time() if now is None else now
     api = PrefectServer(workspace).api()
-    done: list[str] = begin_again(api, pool_of(workspace), now) if api else []
-    done += _of_lost_machines(workspace, api) if api and database.is_shared() else []
+    lines: list[str] = begin_again(api, pool_of(workspace), now) if api else []
+    lines += _of_lost_machines(workspace, api) if api and database.is_shared() else []
     late, decided = [], []
     with database.reading(workspace.state):  # both of one moment: a signal that is sent meanwhile is not decided
         sent_signals, waiting = open_signals(workspace), undecided_of_all(workspace)
@@ -73,22 +75,22 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
     if decided:
         change(workspace, decided, is_open=False)
     if not late or api is None:
-        return done
+        return lines
     runs = all_runs(api, _of_signals(min(event.at for event in late)))
     for event in late:
         heard_by = _heard_by(api, event)
         states = {run["state_type"] for run in runs if run["deployment_id"] in heard_by and _names(run, event)}
         if not heard_by or states == {"CANCELLED"}:
             change(workspace, [event], is_open=False)
-            done.append(
+            lines.append(
                 f"{event.project}: {event.text}: closed, because its run was cancelled or no automation matches it"
             )
         elif not states:
             again = {**posted(event), "id": str(uuid.uuid5(_AGAIN, f"{event.id} {now}"))}
             ask(api, "events", [again], timeout_s=TIMEOUT_S)
             change(workspace, [event], sent=now)
-            done.append(f"{event.project}: {event.text}: sent again, because no decision was recorded")
-    return done
+            lines.append(f"{event.project}: {event.text}: sent again, because no decision was recorded")
+    return lines
 
 
 def _signal_of(event: Event) -> Signal:
@@ -119,13 +121,13 @@ def _of_lost_machines(workspace: Workspace, api: str) -> list[str]:
 def _is_decided(signal: Signal, decided: list[Decision]) -> bool:
     """Return whether a signal, or one of its kind within STORM_S, is decided: an automation merges such events."""
     return any(
-        made.signal.id == signal.id
+        decision.signal.id == signal.id
         or (
-            made.signal.kind == signal.kind != "unknown"
-            and abs(made.signal.at - signal.at) <= STORM_S
-            and made.at >= signal.at
+            decision.signal.kind == signal.kind != "unknown"
+            and abs(decision.signal.at - signal.at) <= STORM_S
+            and decision.at >= signal.at
         )
-        for made in decided
+        for decision in decided
     )
 
 
@@ -147,8 +149,8 @@ def _heard_by(api: str, event: Event) -> set[str]:
     """Return ids of the deployments that enabled automations run on this event."""
     return {
         action["deployment_id"]
-        for one in automations_of(api, event.project)
-        if one["enabled"] and event.name in (one["trigger"].get("expect") or ())
-        for action in one["actions"]
+        for automation in automations_of(api, event.project)
+        if automation["enabled"] and event.name in (automation["trigger"].get("expect") or ())
+        for action in automation["actions"]
         if "deployment_id" in action
     }

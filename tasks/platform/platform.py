@@ -148,10 +148,10 @@ def loops(workspace: Workspace) -> list[str]:
         StoreError: The state database cannot be used.
     """
     try:
-        known = {loop.loop_id for loop in _running_loops(workspace)}
+        running = {loop.loop_id for loop in _running_loops(workspace)}
     except StoreError as error:
         raise StoreError(f"{error}: `loopline down --force` ends the platform without it") from error
-    return [name for name in flow_runs(workspace) if name in known]
+    return [name for name in flow_runs(workspace) if name in running]
 
 
 def pause(workspace: Workspace, paused: bool) -> None:
@@ -183,18 +183,20 @@ def _refuse_other_ports(workspace: Workspace, requested: dict[str, int]) -> None
     now, usual = services.ports(workspace), {service.name: service.port for service in services.wanted(workspace)}
     unchanged = [name for name, port in requested.items() if now.get(name) == port]
     unchanged += [name for name, port in requested.items() if port == 0 and now.get(name) != usual.get(name)]
-    other = [f"{name}={now.get(name)}" for name in requested if name not in unchanged]
-    if other:
-        raise UsageError(f"the platform is up with {', '.join(other)}: `loopline down` first, then up with other ports")
+    changed = [f"{name}={now.get(name)}" for name in requested if name not in unchanged]
+    if changed:
+        raise UsageError(
+            f"the platform is up with {', '.join(changed)}: `loopline down` first, then up with other ports"
+        )
 
 
-def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
+def _start_again(note: dict[str, Any], names: set[str]) -> list[str]:
     """Start the services that failed or stopped."""
     messages = []
     try:
         with supervision.connected(note["socket"]) as supervised:
             processes = supervised.getAllProcessInfo()
-            if {process["name"] for process in processes} != wanted:
+            if {process["name"] for process in processes} != names:
                 raise UsageError("the platform is up with other services than are wanted now: `loopline down`, then up")
             for process in processes:
                 if process["statename"] in ("FATAL", "EXITED", "STOPPED"):
@@ -229,7 +231,7 @@ def _is_heard_of(workspace: Workspace, since: float) -> bool:
         return False
     with contextlib.suppress(StoreError):
         heard = ask(api, f"work_pools/{pool_of(workspace)}/workers/filter", {})
-        beats = [one["last_heartbeat_time"] for one in heard if one["last_heartbeat_time"]]
+        beats = [worker["last_heartbeat_time"] for worker in heard if worker["last_heartbeat_time"]]
         return any(datetime.fromisoformat(beat).timestamp() >= since for beat in beats)
     return False
 

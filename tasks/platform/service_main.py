@@ -66,7 +66,7 @@ def main() -> None:
     die_with(int((workspace.platform / PID_FILE).read_text()), signal.SIGTERM)
     os.environ[SERVICE] = json.dumps({"workspace": str(workspace.root), "service": name})
     end(list(marked(workspace, name)))
-    service = next(one for one in SERVICES if one.name == name)
+    service = next(service for service in SERVICES if service.name == name)
     command = service.command(workspace, ports(workspace).get(name))
     os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - a command of the table
 

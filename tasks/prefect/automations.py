@@ -89,25 +89,25 @@ def of_pool(pool: str, page: str, blocks: Mapping[str, UUID]) -> list[Automation
     return [_message(pool, topic, page, blocks) for topic in notifications.TOPICS if blocks]
 
 
-def apply(client: SyncPrefectClient, pool: str, wanted: Sequence[AutomationSpec], keep: set[str]) -> None:
+def apply(client: SyncPrefectClient, pool: str, specs: Sequence[AutomationSpec], keep: set[str]) -> None:
     """Create and update the wanted automations, and delete all others.
 
     Args:
         client: A client of Prefect's server.
         pool: Only automations of this work pool are changed.
-        wanted: The wanted automations.
+        specs: The wanted automations.
         keep: Owners whose automations are not changed.
     """
     before = [automations for automations in _existing(client, pool) if _owner(automations) not in keep]
     for automations in before:
-        same = [one for one in wanted if one.name == automations.name]
+        same = [spec for spec in specs if spec.name == automations.name]
         if not same:
             client.delete_automation(automations.id)
         elif same[0].key not in automations.tags:
             client.update_automation(automations.id, _core(same[0], pool, automations.enabled))
-    for one in wanted:
-        if one.name not in {automations.name for automations in before}:
-            client.create_automation(_core(one, pool, True))
+    for spec in specs:
+        if spec.name not in {automations.name for automations in before}:
+            client.create_automation(_core(spec, pool, True))
 
 
 def _retraining(name: str, kind: Kind, deployment: UUID) -> AutomationSpec:
@@ -168,17 +168,17 @@ def _as_json(template: str) -> dict[str, Any]:
     return {"__prefect_kind": "json", "value": {"__prefect_kind": "jinja", "template": template}}
 
 
-def _core(wanted: AutomationSpec, pool: str, is_enabled: bool) -> Any:
+def _core(spec: AutomationSpec, pool: str, is_enabled: bool) -> Any:
     from prefect.events.schemas.automations import AutomationCore
 
     return AutomationCore.model_validate(
         {
-            "name": wanted.name,
-            "description": wanted.description,
+            "name": spec.name,
+            "description": spec.description,
             "enabled": is_enabled,
-            "tags": [TAG, f"pool:{pool}", owner_tag(wanted.owner), wanted.key],
-            "trigger": {"type": "event", **wanted.trigger},
-            "actions": wanted.actions,
+            "tags": [TAG, f"pool:{pool}", owner_tag(spec.owner), spec.key],
+            "trigger": {"type": "event", **spec.trigger},
+            "actions": spec.actions,
         }
     )
 
@@ -187,7 +187,7 @@ def _existing(client: SyncPrefectClient, pool: str) -> Iterator[Automation]:
     automations: list[Automation] = []
     while page := client.read_automations(limit=200, offset=len(automations)):
         automations += page
-    return (one for one in automations if TAG in one.tags and f"pool:{pool}" in one.tags)
+    return (automation for automation in automations if TAG in automation.tags and f"pool:{pool}" in automation.tags)
 
 
 def _owner(automation: Automation) -> str:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 
-def crash_runs(wanted: Mapping[int, UUID | str]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+def crash_runs(run_ids: Mapping[int, UUID | str]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
     """Mark open runs that do not belong to a worker as Crashed.
 
     Args:
-        wanted: By number, the id of a dead process's flow run, or the tag of all runs that it started.
+        run_ids: By number, the id of a dead process's flow run, or the tag of all runs that it started.
 
     Yields:
         Each number with the (id, name) of the marked runs.
@@ -25,7 +25,7 @@ def crash_runs(wanted: Mapping[int, UUID | str]) -> Iterator[tuple[int, list[tup
     from prefect.states import Crashed
 
     with get_client(sync_client=True) as client:
-        for number, which in wanted.items():
+        for number, which in run_ids.items():
             marked = []
             for run in _run_of(client, which) if isinstance(which, UUID) else _open_runs_with(client, which):
                 if run.state is not None and not run.state.is_final() and run.deployment_id is None:
@@ -52,6 +52,6 @@ def _open_runs_with(client: SyncPrefectClient, tag: str) -> list[FlowRun]:
     from prefect.client.schemas.objects import TERMINAL_STATES
 
     is_open = FlowRunFilterState(type=FlowRunFilterStateType(not_any_=list(TERMINAL_STATES)))
-    wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=[tag]), state=is_open)
-    runs: list[FlowRun] = client.read_flow_runs(flow_run_filter=wanted)
+    run_filter = FlowRunFilter(tags=FlowRunFilterTags(all_=[tag]), state=is_open)
+    runs: list[FlowRun] = client.read_flow_runs(flow_run_filter=run_filter)
     return runs

@@ -176,7 +176,7 @@ def deliver(workspace: Workspace) -> int:
 
 
 def _deliver(workspace: Workspace, address: str) -> int:
-    taken = last = 0
+    num_accepted = last = 0
     is_deaf = functools.cache(functools.partial(_is_deaf, address))
     with contextlib.suppress(StoreError):
         while batch := _waiting_after(workspace, last):
@@ -185,9 +185,9 @@ def _deliver(workspace: Workspace, address: str) -> int:
             heard = [event for event in oldest_first if not (event.is_signal and is_deaf(event.project))]
             if not _post(workspace, address, heard):
                 break
-            taken += len(heard)
+            num_accepted += len(heard)
     _forget(workspace)
-    return taken
+    return num_accepted
 
 
 def _waiting_after(workspace: Workspace, last: int) -> dict[int, Event | None]:
@@ -261,8 +261,8 @@ def _forget(workspace: Workspace) -> None:
 
     from tasks.host.tables import events
 
-    settled = (events.c.state != WAITING, ~events.c.is_open)
-    newest = select(events.c.number).where(*settled).order_by(events.c.number.desc()).limit(MOST_SENT).subquery()
+    is_settled = (events.c.state != WAITING, ~events.c.is_open)
+    newest = select(events.c.number).where(*is_settled).order_by(events.c.number.desc()).limit(MOST_SENT).subquery()
     oldest = select(func.min(newest.c.number)).scalar_subquery()
     with database.writing(workspace.state) as connection:
-        connection.execute(events.delete().where(*settled, events.c.number < oldest))
+        connection.execute(events.delete().where(*is_settled, events.c.number < oldest))

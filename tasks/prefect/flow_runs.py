@@ -145,9 +145,9 @@ def pass_over(api: str, pool: str) -> list[str]:
         },
     }
     missed = [run for run in all_runs(api, query) if is_missed(run)]
-    why = "the platform was down when it was due"
-    _cancel(api, missed, "Missed", why)
-    return [f"{run['name']}: was due {run['expected_start_time']}, {why}" for run in missed]
+    reason = "the platform was down when it was due"
+    _cancel(api, missed, "Missed", reason)
+    return [f"{run['name']}: was due {run['expected_start_time']}, {reason}" for run in missed]
 
 
 def open_runs(api: str, pool: str) -> list[str]:
@@ -192,9 +192,9 @@ def _copy(run: dict[str, Any]) -> dict[str, Any]:
     return {**{key: run[key] for key in ("name", "parameters", "tags")}, "state": state, "idempotency_key": run["id"]}
 
 
-def _cancel(api: str, runs: list[dict[str, Any]], name: str, why: str) -> None:
+def _cancel(api: str, runs: list[dict[str, Any]], name: str, reason: str) -> None:
     for run in runs:
-        state = {"type": "CANCELLED", "name": name, "message": why}
+        state = {"type": "CANCELLED", "name": name, "message": reason}
         ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
 
 
@@ -285,9 +285,9 @@ def becomes(run: dict[str, Any]) -> dict[str, Any]:
     return _in_its_turn(run, "its process was killed: the next start continues it")
 
 
-def _in_its_turn(run: dict[str, Any], why: str) -> dict[str, Any]:
+def _in_its_turn(run: dict[str, Any], reason: str) -> dict[str, Any]:
     details = {"scheduled_time": run["expected_start_time"]}
-    return {"type": "SCHEDULED", "name": "AwaitingRetry", "message": why, "state_details": details}
+    return {"type": "SCHEDULED", "name": "AwaitingRetry", "message": reason, "state_details": details}
 
 
 def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float = ANSWER_S) -> Any:

@@ -97,15 +97,15 @@ def make_blocks(client: SyncPrefectClient, pool: str) -> dict[str, UUID]:
         UsageError: An address has the wrong scheme.
     """
     addresses = wanted(os.environ)
-    made: dict[str, UUID] = {}
+    block_ids: dict[str, UUID] = {}
     for variable, kind in NAMES.items():
         name = f"{pool}-{kind}"
         if variable in addresses:
             block = _block(variable, addresses[variable], os.environ.get(TOKEN, ""), pool)
-            made[kind] = UUID(str(block.save(name, overwrite=True)))
+            block_ids[kind] = UUID(str(block.save(name, overwrite=True)))
         else:
             _remove(client, name, "custom-webhook" if variable == WEBHOOK else "slack-webhook")
-    return made
+    return block_ids
 
 
 def _block(variable: str, address: str, token: str, pool: str) -> Any:

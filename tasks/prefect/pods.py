@@ -43,7 +43,7 @@ def job_template(workspace: Workspace, place: Kubernetes) -> dict[str, Any]:
 
     template: dict[str, Any] = KubernetesWorker.get_default_base_job_template()
     pod = place.pod(CONTAINER, ["python", "-m", __name__], 1)
-    environment = {one["name"]: _value_of(one) for one in pod["containers"][0]["env"]}
+    environment = {variable["name"]: _value_of(variable) for variable in pod["containers"][0]["env"]}
     template["job_configuration"]["job_manifest"] = _manifest(place, pod)
     variables = template["variables"]["properties"]
     variables["namespace"]["default"] = namespace_of(place)
@@ -159,7 +159,7 @@ async def _jobs(namespace: str) -> list[Any]:
 
 
 def _is_over(job: Any) -> bool:
-    return any(one.type in _OVER and one.status == "True" for one in job.status.conditions or ())
+    return any(condition.type in _OVER and condition.status == "True" for condition in job.status.conditions or ())
 
 
 if __name__ == "__main__":

@@ -309,8 +309,8 @@ def _holds(lease: Path) -> bool:
 
 def _free_port(memory: Path) -> int:
     """Return the last used port if it is free, so that bookmarks stay valid; else any free port."""
-    wanted = int(memory.read_text()) if memory.exists() and memory.read_text().strip().isdigit() else 0
-    port = any_free([wanted])
+    port_before = int(memory.read_text()) if memory.exists() and memory.read_text().strip().isdigit() else 0
+    port = any_free([port_before])
     memory.write_text(str(port))
     return port
 

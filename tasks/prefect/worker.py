@@ -77,10 +77,10 @@ def main() -> None:
     _wait_for_type(url, pool, kind)
     fresh = workspace.platform / FRESH
     name = worker_name(workspace)
-    others = online_workers(url, pool) - {name}
-    missed = pass_over(url, pool) if fresh.exists() and not others else []
+    other_workers = online_workers(url, pool) - {name}
+    missed = pass_over(url, pool) if fresh.exists() and not other_workers else []
     fresh.unlink(missing_ok=True)
-    for line in missed + take_up(url, pool, others, pods.runs_in_pods(place) if place else None):
+    for line in missed + take_up(url, pool, other_workers, pods.runs_in_pods(place) if place else None):
         print(line, flush=True)  # noqa: T201 - the worker's log
     # No --limit, because the pool has one: with it, a run that is resumed before its first process has ended would end
     # the worker ("this borrower is already holding one of this CapacityLimiter's tokens").
@@ -93,9 +93,9 @@ def main() -> None:
 def _wait_for_type(api: str, pool: str, kind: str) -> None:
     """Wait while the pool has another type than this worker, whose runs it would start wrongly."""
     is_told = False
-    while (other := pool_type(api, pool)) not in (None, kind):
+    while (type_now := pool_type(api, pool)) not in (None, kind):
         if not is_told:
-            text = f"work pool {pool}: its type is {other}, expected {kind}: waiting for `loopline up` to change it"
+            text = f"work pool {pool}: its type is {type_now}, expected {kind}: waiting for `loopline up` to change it"
             print(text, flush=True)  # noqa: T201 - the worker's log
             is_told = True
         time.sleep(POLL_S)

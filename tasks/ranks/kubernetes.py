@@ -86,10 +86,11 @@ class Kubernetes(SpecBlock):
         Raises:
             UsageError: They differ.
         """
-        least, most = nodes
-        if least != most:
+        fewest, largest = nodes
+        if fewest != largest:
             raise UsageError(
-                f"train.nodes: got {least}:{most}, expected one number: a job of Kubernetes has as many pods to its end"
+                f"train.nodes: got {fewest}:{largest}, expected one number: a job of Kubernetes has as many pods to "
+                "its end"
             )
 
     def submit(self, key: str, job: Path, shape: Shape) -> str:
@@ -106,16 +107,16 @@ class Kubernetes(SpecBlock):
     def state(self, key: str) -> State:
         """Return the state of the job of this name; see `Launcher`."""
         try:
-            shown = self._kubectl("get", "job", name_of(key), "--ignore-not-found", "--output=json")
+            output = self._kubectl("get", "job", name_of(key), "--ignore-not-found", "--output=json")
         except SchedulerAwayError:
             return "unknown"
-        if not shown:
+        if not output:
             return "ended"
         try:
-            return _state_of(json.loads(shown))
+            return _state_of(json.loads(output))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(
-                f"kubectl get job {name_of(key)}: got {shown[:100]!r}, expected a Job as JSON: correct the program "
+                f"kubectl get job {name_of(key)}: got {output[:100]!r}, expected a Job as JSON: correct the program "
                 "kubectl, such as its version or a plugin of that name"
             ) from error
 
@@ -240,27 +241,39 @@ class Kubernetes(SpecBlock):
         return run_program("Kubernetes", command, _AWAY, timeout_s=_COMMAND_S, text=text)
 
 
-def _joined(own: Any, further: Any, path: str) -> Any:
+def _joined(template: Any, further: Any, path: str) -> Any:
     """Return both in one: mappings by their keys, lists of objects by the path or name of each."""
-    if isinstance(own, dict) and isinstance(further, dict):
-        both = own.keys() & further.keys()
-        return {**own, **further, **{key: _joined(own[key], further[key], f"{path}.{key}") for key in sorted(both)}}
-    if isinstance(own, list) and isinstance(further, list) and all(isinstance(one, dict) for one in [*own, *further]):
-        return list(_joined(_by_name(own), _by_name(further), path).values())
-    if own != further:
-        raise UsageError(f"places.yaml: {path}: got {further!r}, but Loopline sets it to {own!r}: leave it out")
-    return own
+    if isinstance(template, dict) and isinstance(further, dict):
+        both = template.keys() & further.keys()
+        return {
+            **template,
+            **further,
+            **{key: _joined(template[key], further[key], f"{path}.{key}") for key in sorted(both)},
+        }
+    if (
+        isinstance(template, list)
+        and isinstance(further, list)
+        and all(isinstance(element, dict) for element in [*template, *further])
+    ):
+        return list(_joined(_by_name(template), _by_name(further), path).values())
+    if template != further:
+        raise UsageError(f"places.yaml: {path}: got {further!r}, but Loopline sets it to {template!r}: leave it out")
+    return template
 
 
 def _by_name(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {str(one.get("mountPath") or one.get("name")): one for one in objects}
+    return {str(part.get("mountPath") or part.get("name")): part for part in objects}
 
 
 def _state_of(job: dict[str, Any]) -> State:
     """Return the state that a Job tells of itself."""
     status = job.get("status", {})
-    over = [one for one in status.get("conditions", ()) if one["type"] in _OVER and one["status"] == "True"]
-    if any(one.get("reason") == "DeadlineExceeded" for one in over):
+    over = [
+        condition
+        for condition in status.get("conditions", ())
+        if condition["type"] in _OVER and condition["status"] == "True"
+    ]
+    if any(condition.get("reason") == "DeadlineExceeded" for condition in over):
         return "overdue"
     if over or job["metadata"].get("deletionTimestamp"):
         return "ending"

@@ -133,7 +133,7 @@ def run_program(
     """
     program = command[0]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, input=text, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
             env=environment,
         )  # fmt: skip
@@ -143,15 +143,15 @@ def run_program(
         raise UsageError(f"{program}: cannot be run ({error.strerror}): correct the program on PATH") from error
     except subprocess.TimeoutExpired as error:
         raise SchedulerAwayError(f"{program}: no answer in {timeout_s} s: waiting for {engine}") from error
-    if done.returncode:
-        refusal = " ".join(done.stderr.split())
+    if completed.returncode:
+        refusal = " ".join(completed.stderr.split())
         if any(words in refusal for words in away):
             raise SchedulerAwayError(f"{engine} is away ({refusal}): waiting")
-        what = shlex.join(word for word in command if not word.startswith("-"))
+        call = shlex.join(word for word in command if not word.startswith("-"))
         raise UsageError(
-            f"{what}: {engine} refuses it: {refusal}: correct places.yaml or `train`, or ask for the right to it"
+            f"{call}: {engine} refuses it: {refusal}: correct places.yaml or `train`, or ask for the right to it"
         )
-    return done.stdout.strip()
+    return completed.stdout.strip()
 
 
 def train_at(

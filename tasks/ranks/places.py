@@ -125,8 +125,8 @@ def _find(workspace: Workspace, key: str, name: str) -> Place | None:
     path = _file(workspace)
     places = read_document(path) if path.is_file() else {}
     if name not in places:
-        known = (*places, HERE)
-        cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
+        names = (*places, HERE)
+        cure = did_you_mean(name, names, f"expected one of {', '.join(names)}")
         raise UsageError(f"{key}: got {name!r}, {cure}, or a new entry of {path} ({GUIDE})")
     place = _read(path, name, places[name])
     missing = [program for program in place.programs if not shutil.which(program)]
@@ -170,8 +170,8 @@ def _file(workspace: Workspace) -> Path:
     return Path(os.environ.get(PLACES) or workspace.root / PLACES_FILE)
 
 
-def _read(path: Path, name: str, entry: object) -> Place:
-    values = entry if isinstance(entry, dict) else {}
+def _read(path: Path, name: str, document: object) -> Place:
+    values = document if isinstance(document, dict) else {}
     engine = values.get("engine")
     if not isinstance(engine, str) or engine not in ENGINES:
         where = place_of(f"{name}.engine", path)

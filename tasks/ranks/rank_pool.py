@@ -128,9 +128,9 @@ class RankPool:
         """
         if self._threads is not None:
             job = job.model_copy(update={"threads": self._threads})
-        done = read_finished(job)
-        if done is not None:
-            return done
+        finished = read_finished(job)
+        if finished is not None:
+            return finished
         run, deaths = _JobRun(job, on_epoch), 0
         alone = job.train.ranks == 1 or not is_descent(job.model.net)
         target, count = ("run_alone", 1) if alone else ("run_ranks", 1 + job.train.ranks)
@@ -252,8 +252,8 @@ class RankPool:
         if self._socket is None:
             ours, theirs = socket.socketpair()
             self._imported = {*modules}
-            wanted = sorted(self._imported)
-            start = _START.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid(), modules=wanted)
+            imported = sorted(self._imported)
+            start = _START.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid(), modules=imported)
             self._fork_server = subprocess.Popen(
                 [sys.executable, "-c", start],
                 pass_fds=[theirs.fileno()],

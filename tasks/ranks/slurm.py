@@ -115,10 +115,10 @@ class Slurm(SpecBlock):
     def state(self, key: str) -> State:
         """Return the state of the job of this name; see `Launcher`."""
         try:
-            shown = _run("squeue", "--noheader", "--states=all", f"--name={name_of(key)}", "--format=%T")
+            output = _run("squeue", "--noheader", "--states=all", f"--name={name_of(key)}", "--format=%T")
         except SchedulerAwayError:
             return "unknown"
-        states = set(shown.split()) - _OVER
+        states = set(output.split()) - _OVER
         if not states:
             return "ended"
         if states & {"RUNNING", "SUSPENDED"}:
@@ -140,12 +140,12 @@ class Slurm(SpecBlock):
 
     def _options(self, key: str, job: Path, shape: Shape) -> list[str]:
         """Return the options of sbatch that Loopline sets."""
-        least, most = shape.nodes
+        fewest, largest = shape.nodes
         options = {
             "job-name": name_of(key),
             "output": str(job / LOG).replace("%", "%%"),
             "open-mode": "append",
-            "nodes": f"{least}-{most}" if most > least else str(least),
+            "nodes": f"{fewest}-{largest}" if largest > fewest else str(fewest),
             "ntasks-per-node": "1",
             "cpus-per-task": str(self._cpus(shape)),
             "requeue": "",

@@ -56,8 +56,8 @@ class Torchrun(SpecBlock):
     def submit(self, key: str, job: Path, shape: Shape) -> str:
         """Return the command for a person to run; see `Launcher`."""
         self._shown.add(key)
-        least, most = shape.nodes
-        nodes = f"{least}:{most}" if most > least else str(least)
+        fewest, largest = shape.nodes
+        nodes = f"{fewest}:{largest}" if largest > fewest else str(fewest)
         command = torchrun(job, shape, nodes, self.head, name_of(key))
         host = self.head.partition(":")[0]
         return f"on each of {nodes} machine(s) that share {job}, {host} among them, run:\n{command}"

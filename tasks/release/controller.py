@@ -71,7 +71,7 @@ class Background:
         self._giving: subprocess.Popen[bytes] | None = None
         self._retry_at: dict[str, float] = {}
 
-    def give_back(self, version: str, why: str, act: str = "") -> None:
+    def give_back(self, version: str, reason: str, act: str = "") -> None:
         """Roll the version back in the registry, in a process of its own; tried again until it succeeded.
 
         `act` is the id of the trial or promotion that ends: a later one of the same version goes on.
@@ -85,11 +85,11 @@ class Background:
                 self._retry_at[version] = float("inf")
         if time.monotonic() >= self._retry_at.get(version, 0.0):
             self._retry_at[version] = time.monotonic() + AGAIN_S
-            self._giving = self._start("tasks.release.registry_jobs", "rollback", version, why, act)
+            self._giving = self._start("tasks.release.registry_jobs", "rollback", version, reason, act)
 
     def forget(self, versions: set[str]) -> None:
         """Forget versions that were rolled back: if one fails again, the registry is changed again."""
-        self._retry_at = {version: at for version, at in self._retry_at.items() if version in versions}
+        self._retry_at = {version: moment for version, moment in self._retry_at.items() if version in versions}
 
     def shadow(self, version: str | None) -> None:
         """See that this version answers as a shadow, and no other."""
@@ -219,8 +219,8 @@ class ReleaseController:
 
     def _let_in(self, number: str, version: RegisteredVersion | None, release: Release) -> None:
         """Download and smoke-test a version, or refuse it; a refused version is tried again after growing pauses."""
-        known = self._refused.get(number)
-        if known is not None and time.monotonic() < known.until:
+        refusal = self._refused.get(number)
+        if refusal is not None and time.monotonic() < refusal.until:
             return
         try:
             version = version or registry_reader.numbered(self.project, number)
@@ -239,12 +239,12 @@ class ReleaseController:
             self._checked.add(number)
             self._refused.pop(number, None)
 
-    def _refuse(self, number: str, why: str) -> None:
-        known = self._refused.get(number)
-        pause = FIRST_PAUSE_S if known is None else min(2 * known.pause_s, LONGEST_PAUSE_S)
-        if known is None or known.why != why:
-            _log.error("%s: version %s is refused: %s", self.project, number, why)
-        self._refused[number] = _Refusal(why, pause, time.monotonic() + pause)
+    def _refuse(self, number: str, reason: str) -> None:
+        before = self._refused.get(number)
+        pause = FIRST_PAUSE_S if before is None else min(2 * before.pause_s, LONGEST_PAUSE_S)
+        if before is None or before.why != reason:
+            _log.error("%s: version %s is refused: %s", self.project, number, reason)
+        self._refused[number] = _Refusal(reason, pause, time.monotonic() + pause)
         self._checked.discard(number)
 
     def _swap(self, release: Release, new: Release) -> None:
@@ -254,9 +254,9 @@ class ReleaseController:
         failed = self._gather(new)
         if failed:
             self.release_state.give_up()
-            for number, why in failed.items():
+            for number, reason in failed.items():
                 self._tried.discard(number)
-                self._refuse(number, why)
+                self._refuse(number, reason)
             return
         self._publish(release, new, "")
         _log.info("%s: swapped in %.0f ms", self.project, (time.monotonic() - began) * 1e3)
@@ -272,8 +272,10 @@ class ReleaseController:
         deadline = time.monotonic() + PREPARE_S
         while True:
             reports = self.release_state.reports()
-            failed = {number: why for one in reports for number, why in one.failed.items() if number in needed}
-            late = [one.process["pid"] for one in reports if not needed <= set(one.loaded)]
+            failed = {
+                number: reason for report in reports for number, reason in report.failed.items() if number in needed
+            }
+            late = [report.process["pid"] for report in reports if not needed <= set(report.loaded)]
             if failed or not late:
                 return failed
             if time.monotonic() > deadline:
@@ -281,19 +283,19 @@ class ReleaseController:
                 return {}
             time.sleep(0.005)
 
-    def _publish(self, release: Release, new: Release, why: str) -> None:
+    def _publish(self, release: Release, new: Release, cause: str) -> None:
         self.release_state.publish(new)
         canary = f", {new.canary.share:g} by version {new.canary.version}" if new.canary else ""
-        reason = f": {why}" if why else ""
+        reason = f": {cause}" if cause else ""
         _log.info("%s: version %s answers (before: %s)%s%s", self.project, new.stable, release.stable, canary, reason)
-        line = {"at": new.since, "before": release.stable, "why": why, **new.model_dump(exclude={"since"})}
+        line = {"at": new.since, "before": release.stable, "why": cause, **new.model_dump(exclude={"since"})}
         with contextlib.suppress(StoreError):  # a full disk: the swap has happened all the same
             journal.append(self.release_state.folder / SWAPS_FILE, line)
 
     def _guarded(self, release: Release) -> Release:
         """Roll a failing version back at once; the registry is updated in the background."""
         reports = self.release_state.reports()
-        for number in {number for one in reports for number in one.failed} & {release.stable}:
+        for number in {number for report in reports for number in report.failed} & {release.stable}:
             self._checked.discard(str(number))  # its local files are damaged: they are downloaded again
         trip = self._guard.look(release, reports)
         new = taken_back(release, *trip, time.time()) if trip else None
@@ -301,8 +303,8 @@ class ReleaseController:
             _log.error("%s: version %s is rolled back: %s", self.project, *trip)
             self._publish(release, new, f"version {trip[0]}: {trip[1]}")
             release = new
-        for number, why in release.returned.items():
-            self._background.give_back(number, why, release.returned_from.get(number, ""))
+        for number, reason in release.returned.items():
+            self._background.give_back(number, reason, release.returned_from.get(number, ""))
         return release
 
     def _say(self, text: str) -> None:

@@ -99,7 +99,7 @@ class CountExchange:
         connection.execute(table.delete().where(is_old | (is_mine & (table.c.project == self._project))))
         fixed = {"server": self._server, "project": self._project, "at": now}
         fixed |= {"release": _name_of(release), "trial": release.trial}
-        rows = [{**fixed, "version": version, **each.model_dump()} for version, each in outcomes.items()]
+        rows = [{**fixed, "version": version, **counts.model_dump()} for version, counts in outcomes.items()]
         if rows:
             connection.execute(table.insert(), rows)
         self._others = release.generation, began, _sum(connection, self._project, release, began, ~is_mine)
@@ -170,8 +170,8 @@ def exchange(exchanges: Sequence[CountExchange]) -> None:
         StoreError: The database cannot be used.
     """
     with database.writing(exchanges[0].database, durable=False) as connection:
-        for each in exchanges:
-            each.run(connection)
+        for counter in exchanges:
+            counter.run(connection)
 
 
 def follow(exchanges: Sequence[CountExchange], stop: threading.Event, num_servers: SharedNumber) -> None:
@@ -186,15 +186,15 @@ def follow(exchanges: Sequence[CountExchange], stop: threading.Event, num_server
     while not stop.wait(EXCHANGE_S):
         try:
             exchange(exchanges)
-            num_servers.set(max(each.num_servers for each in exchanges))
+            num_servers.set(max(counter.num_servers for counter in exchanges))
         except Exception as error:  # noqa: BLE001 - a failed exchange must not end the thread
             trace = not isinstance(error, StoreError)
             trouble.log(
                 logging.WARNING, "the counts of other servers stay as they were read last", error, exc_info=trace
             )
     with contextlib.suppress(StoreError, OSError), database.writing(exchanges[0].database, durable=False) as connection:
-        for each in exchanges:
-            each.leave(connection)
+        for counter in exchanges:
+            counter.leave(connection)
 
 
 def _sum(

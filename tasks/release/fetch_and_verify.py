@@ -52,19 +52,20 @@ def _fetched_elsewhere(workspace: Workspace, model: str, number: str, _: Path) -
 def _run(module: str, longest_s: float, *arguments: str) -> None:
     command = [sys.executable, "-m", module, *arguments]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, cwd=CLONE, env=os.environ, capture_output=True, text=True, timeout=longest_s, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise StoreError(
             f"{module}: not done within {longest_s:g} s: it is tried again; look at the load and the store"
         ) from error
-    if done.returncode < 0:
+    if completed.returncode < 0:
         raise StoreError(
-            f"it crashed the process that tested it (signal {-done.returncode}): look at its memory, or train it anew"
+            f"it crashed the process that tested it (signal {-completed.returncode}): look at its memory, or train it "
+            "anew"
         )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
+    if completed.returncode:
+        lines = completed.stderr.strip().splitlines()
         raise StoreError(
             lines[-1]
             if lines

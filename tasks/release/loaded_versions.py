@@ -68,8 +68,8 @@ class LoadedVersions:
             self._turn()
         if self.release is None:
             return None
-        wanted = version or self.release.pick(key)
-        return self._held.get(wanted) if wanted and wanted in self._loaded else None
+        requested = version or self.release.pick(key)
+        return self._held.get(requested) if requested and requested in self._loaded else None
 
     def count(self, version: str, row_s: float, failed: bool = False) -> None:
         """Count a prediction of a version, and whether it failed or was slow, for the automatic rollback."""
@@ -111,8 +111,8 @@ class LoadedVersions:
         self._failed = {}
         for version in coming.loaded if coming else ():
             await self._prepare(version)
-        wanted = {*(self.release.loaded if self.release else ()), *(coming.loaded if coming else ())}
-        self._held = {version: served for version, served in self._held.items() if version in wanted}
+        needed = {*(self.release.loaded if self.release else ()), *(coming.loaded if coming else ())}
+        self._held = {version: served for version, served in self._held.items() if version in needed}
         self._seen = seen
         self._report()
 

@@ -20,7 +20,7 @@ from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import plan_of
 
 
-def give_back(workspace: Workspace, model: str, version: str, why: str, act: str = "") -> None:
+def give_back(workspace: Workspace, model: str, version: str, cause: str, act: str = "") -> None:
     """Roll the champion back if it is this version, or end its canary; nothing where it is neither any more.
 
     A version that was promoted or is tried again meanwhile, by another act, stays.
@@ -30,7 +30,7 @@ def give_back(workspace: Workspace, model: str, version: str, why: str, act: str
         StoreError: The registry is unavailable.
     """
     champion = aliased(model)
-    reason = f"returned by the server: {why}"
+    reason = f"returned by the server: {cause}"
     if champion and champion.number == version:
         if not is_one_act(act, champion.tags.get(PROMOTION, "")):
             return

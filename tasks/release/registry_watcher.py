@@ -55,8 +55,8 @@ class RegistryWatcher:
             raise StoreError(f"there is no registry yet: `loopline run {self._model}` makes it")
         if stamps != self._seen:
             self._known = registry_reader.aliased(self._model)
-            settled = max(changed for _, changed in stamps) < time.time_ns() - SETTLED_S * 1e9
-            self._seen = stamps if settled else None
+            is_settled = max(changed for _, changed in stamps) < time.time_ns() - SETTLED_S * 1e9
+            self._seen = stamps if is_settled else None
         return self._known
 
 

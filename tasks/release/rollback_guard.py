@@ -48,29 +48,31 @@ class RollbackGuard:
             self._by_worker[f"{process['pid']}/{process['started']}"] = report.tallies
         if release.generation != self._generation:
             self._generation, self._before = release.generation, self._totals()
-        others: Mapping[str, VersionOutcomes] = {}
+        counts_of_others: Mapping[str, VersionOutcomes] = {}
         if self._exchange is None:
             self._read_findings()
         else:
             self._exchange.offer(release, self.tallies())
-            self._findings, others = self._exchange.report, self._exchange.others(release)
+            self._findings, counts_of_others = self._exchange.report, self._exchange.others(release)
         canary = release.canary.version if release.canary else None
         previous = release.previous if _came_after(release.stable, release.previous) else None
         for version, before in ((canary, release.stable), (release.stable, previous)):
             if version is None or before is None:
                 continue
-            counts = self.tallies().get(version, VersionOutcomes()).plus(others.get(version, VersionOutcomes()))
-            why = self._trouble(version, before, release.since, counts)
-            if why:
-                return version, why
+            counts = (
+                self.tallies().get(version, VersionOutcomes()).plus(counts_of_others.get(version, VersionOutcomes()))
+            )
+            trouble = self._trouble(version, before, release.since, counts)
+            if trouble:
+                return version, trouble
         return None
 
     def _trouble(self, version: str, before: str, since: float, counts: VersionOutcomes) -> str | None:
         rule = serve_rules_of(self._versions / version).return_on
-        why = trouble_of(counts, rule)
-        if why is None and rule.metric and self._findings is not None:
-            why = fallen(self._findings, version, before, since)
-        return why
+        trouble = trouble_of(counts, rule)
+        if trouble is None and rule.metric and self._findings is not None:
+            trouble = fallen(self._findings, version, before, since)
+        return trouble
 
     def _totals(self) -> dict[str, VersionOutcomes]:
         totals: dict[str, VersionOutcomes] = {}

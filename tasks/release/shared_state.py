@@ -35,16 +35,16 @@ class VersionOutcomes(BaseModel):
     failed: int = 0
     slow: int = 0
 
-    def plus(self, other: VersionOutcomes) -> VersionOutcomes:
+    def plus(self, second: VersionOutcomes) -> VersionOutcomes:
         """Return the sum of both."""
         return VersionOutcomes(
-            answers=self.answers + other.answers, failed=self.failed + other.failed, slow=self.slow + other.slow
+            answers=self.answers + second.answers, failed=self.failed + second.failed, slow=self.slow + second.slow
         )
 
-    def minus(self, other: VersionOutcomes) -> VersionOutcomes:
-        """Return the outcomes since `other`."""
+    def minus(self, second: VersionOutcomes) -> VersionOutcomes:
+        """Return the outcomes since `second`."""
         return VersionOutcomes(
-            answers=self.answers - other.answers, failed=self.failed - other.failed, slow=self.slow - other.slow
+            answers=self.answers - second.answers, failed=self.failed - second.failed, slow=self.slow - second.slow
         )
 
 

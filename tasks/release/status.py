@@ -107,8 +107,8 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     heads = {name: rule.head(project.workspace, spec.name, name, preparation) for name in {*versions}}
     of_rows = [heads[name] for name in versions]
     answered = rule.answered(answered, of_rows)
-    own = rule.decision([each.head for each in of_rows], preparation)
-    thresholds = DecisionThresholds(own, preparation.class_head.decision)
+    chosen = rule.decision([row.head for row in of_rows], preparation)
+    thresholds = DecisionThresholds(chosen, preparation.class_head.decision)
     label = np.full((len(ids), len(outputs)) if outputs else len(ids), np.nan)
     if preparation.kind == "text":
         label = np.zeros(len(ids))  # no label is needed: the next character is in the text
@@ -208,13 +208,15 @@ def _versions(
         (canary.version if canary else None, "canary", canary.share if canary else 0.0, ""),
         (release.shadow, "shadow", 0.0, ""),
         (release.previous, "previous", 0.0, ""),
-        *((version, "refused", 0.0, why) for version, why in release.refused.items()),
-        *((version, "returned", 0.0, why) for version, why in release.returned.items()),
+        *((version, "refused", 0.0, reason) for version, reason in release.refused.items()),
+        *((version, "returned", 0.0, reason) for version, reason in release.returned.items()),
     ]
     versions: list[VersionStatus] = []
-    for version, role, share, why in roles:
-        if version is not None and not (role == "previous" and version in [one.version for one in versions]):
-            windows = [one for one in report.windows if one.version == version and one.whole] if report else []
+    for version, role, share, reason in roles:
+        if version is not None and not (role == "previous" and version in [listed.version for listed in versions]):
+            windows = (
+                [window for window in report.windows if window.version == version and window.whole] if report else []
+            )
             last = windows[-1] if windows else None
             versions.append(
                 VersionStatus(
@@ -224,7 +226,7 @@ def _versions(
                     tally=tallies.get(version, VersionOutcomes()),
                     realised=last.realised if last else None,
                     state=last.state if last else "",
-                    why=why,
+                    why=reason,
                 )
             )
     return versions

@@ -147,5 +147,5 @@ def tokens_of(workspace: Workspace) -> list[str]:
             lines = path.read_text().splitlines()
         for number, line in enumerate(lines, 1):
             token = line.split("#")[0].split()[:1]
-            tokens += [checked_token(one, f"{path}:{number}: token") for one in token]
+            tokens += [checked_token(value, f"{path}:{number}: token") for value in token]
     return tokens

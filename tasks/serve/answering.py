@@ -110,13 +110,15 @@ def model_name(state: WorkerState, name: str | None) -> str:
     Raises:
         RequestError: The model is not served here, or no name was sent and several models are served.
     """
-    known = state.loaded
+    loaded = state.loaded
     if name is None:
-        if len(known) == 1:
-            return next(iter(known))
-        raise http_errors.unknown(f"several models are served here: ask /models/NAME/... for one of {', '.join(known)}")
-    if name not in known:
-        raise http_errors.unknown(f"no model {name[:60]!r} is served here: there is {', '.join(known)}")
+        if len(loaded) == 1:
+            return next(iter(loaded))
+        raise http_errors.unknown(
+            f"several models are served here: ask /models/NAME/... for one of {', '.join(loaded)}"
+        )
+    if name not in loaded:
+        raise http_errors.unknown(f"no model {name[:60]!r} is served here: there is {', '.join(loaded)}")
     return name
 
 

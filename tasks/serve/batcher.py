@@ -158,33 +158,35 @@ def _batch(queue: deque[QueuedCall]) -> list[QueuedCall]:
 def _make(batch: list[QueuedCall]) -> None:
     """Run a batch and return the results to the callers; an error of one call does not fail the others."""
     now = time.monotonic()
-    wanted = [one for one in batch if one.deadline > now and not one.future.cancelled()]
-    if not wanted:
+    open_calls = [call for call in batch if call.deadline > now and not call.future.cancelled()]
+    if not open_calls:
         return
     try:
-        answers = _together(wanted)
+        answers = _together(open_calls)
     except Exception as error:  # noqa: BLE001 - the caller gets it
-        if len(wanted) == 1:
-            _hand_back(wanted[0], error)
+        if len(open_calls) == 1:
+            _hand_back(open_calls[0], error)
             return
-        for one in wanted:
-            _make([one])
+        for call in open_calls:
+            _make([call])
         return
-    for one, answer in zip(wanted, answers, strict=True):
-        _hand_back(one, answer)
+    for call, answer in zip(open_calls, answers, strict=True):
+        _hand_back(call, answer)
 
 
 def _together(batch: list[QueuedCall]) -> list[Prediction]:
     if len(batch) == 1:
         return [batch[0].served.answer(batch[0].feed)]
     names = batch[0].feed
-    prediction = batch[0].served.answer({name: np.concatenate([one.feed[name] for one in batch]) for name in names})
-    ends = np.cumsum([one.rows for one in batch])
+    prediction = batch[0].served.answer({name: np.concatenate([call.feed[name] for call in batch]) for name in names})
+    ends = np.cumsum([call.rows for call in batch])
     outputs = [
-        {name: values[end - one.rows : end] for name, values in prediction.outputs.items()}
-        for one, end in zip(batch, ends, strict=True)
+        {name: values[end - call.rows : end] for name, values in prediction.outputs.items()}
+        for call, end in zip(batch, ends, strict=True)
     ]
-    return [Prediction(prediction.project, prediction.version, own, prediction.row_s) for own in outputs]
+    return [
+        Prediction(prediction.project, prediction.version, call_outputs, prediction.row_s) for call_outputs in outputs
+    ]
 
 
 def _hand_back(waiting: QueuedCall, outcome: Prediction | Exception) -> None:

@@ -43,8 +43,8 @@ def _keep(settings: ServerSettings, stop: threading.Event) -> None:
     states = [settings.state(project) for project in settings.projects]
     late = time.monotonic() + FIRST_S
     while not stop.wait(LOOK_S):
-        wanted = time.monotonic() >= late or any(waits(state) for state in states)
-        if not wanted or supervisor(settings.workspace):  # a platform runs its own compactor
+        is_needed = time.monotonic() >= late or any(waits(state) for state in states)
+        if not is_needed or supervisor(settings.workspace):  # a platform runs its own compactor
             continue
         with _started(settings.root) as process:
             while process.poll() is None and not stop.wait(LOOK_S):

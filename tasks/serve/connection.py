@@ -68,9 +68,9 @@ class Connection(asyncio.Protocol):
     pause_reading: Callable[[], None]
     resume_reading: Callable[[], None]
 
-    def __init__(self, app_state: dict[str, Any], **made: Any) -> None:
+    def __init__(self, app_state: dict[str, Any], **arguments: Any) -> None:
         self._limits: ConnectionLimits = app_state["connections"]
-        self._made = {**made, "app_state": {**app_state, "connection": self}}
+        self._made = {**arguments, "app_state": {**app_state, "connection": self}}
         self._http: asyncio.Protocol = HttpToolsProtocol(**self._made)
         self._is_new, self._is_parsing = True, False
         self._head = b""
@@ -245,9 +245,9 @@ class ConnectionLimits:
         if len(self.connections) > MOST_CONNECTIONS + PROBE_CONNECTIONS:
             connection.refuse(503, "too many connections: ask again", b"retry-after: 1\r\n")
 
-    def refused(self, status: int, why: str) -> None:
+    def refused(self, status: int, reason: str) -> None:
         """Count and log a refusal by a connection, before there was a request."""
-        self._state.count_request(RequestContext(status=status), why)
+        self._state.count_request(RequestContext(status=status), reason)
 
     async def watch(self) -> None:
         """Close connections whose clients are too slow, for as long as the worker runs."""
@@ -263,15 +263,21 @@ class ConnectionLimits:
         Connections between requests or in a head are closed first, then those that wait for a body. Returns False if
         all connections are busy.
         """
-        waiting = [one for one in self.connections if not (one.is_working or one.is_closing() or one is newest)]
+        waiting = [
+            connection
+            for connection in self.connections
+            if not (connection.is_working or connection.is_closing() or connection is newest)
+        ]
         if not waiting:
             return False
-        most, _ = Counter(one.address for one in waiting).most_common(1)[0]
-        own = [one for one in waiting if one.address == most]
-        closed = heapq.nsmallest(CLOSED_AT_ONCE, own, key=lambda one: (not one.is_in_head, one.waits_since))
-        for one in closed:
-            one.cut()
-            self.connections.discard(one)  # otherwise it counts until the event loop's next turn
+        busiest, _ = Counter(connection.address for connection in waiting).most_common(1)[0]
+        from_busiest = [connection for connection in waiting if connection.address == busiest]
+        closed = heapq.nsmallest(
+            CLOSED_AT_ONCE, from_busiest, key=lambda connection: (not connection.is_in_head, connection.waits_since)
+        )
+        for connection in closed:
+            connection.cut()
+            self.connections.discard(connection)  # otherwise it counts until the event loop's next turn
         self._state.metrics.closed_connections(len(closed))
         self._full.log(logging.WARNING, "too many connections", "those that waited longest for their caller are closed")
         return True

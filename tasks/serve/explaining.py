@@ -57,19 +57,19 @@ async def explanations(state: WorkerState, response: PredictResponse) -> list[di
     explainer = _explainer(response.served)
     question = explainer.question(response.rows.feed)
     answers = await state.engine.answer(response.served, question, current().until(None, DEADLINE_S))
-    return [each.as_json() for each in explainer.explanations(response.rows.num_rows, answers.outputs)]
+    return [explanation.as_json() for explanation in explainer.explanations(response.rows.num_rows, answers.outputs)]
 
 
 def _explainer(served: LoadedModel) -> Explainer:
     explainer = served.explainer
     if explainer is None:
         preparation = served.preparation
-        why = (
+        reason = (
             "only tables and series are explained by column"
             if preparation.kind not in ("table", "series")
             else f"it has {len(preparation.target.outputs)} outputs, and one can be explained: leave `explain` out"
             if preparation.target.outputs
             else "it keeps no background rows: train again"
         )
-        raise DataError(f"explain: version {served.version} of {served.project} cannot be: {why}")
+        raise DataError(f"explain: version {served.version} of {served.project} cannot be: {reason}")
     return explainer

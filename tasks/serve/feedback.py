@@ -43,13 +43,13 @@ async def feedback(request: Request) -> Response:
 def _accept(log: PredictionLogger, served: LoadedModel, kind: str, body: bytes) -> LabelBatch:
     """Check labels and write them to the log."""
     try:
-        by, rows = _read(body, kind, served.preparation.na_is_text)
+        giver, rows = _read(body, kind, served.preparation.na_is_text)
         labels = checked(rows, served.preparation)
     except DataError as error:
         raise http_errors.unreadable(str(error)) from error
     if labels.pairs:
         try:
-            log.note(labels.pairs, by)
+            log.note(labels.pairs, giver)
         except StoreError as error:
             raise http_errors.busy(
                 f"{served.project}: labels cannot be written: none was taken, send them again later"
@@ -75,10 +75,10 @@ def _read(body: bytes, kind: str, na_is_text: Sequence[str]) -> tuple[str, Seque
         return BY, document
     if not isinstance(document, Mapping):
         raise DataError(f'got {shown(document)}, expected {{"id": ..., "label": ...}}, or a list of such')
-    by = document.get("by", BY)
-    if not isinstance(by, str) or not 0 < len(by) <= LONGEST_BY:
-        raise DataError(f"by: got {shown(by)}, expected who gives the labels, in 1 to {LONGEST_BY} characters")
+    giver = document.get("by", BY)
+    if not isinstance(giver, str) or not 0 < len(giver) <= LONGEST_BY:
+        raise DataError(f"by: got {shown(giver)}, expected who gives the labels, in 1 to {LONGEST_BY} characters")
     rows = document.get("labels", [document])
     if not isinstance(rows, list):
         raise DataError(f"labels: got {shown(rows)}, expected a list of objects with an id and a label each")
-    return by, rows
+    return giver, rows

@@ -52,8 +52,8 @@ class RequestLog:
         self._ordinary = _RateCounter(ORDINARY_PER_S)
         self._refused = _RateCounter(REFUSED_PER_S)
 
-    def passed(self, context: RequestContext, seconds: float, what: str) -> None:
-        """Log a request or skip it. `what`: method and address, or the gRPC method."""
+    def passed(self, context: RequestContext, seconds: float, call: str) -> None:
+        """Log a request or skip it. `call`: method and address, or the gRPC method."""
         status = context.status
         if status >= 500 or seconds >= SLOW_S:
             skipped = 0
@@ -65,7 +65,7 @@ class RequestLog:
                 return
             skipped = measure.taken()
         fields = {
-            "request": what[:200],
+            "request": call[:200],
             "id": context.shown_id,
             "model": context.model,
             "version": context.version,

@@ -166,9 +166,9 @@ class Metrics:
 
     def _tell_roles(self, name: str, roles: Mapping[str, str | None]) -> None:
         now = {(self._bounds.version(name, version), role) for role, version in roles.items() if version}
-        known = self._roles.setdefault(name, set())
-        known |= now
-        for version, role in known:
+        roles_before = self._roles.setdefault(name, set())
+        roles_before |= now
+        for version, role in roles_before:
             self._child(self._role, name, version, role).set((version, role) in now)
 
     def _child(self, metric: Any, *labels: str) -> Any:
@@ -244,7 +244,7 @@ def _highest_chances(outputs: Outputs) -> list[float]:
     chances = outputs[PROBABILITIES]
     if len(chances) > MOST_KEPT:  # row by row, 100,000 rows blocked the event loop for 0.1 s
         return list(chances.max(axis=1).tolist())
-    return [max(each) for each in chances.tolist()]
+    return [max(chances_of_row) for chances_of_row in chances.tolist()]
 
 
 def _label_chances(outputs: Outputs) -> list[Any]:
@@ -288,12 +288,12 @@ class _LabelLimit:
         return _bounded(self._labels.setdefault(model, set()), label, MOST_CLASSES)
 
 
-def _bounded(known: set[str], value: str, most: int) -> str:
-    if value in known:
+def _bounded(seen: set[str], value: str, limit: int) -> str:
+    if value in seen:
         return value
-    if len(known) >= most:
+    if len(seen) >= limit:
         return OTHER
-    known.add(value)
+    seen.add(value)
     return value
 
 

@@ -222,23 +222,23 @@ async def _whole(receive: Receive) -> bytes:
 
 async def _parts(receive: Receive) -> AsyncIterator[bytes]:
     """Yield the parts of a body as they arrive."""
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        more = message.get("more_body", False)
+        has_more = message.get("more_body", False)
         yield message.get("body", b"")
 
 
 async def _refuse_early(send: Send, receive: Receive, response: HttpResponse) -> None:
     """Refuse a request whose body is still arriving, and read on: a client may send all before it reads."""
     await send_response(send, HttpResponse(response.body, {**response.headers, **LAST}, response.status), is_all=False)
-    left = DISCARDED_BYTES
+    num_left = DISCARDED_BYTES
     with contextlib.suppress(ClientDisconnect):
         async for part in _parts(receive):
-            left -= len(part)
-            if left < 0:
+            num_left -= len(part)
+            if num_left < 0:
                 break
     await send({"type": "http.response.body", "body": b""})
 
@@ -251,7 +251,7 @@ def _deadline(value: str) -> float:
 
 def _noted(context: RequestContext, *, is_last: bool) -> list[tuple[bytes, bytes]]:
     """Return the response headers that depend on the request's context."""
-    headers = [(REQUEST_ID.encode(), shown.encode())] if (shown := context.shown_id) else []
+    headers = [(REQUEST_ID.encode(), shown_id.encode())] if (shown_id := context.shown_id) else []
     if context.unlogged:
         headers.append((UNLOGGED.encode(), b"no"))
     if is_last:

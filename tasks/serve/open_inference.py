@@ -82,11 +82,11 @@ def _inference(body: bytes, json_bytes: int | None) -> InferenceRequest:
 
 def _rendered(call: HttpRequest, inference: InferenceRequest, response: PredictResponse) -> HttpResponse:
     served = response.served
-    made = written(inference, response.answer.outputs, served.outputs, served.project, served.version, response.key)
+    rendered = written(inference, response.answer.outputs, served.outputs, served.project, served.version, response.key)
     headers = {VERSION: served.version}
-    if made.json_bytes is None:
-        return answered(call.headers, made.body, headers)
-    return answered(call.headers, made.body, {**headers, JSON_BYTES: str(made.json_bytes)}, OCTETS)
+    if rendered.json_bytes is None:
+        return answered(call.headers, rendered.body, headers)
+    return answered(call.headers, rendered.body, {**headers, JSON_BYTES: str(rendered.json_bytes)}, OCTETS)
 
 
 def question_of(

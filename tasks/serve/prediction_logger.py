@@ -30,8 +30,8 @@ def new_ids(count: int) -> list[str]:
     milliseconds = (time.time_ns() // 1_000_000).to_bytes(6).hex()
     start, drawn = f"{milliseconds[:8]}-{milliseconds[8:]}-7", os.urandom(10 * count).hex()
     return [
-        f"{start}{drawn[at : at + 3]}-{_VARIANT[drawn[at + 3]]}{drawn[at + 4 : at + 7]}-{drawn[at + 7 : at + 19]}"
-        for at in range(0, 20 * count, 20)
+        f"{start}{drawn[i : i + 3]}-{_VARIANT[drawn[i + 3]]}{drawn[i + 4 : i + 7]}-{drawn[i + 7 : i + 19]}"
+        for i in range(0, 20 * count, 20)
     ]
 
 
@@ -77,22 +77,22 @@ class PredictionLogger:
             return False
         return True
 
-    def note(self, pairs: Sequence[tuple[str, str]], by: str) -> None:
-        """Log labels, as pairs `(id, label)`, with their source `by`.
+    def note(self, pairs: Sequence[tuple[str, str]], giver: str) -> None:
+        """Log labels, as pairs `(id, label)`, with their source `giver`.
 
         Raises:
             StoreError: The labels cannot be written.
         """
         try:
-            self._labels.write(label_record(pairs, time.time_ns() // 1000, by))
+            self._labels.write(label_record(pairs, time.time_ns() // 1000, giver))
         except StoreError as error:
             self._say(error)
             raise
 
     def waiting_bytes(self) -> int:
         """Return how many bytes of this project's segments, of all server processes, wait for the compactor."""
-        held = [segment for folder in self._folders for segment in segments(folder)]
-        return sum(max(0, segment.size - segment.moved) for segment in held)
+        waiting = [segment for folder in self._folders for segment in segments(folder)]
+        return sum(max(0, segment.size - segment.moved) for segment in waiting)
 
     def close(self) -> None:
         """Close the segments; the compactor moves them."""
@@ -100,8 +100,10 @@ class PredictionLogger:
         self._labels.close()
 
     def _rules_of(self, served: LoadedModel) -> tuple[PredictionLogging, PredictionRecorder]:
-        own = read_json(served.folder / "spec.json").get("serve") or {}
-        rules = PredictionLogging.model_validate(own.get("log") or {} if self._spec_rules is None else self._spec_rules)
+        serve = read_json(served.folder / "spec.json").get("serve") or {}
+        rules = PredictionLogging.model_validate(
+            serve.get("log") or {} if self._spec_rules is None else self._spec_rules
+        )
         self._rules[served.version] = rules, PredictionRecorder(served.preparation, rules.redact)
         return self._rules[served.version]
 

@@ -48,15 +48,15 @@ class RateLimiter:
         """
         key = int.from_bytes(hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()) or 1
         if self._file is None:
-            left = self._taken(key, time.monotonic() if now is None else now)
+            tokens = self._taken(key, time.monotonic() if now is None else now)
         else:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
-                left = self._taken(key, time.monotonic() if now is None else now)
+                tokens = self._taken(key, time.monotonic() if now is None else now)
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
-        if left < 1:
-            after_s = max(1, round((1 - left) / self._rate))
+        if tokens < 1:
+            after_s = max(1, round((1 - tokens) / self._rate))
             share = f" ({self._rate:.3g} at each of {self._divisor} servers)" if self._divisor > 1 else ""
             message = f"more than {self._whole_rate:g} requests a second{share}: ask again in {after_s} s"
             raise RequestError(429, message, {"retry-after": str(after_s)})
@@ -71,21 +71,21 @@ class RateLimiter:
 
     def _taken(self, key: int, now: float) -> float:
         """Take one token; return how many the bucket held before."""
-        callers, numbers, at = self._callers, self._numbers, self._place(key)
+        callers, numbers, slot = self._callers, self._numbers, self._place(key)
         rate = self._rate
-        left = most = max(1.0, rate)
-        if callers[at] == key:
-            left = min(most, numbers[at + 1] + max(0.0, now - numbers[at + 2]) * rate)
-        callers[at], numbers[at + 1], numbers[at + 2] = key, left - 1 if left >= 1 else left, now
-        return left
+        tokens = capacity = max(1.0, rate)
+        if callers[slot] == key:
+            tokens = min(capacity, numbers[slot + 1] + max(0.0, now - numbers[slot + 2]) * rate)
+        callers[slot], numbers[slot + 1], numbers[slot + 2] = key, tokens - 1 if tokens >= 1 else tokens, now
+        return tokens
 
     def _place(self, key: int) -> int:
         callers, numbers = self._callers, self._numbers
         places = [3 * ((key + near) % SLOTS) for near in range(NEAR)]
-        for at in places:
-            if callers[at] == key:
-                return at
-        return min(places, key=lambda at: numbers[at + 2])
+        for slot in places:
+            if callers[slot] == key:
+                return slot
+        return min(places, key=lambda slot: numbers[slot + 2])
 
 
 def _opened(path: Path) -> int:

@@ -27,9 +27,9 @@ class RequestContext:
     status: int = 0
     deadline: float | None = None
 
-    def until(self, own: float | None, usual_s: float) -> float:
-        """Return the earlier deadline of the protocol (`own`) and the client's header, else `usual_s` from now."""
-        deadlines = [when for when in (own, self.deadline) if when is not None]
+    def until(self, own_deadline: float | None, usual_s: float) -> float:
+        """Return the earlier of the protocol's (`own_deadline`) and the client's deadline, else `usual_s` from now."""
+        deadlines = [when for when in (own_deadline, self.deadline) if when is not None]
         return min(deadlines) if deadlines else time.monotonic() + usual_s
 
     @property

@@ -46,10 +46,10 @@ async def score(call: HttpRequest) -> HttpResponse:
     explains = explaining.wants_explanations(call.query)
 
     def rows(served: LoadedModel) -> InputRows:
-        made = scoring.rows(served.schema)
+        scored_rows = scoring.rows(served.schema)
         if explains:
-            explaining.check(served, made)
-        return made
+            explaining.check(served, scored_rows)
+        return scored_rows
 
     question = PredictRequest(rows, call.params.get("name"), key=request_id(call), ids=scoring.ids, is_large=is_large)
     response = await answer(call.state, question)

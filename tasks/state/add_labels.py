@@ -67,8 +67,8 @@ def _new(labels: pa.Table, store: DeltaLog) -> tuple[np.ndarray, int]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = latest_labels(store, labels.column("id"))
-    before, since = known.column(LABEL), known.column(LABELLED_AT)
+    stored = latest_labels(store, labels.column("id"))
+    before, since = stored.column(LABEL), stored.column(LABELLED_AT)
     if pc.count_distinct(labels.column("id")).as_py() < labels.num_rows:
         return _new_one_by_one(labels, before.to_pylist(), since.cast(pa.int64()).to_pylist())
     withdrawn = pc.and_(pc.is_valid(since), pc.is_null(before))
@@ -85,11 +85,11 @@ def _new_one_by_one(labels: pa.Table, before: list[str | None], since: list[int 
     latest: dict[str, tuple[str | None, int]] = {}
     places, corrected = [], 0
     columns = (labels.column("id"), labels.column(LABEL), labels.column("at").cast(pa.int64()))
-    for place, (one, label, at) in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
-        known, when = latest.get(one, (before[place], since[place] or at))
-        if label == known or at < when:
+    for place, (row_id, label, labelled_at) in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
+        stored, when = latest.get(row_id, (before[place], since[place] or labelled_at))
+        if label == stored or labelled_at < when:
             continue
-        latest[one] = label, at
+        latest[row_id] = label, labelled_at
         places.append(place)
-        corrected += known is not None
+        corrected += stored is not None
     return np.array(places, np.int64), corrected

@@ -189,7 +189,9 @@ def now_ms() -> int:
 
 
 def _file(part: LogPart) -> Action:
-    begin, end = ((_EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds") for at in part.times)
+    begin, end = (
+        (_EPOCH + timedelta(microseconds=instant)).isoformat(timespec="microseconds") for instant in part.times
+    )
     spans = {"minValues": {APPEND: part.first, "at": begin}, "maxValues": {APPEND: part.last, "at": end}}
     return {
         "path": part.path.name,
@@ -203,6 +205,6 @@ def _file(part: LogPart) -> Action:
 def _names(folder: Path) -> list[str]:
     try:
         with os.scandir(folder / COMMITS) as entries:
-            return [entry.name for entry in entries]
+            return [file.name for file in entries]
     except FileNotFoundError:
         return []

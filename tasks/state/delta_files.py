@@ -66,8 +66,8 @@ def rows_of(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = None if columns is None else {*columns, APPEND}
-    names = [name for name in file.schema_arrow.names if wanted is None or own_name(name) in wanted]
+    selected = None if columns is None else {*columns, APPEND}
+    names = [name for name in file.schema_arrow.names if selected is None or own_name(name) in selected]
     try:
         with file:
             for record in file.iter_batches(batch, columns=names, use_threads=False):
@@ -105,8 +105,8 @@ def written(folder: Path, tables: Sequence[pa.Table], schema: pa.Schema) -> LogP
     table = concatenated(tables)
     for place, name in enumerate(table.column_names):
         table = table.set_column(place, name, _cast(table.column(name), schema.field(name).type))
-    at = times_of(table)
-    table = table if (np.diff(at) >= 0).all() else table.take(np.argsort(at, kind="stable"))
+    times = times_of(table)
+    table = table if (np.diff(times) >= 0).all() else table.take(np.argsort(times, kind="stable"))
     first, last = pc.min_max(table.column(APPEND)).as_py().values()
     path = folder / f"{first:012d}-{last:012d}-{uuid.uuid4().hex[:12]}.parquet"
     try:
@@ -118,7 +118,7 @@ def written(folder: Path, tables: Sequence[pa.Table], schema: pa.Schema) -> LogP
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return LogPart(first, last, path, table.num_rows, (int(at.min()), int(at.max())))
+    return LogPart(first, last, path, table.num_rows, (int(times.min()), int(times.max())))
 
 
 def storable(table: pa.Table) -> pa.Table:
@@ -131,22 +131,22 @@ def storable(table: pa.Table) -> pa.Table:
     return table
 
 
-def distinct(names: Sequence[str], known: Sequence[str]) -> list[str]:
+def distinct(names: Sequence[str], stored_names: Sequence[str]) -> list[str]:
     """Return names of columns as a table stores them: Delta knows no names that differ only in case.
 
     Args:
         names: The names of new rows. Of a name that occurs twice, the second is no column of its own.
-        known: The names that the table has.
+        stored_names: The names that the table has.
     """
-    taken, stored = {name.lower() for name in known}, {own_name(name): name for name in known}
+    lower_names, stored = {name.lower() for name in stored_names}, {own_name(name): name for name in stored_names}
     for name in map(own_name, names):
         if name not in stored:
             numbers = itertools.count(2)
-            one = name
-            while one.lower() in taken:
-                one = f"{name}~case{next(numbers)}"
-            stored[name] = one
-            taken.add(one.lower())
+            unique = name
+            while unique.lower() in lower_names:
+                unique = f"{name}~case{next(numbers)}"
+            stored[name] = unique
+            lower_names.add(unique.lower())
     return [stored[own_name(name)] for name in names]
 
 
@@ -178,7 +178,7 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
     if types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return pa.binary()
     stays = (types.is_boolean, types.is_signed_integer, types.is_floating, types.is_decimal, types.is_binary)
-    return kind if kind == pa.date32() or any(one(kind) for one in stays) else pa.string()
+    return kind if kind == pa.date32() or any(is_kind(kind) for is_kind in stays) else pa.string()
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -193,11 +193,11 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 def overlapping(spans: Sequence[tuple[int, int]]) -> int:
     """Return the largest number of spans that overlap at one time."""
     ends = sorted([(first, 1) for first, _ in spans] + [(last + 1, -1) for _, last in spans])
-    most = now = 0
+    most_open = now = 0
     for _, step in ends:
         now += step
-        most = max(most, now)
-    return most
+        most_open = max(most_open, now)
+    return most_open
 
 
 def times_of(table: pa.Table) -> Any:
@@ -217,24 +217,24 @@ def in_order(streams: Sequence[tuple[int, Iterator[pa.Table]]]) -> Iterator[pa.T
     from models.sources.row_batches import concatenated
 
     waiting = list(streams)
-    held: list[tuple[pa.Table, Iterator[pa.Table]]] = []
-    while waiting or held:
-        horizon = min((int(times_of(table)[-1]) for table, _ in held), default=None)
+    merging: list[tuple[pa.Table, Iterator[pa.Table]]] = []
+    while waiting or merging:
+        horizon = min((int(times_of(table)[-1]) for table, _ in merging), default=None)
         while waiting and (horizon is None or waiting[0][0] <= horizon):
             _, stream = waiting.pop(0)
             table = next(stream, None)
             if table is not None:
-                held.append((table, stream))
+                merging.append((table, stream))
                 horizon = min(int(times_of(table)[-1]), horizon if horizon is not None else 2**63 - 1)
         if horizon is None:
             continue
         ready, open_streams = [], []
-        for table, stream in held:
+        for table, stream in merging:
             end = int(times_of(table).searchsorted(horizon, side="right"))
             ready.append(table.slice(0, end))
             rest = table.slice(end) if end < table.num_rows else next(stream, None)
             if rest is not None:
                 open_streams.append((rest, stream))
-        held = open_streams
+        merging = open_streams
         rows = concatenated([table for table in ready if table.num_rows])
         yield rows.take(np.argsort(times_of(rows), kind="stable"))

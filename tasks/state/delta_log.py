@@ -112,7 +112,7 @@ class DeltaLog:
                     rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
             part, actions = self._fitted(rows)
             actions += [transaction(key, number)] if key is not None else []
-            actions += [transaction(source, at, updated_ms=now_ms()) for source, at in (offsets or {}).items()]
+            actions += [transaction(source, offset, updated_ms=now_ms()) for source, offset in (offsets or {}).items()]
             commit(self.folder, number, [], [part], actions)
         return number
 
@@ -128,16 +128,16 @@ class DeltaLog:
         What the offsets rest on is on disk, even if the process that added the rows was killed meanwhile.
         """
         names = list(sources)
-        known = self._read(lambda table: {name: table.transaction_version(name) or 0 for name in names})
-        if known is None:
+        versions = self._read(lambda table: {name: table.transaction_version(name) or 0 for name in names})
+        if versions is None:
             return dict.fromkeys(names, 0)
         sync(self.folder / COMMITS)
-        return known
+        return versions
 
     def cursor(self) -> int:
         """Return the number of the last append; 0 for an empty log. Reads a listing and the newest commit."""
-        known = newest_cursor(self.folder)
-        return known if known is not None else self.offsets([APPEND])[APPEND]
+        newest = newest_cursor(self.folder)
+        return newest if newest is not None else self.offsets([APPEND])[APPEND]
 
     def parts(self, since: int = 0) -> list[LogPart]:
         """Return the files with the appends after `since`, oldest first; each append is in at most one of them.
@@ -200,12 +200,12 @@ class DeltaLog:
         low = since_us if since_us is not None else -(2**63)
         high = until_us if until_us is not None else 2**63 - 1
         parts = [part for part in self.parts() if part.first <= upto and part.times[0] < high and part.times[1] >= low]
-        wanted = None if columns is None else [*columns, *(["at"] if "at" not in columns else [])]
+        selected = None if columns is None else [*columns, *(["at"] if "at" not in columns else [])]
         batch = max(256, MOST_ROWS // max(1, overlapping([part.times for part in parts])))
-        streams = [(part.times[0], self._rows(part, 0, upto, wanted, batch)) for part in parts]
+        streams = [(part.times[0], self._rows(part, 0, upto, selected, batch)) for part in parts]
         for table in in_order(sorted(streams, key=lambda stream: stream[0])):
-            at = times_of(table)
-            begin, end = at.searchsorted(low), at.searchsorted(high)
+            times = times_of(table)
+            begin, end = times.searchsorted(low), times.searchsorted(high)
             if end > begin:
                 yield own_names(table.slice(begin, end - begin).drop_columns([APPEND]))
 
@@ -299,8 +299,8 @@ class DeltaLog:
         from deltalake import DeltaTable
 
         newest = newest_commit(self.folder)
-        known, table = self._snapshot
-        if table is None or known != newest:
+        version, table = self._snapshot
+        if table is None or version != newest:
             table = DeltaTable(self.folder)
             self._snapshot = newest, table
         return table
@@ -312,12 +312,12 @@ class DeltaLog:
         try:
             file = opened(part.path)
         except FileNotFoundError as error:
-            for other in self.parts(part.first - 1):
-                if other.path == part.path:
+            for part_before in self.parts(part.first - 1):
+                if part_before.path == part.path:
                     cure = f"put it back, or give up its rows: `DeltaTable({str(self.folder)!r}).repair()`"
                     raise StoreError(f"{part.path}: a file of the table was deleted: {cure}") from error
-                if other.first <= part.last:
-                    yield from self._rows(other, max(since, part.first - 1), min(upto, part.last), columns, batch)
+                if part_before.first <= part.last:
+                    yield from self._rows(part_before, max(since, part.first - 1), min(upto, part.last), columns, batch)
             return
         except DamagedFileError as error:
             self._set_aside(part, error)
@@ -331,22 +331,22 @@ class DeltaLog:
         """Remove a damaged file from the table and keep it in a folder; return a message that states the loss."""
         aside = self.folder / DAMAGED / f"{part.first:012d}-{part.last:012d}.parquet"
         with storing(self.folder), self._locked():
-            if any(one.path == part.path for one in self.parts()):  # else another process has set it aside
+            if any(live.path == part.path for live in self.parts()):  # else another process has set it aside
                 aside.parent.mkdir(exist_ok=True)
                 shutil.copy2(part.path, aside)
                 commit(self.folder, self.cursor(), [part], [])
                 part.path.unlink(missing_ok=True)
-        what = f"the append {part.first}" if part.first == part.last else f"the appends {part.first} to {part.last}"
-        message = f"{error}; the rows of {what} are gone; the file was moved to {aside}"
+        appends = f"the append {part.first}" if part.first == part.last else f"the appends {part.first} to {part.last}"
+        message = f"{error}; the rows of {appends} are gone; the file was moved to {aside}"
         _log.warning("%s", message)
         return message
 
     def _renamed(self, rows: pa.Table) -> pa.Table:
         """Return the rows with the names under which the table stores their columns."""
-        known = self._read(lambda table: schema_of(table).names)
-        names = distinct(rows.column_names, known or [APPEND, *self._fields.names])
+        column_names = self._read(lambda table: schema_of(table).names)
+        names = distinct(rows.column_names, column_names or [APPEND, *self._fields.names])
         rows = rows.rename_columns(names)
-        return rows.select([at for at, name in enumerate(names) if name not in names[:at]])
+        return rows.select([place for place, name in enumerate(names) if name not in names[:place]])
 
     def _fitted(self, rows: pa.Table) -> tuple[LogPart, list[Action]]:
         """Write the rows in a schema that can hold the table's rows too; return the file, and the schema's actions."""
@@ -369,17 +369,17 @@ class DeltaLog:
         from models.sources.row_batches import concatenated
 
         table = self._table()
-        own = pa.schema([pa.field(APPEND, pa.int64()), *self._fields])
-        known = own if table is None else schema_of(table)
-        others = pa.schema([field for field in rows.schema if field.name not in own.names])
-        for place, field in enumerate(others):
-            if as_text and field.name in known.names and field.type != known.field(field.name).type:
-                others = others.set(place, field.with_type(pa.string()))
-        schema = concatenated([known.empty_table(), others.empty_table()]).schema
-        if table is not None and schema.equals(known):
-            return known, []
+        own_schema = pa.schema([pa.field(APPEND, pa.int64()), *self._fields])
+        table_schema = own_schema if table is None else schema_of(table)
+        new_fields = pa.schema([field for field in rows.schema if field.name not in own_schema.names])
+        for place, field in enumerate(new_fields):
+            if as_text and field.name in table_schema.names and field.type != table_schema.field(field.name).type:
+                new_fields = new_fields.set(place, field.with_type(pa.string()))
+        schema = concatenated([table_schema.empty_table(), new_fields.empty_table()]).schema
+        if table is not None and schema.equals(table_schema):
+            return table_schema, []
         declared = declaration(schema, table)
-        if all(schema.field(field.name).type == field.type for field in known):
+        if all(schema.field(field.name).type == field.type for field in table_schema):
             return schema, declared
         parts = self.parts()
         contents = ([*self._rows(part, 0, part.last)] for part in parts)
@@ -389,7 +389,7 @@ class DeltaLog:
 
     def _replace(self, parts: Sequence[LogPart], tables: Sequence[pa.Table], *, is_same: bool) -> None:
         """Replace files by one with these rows; without rows by none. `is_same`: the rows are those of the files."""
-        rows, table = [one for one in tables if one.num_rows], self._table()
+        rows, table = [rows_of_table for rows_of_table in tables if rows_of_table.num_rows], self._table()
         added = [written(self.folder, rows, schema_of(table))] if rows and table is not None else []
         commit(self.folder, self.cursor(), parts, added, is_same=is_same)
 

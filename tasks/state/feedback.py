@@ -37,15 +37,19 @@ def feedback_of(state: Path) -> FeedbackSummary:
     if not (state / "labels").is_dir():
         return FeedbackSummary()
     log, labels = prediction_log(state), label_store(state)
-    known, predictions, came = _read(state), log.cursor(), labels.cursor()
-    if known is not None and (known.predictions > predictions or known.labels > came):
-        known = None  # all predictions or labels were removed since: the summary is invalid
-    if known is not None and known.labels == came and (not known.waiting or known.predictions == predictions):
-        return known
-    if known is not None and not _any_labelled(state, known.predictions, predictions):
-        feedback = _with_later_labels(state, known, predictions, came)
+    summary, predictions, label_cursor = _read(state), log.cursor(), labels.cursor()
+    if summary is not None and (summary.predictions > predictions or summary.labels > label_cursor):
+        summary = None  # all predictions or labels were removed since: the summary is invalid
+    if (
+        summary is not None
+        and summary.labels == label_cursor
+        and (not summary.waiting or summary.predictions == predictions)
+    ):
+        return summary
+    if summary is not None and not _any_labelled(state, summary.predictions, predictions):
+        feedback = _with_later_labels(state, summary, predictions, label_cursor)
     else:
-        feedback = _counted(state, predictions, came)
+        feedback = _counted(state, predictions, label_cursor)
     write_text(state / FILE, feedback.model_dump_json() + "\n")
     return feedback
 
@@ -81,7 +85,7 @@ def _counted(state: Path, predictions: int, labels: int) -> FeedbackSummary:
     return upto.model_copy(update={"rows": rows, "digest": f"{int(total[0]):016x}", "waiting": waiting})
 
 
-def _with_later_labels(state: Path, known: FeedbackSummary, predictions: int, labels: int) -> FeedbackSummary:
+def _with_later_labels(state: Path, summary: FeedbackSummary, predictions: int, labels: int) -> FeedbackSummary:
     """Update the summary by the labels that came since; the predictions made since belong to ids without a label."""
     import numpy as np
     import pyarrow as pa
@@ -89,12 +93,12 @@ def _with_later_labels(state: Path, known: FeedbackSummary, predictions: int, la
 
     from models.identity.hashing import hash_rows
 
-    store, total = label_store(state), np.array([int(known.digest or "0", 16)], np.uint64)
-    chunks = [chunk for table in store.scan(known.labels, labels, ["id"]) for chunk in table.column("id").chunks]
+    store, total = label_store(state), np.array([int(summary.digest or "0", 16)], np.uint64)
+    chunks = [chunk for table in store.scan(summary.labels, labels, ["id"]) for chunk in table.column("id").chunks]
     ids = pa.chunked_array([pc.unique(pa.chunked_array(chunks, pa.string()))])
     order = np.argsort(id_hashes(ids))
     ids = ids.take(order)
-    before, after = (latest_labels(store, ids, upto).column(LABEL) for upto in (known.labels, labels))
+    before, after = (latest_labels(store, ids, upto).column(LABEL) for upto in (summary.labels, labels))
     predicted = are_known(prediction_log(state), id_hashes(ids))
     had, has = (predicted & labels.is_valid().to_numpy() for labels in (before, after))
     for texts, counted, add in ((before, had, False), (after, has, True)):
@@ -104,9 +108,9 @@ def _with_later_labels(state: Path, known: FeedbackSummary, predictions: int, la
     return FeedbackSummary(
         predictions=predictions,
         labels=labels,
-        rows=known.rows + int(has.sum()) - int(had.sum()),
+        rows=summary.rows + int(has.sum()) - int(had.sum()),
         digest=f"{int(total[0]):016x}",
-        waiting=known.waiting or not predicted.all(),
+        waiting=summary.waiting or not predicted.all(),
     )
 
 

@@ -127,9 +127,9 @@ def share_labels(state: Path, labels: pa.Table) -> None:
     records = []
     for start in range(0, rows.num_rows, LABELS_OF_RECORD):
         columns = [column.to_pylist() for column in rows.slice(start, LABELS_OF_RECORD).columns]
-        for (at, by), same in groupby(zip(*columns, strict=True), itemgetter(2, 3)):
+        for (labelled_at, giver), same in groupby(zip(*columns, strict=True), itemgetter(2, 3)):
             ids, values = zip(*((row[0], row[1]) for row in same), strict=True)
-            records.append(orjson.dumps({"ids": ids, "labels": values, "at": at, "by": by}).decode())
+            records.append(orjson.dumps({"ids": ids, "labels": values, "at": labelled_at, "by": giver}).decode())
     shared.append("labels", records, {f"person:{uuid.uuid4()}": 1})
 
 
@@ -161,8 +161,8 @@ def _share(state: Path, kind: Literal["predictions", "labels"], shared: SharedLo
         return len(records)
 
     names = [segment.name for segment in segments(folder)]
-    known = shared.offsets([_source(host, name) for name in names])
-    return _move(folder, {name: known[_source(host, name)] for name in names}, add)
+    stored = shared.offsets([_source(host, name) for name in names])
+    return _move(folder, {name: stored[_source(host, name)] for name in names}, add)
 
 
 def _host(state: Path) -> str:
@@ -183,12 +183,12 @@ def _receive(state: Path, shared: SharedLog) -> int:
     import orjson
 
     note = state / "serving" / RECEIVED
-    known = read_json(note)
+    cursor = read_json(note)
     added = 0
-    for records in shared.scan(int(known.get("append", 0)), str(known.get("table", ""))):
+    for records in shared.scan(int(cursor.get("append", 0)), str(cursor.get("table", ""))):
         source = f"{SHARED}:{records.table}"
-        done = prediction_log(state).offsets([source])[source]
-        new = [orjson.loads(text) for number, text in records.by_kind.get("predictions", []) if number > done]
+        moved = prediction_log(state).offsets([source])[source]
+        new = [orjson.loads(text) for number, text in records.by_kind.get("predictions", []) if number > moved]
         added += _add_predictions(state, new, {source: records.upto}) if new else 0
         labels = [orjson.loads(text) for _, text in records.by_kind.get("labels", [])]
         added += _add_labels(state, labels) if labels else 0
@@ -201,8 +201,8 @@ def _move_predictions(state: Path) -> int:
     folder = segments_folder(state, "predictions")
     if not waiting(folder):
         return 0
-    known = prediction_log(state).offsets([segment.name for segment in segments(folder)])
-    return _move(folder, known, lambda records, offsets: _add_predictions(state, records, offsets))
+    stored = prediction_log(state).offsets([segment.name for segment in segments(folder)])
+    return _move(folder, stored, lambda records, offsets: _add_predictions(state, records, offsets))
 
 
 def _add_predictions(state: Path, records: list[Any], offsets: Mapping[str, int]) -> int:
@@ -266,10 +266,10 @@ def _move(folder: Path, known: Mapping[str, int], add: Callable[[list[Any], Mapp
     return moved
 
 
-def _pieces(folder: Path, known: Mapping[str, int]) -> Iterator[_SegmentBatch]:
+def _pieces(folder: Path, offsets: Mapping[str, int]) -> Iterator[_SegmentBatch]:
     piece = _SegmentBatch()
     for segment in segments(folder):
-        start, is_left = max(known.get(segment.name, 0), segment.moved), segment.is_left
+        start, is_left = max(offsets.get(segment.name, 0), segment.moved), segment.is_left
         with contextlib.suppress(FileNotFoundError):
             content = segment.read(start)
             piece.offsets[segment] = start

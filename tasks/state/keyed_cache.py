@@ -79,7 +79,9 @@ JSON: Format[Any] = Format(
 def document(model: type[M]) -> Format[M]:
     """Return the format of a pydantic model: JSON."""
     return Format(
-        ".json", lambda path: model.model_validate_json(path.read_bytes()), lambda made: made.model_dump_json().encode()
+        ".json",
+        lambda path: model.model_validate_json(path.read_bytes()),
+        lambda record: record.model_dump_json().encode(),
     )
 
 

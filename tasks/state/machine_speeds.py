@@ -28,6 +28,6 @@ def add_speeds(workspace: Workspace, speeds: Sequence[MeasuredSpeed]) -> None:
     """Add what a job measured. If two jobs end at once one of them may be lost; it is measured again by the next."""
     if not speeds:
         return
-    entries = [one.model_dump() for one in (*read_speeds(workspace), *speeds)][-NEWEST:]
+    entries = [speed.model_dump() for speed in (*read_speeds(workspace), *speeds)][-NEWEST:]
     with contextlib.suppress(OSError, StoreError):  # full or read-only: a loop does not fail for it
         write_json(workspace.cache / "speeds.json", {"speeds": entries})

@@ -111,10 +111,10 @@ class MonitorStore:
 
     def save(self, version: str, window: OpenWindow) -> None:
         """Store a changed window."""
-        known = self._db.execute(
+        row = self._db.execute(
             "select keys from windows where version = ? and first = ?", (version, window.first)
         ).fetchone()
-        before = np.frombuffer(known[0], dtype=np.uint64) if known and known[0] else np.zeros(0, np.uint64)
+        before = np.frombuffer(row[0], dtype=np.uint64) if row and row[0] else np.zeros(0, np.uint64)
         keys = np.concatenate([before, *window.keys])[-REMEMBERED:].tobytes()
         self._db.execute(
             "insert into windows (version, first, size, num_rows, begin, end, keys, examples) "
@@ -276,8 +276,8 @@ def opened(folder: Path) -> Iterator[MonitorStore]:
                 _make_ready(connection)
                 yield MonitorStore(connection)
         except sqlite3.Error as error:
-            anew = "remove the file: everything is counted again from the prediction log"
-            raise sqlite_files.store_error(folder / FILE, error, anew) from error
+            cure = "remove the file: everything is counted again from the prediction log"
+            raise sqlite_files.store_error(folder / FILE, error, cure) from error
 
 
 def _make_ready(connection: sqlite3.Connection) -> None:

@@ -63,9 +63,9 @@ class Outbox:
         """Log a dataset that the run read: name, digest, source, schema, profile."""
         self._write({"op": "dataset", "run": run, "dataset": dict(dataset), "context": context})
 
-    def end_run(self, run: str, status: str, at: float | None = None) -> None:
-        """End a run with a status: FINISHED, FAILED or KILLED; `at` is its end in Unix seconds, default: now."""
-        at_ms = _now_ms() if at is None else round(at * 1000)
+    def end_run(self, run: str, status: str, ended: float | None = None) -> None:
+        """End a run with a status: FINISHED, FAILED or KILLED; `ended` is its end in Unix seconds, default: now."""
+        at_ms = _now_ms() if ended is None else round(ended * 1000)
         self._write({"op": "end", "run": run, "status": status, "at_ms": at_ms})
 
     def open_runs(self) -> list[str]:
@@ -112,7 +112,7 @@ def delivered(state: Path, loop_id: str) -> Delivered:
     return Delivered(row.number, row.runs) if row else Delivered(0, {})
 
 
-def set_delivered(state: Path, loop_id: str, done: Delivered) -> None:
+def set_delivered(state: Path, loop_id: str, delivery: Delivered) -> None:
     """Save what MLflow has of a loop.
 
     Raises:
@@ -121,7 +121,13 @@ def set_delivered(state: Path, loop_id: str, done: Delivered) -> None:
     from tasks.host.tables import deliveries
 
     with database.writing(state.parents[1]) as connection:
-        row = {"project": state.name, "loop_id": loop_id, "at": time.time(), "number": done.number, "runs": done.runs}
+        row = {
+            "project": state.name,
+            "loop_id": loop_id,
+            "at": time.time(),
+            "number": delivery.number,
+            "runs": delivery.runs,
+        }
         database.upsert(connection, deliveries, row)
 
 
@@ -133,10 +139,10 @@ def undelivered(state: Path) -> list[str]:
 
     last = select(outbox.c.loop_id, func.max(outbox.c.number).label("number")).where(outbox.c.project == state.name)
     written = last.group_by(outbox.c.loop_id).subquery()
-    known = func.coalesce(deliveries.c.number, 0)
+    delivered_number = func.coalesce(deliveries.c.number, 0)
     owed = select(written.c.loop_id).outerjoin(deliveries, deliveries.c.loop_id == written.c.loop_id)
     with database.reading(state.parents[1]) as connection:
-        return sorted(connection.scalars(owed.where(written.c.number > known)))
+        return sorted(connection.scalars(owed.where(written.c.number > delivered_number)))
 
 
 def forget_delivered(state: Path, before: float) -> None:

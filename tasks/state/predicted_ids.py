@@ -41,18 +41,18 @@ def are_known(log: DeltaLog, hashes: np.ndarray) -> np.ndarray:
     """
     import numpy as np
 
-    there = np.zeros(len(hashes), dtype=bool)
+    is_there = np.zeros(len(hashes), dtype=bool)
     for part in reversed(log.parts()):  # most labels belong to the latest predictions
-        if there.all():
+        if is_there.all():
             break
-        known = _hashes_of(log, part)
-        if len(known) < len(hashes):
-            places = np.minimum(hashes.searchsorted(known), len(hashes) - 1)
-            there[places[hashes[places] == known]] = True
+        stored = _hashes_of(log, part)
+        if len(stored) < len(hashes):
+            places = np.minimum(hashes.searchsorted(stored), len(hashes) - 1)
+            is_there[places[hashes[places] == stored]] = True
         else:
-            places = np.minimum(known.searchsorted(hashes), len(known) - 1)
-            there |= known[places] == hashes
-    return there
+            places = np.minimum(stored.searchsorted(hashes), len(stored) - 1)
+            is_there |= stored[places] == hashes
+    return is_there
 
 
 def _hashes_of(log: DeltaLog, part: LogPart) -> np.ndarray:

@@ -89,10 +89,10 @@ def joined(
     """
     from models.sources.row_batches import sized
 
-    wanted = None if columns is None else list(dict.fromkeys(["id", "at", "version", *columns]))
+    selected = None if columns is None else list(dict.fromkeys(["id", "at", "version", *columns]))
     log, labels = prediction_log(state), label_store(state)
     upto = labels.cursor()
-    rows = log.in_time_order(None, None, wanted)
+    rows = log.in_time_order(None, None, selected)
     tables = (_labelled(block, labels, upto, labelled) for block in sized(_once(rows, versions), _BLOCK_ROWS))
     yield from (table for table in tables if table.num_rows)
 
@@ -114,25 +114,27 @@ def latest_labels(labels: DeltaLog, ids: pa.ChunkedArray, upto: int | None = Non
     upto = labels.cursor() if upto is None else upto
     indexed = label_index.latest(labels, ids.to_pylist(), upto)
     if indexed is not None:
-        columns = list(zip(*((None, None, None) if one is None else one for one in indexed), strict=True))
+        columns = list(zip(*((None, None, None) if label is None else label for label in indexed), strict=True))
         return _label_table(*(columns or [(), (), ()]))
     latest = {name: np.full(len(ids), None, dtype=object) for name in (LABEL, "at", "by")}
     for table in labels.scan(upto=upto, columns=["id", *latest], batch=_BLOCK_ROWS):
         last_first = table.take(np.arange(table.num_rows)[::-1])
         place = pc.index_in(ids, last_first.column("id"))
-        there = place.is_valid().to_numpy()
+        has_label = place.is_valid().to_numpy()
         chosen = last_first.take(place.drop_null())
         for name, values in latest.items():
             column = chosen.column(name)
-            values[there] = column.cast(pa.int64()).to_numpy() if name == "at" else column.to_numpy()
+            values[has_label] = column.cast(pa.int64()).to_numpy() if name == "at" else column.to_numpy()
     return _label_table(latest[LABEL], latest["at"], latest["by"])
 
 
 def _label_table(labels: Any, times: Any, givers: Any) -> pa.Table:
     import pyarrow as pa
 
-    came = pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-    return pa.table({LABEL: pa.array(labels, pa.string()), LABELLED_AT: came, "by": pa.array(givers, pa.string())})
+    labelled_at = pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    return pa.table(
+        {LABEL: pa.array(labels, pa.string()), LABELLED_AT: labelled_at, "by": pa.array(givers, pa.string())}
+    )
 
 
 def new_labels(state: Path, since: float) -> int:
@@ -182,9 +184,9 @@ def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterato
     from models.identity.hashing import SortedHashSet, hash_rows
 
     seen = SortedHashSet()
-    wanted = None if versions is None else pa.array(list(versions), pa.string())
+    selected = None if versions is None else pa.array(list(versions), pa.string())
     for block in tables:
-        table = block if wanted is None else block.filter(pc.is_in(block.column("version"), wanted))
+        table = block if selected is None else block.filter(pc.is_in(block.column("version"), selected))
         first = seen.first_places(hash_rows(table, ["id", "version"]))
         if len(first):
             yield table.take(first)

@@ -50,13 +50,13 @@ def _reaches_back(labels: DeltaLog, before_us: int) -> bool:
 
 def _labelled(state: Path, predictions: pa.Table) -> NDArray[np.bool_]:
     is_labelled = latest_labels(label_store(state), predictions.column("id")).column("label").is_valid()
-    there: NDArray[np.bool_] = is_labelled.to_numpy()
-    return there
+    mask: NDArray[np.bool_] = is_labelled.to_numpy()
+    return mask
 
 
 def _known(state: Path, labels: pa.Table) -> NDArray[np.bool_]:
     import numpy as np
 
     hashes, places = np.unique(id_hashes(labels.column("id")), return_inverse=True)
-    known: NDArray[np.bool_] = are_known(prediction_log(state), hashes)[places]
-    return known
+    mask: NDArray[np.bool_] = are_known(prediction_log(state), hashes)[places]
+    return mask

@@ -57,13 +57,13 @@ class SegmentWriter:
             try:
                 if self._file < 0 or self._written >= SEGMENT_BYTES:
                     self._begin()
-                done = os.write(self._file, frame)
-                if done < len(frame):
+                num_written = os.write(self._file, frame)
+                if num_written < len(frame):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
             except OSError as error:
                 self._take_back(error)
                 raise _as_store_error(self._folder, error) from error
-            self._written += done
+            self._written += num_written
 
     def close(self) -> None:
         """Close the file; the next record starts a new one."""

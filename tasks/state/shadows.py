@@ -53,8 +53,8 @@ def tidy(log: DeltaLog) -> None:
 
     log.compact()
     if sum(part.rows for part in log.parts()) > 2 * MOST_COMPARED:
-        at = np.concatenate([times_of(table) for table in log.scan(columns=["at"])])
-        log.forget(int(np.partition(at, -MOST_COMPARED)[-MOST_COMPARED]))
+        times = np.concatenate([times_of(table) for table in log.scan(columns=["at"])])
+        log.forget(int(np.partition(times, -MOST_COMPARED)[-MOST_COMPARED]))
 
 
 def place_of(state: Path, version: str) -> int | None:
@@ -93,8 +93,8 @@ def answers(state: Path, version: str) -> ShadowedRows:
     table = pa.concat_tables(tables).slice(max(0, rows - MOST_COMPARED))
     _, first = np.unique(table.column("id").to_numpy(), return_index=True)
     table = table.take(pa.array(np.sort(first)))
-    one = table.column("scores").null_count == table.num_rows
-    names = ("score", "shadow.score") if one else ("scores", "shadow.scores")
+    is_single = table.column("scores").null_count == table.num_rows
+    names = ("score", "shadow.score") if is_single else ("scores", "shadow.scores")
     answered, shadow = (np.array(table.column(name).to_pylist(), np.float64) for name in names)
     return ShadowedRows(table.column("id").to_pylist(), table.column("version").to_pylist(), answered, shadow)
 

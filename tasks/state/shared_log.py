@@ -95,11 +95,11 @@ class SharedLog:
             for attempt in range(_TRIES):
                 table = self._opened(create=True)
                 assert table is not None
-                if all((table.transaction_version(source) or 0) >= at for source, at in offsets.items()):
+                if all((table.transaction_version(source) or 0) >= offset for source, offset in offsets.items()):
                     return 0
                 number = (table.transaction_version(APPEND) or 0) + 1
                 marks = [Transaction(APPEND, number)]
-                marks += [Transaction(source, at, last_updated=_now_ms()) for source, at in offsets.items()]
+                marks += [Transaction(source, offset, last_updated=_now_ms()) for source, offset in offsets.items()]
                 marked = CommitProperties(app_transactions=marks)
                 try:
                     write_deltalake(table, _rows(kind, records, number), mode="append", commit_properties=marked)
@@ -131,8 +131,8 @@ class SharedLog:
         with self._reaching():
             table = self._opened()
             upto = (table.transaction_version(APPEND) or 0) if table else 0
-            own = str(table.metadata().id) if table else identity
-            since = since if identity in ("", own) else 0
+            table_id = str(table.metadata().id) if table else identity
+            since = since if identity in ("", table_id) else 0
             if upto < since:
                 raise StoreError(
                     f"{self.address}: has {upto} appends, but {since} were read: it was emptied or is an older copy. "
@@ -143,7 +143,7 @@ class SharedLog:
             rows = table.to_pyarrow_dataset()
             low = since
             for high in _cuts(rows, since, upto):
-                yield _records(_span(rows, low, high), own, high)
+                yield _records(_span(rows, low, high), table_id, high)
                 low = high
 
     def compact(self) -> int:

@@ -91,8 +91,8 @@ class Snapshots:
             DamagedError: The snapshot or a file of it is missing or damaged.
             StoreError: The store cannot be used, or the disk is full.
         """
-        wanted = [(path, digest) for file, digest in self.digests(name).items() if (path := place(file))]
-        _each(self._download, wanted)
+        files = [(path, digest) for file, digest in self.digests(name).items() if (path := place(file))]
+        _each(self._download, files)
 
     def names(self) -> list[str]:
         """Return the names of all snapshots, sorted."""
@@ -164,4 +164,4 @@ def _name(path: str) -> str:
 def _each(call: Callable[..., T], arguments: Iterable[tuple[object, ...]]) -> list[T]:
     """Call a function with each of the arguments, some at once."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="loopline-store") as pool:
-        return list(pool.map(lambda each: call(*each), arguments))
+        return list(pool.map(lambda call_arguments: call(*call_arguments), arguments))

@@ -68,12 +68,12 @@ class StepRecords:
 
     def alike(self, step: str, parts: Parts, but: str) -> StepRecord | None:
         """Return the step's newest record with the same declared parts except the part `but`, which it must have."""
-        wanted = {name: value for name, value in parts.items() if name != but}
+        inputs = {name: value for name, value in parts.items() if name != but}
         same = (
             record
             for record in self.newest(step)
             if but in record.parts
-            and {name: value for name, value in declared(record.parts).items() if name != but} == wanted
+            and {name: value for name, value in declared(record.parts).items() if name != but} == inputs
         )
         return next(same, None)
 
@@ -90,7 +90,7 @@ class StepRecords:
         with database.writing(self._state.parents[1]) as connection:
             if lease:
                 lease.check(connection)
-            database.upsert(connection, step_records, {**mine, "content": database.plain(record)}, by=[*mine])
+            database.upsert(connection, step_records, {**mine, "content": database.plain(record)}, key_columns=[*mine])
 
     def broken(self, record: StepRecord, hashes: Hashes) -> str | None:
         """Return why the record no longer counts (`output missing: ...`), or None if it counts."""
@@ -113,13 +113,13 @@ class StepRecords:
 
     def _newest(self, step: str, **key: str) -> Iterator[StepRecord]:
         values = {"project": self._state.name, "step": step, "before": _BEYOND, **key}
-        for most in itertools.chain([1], itertools.repeat(PAGE)):
+        for limit in itertools.chain([1], itertools.repeat(PAGE)):
             with database.reading(self._state.parents[1]) as connection:
-                page = connection.execute(_newest_rows(*key), {**values, "most": most}).all()
+                page = connection.execute(_newest_rows(*key), {**values, "most": limit}).all()
             for row in page:
                 if record := _read(row.content):
                     yield record
-            if len(page) < most:
+            if len(page) < limit:
                 return
             values["before"] = page[-1].number
 
@@ -138,21 +138,21 @@ def latest_records(root: Path, projects: Sequence[str], steps: Sequence[str]) ->
     return records
 
 
-def newest_records(root: Path, projects: Sequence[str], step: str, most: int) -> dict[str, list[StepRecord]]:
-    """Return the records of one step of projects, newest first, at most `most` of each project."""
+def newest_records(root: Path, projects: Sequence[str], step: str, limit: int) -> dict[str, list[StepRecord]]:
+    """Return the records of one step of projects, newest first, at most `limit` of each project."""
     records: dict[str, list[StepRecord]] = {}
-    for row in _newest_of(root, projects, [step], most):
+    for row in _newest_of(root, projects, [step], limit):
         if record := _read(row.content):
             records.setdefault(row.project, []).append(record)
     return records
 
 
-def _newest_of(root: Path, projects: Sequence[str], steps: Sequence[str], most: int) -> Sequence[Row[Any]]:
+def _newest_of(root: Path, projects: Sequence[str], steps: Sequence[str], limit: int) -> Sequence[Row[Any]]:
     from tasks.host.tables import step_records
 
     with database.reading(root) as connection:
         columns = [step_records.c.project, step_records.c.step, database.text(step_records.c.content)]
-        rows = database.newest(step_records.c.number, most, columns, project=projects, step=steps)
+        rows = database.newest(step_records.c.number, limit, columns, project=projects, step=steps)
         return connection.execute(rows).all()
 
 

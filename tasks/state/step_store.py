@@ -140,7 +140,7 @@ def fetch_file(state: Path, workspace: Path, path: Path) -> None:
         return
     step, key, *_ = path.relative_to(state / "work").parts
     records = StepRecords(state, workspace)
-    record = next((one for one in records.newest(step) if one.key.startswith(key) and one.snapshot), None)
+    record = next((record for record in records.newest(step) if record.key.startswith(key) and record.snapshot), None)
     if record is not None:
         steps = StepStore(store, state, records, Hashes(workspace / "none"))
         with contextlib.suppress(DamagedError):

@@ -58,16 +58,16 @@ def _size(folder: Path) -> int:
     total, folders = 0, [str(folder)]
     while folders:
         with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+            for directory in entries:
+                if directory.is_dir(follow_symlinks=False):
+                    folders.append(directory.path)
                 else:
-                    total += _file_size(entry)
+                    total += _file_size(directory)
     return total
 
 
-def _file_size(entry: os.DirEntry[str]) -> int:
+def _file_size(directory: os.DirEntry[str]) -> int:
     try:
-        return entry.stat(follow_symlinks=False).st_size
+        return directory.stat(follow_symlinks=False).st_size
     except OSError:
         return 0  # the file was deleted meanwhile

@@ -45,7 +45,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
 
     def act(inputs: Inputs, _: Path) -> StepResult:
         before = inputs.external("previous")
-        came = sources.arrived(loop.spec, loop.project.folder)  # before reading: later arrivals are new next time
+        arrival = sources.arrived(loop.spec, loop.project.folder)  # before reading: later arrivals are new next time
         table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
         if not loop.spec.data.features.make:
             check_columns(table, loop.spec.data)
@@ -62,7 +62,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
         table, summary, files = _with_feedback(loop, inputs, table)
         write_table(table, loop.project.raw)
         result = {"rows": table.num_rows, "schema": table_schema(table), "source": loop.spec.data.source}
-        arrived = {} if came is None else {sources.ARRIVED: came}
+        arrived = {} if arrival is None else {sources.ARRIVED: arrival}
         return StepResult([loop.project.raw, *files], {**result, **summary, **arrived})
 
     return loop.carry_out("ingest", act)
@@ -91,8 +91,8 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
         "rejected": int(rejected.sum()),
         "other": num_other,
     }
-    shown = ", ".join(f"{counts[name]:,} {text}" for name, text in FEEDBACK_WORDS.items() if counts[name])
-    loop.report.note(f"ingest: of {labelled.num_rows:,} labelled predictions {shown}")
+    reasons = ", ".join(f"{counts[name]:,} {text}" for name, text in FEEDBACK_WORDS.items() if counts[name])
+    loop.report.note(f"ingest: of {labelled.num_rows:,} labelled predictions {reasons}")
     if not joined.origin.num_rows:
         origin.unlink(missing_ok=True)
         return table, {"feedback": counts}, []

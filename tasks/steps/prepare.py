@@ -35,32 +35,35 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
         project = loop.project
         rule = inputs.external("equal_rows")
         spec = with_equal_rows(loop.spec, rule)
-        made = prepare_rows(inputs["ingest"].file("raw.parquet"), spec, project.folder, project.prepared)
-        refuse_taken_names(made)  # the graph would refuse them too, but only after the training
-        check_measurable(project.prepared, made, loop.spec.goal.metric)  # so would the verdict
-        if made.equal_rows is not None and made.equal_rows.identified:
-            loop.report.note(f"prepare: equal rows: {made.equal_rows.text}{_cure(loop.spec, made.equal_rows, rule)}")
-        for reason, count in made.dropped.items():
+        prepared = prepare_rows(inputs["ingest"].file("raw.parquet"), spec, project.folder, project.prepared)
+        refuse_taken_names(prepared)  # the graph would refuse them too, but only after the training
+        check_measurable(project.prepared, prepared, loop.spec.goal.metric)  # so would the verdict
+        if prepared.equal_rows is not None and prepared.equal_rows.identified:
+            loop.report.note(
+                f"prepare: equal rows: {prepared.equal_rows.text}{_cure(loop.spec, prepared.equal_rows, rule)}"
+            )
+        for reason, count in prepared.dropped.items():
             loop.report.note(f"prepare: {count:,} rows left out: {reason}")
-        for name in collected_later(made.left_out):
+        for name in collected_later(prepared.left_out):
             loop.report.note(f"prepare: column {name!r} is left out until a training row has a value in it")
-        for name, text in made.extremes.items():
+        for name, text in prepared.extremes.items():
             loop.report.note(
                 f"prepare: column {name!r}: {text}: if such a value means `missing`, leave the cell empty in the source"
             )
-        for text in unseen_categories(project.prepared, made):
+        for text in unseen_categories(project.prepared, prepared):
             loop.report.note(text)
-        if made.target.positive and loop.spec.goal.positive is None:
+        if prepared.target.positive and loop.spec.goal.positive is None:
             loop.report.note(
-                f"prepare: metric, costs and threshold are about class {made.target.positive!r}, the later of the two: "
+                f"prepare: metric, costs and threshold are about class {prepared.target.positive!r}, the later of the "
+                "two: "
                 "goal.positive names the one that is meant"
             )
         result = {
-            "rows": made.rows,
-            "task": made.task,
-            "left_out": made.left_out,
-            "dropped": made.dropped,
-            "equal_rows": made.equal_rows.model_dump() if made.equal_rows else None,
+            "rows": prepared.rows,
+            "task": prepared.task,
+            "left_out": prepared.left_out,
+            "dropped": prepared.dropped,
+            "equal_rows": prepared.equal_rows.model_dump() if prepared.equal_rows else None,
         }
         files = [project.prepared / name for name in (ROWS_FILE, PREPARATION_FILE)]
         further = [project.prepared / name for name in (UNLABELLED_FILE, NGRAMS_FILE, TRANSFORM_FILE)]

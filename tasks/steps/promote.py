@@ -34,10 +34,10 @@ def promote(loop: Loop) -> tuple[StepRecord, bool]:
             expected = verdict.result["champion"]
             reason = "; ".join(judged["reasons"])
             loop.confirm()
-            entry = open_registry(loop.workspace, loop.spec.name).promote(
+            move = open_registry(loop.workspace, loop.spec.name).promote(
                 number, expected, loop_id=loop.id, reason=reason
             )
-            outcome["journal"] = entry.number
+            outcome["journal"] = move.number
         return StepResult(result=outcome)
 
     return loop.carry_out("promote", act)

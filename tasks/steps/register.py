@@ -139,8 +139,8 @@ def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
 def _served(exported: dict[str, Any]) -> dict[str, str]:
     """Return tags: the served variant, and cost and metric loss of each variant, rounded to four digits."""
     short = [
-        {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in each.items()}
-        for each in exported["variants"]
+        {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in variant.items()}
+        for variant in exported["variants"]
     ]
     return {"loopline.served": exported["served"], "loopline.variants": json.dumps(short)}
 
@@ -152,14 +152,14 @@ def _log_model(
     with reaching_store(), _fresh(folder / "model") as model_folder:
         store = client()
         experiment = experiment_id(store, loop.workspace, loop.spec.name)
-        known = store.search_logged_models([experiment], filter_string=f"tags.`{KEY}` = '{tags[KEY]}'")
-        for model in known:
+        models = store.search_logged_models([experiment], filter_string=f"tags.`{KEY}` = '{tags[KEY]}'")
+        for model in models:
             whole = str(model.status) in ("READY", "LoggedModelStatus.READY")
             if whole and model.tags.get(FILES) == tags[FILES]:
                 return str(model.model_id)
         metadata = {"loopline.loop_id": loop.id, "loopline.project": loop.spec.name}
         onnx_model(model_folder, files, inputs["export"].result, metadata)
-        made = store.create_logged_model(
+        logged = store.create_logged_model(
             experiment,
             name=loop.spec.name,
             source_run_id=run_id,
@@ -170,9 +170,9 @@ def _log_model(
             },
             model_type="onnx",
         )
-        store.log_model_artifacts(made.model_id, str(model_folder))
-        store.finalize_logged_model(made.model_id, "READY")
-        return str(made.model_id)
+        store.log_model_artifacts(logged.model_id, str(model_folder))
+        store.finalize_logged_model(logged.model_id, "READY")
+        return str(logged.model_id)
 
 
 @contextlib.contextmanager

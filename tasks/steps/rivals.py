@@ -44,7 +44,7 @@ class RivalPredictions(NamedTuple):
         return self._replace(prediction=None if self.prediction is None else 1 - self.prediction, decision=turned)
 
 
-def champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation) -> RivalPredictions:
+def champion(loop: Loop, rows: FrozenRows, rival: Rival, ours: Preparation) -> RivalPredictions:
     """Return the champion on our test rows; nothing if there is none or it cannot read the rows."""
     from models.data.preparation import KNOWN_ROWS_FILE, PREPARATION_FILE, Preparation
     from models.inference.portable import MODEL_FILE
@@ -55,8 +55,8 @@ def champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation) -> Ri
     names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE)
     folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
     theirs = Preparation.load(folder)
-    is_reversed = theirs.target.is_reversed(own.target)
-    if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
+    is_reversed = theirs.target.is_reversed(ours.target)
+    if theirs.task != ours.task or not (is_reversed or theirs.target.predicts_same(ours.target)):
         loop.report.note(f"the champion (version {number}) predicts another target: judged by goal and baseline")
         return RivalPredictions()
     try:
@@ -71,7 +71,9 @@ def champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation) -> Ri
     return rival_rows.reversed() if is_reversed else rival_rows
 
 
-def best_champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation, target: np.ndarray) -> RivalPredictions:
+def best_champion(
+    loop: Loop, rows: FrozenRows, rival: Rival, ours: Preparation, target: np.ndarray
+) -> RivalPredictions:
     """Return the best champion so far on our test rows; nothing if it is the champion, or cannot be compared.
 
     Its stored predictions count if they are of the same prepared data, or if its graph cannot read ours: then on the
@@ -90,23 +92,25 @@ def best_champion(loop: Loop, rows: FrozenRows, rival: Rival, own: Preparation, 
         return RivalPredictions()
     names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE, PREDICTIONS_FILE)
     folder = cached_copy(loop.workspace, loop.spec.name, version, fetch, names=names).folder
-    theirs, known = Preparation.load(folder), _known(rows, folder)
-    is_reversed, decision = theirs.target.is_reversed(own.target), theirs.class_head.decision
-    if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
+    theirs, training_rows = Preparation.load(folder), _known(rows, folder)
+    is_reversed, decision = theirs.target.is_reversed(ours.target), theirs.class_head.decision
+    if theirs.task != ours.task or not (is_reversed or theirs.target.predicts_same(ours.target)):
         return RivalPredictions()
     stored = StoredPredictions.load(folder / PREDICTIONS_FILE)
     if stored is not None and stored.prepared == rows.digest:
-        return RivalPredictions(stored.prediction, None, known, decision)
+        return RivalPredictions(stored.prediction, None, training_rows, decision)
     try:
-        rival_rows = RivalPredictions(predictions(rows, folder / MODEL_FILE, theirs), None, known, decision)
+        rival_rows = RivalPredictions(predictions(rows, folder / MODEL_FILE, theirs), None, training_rows, decision)
         return rival_rows.reversed() if is_reversed else rival_rows
     except DataError as error:
-        shared = stored.on(example_rows(rows.prepared, own), target) if stored is not None else None
+        shared = stored.on(example_rows(rows.prepared, ours), target) if stored is not None else None
         if shared is None:
             loop.report.note(f"the best champion so far (version {number}) cannot read this data ({error})")
             return RivalPredictions()
-        prediction, there = shared
-        return RivalPredictions(prediction, None, ~there if known is None else known | ~there, decision)
+        prediction, is_predicted = shared
+        return RivalPredictions(
+            prediction, None, ~is_predicted if training_rows is None else training_rows | ~is_predicted, decision
+        )
 
 
 def predictions(rows: FrozenRows, graph: Path, preparation: Preparation) -> np.ndarray:
@@ -137,8 +141,8 @@ def _known(rows: FrozenRows, version: Path) -> np.ndarray | None:
     from models.judge.held_out import is_known
 
     path = version / KNOWN_ROWS_FILE
-    known = np.load(path) if path.exists() else np.zeros(0, dtype=np.uint64)
-    return is_known(rows.prepared, known) if len(known) else None
+    hashes = np.load(path) if path.exists() else np.zeros(0, dtype=np.uint64)
+    return is_known(rows.prepared, hashes) if len(hashes) else None
 
 
 def _test_rows(rows: FrozenRows, preparation: Preparation, **options: Any) -> Iterator[Feed]:

@@ -87,10 +87,10 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         _check_goal(loop.spec, inputs["prepare"])
         space = search_space(loop.spec)
         if loop.spec.search.trials:
-            made = Preparation.load(inputs["prepare"].folder)
+            preparation = Preparation.load(inputs["prepare"].folder)
             start = begin(loop, inputs, families_of(loop.spec))
-            metric = metric_of(loop.spec.goal, made, loop.project.folder)
-            space = search_space(loop.spec, start, num_train=made.rows["train"], metric=metric.name)
+            metric = metric_of(loop.spec.goal, preparation, loop.project.folder)
+            space = search_space(loop.spec, start, num_train=preparation.rows["train"], metric=metric.name)
             if space.dimensions:
                 with optuna_study.reaching_studies():
                     return _Search(loop, inputs, folder, start, space, metric).run()
@@ -129,11 +129,11 @@ class _Search:
         self._slots = list(range(self._spec.workers))
         self._taken: set[Path] = set()
         self._began, self._undefined_folds = time.monotonic(), 0
-        made = Preparation.load(inputs["prepare"].folder)
+        preparation = Preparation.load(inputs["prepare"].folder)
         self._direction, self._metric = metric.direction, metric.name
         for net, family in self._space.families.items():
             check_space(family.dimensions, net)
-        self._num_inputs = made.num_numeric + len(made.cardinalities)
+        self._num_inputs = preparation.num_numeric + len(preparation.cardinalities)
         self._place = place = find_search_place(loop.workspace, self._spec)
         self._placed = place and PlacedTrials(place, loop.report.note, is_cancelled)
         self._study = self._open_study()
@@ -175,9 +175,9 @@ class _Search:
 
     def _judge_first_round(self) -> FirstRound:
         """Return which families go on, judged once for each study."""
-        known = self._study.user_attrs.get(FIRST_ROUND)
-        if known is not None:
-            return FirstRound.model_validate(known)
+        stored = self._study.user_attrs.get(FIRST_ROUND)
+        if stored is not None:
+            return FirstRound.model_validate(stored)
         trials = optuna_study.trials_of(self._study)[: len(self._space.families)]
         tried = [trial.params[NET] for trial in trials if trial.state == "complete"]
         judged = FirstRound(families=tried or [*self._space.families], out={})
@@ -189,10 +189,10 @@ class _Search:
         self._study.set_user_attr(FIRST_ROUND, judged.model_dump())
         return judged
 
-    def _candidates(self, trials: list[Trial], most: int) -> dict[str, Trial]:
+    def _candidates(self, trials: list[Trial], count: int) -> dict[str, Trial]:
         """Return each family's best trials, at most so many, by name; a trial over folds has no model of its own."""
-        own = [trial for trial in trials if trial.state == "complete" and self._spec.folds == 1]
-        return bests_of(own, list(self._space.families), self._direction, most)
+        complete = [trial for trial in trials if trial.state == "complete" and self._spec.folds == 1]
+        return bests_of(complete, list(self._space.families), self._direction, count)
 
     def _compared(self, candidates: Mapping[str, Trial], is_joined: bool = False) -> Comparison | None:
         """Compare the models of trials on validation; None if there are fewer than two."""
@@ -206,10 +206,10 @@ class _Search:
         """Return the values of the next trial that are not drawn; None without a choice of families."""
         if not self._space.is_choice:
             return None
-        begun = self._first_trials()
-        if self._position < len(begun):
-            return begun[self._position]
-        turn = self._position - len(begun)
+        first_trials = self._first_trials()
+        if self._position < len(first_trials):
+            return first_trials[self._position]
+        turn = self._position - len(first_trials)
         trials = optuna_study.trials_of(self._study)
         return {NET: next_family(self._space.tuned(self._first_round.families), trials, self._direction, turn)}
 
@@ -224,13 +224,13 @@ class _Search:
         if timeout and time.monotonic() - self._began > timeout:
             return True
         is_choice, trials = self._space.is_choice, optuna_study.trials_of(self._study)
-        begun = self._first_trials() if is_choice else []
-        is_first = self._position < len(begun) and self._spec.budget_s is None
-        if left_s(trials, self._budget_s(trials), begun[self._position][NET] if is_first else None) <= 0:
+        first_trials = self._first_trials() if is_choice else []
+        is_first = self._position < len(first_trials) and self._spec.budget_s is None
+        if left_s(trials, self._budget_s(trials), first_trials[self._position][NET] if is_first else None) <= 0:
             return True
         patience = self._spec.patience or (PATIENCE if is_choice else None)
         tolerance = TOLERANCE * self._first_round.gain
-        return patience is not None and is_stalled(trials, self._direction, patience, tolerance, len(begun))
+        return patience is not None and is_stalled(trials, self._direction, patience, tolerance, len(first_trials))
 
     def _budget_s(self, trials: list[Trial]) -> float:
         """Return the budget of the search in work; infinite without one."""
@@ -268,8 +268,8 @@ class _Search:
         spent: list[Costs] = []
         opened: RunningTrial | None = None
         try:
-            known = optuna_study.killed_before(self._study, params)
-            opened = RunningTrial(trial, params, slot, run, folder, known, not self._space.is_choice, limit_s)
+            killed = optuna_study.killed_before(self._study, params)
+            opened = RunningTrial(trial, params, slot, run, folder, killed, not self._space.is_choice, limit_s)
             value, state = self._train(opened, spent)
             reason = ""
             if not math.isfinite(value):
@@ -380,8 +380,8 @@ class _Search:
             run, {"loopline.trial_state": state.lower(), **({"loopline.reason": reason} if reason else {})}
         )
         self._loop.outbox.end_run(run, "FAILED" if state == "FAIL" else "FINISHED")
-        shown = reason.splitlines()[0] if reason else f"{value:.4f}{' (pruned)' if state == 'PRUNED' else ''}"
-        self._loop.report.progress("search", self._ended, self._spec.trials, f"{name}: {shown}")
+        result = reason.splitlines()[0] if reason else f"{value:.4f}{' (pruned)' if state == 'PRUNED' else ''}"
+        self._loop.report.progress("search", self._ended, self._spec.trials, f"{name}: {result}")
 
     def _settle(self) -> StepResult:
         trials = optuna_study.trials_of(self._study)
@@ -414,8 +414,8 @@ class _Search:
         if not self._space.is_choice:
             return best, {"params": self._space.settings(best.params), "best_value": best.value}
         going_on = [trial for trial in trials if trial.params.get(NET) in self._first_round.families]
-        most = MOST_MEMBERS if self._spec.ensemble and self._loop.spec.data.kind == "table" else 1
-        candidates = self._candidates(going_on, most)
+        num_candidates = MOST_MEMBERS if self._spec.ensemble and self._loop.spec.data.kind == "table" else 1
+        candidates = self._candidates(going_on, num_candidates)
         compared = self._compared(candidates, self._spec.ensemble)
         members, chosen = [best], {str(best.params[NET]): f"chosen: the best {self._metric} on validation"}
         if compared is not None:

@@ -57,8 +57,8 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         with uploaded(loop, folder):
             result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
         add_speeds(loop.workspace, result.speeds)
-        begun = ", ".join(member.name for member in members if member.job.start is not None)
-        begun_with = f"{task.start.label}{f' ({begun})' * bool(begun)}" if task.start is not None else ""
+        started = ", ".join(member.name for member in members if member.job.start is not None)
+        begun_with = f"{task.start.label}{f' ({started})' * bool(started)}" if task.start is not None else ""
         summary = {**result.model_dump(mode="json"), "params": params, "begun_with": begun_with}
         loop.outbox.metrics(LOOP_RUN, {"num_parameters": result.num_parameters})
         if task.start is not None:
@@ -95,9 +95,9 @@ class _Training:
             loop.report.progress(f"{prefix}{epoch.stage}", epoch.epoch, epoch.epochs, line)
             return True
 
-        if taken := take_over(task.validated, sorted(self.trials.glob("*"))):
-            for epoch, values in enumerate(taken.epochs, 1):
-                on_epoch(EpochReport(epoch=epoch, epochs=len(taken.epochs), values=values))
+        if taken_over := take_over(task.validated, sorted(self.trials.glob("*"))):
+            for epoch, values in enumerate(taken_over.epochs, 1):
+                on_epoch(EpochReport(epoch=epoch, epochs=len(taken_over.epochs), values=values))
         if self.place is None:
             result = run_here(loop.rank_pool, task, on_epoch)
         else:

@@ -77,16 +77,16 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
             spared = labelled
             strict = [check for check in checks if check.origin == "spec" and check.severity == "reject"]
             checks += [check.model_copy(update={"severity": "warn"}) for check in strict]
-        done = _validate(loop, folder, "prepared", rows, checks, spared)
-        done.result["single_predictors"] = single_predictors(rows, preparation)
-        for name, score in done.result["single_predictors"].items():
+        outcome = _validate(loop, folder, "prepared", rows, checks, spared)
+        outcome.result["single_predictors"] = single_predictors(rows, preparation)
+        for name, score in outcome.result["single_predictors"].items():
             loop.report.note(
                 f"validate-prepared: column {name!r} alone predicts the target almost perfectly ({score:.4g} of 1 on "
                 "validation rows): is it known before the target is? If not, put it into data.features.drop (warning)"
             )
         write_json(folder / REFERENCE_FILE, reference(prepared.folder))
-        done.outputs.append(folder / REFERENCE_FILE)
-        return done
+        outcome.outputs.append(folder / REFERENCE_FILE)
+        return outcome
 
     return loop.carry_out("validate-prepared", act)
 
@@ -176,7 +176,7 @@ def _quarantine(
 
 def _cure(report: dict[str, Any]) -> str:
     """Return advice if the failed check is Loopline's own check for missing targets, which the spec does not name."""
-    failed = {(each["expectation"], each["origin"]) for each in report["results"] if not each["success"]}
+    failed = {(check["expectation"], check["origin"]) for check in report["results"] if not check["success"]}
     missing = ("column_values_to_not_be_null", "default") in failed
     return ". If many rows are meant to have no target, say `data.unlabelled: true`" if missing else ""
 

@@ -112,7 +112,7 @@ def _ended(process: subprocess.Popen[str], root: Path) -> tuple[str, str]:
             return process.communicate(timeout=LOOK_S)
         except subprocess.TimeoutExpired:
             written = (root, Path(os.environ.get("DVC_SITE_CACHE_DIR", root)))
-            full = [str(one) for one in written if one.exists() and shutil.disk_usage(one).free < FULL_BYTES]
+            full = [str(path) for path in written if path.exists() and shutil.disk_usage(path).free < FULL_BYTES]
             if full and was_full:
                 raise StoreError(f"{full[0]}: {DISK_IS_FULL}") from None
             was_full = bool(full)

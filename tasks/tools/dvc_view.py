@@ -61,7 +61,7 @@ def lost_objects(project: Project, file_hashes: Iterable[str]) -> list[Path]:
         if name.endswith(".dir"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 objects += [str(file["md5"]) for file in json.loads((cache / name[:2] / name[2:]).read_bytes())]
-        paths = (cache / each[:2] / each[2:] for each in objects)
+        paths = (cache / object_hash[:2] / object_hash[2:] for object_hash in objects)
         lost += [path for path in paths if not path.is_file()]
     return lost
 

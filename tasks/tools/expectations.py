@@ -105,7 +105,7 @@ def _evaluate_apart(
         positions = np.flatnonzero(among).tolist()
         single, failed = _evaluate(table.take(pa.array(rows)), [checks[position] for position in positions])
         results.update(zip(positions, single, strict=True))
-        failing.update({positions[at]: rows[bad] for at, bad in failed.items()})
+        failing.update({positions[position]: rows[bad] for position, bad in failed.items()})
     return [results[position] for position in range(len(checks))], failing
 
 
@@ -158,10 +158,10 @@ def _run(context: Any, batch_definition: Any, frame: Any, expectations: dict[int
     try:
         ran = checkpoint.run(batch_parameters={"dataframe": frame})
         (run_result,) = ran.run_results.values()
-        return {one.expectation_config.meta["position"]: _answer(one) for one in run_result.results}
+        return {result.expectation_config.meta["position"]: _answer(result) for result in run_result.results}
     except Exception:  # noqa: BLE001 - some expectations crash the engine; the separate runs below find them
         batch = batch_definition.get_batch(batch_parameters={"dataframe": frame})
-        return {position: _run_alone(batch, one) for position, one in expectations.items()}
+        return {position: _run_alone(batch, expectation) for position, expectation in expectations.items()}
 
 
 def _run_alone(batch: Any, expectation: Any) -> dict[str, Any]:
@@ -171,11 +171,11 @@ def _run_alone(batch: Any, expectation: Any) -> dict[str, Any]:
         return {"success": False, "error": f"the engine raised {type(error).__name__}: {error}"}
 
 
-def _answer(one: Any) -> dict[str, Any]:
-    result = json.loads(json.dumps(one.result, default=_plain))
-    error = _engine_error(one.exception_info or {})
+def _answer(result_of_engine: Any) -> dict[str, Any]:
+    result = json.loads(json.dumps(result_of_engine.result, default=_plain))
+    error = _engine_error(result_of_engine.exception_info or {})
     return {
-        "success": bool(one.success),
+        "success": bool(result_of_engine.success),
         "observed": result.get("observed_value", result.get("unexpected_percent")),
         "unexpected_count": result.get("unexpected_count"),
         "unexpected_percent": result.get("unexpected_percent"),
@@ -187,9 +187,9 @@ def _answer(one: Any) -> dict[str, Any]:
 def _engine_error(info: dict[str, Any]) -> str | None:
     """Return the engine's error or None; exceptions come flat, or keyed by the metric that raised."""
     entries = [info] if "raised_exception" in info else list(info.values())
-    for entry in entries:
-        if isinstance(entry, dict) and entry.get("raised_exception"):
-            return f"the engine could not evaluate it: {entry.get('exception_message')}"
+    for part in entries:
+        if isinstance(part, dict) and part.get("raised_exception"):
+            return f"the engine could not evaluate it: {part.get('exception_message')}"
     return None
 
 
@@ -243,7 +243,7 @@ def _with_times(check: ExpectationCheck, schema: pa.Schema) -> ExpectationCheck:
     if column not in schema.names or not _is_moment(schema.field(column).type):
         return check
     typed = {
-        name: [_time(one) for one in value] if isinstance(value, list) else _time(value)
+        name: [_time(element) for element in value] if isinstance(value, list) else _time(value)
         for name, value in check.arguments.items()
         if name in _COMPARED
     }
@@ -264,13 +264,13 @@ def _time(value: Any) -> Any:
 
 def _expectation(check: ExpectationCheck, position: int) -> Any:
     catalogue = _engine().expectations
-    known = {snake_name(name): name for name in dir(catalogue) if name.startswith("Expect") and name != "Expectation"}
-    if check.expectation not in known:
-        cure = did_you_mean(check.expectation, known, "see the gallery of Great Expectations for the names")
+    classes = {snake_name(name): name for name in dir(catalogue) if name.startswith("Expect") and name != "Expectation"}
+    if check.expectation not in classes:
+        cure = did_you_mean(check.expectation, classes, "see the gallery of Great Expectations for the names")
         raise UsageError(f"data.expectations: no expectation {check.expectation!r}: {cure}")
     severity = "critical" if check.severity == "reject" else "warning"
     try:
-        return getattr(catalogue, known[check.expectation])(
+        return getattr(catalogue, classes[check.expectation])(
             **check.arguments, severity=severity, meta={"position": position}
         )
     except (ValueError, TypeError) as error:

@@ -65,16 +65,16 @@ def guarded(app: Wsgi, secret: str) -> Wsgi:
 
 def lazily(make: Callable[[], Wsgi]) -> Wsgi:
     """Return an application that is created at the first request other than `/health`."""
-    lock, made = threading.Lock(), list[Wsgi]()
+    lock, apps = threading.Lock(), list[Wsgi]()
 
     def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         if environ["PATH_INFO"] == HEALTH:
             start("200 OK", [PLAIN])
             return [b"ok"]
         with lock:
-            if not made:
-                made.append(make())
-        return made[0](environ, start)
+            if not apps:
+                apps.append(make())
+        return apps[0](environ, start)
 
     return ask
 

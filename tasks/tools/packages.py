@@ -27,9 +27,9 @@ def open_package(registry: str, name: str, version: str | None, folder: Path) ->
     Raises:
         StoreError: The client is missing, or could not fetch the package.
     """
-    there = _archives(folder)
-    if there:
-        return there[0]
+    archives = _archives(folder)
+    if archives:
+        return archives[0]
     unfinished = f".download.{os.getpid()}-"  # the reaper removes it by this name if this process is killed
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def _client(program: str, cure: str) -> str:
 
 def _run(command: list[str], cwd: Path, display_name: str) -> None:
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             cwd=cwd,
             env={**os.environ, "npm_config_ignore_scripts": "true", "npm_config_update_notifier": "false"},
@@ -108,8 +108,8 @@ def _run(command: list[str], cwd: Path, display_name: str) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise StoreError(f"{display_name}: {command[0]} took more than {_TIMEOUT_S} s: run again") from error
-    if done.returncode:
-        program, reason = Path(command[0]).name, _reason(done.stderr or done.stdout)
+    if completed.returncode:
+        program, reason = Path(command[0]).name, _reason(completed.stderr or completed.stdout)
         hint = " (for Debian: `apt-get update` first)" if program == "apt-get" else ""
         raise StoreError(
             f"{display_name}: {program} could not fetch it ({reason}): is this machine offline, or the name or version "
@@ -152,10 +152,10 @@ def _plain(name: str) -> str:
 def _deb_content(archive: Path) -> bytes:
     """Return the tar stream of a deb's files; dpkg-deb supports every compression that Debian uses."""
     program = _client("dpkg-deb", "Debian's dpkg")
-    done = subprocess.run([program, "--fsys-tarfile", str(archive)], capture_output=True, check=False)
-    if done.returncode:
-        raise tarfile.ReadError(done.stderr.decode(errors="replace").strip()[:200])
-    return done.stdout
+    completed = subprocess.run([program, "--fsys-tarfile", str(archive)], capture_output=True, check=False)
+    if completed.returncode:
+        raise tarfile.ReadError(completed.stderr.decode(errors="replace").strip()[:200])
+    return completed.stdout
 
 
 def _no_member(archive: Path, member: str, names: list[str]) -> str:

@@ -70,15 +70,15 @@ def download(name: str, version: str, into: Path, pip: Sequence[str]) -> bool:
 
 def _archive(client: PyPISimple, name: str, version: str) -> DistributionPackage | None:
     page = client.get_project_page(name, timeout=_TIMEOUT_S)
-    archives = (each for each in page.packages if each.package_type == "sdist" and each.version)
-    return next((each for each in archives if _is_same(each.version or "", version)), None)
+    archives = (archive for archive in page.packages if archive.package_type == "sdist" and archive.version)
+    return next((archive for archive in archives if _is_same(archive.version or "", version)), None)
 
 
-def _is_same(version: str, other: str) -> bool:
+def _is_same(version: str, other_version: str) -> bool:
     try:
-        return Version(version) == Version(other)
+        return Version(version) == Version(other_version)
     except InvalidVersion:
-        return version == other
+        return version == other_version
 
 
 def _settings(pip: Sequence[str]) -> dict[str, list[str]]:

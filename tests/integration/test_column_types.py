@@ -66,7 +66,7 @@ def test_every_type_is_predicted_in_batch_and_over_http_labelled_and_learnt_from
     assert told["logged"] == ROWS
     batch = pq.read_table(told["out"])
     labels = TABLE.column("y")
-    assert accept(project, spec, pa.table({"id": batch.column("id"), "label": labels}), by="Ada")["taken"] == ROWS
+    assert accept(project, spec, pa.table({"id": batch.column("id"), "label": labels}), labeller="Ada")["taken"] == ROWS
     ids = [f"h{number}" for number in range(ROWS)]
     rows = [{name: as_json(row[name]) for name in row if name != "y"} for row in TABLE.to_pylist()]
     with live_server(project.workspace, "tiny") as server:

@@ -138,9 +138,9 @@ async def _infer(state: WorkerState, request: Any, context: Any) -> Any:
     key = checked_key(str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, "")))
     is_large = request.ByteSize() > LARGE_BYTES
     question = question_of(inference, request.model_name, request.model_version or None, key, is_large=is_large)
-    left = context.time_remaining()
-    if left is not None:
-        until = time.monotonic() + left
+    remaining_s = context.time_remaining()
+    if remaining_s is not None:
+        until = time.monotonic() + remaining_s
         question = dataclasses.replace(question, deadline=min(until, question.deadline or until))
     return response_of(inference, await answer(state, question))
 

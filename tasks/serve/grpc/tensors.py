@@ -37,10 +37,10 @@ def inference_of(request: Any) -> InferenceRequest:
     for tensor in (*request.inputs, *request.outputs):
         check_supported(tensor.parameters, tensor.name)
     tensors: dict[str, np.ndarray] = {}
-    for at, tensor_input in enumerate(request.inputs):
+    for index, tensor_input in enumerate(request.inputs):
         if tensor_input.name in tensors:
             raise DataError(f"input {tensor_input.name[:60]!r} is there twice: send each input once")
-        tensors[tensor_input.name] = _tensor(tensor_input, raw[at] if raw else None)
+        tensors[tensor_input.name] = _tensor(tensor_input, raw[index] if raw else None)
     timeout = request.parameters.get("timeout")
     return InferenceRequest(
         tensors,

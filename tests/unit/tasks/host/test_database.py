@@ -73,8 +73,8 @@ def test_a_row_that_exists_is_updated_becomes_the_newest_and_leaves_other_column
     row = {"project": "tiny", "content": {}, "is_open": True}
     with database.writing(workspace.state) as connection:
         first, second = ({**row, "id": name, "state": "waiting", "sent": 1.0} for name in "ab")
-        database.upsert(connection, events, first, second, by=["id"])
-        database.upsert(connection, events, {**row, "id": "a", "state": "sent"}, by=["id"])
+        database.upsert(connection, events, first, second, key_columns=["id"])
+        database.upsert(connection, events, {**row, "id": "a", "state": "sent"}, key_columns=["id"])
         by_number = connection.scalars(select(events.c.id).order_by(events.c.number)).all()
     assert sorted(rows()) == [("a", "sent", 1.0), ("b", "waiting", 1.0)]
     assert by_number == ["b", "a"]

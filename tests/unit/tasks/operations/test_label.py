@@ -36,7 +36,7 @@ def project(make_project, monkeypatch, tmp_path):
 
 def take(project, ids, labels, **options):
     rows = pa.table({"id": ids, "label": pa.array(labels, pa.string())})
-    return accept(project, read_spec(project.spec_path), rows, by="Ada", **options)
+    return accept(project, read_spec(project.spec_path), rows, labeller="Ada", **options)
 
 
 def known(project) -> dict[str, str]:
@@ -88,15 +88,15 @@ def test_files_of_labels(project, tmp_path):
     spec = read_spec(project.spec_path)
     (tmp_path / "labels.csv").write_text("tag,y\na,yes\nb,no\n")
     pq.write_table(pa.table({"tag": ["b", "c"], "y": ["no", "yes"]}), tmp_path / "labels.parquet")
-    assert accept_file(project, spec, tmp_path / "labels.csv", by="Ada", id_column="tag") == {**NONE, "taken": 2}
-    found = accept_file(project, spec, tmp_path / "labels.parquet", by="Ada", id_column="tag")
+    assert accept_file(project, spec, tmp_path / "labels.csv", labeller="Ada", id_column="tag") == {**NONE, "taken": 2}
+    found = accept_file(project, spec, tmp_path / "labels.parquet", labeller="Ada", id_column="tag")
     assert found == {**NONE, "taken": 1, "repeated": 1}
     (table,) = label_store(project.state("tiny")).scan(since=1)
     assert table.select(["id", "label", "by"]).to_pylist() == [{"id": "c", "label": "yes", "by": "Ada"}]
     (tmp_path / "empty.csv").write_text("id,label\n")
-    assert accept_file(project, spec, tmp_path / "empty.csv", by="Ada") == NONE
+    assert accept_file(project, spec, tmp_path / "empty.csv", labeller="Ada") == NONE
     with pytest.raises(DataError, match=r"labels\.csv.*no column 'id'"):
-        accept_file(project, spec, tmp_path / "labels.csv", by="Ada")
+        accept_file(project, spec, tmp_path / "labels.csv", labeller="Ada")
 
 
 def test_the_newest_version_in_the_cache_says_what_a_label_may_be(make_project):
@@ -127,7 +127,7 @@ def test_a_label_can_be_withdrawn_and_given_again(project):
     take(project, ["a", "b"], ["yes", "no"])
     before = feedback_of(state)
     assert before.rows == 2
-    assert forget(project, spec, ["a", "a"], by="Ada") == 1
+    assert forget(project, spec, ["a", "a"], labeller="Ada") == 1
     assert known(project) == {"b": "no"}
     after = feedback_of(state)
     assert (after.rows, after.digest == before.digest) == (1, False)
@@ -135,7 +135,7 @@ def test_a_label_can_be_withdrawn_and_given_again(project):
     assert feedback_of(state) == after  # counted anew too: the withdrawn label does not wait for a prediction
     assert new_labels(state, 0) == 1
     with pytest.raises(UsageError, match="'a' has no label: nothing was forgotten"):
-        forget(project, spec, ["b", "a"], by="Ada")
+        forget(project, spec, ["b", "a"], labeller="Ada")
     assert known(project) == {"b": "no"}
     take(project, ["a"], ["yes"])
     again = feedback_of(state)

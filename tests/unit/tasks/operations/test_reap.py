@@ -294,9 +294,9 @@ def test_a_loop_that_another_machine_has_taken_over_is_left_alone(workspace: Wor
     elsewhere = {**processes.identity(), "host": "another", "boot": "another", "pids": "another"}
     lease = {"name": lease_of(state), "holder": elsewhere, "epoch": 1}
     with database.writing(workspace.state) as connection:
-        database.upsert(connection, leases, {**lease, "until": database.now(connection) + 60}, by=["name"])
+        database.upsert(connection, leases, {**lease, "until": database.now(connection) + 60}, key_columns=["name"])
     assert reap(workspace) == []
     assert the_loop(state).state == "running"
     with database.writing(workspace.state) as connection:
-        database.upsert(connection, leases, {**lease, "until": database.now(connection) - 1}, by=["name"])
+        database.upsert(connection, leases, {**lease, "until": database.now(connection) - 1}, key_columns=["name"])
     assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]

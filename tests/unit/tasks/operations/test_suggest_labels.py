@@ -41,7 +41,7 @@ def test_the_unsure_are_asked_and_the_labelled_not_again(predicted, task):
     if task == "binary":  # the model is unsure where x is near nought
         assert max(abs(x) for x in told["table"].column("x").to_pylist()) < 2.9
     ids = told["table"].column("id").to_pylist()
-    accept(project, spec, pa.table({"id": ids, "label": ["yes"] * 6}), by="Ada")
+    accept(project, spec, pa.table({"id": ids, "label": ["yes"] * 6}), labeller="Ada")
     again = ask(project, spec, 60)
     assert again["of"] == 54
     assert set(again["table"].column("id").to_pylist()) & set(ids) == set()
@@ -50,7 +50,7 @@ def test_the_unsure_are_asked_and_the_labelled_not_again(predicted, task):
 def test_a_regression_asks_what_is_far_from_what_it_knows(predicted):
     project, spec = predicted("regression")
     rows = pa.table({"id": [f"t{n}" for n in range(30)], "label": [str((n - 30) / 10) for n in range(30)]})
-    accept(project, spec, rows, by="Ada")
+    accept(project, spec, rows, labeller="Ada")
     told = ask(project, spec, 2)
     assert told["of"] == 30
     assert told["table"].column("id").to_pylist()[0] in ("t57", "t58", "t59")  # the largest x of all
@@ -78,7 +78,7 @@ def test_what_was_filled_in_is_taken_back(predicted, tmp_path):
     write_csv(told["table"], path)
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], lines[1] + "yes", lines[2] + "no", lines[3]]) + "\n")
-    counts = accept_file(project, spec, path, by="Ada")
+    counts = accept_file(project, spec, path, labeller="Ada")
     assert (counts["taken"], counts["empty"], counts["waiting"]) == (2, 1, 0)
     stream = io.BytesIO()
     write_csv(told["table"], stream)
