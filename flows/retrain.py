@@ -77,8 +77,8 @@ def _signal(message: dict[str, Any] | None, trigger: Kind, reason: str) -> Signa
     if message is not None:
         return Signal.model_validate(message)
     planned = flow_run.scheduled_start_time
-    at = planned.timestamp() if planned is not None else time.time()
-    return retraining.run_signal(_kind(trigger), at, str(flow_run.id), reason)
+    moment = planned.timestamp() if planned is not None else time.time()
+    return retraining.run_signal(_kind(trigger), moment, str(flow_run.id), reason)
 
 
 def _kind(trigger: Kind) -> Kind:
@@ -145,14 +145,15 @@ def _weigh_again(decision: Decision) -> None:
     deployment = context.flow_run.deployment_id if context and context.flow_run else None
     if decision.until is None or deployment is None or decision.signal.kind == "person":
         return
-    at = datetime.fromtimestamp(decision.until, UTC) + timedelta(seconds=1)
+    moment = datetime.fromtimestamp(decision.until, UTC) + timedelta(seconds=1)
     with get_client(sync_client=True) as client:
         client.create_flow_run_from_deployment(
             deployment,
             parameters={**flow_run.parameters, "signal": decision.signal.model_dump(mode="json")},
-            state=Scheduled(scheduled_time=at, message="; ".join(decision.reasons)),
+            state=Scheduled(scheduled_time=moment, message="; ".join(decision.reasons)),
             name=f"{decision.signal.kind}-weighed-again",
-            idempotency_key=f"again-{deployment}-{at:%Y%m%d%H%M}",  # keys belong to the flow, which all projects share
+            # Keys belong to the flow, which all projects share.
+            idempotency_key=f"again-{deployment}-{moment:%Y%m%d%H%M}",
         )
 
 

@@ -47,15 +47,15 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
         trouble.extend([text] if text.startswith("not deployed") else [])
         click.echo(text, err=True)
 
-    def fields(one: DeploymentPlan) -> dict[str, Any]:
-        schedule = one.schedule.shown if one.schedule else None
-        return {"deployment": f"{one.flow}/{one.name}", "schedule": schedule, "parameters": one.parameters}
+    def fields(plan: DeploymentPlan) -> dict[str, Any]:
+        schedule = plan.schedule.shown if plan.schedule else None
+        return {"deployment": f"{plan.flow}/{plan.name}", "schedule": schedule, "parameters": plan.parameters}
 
-    done = [fields(one) for one in deploy(workspace, chosen, note=note)]
+    deployed = [fields(plan) for plan in deploy(workspace, chosen, note=note)]
     if as_json:
-        options.print_json(done)
-    for one in [] if as_json else done:
-        click.echo(f"{one['deployment']:<32} {one['schedule'] or 'on request'}")
+        options.print_json(deployed)
+    for deployment in [] if as_json else deployed:
+        click.echo(f"{deployment['deployment']:<32} {deployment['schedule'] or 'on request'}")
     if trouble:
         sys.exit(1)
 

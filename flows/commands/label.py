@@ -38,13 +38,13 @@ def command(
     spec = this_project.spec()
     who = by or getpass.getuser()
     if file is None:
-        summary = {"forgotten": label.forget(this_project, spec, forget, by=who)}
+        summary = {"forgotten": label.forget(this_project, spec, forget, labeller=who)}
         if as_json:
             options.print_json(summary)
         else:
             click.echo(f"{spec.name}: labels forgotten: {summary['forgotten']:,}; what was trained with them stays")
         return
-    summary = label.accept_file(this_project, spec, file, by=who, id_column=id_column)
+    summary = label.accept_file(this_project, spec, file, labeller=who, id_column=id_column)
     if as_json:
         options.print_json(summary)
         return

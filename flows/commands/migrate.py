@@ -59,9 +59,9 @@ def _describe(planned: Move) -> str:
     if planned.state == "elsewhere":
         return f"{planned.variable} names another store already: left alone"
     if planned.state == "nothing here":
-        made = "" if planned.is_made else " (is made)"
-        return f"nothing here yet: its tables are made in {planned.target.database}{made} at the first use"
-    largest = sorted(planned.contents.rows.items(), key=lambda item: -item[1])[:SHOWN]
+        creation = "" if planned.is_made else " (is made)"
+        return f"nothing here yet: its tables are made in {planned.target.database}{creation} at the first use"
+    largest = sorted(planned.contents.rows.items(), key=lambda table_and_rows: -table_and_rows[1])[:SHOWN]
     tables = ", ".join(f"{name} {number}" for name, number in largest)
     target = planned.target.database
     into = f"is in {target}" if planned.state == "moved" else f"to {target}{'' if planned.is_made else ' (is made)'}"

@@ -36,13 +36,13 @@ def command(name: str, data: Path | None, target: str | None, example: str | Non
         return
     columns, guessed = columns_of(data)
     if not columns:
-        made = make_project(workspace, name, data, target)
-        click.echo(f"{made.spec_path}: a language model of the text's characters")
+        project = make_project(workspace, name, data, target)
+        click.echo(f"{project.spec_path}: a language model of the text's characters")
         click.echo(f"Look through it, then: loopline run {name}")
         return
     if target is None and sys.stdin.isatty():
         target = click.prompt("Which column shall be predicted?", default=guessed, type=click.Choice(columns))
-    made = make_project(workspace, name, data, target or guessed)
+    project = make_project(workspace, name, data, target or guessed)
     note = "" if target else " (guessed: --target says otherwise)"
-    click.echo(f"{made.spec_path}: predicts {target or guessed!r}{note}")
+    click.echo(f"{project.spec_path}: predicts {target or guessed!r}{note}")
     click.echo(f"Look through it, then: loopline run {name}")

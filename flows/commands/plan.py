@@ -44,32 +44,32 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
         return
     step_cache = StepCache(this_project, spec)
     planned = step_cache.plan()
-    if step_cache.store and any(item.state != "done" for item in planned):
+    if step_cache.store and any(step.state != "done" for step in planned):
         step_cache.store.check()
     if as_json:
         options.print_json(
             [
-                {"step": item.step, "state": item.state, "reasons": item.reasons, "reads": _seen(item)}
-                for item in planned
+                {"step": step.step, "state": step.state, "reasons": step.reasons, "reads": _seen(step)}
+                for step in planned
             ]
         )
         return
-    for item in planned:
-        shown = "; ".join(item.reasons[:MOST_REASONS]) or _own_inputs(item)
-        more = f" (+{len(item.reasons) - MOST_REASONS} more)" if len(item.reasons) > MOST_REASONS else ""
-        click.echo(f"{item.step:<18} {WORDS[item.state]:<10} {shown}{more}".rstrip())
-    if all(item.state == "done" for item in planned):
+    for step in planned:
+        reasons = "; ".join(step.reasons[:MOST_REASONS]) or _own_inputs(step)
+        further = f" (+{len(step.reasons) - MOST_REASONS} more)" if len(step.reasons) > MOST_REASONS else ""
+        click.echo(f"{step.step:<18} {WORDS[step.state]:<10} {reasons}{further}".rstrip())
+    if all(step.state == "done" for step in planned):
         click.echo("nothing to do")
 
 
-def _seen(item: PlannedStep) -> list[str]:
+def _seen(step: PlannedStep) -> list[str]:
     """Return what own code was seen to read and import in a step that is done."""
-    parts = item.record.parts if item.record else {}
+    parts = step.record.parts if step.record else {}
     return [part.partition(":")[2] for part in parts if part not in declared(parts)]
 
 
-def _own_inputs(item: PlannedStep) -> str:
-    seen = _seen(item)
+def _own_inputs(step: PlannedStep) -> str:
+    seen = _seen(step)
     return f"own code read {first_of(seen, MOST_REASONS, ', ')}" if seen else ""
 
 

@@ -36,8 +36,8 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
     if expect is not None and (champion is None or champion.number != expect):
         is_now = f"version {champion.number}" if champion else "none"
         raise GateRefused(f"{name}: the champion is {is_now}, not {expect}: look again, then promote")
-    entry = registry.promote(chosen, expect or (champion.number if champion else None), reason=reason)
+    move = registry.promote(chosen, expect or (champion.number if champion else None), reason=reason)
     if as_json:
-        options.print_json(entry.model_dump())
+        options.print_json(move.model_dump())
     else:
-        click.echo(f"{name}: version {entry.after} is the champion (before: {entry.before or 'none'})")
+        click.echo(f"{name}: version {move.after} is the champion (before: {move.before or 'none'})")

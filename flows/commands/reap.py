@@ -28,8 +28,8 @@ def command(as_json: bool) -> None:
     url = PrefectServer(workspace).url()
     if url and not os.environ.get("PREFECT_API_URL"):
         server_access.use(workspace, url)
-    done = reap(workspace)
+    lines = reap(workspace)
     if as_json:
-        options.print_json(done)
+        options.print_json(lines)
     else:
-        click.echo("\n".join(done) or "nothing to put right")
+        click.echo("\n".join(lines) or "nothing to put right")

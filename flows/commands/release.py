@@ -117,22 +117,27 @@ def _show(status: ReleaseStatus) -> None:
     )
     if status.versions:
         click.echo(f"\n{'version':<9}{'role':<10}{'share':>6}{'answers':>10}{'failed':>8}{'slow':>7}  realised")
-    for one in status.versions:
-        tally, realised = one.tally, one.realised
-        value = f"{shown(realised.value)} ({interval(realised.low, realised.high)}) {one.state}" if realised else "–"
+    for version in status.versions:
+        tally, realised = version.tally, version.realised
+        value = (
+            f"{shown(realised.value)} ({interval(realised.low, realised.high)}) {version.state}" if realised else "–"
+        )
         click.echo(
-            f"{one.version:<9}{one.role:<10}{one.share:>6.0%}{tally.answers:>10}{tally.failed:>8}{tally.slow:>7}  "
-            f"{one.why or value}"
+            f"{version.version:<9}{version.role:<10}{version.share:>6.0%}"
+            f"{tally.answers:>10}{tally.failed:>8}{tally.slow:>7}  {version.why or value}"
         )
     late = sorted(
-        {one.version for one in status.versions if one.role in ("canary", "shadow")} - set(status.plan.versions)
+        {version.version for version in status.versions if version.role in ("canary", "shadow")}
+        - set(status.plan.versions)
     )
     if late and (status.workers or status.servers):
         click.echo(f"the servers follow in a moment: as this was read they still tried version {', '.join(late)}")
     if status.comparison:
         _show_comparison(status.comparison)
-    for entry in status.journal[:MOST_ENTRIES]:
-        click.echo(f"{'' if entry is not status.journal[0] else chr(10)}{entry.number}: {entry.action}: {entry.reason}")
+    for change in status.journal[:MOST_ENTRIES]:
+        click.echo(
+            f"{'' if change is not status.journal[0] else chr(10)}{change.number}: {change.action}: {change.reason}"
+        )
 
 
 def _show_comparison(comparison: ShadowComparison) -> None:

@@ -26,8 +26,8 @@ def command(project: str, expect: str | None, reason: str, as_json: bool) -> Non
 
     this_project = stores.open_project(project)
     name = this_project.spec().name
-    entry = open_registry(this_project.workspace, name).rollback(reason, expect)
+    move = open_registry(this_project.workspace, name).rollback(reason, expect)
     if as_json:
-        options.print_json(entry.model_dump())
+        options.print_json(move.model_dump())
     else:
-        click.echo(f"{name}: version {entry.after} is the champion again (taken back: {entry.before})")
+        click.echo(f"{name}: version {move.after} is the champion again (taken back: {move.before})")

@@ -41,18 +41,24 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
     _check_refresh(refresh)
     spec = this_project.spec(overrides)
     step_cache = StepCache(this_project, spec)
-    done = (
+    is_unchanged = (
         not refresh
         and all(planned.state == "done" for planned in step_cache.plan())
         and not is_owed(this_project.workspace, spec)
     )
-    if not done:
+    if not is_unchanged:
         from flows.local_run import carry_round
 
         if step_cache.store:
             step_cache.store.check()  # before a server is started
         carry_round(this_project, spec.name, list(overrides), list(refresh))
-    _tell(this_project, StepCache(this_project, spec) if not done else step_cache, as_json, markdown, ran=not done)
+    _tell(
+        this_project,
+        StepCache(this_project, spec) if not is_unchanged else step_cache,
+        as_json,
+        markdown,
+        ran=not is_unchanged,
+    )
 
 
 def _check_refresh(refresh: tuple[str, ...]) -> None:

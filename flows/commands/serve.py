@@ -37,7 +37,7 @@ def command(projects: tuple[str, ...], names: tuple[str, ...], **options: Any) -
 
     workspace = Workspace.find()
     chosen = [workspace.project(name) for name in projects]
-    specs = [one.spec() for one in chosen]
+    specs = [project.spec() for project in chosen]
     logs = {spec.name: spec.serve.log.model_dump() for spec in specs}
     scheme = "https" if options["tls_cert"] else "http"
     address = f"{', '.join(logs)}: {scheme}://{options['host']}:{options['port']}, /openapi.json says how"

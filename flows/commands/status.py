@@ -58,103 +58,112 @@ def as_plain(facts: Overview) -> dict[str, Any]:
         "reasons": facts.light.reasons,
         "services": {name: service.model_dump() for name, service in facts.services.items()},
         "disk": facts.disk.model_dump(),
-        "projects": [_plain_project(one) for one in facts.projects],
+        "projects": [_plain_project(project) for project in facts.projects],
     }
 
 
-def _plain_project(one: ProjectFacts) -> dict[str, Any]:
-    head = {"project": one.name, "folder": one.folder, "light": one.light.colour, "light_reason": one.light.reason}
-    if one.error:
-        return {**head, "error": one.error}
-    champion, move = one.champion, one.champion_since
+def _plain_project(project: ProjectFacts) -> dict[str, Any]:
+    head = {
+        "project": project.name,
+        "folder": project.folder,
+        "light": project.light.colour,
+        "light_reason": project.light.reason,
+    }
+    if project.error:
+        return {**head, "error": project.error}
+    champion, move = project.champion, project.champion_since
     return {
         **head,
-        "state": one.loop.state,
-        "step": one.loop.step or None,
-        "loop_id": one.loop.loop_id,
-        "began": one.loop.began,
-        "failure": one.loop.failure or None,
-        "registry": one.registry or None,
+        "state": project.loop.state,
+        "step": project.loop.step or None,
+        "loop_id": project.loop.loop_id,
+        "began": project.loop.began,
+        "failure": project.loop.failure or None,
+        "registry": project.registry or None,
         "champion": champion.number if champion else None,
         "champion_metric": champion.metric if champion else None,
         "champion_since": move.at if move else None,
         "champion_why": move.reason if move else None,
-        "challenger": one.challenger.number if one.challenger else None,
-        "decision": one.loop.decision,
-        "reasons": one.loop.reasons,
-        "owed": one.owed,
-        "next_loop": one.next_loop,
-        "last_decision": one.decisions[0].model_dump(mode="json") if one.decisions else None,
-        "undecided": [signal.model_dump(mode="json") for signal in one.undecided],
-        "waiting": one.waiting.model_dump() if one.waiting else None,
-        "data": one.data.model_dump(),
-        "backtest": one.backtest or None,
-        "serving": one.serving.model_dump() if one.serving else None,
-        "monitor": one.monitor.model_dump(exclude={"windows"}) if one.monitor else None,
+        "challenger": project.challenger.number if project.challenger else None,
+        "decision": project.loop.decision,
+        "reasons": project.loop.reasons,
+        "owed": project.owed,
+        "next_loop": project.next_loop,
+        "last_decision": project.decisions[0].model_dump(mode="json") if project.decisions else None,
+        "undecided": [signal.model_dump(mode="json") for signal in project.undecided],
+        "waiting": project.waiting.model_dump() if project.waiting else None,
+        "data": project.data.model_dump(),
+        "backtest": project.backtest or None,
+        "serving": project.serving.model_dump() if project.serving else None,
+        "monitor": project.monitor.model_dump(exclude={"windows"}) if project.monitor else None,
     }
 
 
-def _print_project(console: Console, one: ProjectFacts, now: float, *, at_length: bool) -> None:
-    colour = COLOURS[one.light.colour]
-    console.print(f"{SIGNS[one.light.colour]} {one.name}", style=f"bold {colour}", markup=False)
-    for reason in one.light.reasons if at_length else one.summaries:
-        console.print(f"  {reason}", style="" if one.light.colour == "green" else colour, markup=False)
-    for name, text in _lines(one, now, at_length=at_length):
+def _print_project(console: Console, project: ProjectFacts, now: float, *, at_length: bool) -> None:
+    colour = COLOURS[project.light.colour]
+    console.print(f"{SIGNS[project.light.colour]} {project.name}", style=f"bold {colour}", markup=False)
+    for reason in project.light.reasons if at_length else project.summaries:
+        console.print(f"  {reason}", style="" if project.light.colour == "green" else colour, markup=False)
+    for name, text in _lines(project, now, at_length=at_length):
         console.print(f"  {name:<12} {text}", markup=False)
     console.print()
 
 
-def _lines(one: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[str, str]]:
-    if one.error:
+def _lines(project: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[str, str]]:
+    if project.error:
         return []
-    at = f" at {one.loop.step}" if one.loop.step else ""
-    began = f", began {ago(one.loop.began, now)}" if one.loop.began else ""
+    step = f" at {project.loop.step}" if project.loop.step else ""
+    began = f", began {ago(project.loop.began, now)}" if project.loop.began else ""
     lines = [
-        ("champion", _champion(one, now)),
-        ("last loop", f"{one.loop.state}{at}{began}"),
+        ("champion", _champion(project, now)),
+        ("last loop", f"{project.loop.state}{step}{began}"),
     ]
-    if one.loop.decision and one.loop.reasons:
-        lines.append(("verdict", f"{one.loop.decision}: {one.loop.reasons[0]}"))
-    window = measured(one)
-    if window and window.realised and one.monitor:
-        value = f"{one.monitor.metric} {show(window.realised.value)}"
+    if project.loop.decision and project.loop.reasons:
+        lines.append(("verdict", f"{project.loop.decision}: {project.loop.reasons[0]}"))
+    window = measured(project)
+    if window and window.realised and project.monitor:
+        value = f"{project.monitor.metric} {show(window.realised.value)}"
         span = interval(window.realised.low, window.realised.high)
         lines.append(("measured", f"{value} ({span}), {coverage(window)} of its window labelled"))
-    if one.decisions:
-        last = one.decisions[0]
+    if project.decisions:
+        last = project.decisions[0]
         lines.append(("decided", f"{last.action}, {ago(last.at, now)}: {'; '.join(last.reasons)}"))
-    if one.serving:
-        now_or_last = f"workers: {one.serving.workers}" if one.serving.workers else "when it was served last"
-        lines.append(("served", f"{one.serving.answers} ({now_or_last})"))
-    lines.append(("next loop", upcoming(one)))
-    up_to_date = "not known: the registry cannot be read" if one.registry else "up to date"
-    lines.append(("plan", f"a run would begin at {one.owed[0]}" if one.owed else up_to_date))
-    return lines + (_more(one, now) if at_length else [])
+    if project.serving:
+        now_or_last = f"workers: {project.serving.workers}" if project.serving.workers else "when it was served last"
+        lines.append(("served", f"{project.serving.answers} ({now_or_last})"))
+    lines.append(("next loop", upcoming(project)))
+    up_to_date = "not known: the registry cannot be read" if project.registry else "up to date"
+    lines.append(("plan", f"a run would begin at {project.owed[0]}" if project.owed else up_to_date))
+    return lines + (_more(project, now) if at_length else [])
 
 
-def _more(one: ProjectFacts, now: float) -> list[tuple[str, str]]:
+def _more(project: ProjectFacts, now: float) -> list[tuple[str, str]]:
     """Return the lines that only the status of a single project shows."""
-    lines = [("data", f"{one.data.dataset or 'none'}{f', {one.data.status}' if one.data.status else ''}")]
-    lines += [("", line) for line in [labelled(one.data.feedback)] if line]
-    lines += [("failing", line) for line in one.data.failing]
-    if one.challenger:
-        lines.append(("challenger", f"version {one.challenger.number} ({one.challenger.metric.replace('=', ' ')})"))
-    if one.search.trials:
-        value = f"{show(one.search.value)}, " if one.search.value is not None else ""
-        lines.append(("search", f"{value}{show(one.search.params)} ({one.search.trials} trials)"))
-    if one.backtest:
-        lines.append(("backtest", f"{one.backtest} (page: .loopline/projects/{one.name}/backtest/backtest.html)"))
-    lines += [("move", f"{move.action} to version {move.after}, {ago(move.at, now)}") for move in one.moves[:5]]
+    lines = [("data", f"{project.data.dataset or 'none'}{f', {project.data.status}' if project.data.status else ''}")]
+    lines += [("", line) for line in [labelled(project.data.feedback)] if line]
+    lines += [("failing", line) for line in project.data.failing]
+    if project.challenger:
+        lines.append(
+            ("challenger", f"version {project.challenger.number} ({project.challenger.metric.replace('=', ' ')})")
+        )
+    if project.search.trials:
+        value = f"{show(project.search.value)}, " if project.search.value is not None else ""
+        lines.append(("search", f"{value}{show(project.search.params)} ({project.search.trials} trials)"))
+    if project.backtest:
+        lines.append(
+            ("backtest", f"{project.backtest} (page: .loopline/projects/{project.name}/backtest/backtest.html)")
+        )
+    lines += [("move", f"{move.action} to version {move.after}, {ago(move.at, now)}") for move in project.moves[:5]]
     return lines
 
 
-def _champion(one: ProjectFacts, now: float) -> str:
-    if one.champion is None:
-        return "not known: the registry cannot be read" if one.registry else "none"
-    estimate = one.champion.estimate
+def _champion(project: ProjectFacts, now: float) -> str:
+    if project.champion is None:
+        return "not known: the registry cannot be read" if project.registry else "none"
+    estimate = project.champion.estimate
     span = f", {interval(estimate.low, estimate.high)}" if estimate and estimate.low is not None else ""
-    since = f" since {ago(one.champion_since.at, now)}" if one.champion_since else ""
-    return f"v{one.champion.number} ({one.champion.metric.replace('=', ' ')}{span}){since}"
+    since = f" since {ago(project.champion_since.at, now)}" if project.champion_since else ""
+    return f"v{project.champion.number} ({project.champion.metric.replace('=', ' ')}{span}){since}"
 
 
 def _print_platform(console: Console, facts: Overview) -> None:

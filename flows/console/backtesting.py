@@ -41,13 +41,13 @@ def print_backtest(result: Backtest, page: Path) -> None:
         f"{'policy':<{MOST_POLICY}} {mean:>16} {'regret':>9} {'interval':>22} {'loops':>6} {'won':>4} {'device-s':>9}"
     )
     click.secho(f"\n  {head}", dim=True)
-    for each in result.policy_regrets:
+    for regret in result.policy_regrets:
         line = (
-            f"  {each.policy[:MOST_POLICY]:<{MOST_POLICY}} {_number(each.mean.value):>16} "
-            f"{_number(each.regret.value):>9} {_interval(each.regret):>22} {each.loops:>6} {each.won:>4} "
-            f"{each.device_seconds:>9.0f}"
+            f"  {regret.policy[:MOST_POLICY]:<{MOST_POLICY}} {_number(regret.mean.value):>16} "
+            f"{_number(regret.regret.value):>9} {_interval(regret.regret):>22} {regret.loops:>6} {regret.won:>4} "
+            f"{regret.device_seconds:>9.0f}"
         )
-        click.secho(line, bold=each.policy == result.recommended)
+        click.secho(line, bold=regret.policy == result.recommended)
     click.echo()
     for course in result.courses:
         loops = ", ".join(f"{loop.period} ({loop.trigger}: {_outcome_word(loop.outcome)})" for loop in course.loops)
@@ -74,9 +74,10 @@ def _interval(spread: Estimate) -> str:
 def as_markdown(result: Backtest) -> str:
     """Return the recommendation and the table as Markdown, for an artifact."""
     rows = "\n".join(
-        f"| {each.policy} | {_number(each.mean.value)} | {_number(each.regret.value)} | {_interval(each.regret)} | "
-        f"{each.loops} | {each.device_seconds:.0f} |"
-        for each in result.policy_regrets
+        f"| {regret.policy} | {_number(regret.mean.value)} | {_number(regret.regret.value)} | "
+        f"{_interval(regret.regret)} | "
+        f"{regret.loops} | {regret.device_seconds:.0f} |"
+        for regret in result.policy_regrets
     )
     head = f"| policy | mean {result.metric} | regret | interval | loops | device-seconds |\n|---|---|---|---|---|---|"
     return f"# {result.project}: {result.summary}\n\n{head}\n{rows}\n"

@@ -20,14 +20,14 @@ def print_planning(planning: PlanningResult, project: str) -> None:
         f"{planning.parameters:,} parameters on {machine.name}: {machine.world_size} x {machine.device}, "
         f"{machine.memory_gb:.3g} GB each\n"
     )
-    weighed = [one for one in planning.estimates if not one.obstacle]
-    head, *lines = _aligned([_HEADS, *(_row(one) for one in weighed)])
+    weighed = [estimate for estimate in planning.estimates if not estimate.obstacle]
+    head, *lines = _aligned([_HEADS, *(_row(estimate) for estimate in weighed)])
     click.echo(head)
-    for line, one in zip(lines, weighed, strict=True):
-        click.secho(line if one.fits else f"{line}  does not fit", dim=not one.fits)
-    for one in planning.estimates:
-        if one.obstacle:
-            click.secho(f"{_name(one)}: {one.obstacle}", dim=True)
+    for line, estimate in zip(lines, weighed, strict=True):
+        click.secho(line if estimate.fits else f"{line}  does not fit", dim=not estimate.fits)
+    for estimate in planning.estimates:
+        if estimate.obstacle:
+            click.secho(f"{_name(estimate)}: {estimate.obstacle}", dim=True)
     click.echo()
     if planning.best:
         settings = " ".join(f"-s {key}={value}" for key, value in planning.best.candidate.overrides().items())
@@ -54,8 +54,8 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _name(one: PlanEstimate) -> str:
-    candidate = one.candidate
+def _name(estimate: PlanEstimate) -> str:
+    candidate = estimate.candidate
     parts = [candidate.parallel]
     parts += [f"tensor {candidate.tensor}"] if candidate.tensor > 1 else []
     parts += [f"stages {candidate.stages}"] if candidate.stages > 1 else []
@@ -65,18 +65,18 @@ def _name(one: PlanEstimate) -> str:
     return ", ".join(parts)
 
 
-def _row(one: PlanEstimate) -> tuple[str, ...]:
-    memory, duration = one.memory, one.duration
+def _row(estimate: PlanEstimate) -> tuple[str, ...]:
+    memory, duration = estimate.memory, estimate.duration
     assert memory is not None
     activations = memory.activations + memory.gathered + memory.host + memory.holes
     sizes = (memory.weights, memory.gradients, memory.optimiser, activations)
     times = ("", "", "")
     if duration:
-        times = (f"{duration.step_s:.3g} s", f"{duration.sent_bytes / _GB:.3g} GB", f"{one.samples_per_s:,.4g}")
+        times = (f"{duration.step_s:.3g} s", f"{duration.sent_bytes / _GB:.3g} GB", f"{estimate.samples_per_s:,.4g}")
     return (
-        _name(one),
-        str(one.candidate.ranks),
+        _name(estimate),
+        str(estimate.candidate.ranks),
         *(f"{size / _GB:.3g}" for size in sizes),
-        f"{one.needed_gb:.3g} GB",
+        f"{estimate.needed_gb:.3g} GB",
         *times,
     )

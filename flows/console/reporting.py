@@ -40,9 +40,9 @@ class PrefectReporter:
         if state != "run":
             _logger().info("%s: %s %s", name, "up to date" if state == "done" else state, detail)
 
-    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+    def progress(self, name: str, count: int, total: int, detail: str = "") -> None:
         """Log a line for each unit."""
-        _logger().info("%s %d/%d %s", name, done, total, detail)
+        _logger().info("%s %d/%d %s", name, count, total, detail)
 
     def note(self, text: str) -> None:
         """Log a line."""
@@ -60,11 +60,11 @@ class LineReporter:
         words = {"run": "...", "done": "up to date", "ok": "done", "failed": "FAILED", "stopped": "STOPPED"}[state]
         self._say(f"{name:<18} {words} {detail}".rstrip())
 
-    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+    def progress(self, name: str, count: int, total: int, detail: str = "") -> None:
         """Print a line at most every `LINE_INTERVAL_S`, and always the last one."""
-        if done >= total or time.monotonic() - self._last > LINE_INTERVAL_S:
+        if count >= total or time.monotonic() - self._last > LINE_INTERVAL_S:
             self._last = time.monotonic()
-            self._say(f"{name:<18} {done}/{total} {detail}".rstrip())
+            self._say(f"{name:<18} {count}/{total} {detail}".rstrip())
 
     def note(self, text: str) -> None:
         """Print a line."""
@@ -109,10 +109,10 @@ class LiveReporter:
         words = "up to date" if state == "done" else detail
         self._console.print(f"[{colours[state]}]{MARKS[state]} {name:<18}[/] {words}", highlight=False)
 
-    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+    def progress(self, name: str, count: int, total: int, detail: str = "") -> None:
         """Move the bar."""
         if self._task is not None:
-            self._progress.update(self._task, completed=done, total=total, detail=detail)
+            self._progress.update(self._task, completed=count, total=total, detail=detail)
 
     def note(self, text: str) -> None:
         """Print a line above the bar."""

@@ -120,9 +120,9 @@ def _publish(loop: Loop) -> None:
     for name in loop_pages(loop.state, loop.id):
         page = page_of(loop.state, loop.id, name)
         address = address_of(loop.workspace, loop.spec.name, page)
-        what = f"{loop.spec.name}: {page.stem} of loop {loop.id}"
+        title = f"{loop.spec.name}: {page.stem} of loop {loop.id}"
         create_link_artifact(
-            address, link_text=page.name, key=f"{key}-{name.replace('_', '-')}", description=f"[{what}]({address})"
+            address, link_text=page.name, key=f"{key}-{name.replace('_', '-')}", description=f"[{title}]({address})"
         )
 
 

@@ -118,7 +118,7 @@ def prefect_file(projects: list[Project]) -> str:
     from ruamel.yaml import YAML
 
     specs = [(project, project.spec()) for project in projects]
-    documents = [_as_yaml(one) for project, spec in specs for one in planned(project, spec)]
+    documents = [_as_yaml(plan) for project, spec in specs for plan in planned(project, spec)]
     text = io.StringIO()
     yaml = YAML()
     yaml.default_flow_style = False
@@ -127,16 +127,16 @@ def prefect_file(projects: list[Project]) -> str:
     return f"{HEAD}{text.getvalue()}"
 
 
-def _as_yaml(one: DeploymentPlan) -> dict[str, Any]:
+def _as_yaml(plan: DeploymentPlan) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "entrypoint": one.entrypoint,
-        "description": one.description,
-        "tags": one.tags,
-        "parameters": one.parameters,
-        "schedules": [_schedule_as_yaml(one.schedule)] if one.schedule else [],
-        "concurrency_limit": {"limit": 1, "collision_strategy": one.collision},
-        "work_pool": {"name": POOL, "work_queue_name": one.queue},
+        "name": plan.name,
+        "entrypoint": plan.entrypoint,
+        "description": plan.description,
+        "tags": plan.tags,
+        "parameters": plan.parameters,
+        "schedules": [_schedule_as_yaml(plan.schedule)] if plan.schedule else [],
+        "concurrency_limit": {"limit": 1, "collision_strategy": plan.collision},
+        "work_pool": {"name": POOL, "work_queue_name": plan.queue},
     }
 
 
@@ -177,27 +177,36 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
     from prefect.exceptions import PrefectHTTPStatusError
 
     api, pool, specs = os.environ["PREFECT_API_URL"], pool_of(workspace), list(_specs(projects, note))
-    wanted = [one for project, spec in specs for one in planned(project, spec)]
+    plans = [plan for project, spec in specs for plan in planned(project, spec)]
     try:
         with get_client(sync_client=True) as client:
             before = _existing(client, workspace, pool)
             is_new = make_pool(client, workspace, pool, note)
-            for queue in sorted({one.queue for one in wanted} - {OTHERS}):
+            for queue in sorted({plan.queue for plan in plans} - {OTHERS}):
                 make_queue(client, queue, pool)
-            made = {(one.flow, one.name): _apply(one, pool, before.get((one.flow, one.name))) for one in wanted}
-            rest = [one for key, one in before.items() if key not in made and (is_new or one.work_pool_name is None)]
+            ids = {(plan.flow, plan.name): _apply(plan, pool, before.get((plan.flow, plan.name))) for plan in plans}
+            rest = [
+                deployment
+                for key, deployment in before.items()
+                if key not in ids and (is_new or deployment.work_pool_name is None)
+            ]
             for deployment in rest:
                 attach(client, deployment, pool)
-            for line in move_waiting(api, sorted(str(one) for one in (*made.values(), *(one.id for one in rest)))):
+            for line in move_waiting(
+                api,
+                sorted(
+                    str(deployment_id) for deployment_id in (*ids.values(), *(deployment.id for deployment in rest))
+                ),
+            ):
                 note(line)
-            _remove(client, workspace, before, wanted, note)
-            _automate(client, workspace, pool, [spec for _, spec in specs], made)
+            _remove(client, workspace, before, plans, note)
+            _automate(client, workspace, pool, [spec for _, spec in specs], ids)
     except (httpx.HTTPError, PrefectHTTPStatusError, DeploymentApplyError) as error:
         raise StoreError(
             f"Prefect's server did not take the deployments ({error}): look at its log, then `loopline up` again, "
             "which finishes what is left"
         ) from error
-    return wanted
+    return plans
 
 
 def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tuple[Project, Spec]]:
@@ -223,9 +232,10 @@ def _existing(client: SyncPrefectClient, workspace: Workspace, pool: str) -> dic
     while page := client.read_deployments(deployment_filter=ours, limit=200, offset=len(deployments)):
         deployments += page
     return {
-        (one.entrypoint.rpartition(".")[2], one.name): one
-        for one in deployments
-        if one.entrypoint and (one.work_pool_name == pool or (one.work_pool_name is None and _is_of(workspace, one)))
+        (deployment.entrypoint.rpartition(".")[2], deployment.name): deployment
+        for deployment in deployments
+        if deployment.entrypoint
+        and (deployment.work_pool_name == pool or (deployment.work_pool_name is None and _is_of(workspace, deployment)))
     }
 
 
@@ -240,35 +250,37 @@ def _automate(
     from tasks.prefect import automations
     from tasks.prefect.notifications import make_blocks
 
-    wanted = automations.of_pool(pool, os.environ["PREFECT_API_URL"].removesuffix("/api"), make_blocks(client, pool))
+    specs_of_automations = automations.of_pool(
+        pool, os.environ["PREFECT_API_URL"].removesuffix("/api"), make_blocks(client, pool)
+    )
     retrained = {name for flow, name in _existing(client, workspace, pool) if flow == "retrain"}
-    others = retrained - {spec.name for spec in specs}
+    names_of_others = retrained - {spec.name for spec in specs}
     for spec in specs:
-        wanted += automations.of_project(spec.name, spec.retrain, deployments["retrain", spec.name])
+        specs_of_automations += automations.of_project(spec.name, spec.retrain, deployments["retrain", spec.name])
         if spec.monitor.schedule is not None:
-            wanted.append(automations.of_champion(spec.name, deployments["monitor", spec.name]))
-    automations.apply(client, pool, wanted, keep=others)
+            specs_of_automations.append(automations.of_champion(spec.name, deployments["monitor", spec.name]))
+    automations.apply(client, pool, specs_of_automations, keep=names_of_others)
 
 
-def _apply(one: DeploymentPlan, pool: str, before: DeploymentResponse | None) -> UUID:
+def _apply(plan: DeploymentPlan, pool: str, before: DeploymentResponse | None) -> UUID:
     from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
     from prefect.flows import EntrypointType
 
-    flow = getattr(importlib.import_module(one.entrypoint.rpartition(".")[0]), one.flow)
+    flow = getattr(importlib.import_module(plan.entrypoint.rpartition(".")[0]), plan.flow)
     is_active = not any(not schedule.active for schedule in before.schedules) if before else True
-    made: UUID = flow.to_deployment(
-        one.name,
-        schedules=[_schedule(one.schedule, is_active)] if one.schedule else [],
+    deployment_id: UUID = flow.to_deployment(
+        plan.name,
+        schedules=[_schedule(plan.schedule, is_active)] if plan.schedule else [],
         paused=before.paused if before else False,
-        parameters=one.parameters,
-        description=one.description,
-        tags=one.tags,
-        concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy(one.collision)),
+        parameters=plan.parameters,
+        description=plan.description,
+        tags=plan.tags,
+        concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy(plan.collision)),
         work_pool_name=pool,
-        work_queue_name=one.queue,
+        work_queue_name=plan.queue,
         entrypoint_type=EntrypointType.MODULE_PATH,
     ).apply()
-    return made
+    return deployment_id
 
 
 def _schedule(schedule: Schedule, is_active: bool) -> Any:
@@ -287,21 +299,21 @@ def _remove(
     client: SyncPrefectClient,
     workspace: Workspace,
     before: dict[tuple[str, str], DeploymentResponse],
-    wanted: list[DeploymentPlan],
+    plans: list[DeploymentPlan],
     note: Callable[[str], None],
 ) -> None:
     """Remove the deployments of projects that are gone or renamed; a project with a wrong spec keeps its own."""
-    names = {one.parameters["project"]: one.name for one in wanted}
+    names = {plan.parameters["project"]: plan.name for plan in plans}
     for (flow, name), deployment in before.items():
         project = str(deployment.parameters.get("project", ""))
         if names.get(project, name) != name:
-            why = f"its project is called {names[project]} now"
+            reason = f"its project is called {names[project]} now"
         elif _is_of(workspace, deployment):
             continue
         else:
-            why = "its project is gone"
+            reason = "its project is gone"
         client.delete_deployment(deployment.id)
-        note(f"{flow}/{name}: {why}; deployment removed")
+        note(f"{flow}/{name}: {reason}; deployment removed")
 
 
 def _is_of(workspace: Workspace, deployment: DeploymentResponse) -> bool:

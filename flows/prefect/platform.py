@@ -61,9 +61,9 @@ def _deploy(workspace: Workspace, note: Callable[[str], None]) -> None:
     tell_prefect(workspace)
     from flows.prefect.deployments import deploy
 
-    done = deploy(workspace, workspace.projects(), note=note)
-    scheduled = sum(one.schedule is not None for one in done)
-    note(f"{len(done)} deployments of {len({one.name for one in done})} projects, {scheduled} on a schedule")
+    plans = deploy(workspace, workspace.projects(), note=note)
+    scheduled = sum(plan.schedule is not None for plan in plans)
+    note(f"{len(plans)} deployments of {len({plan.name for plan in plans})} projects, {scheduled} on a schedule")
 
 
 def take_down(workspace: Workspace, note: Callable[[str], None], ending: Ending = "force") -> bool:

@@ -30,7 +30,7 @@ def command(page: str, only_print: bool) -> None:
     if not (SITE / "index.html").is_file() and not _build():
         raise UsageError(f"{SITE}: the site was not built yet: run `make docs` in {SITE.parents[1]}")
     if not file.is_file():
-        pages = [str(known.relative_to(SITE).with_suffix("")) for known in SITE.rglob("*.html")]
+        pages = [str(page.relative_to(SITE).with_suffix("")) for page in SITE.rglob("*.html")]
         raise UsageError(
             f"PAGE: got {name!r}, expected a page of the site: {did_you_mean(name, pages, 'see `loopline docs`')}"
         )
