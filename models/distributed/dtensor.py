@@ -98,8 +98,8 @@ def spread_optimiser(optimiser: torch.optim.Optimizer, train: Train, mesh: Mesh)
         warnings.simplefilter("ignore", DeprecationWarning)  # for an unused part of the package
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    taken = inspect.signature(type(optimiser)).parameters
-    defaults = {name: value for name, value in optimiser.defaults.items() if name in taken}
+    arguments = inspect.signature(type(optimiser)).parameters
+    defaults = {name: value for name, value in optimiser.defaults.items() if name in arguments}
     return ZeroRedundancyOptimizer(optimiser.param_groups, type(optimiser), **defaults)
 
 
@@ -172,5 +172,5 @@ def _local_value(value: Any) -> Any:
 
 def _whole_value(whole: torch.Tensor, part: torch.Tensor, value: Any) -> Any:
     """Return a part's state as a part of the whole parameter's state, if it has a number for each weight."""
-    has_each = is_spread(whole) and isinstance(value, torch.Tensor) and value.shape == part.shape
-    return part_of(whole, value) if has_each else value
+    is_state_of_part = is_spread(whole) and isinstance(value, torch.Tensor) and value.shape == part.shape
+    return part_of(whole, value) if is_state_of_part else value

@@ -145,7 +145,7 @@ def call_reference(connections: list[Connection], reference: str, keywords: dict
 
 def _live(fork_server: int, reference: str, arguments: tuple[Any, ...], descriptors: list[int]) -> None:
     code = 1
-    connections = [Connection(each) for each in descriptors]
+    connections = [Connection(descriptor) for descriptor in descriptors]
     try:
         die_with(fork_server)
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -43,11 +43,12 @@ class SampleOrder:
     pool: int = 0
 
     def __post_init__(self) -> None:
-        least = LEAST_A_RANK * self.world_size * self.accumulate
-        if self.num_examples < least or self.batch < least:
+        min_examples = LEAST_A_RANK * self.world_size * self.accumulate
+        if self.num_examples < min_examples or self.batch < min_examples:
             few, name = min((self.num_examples, "training examples"), (self.batch, "train.batch"))
             raise TrainingError(
-                f"{name}: got {few}, expected at least {least} ({LEAST_A_RANK} for each of {self.world_size} rank(s) "
+                f"{name}: got {few}, expected at least {min_examples} ({LEAST_A_RANK} for each of {self.world_size} "
+                "rank(s) "
                 f"x {self.accumulate} accumulation(s)): take fewer ranks, or accumulate less"
             )
 
@@ -55,8 +56,8 @@ class SampleOrder:
     def num_steps(self) -> int:
         """The number of optimiser steps in one epoch."""
         full, rest = divmod(self.num_examples, self.batch)
-        least = max(LEAST_A_RANK * self.world_size * self.accumulate, self.batch // 8)
-        return full + (rest >= least) if full else 1
+        min_examples = max(LEAST_A_RANK * self.world_size * self.accumulate, self.batch // 8)
+        return full + (rest >= min_examples) if full else 1
 
     def epoch(self, epoch: int) -> torch.Tensor:
         """Return the positions of the examples in the order of this epoch, int64 (num_examples,)."""

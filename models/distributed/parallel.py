@@ -190,12 +190,12 @@ def _share_layers(net: nn.Module, mesh: Mesh) -> None:
             f"train.tensor: {ranks} ranks cannot share {type(net).__name__}, whose tensor_parts() (heads, or width) is "
             f"{parts}: expected one of {fitting or 'none: take ddp or fsdp'}"
         )
-    made: dict[Style, Callable[[], ParallelStyle]] = {
+    style_makers: dict[Style, Callable[[], ParallelStyle]] = {
         "column": ColwiseParallel,
         "row": RowwiseParallel,
         "gathered": functools.partial(ColwiseParallel, output_layouts=Replicate()),
     }
-    parallelize_module(net, mesh.view("tensor"), {path: made[style]() for path, style in styles.items()})
+    parallelize_module(net, mesh.view("tensor"), {path: style_makers[style]() for path, style in styles.items()})
 
 
 def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:

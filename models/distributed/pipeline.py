@@ -108,19 +108,19 @@ class Pipeline:
 
     def _prepare(self, inputs: Inputs, count: int, train: bool) -> tuple[Any, Inputs, torch.Tensor]:
         pieces = self.mesh.layout.microbatches
-        each = -(-count // pieces)
-        if (each, train) not in self._schedules:
-            self._schedules[each, train] = self._schedule(each, train)
-        rows = torch.arange(each * pieces)
+        size = -(-count // pieces)
+        if (size, train) not in self._schedules:
+            self._schedules[size, train] = self._schedule(size, train)
+        rows = torch.arange(size * pieces)
         fed: Inputs = {}
         if 0 in self.indices:  # the first stage takes the inputs
-            at = rows.clamp(max=count - 1).to(self.device)
-            fed = {name: tensor.index_select(0, at) for name, tensor in inputs.items()}
-        return self._schedules[each, train], fed, rows
+            indices = rows.clamp(max=count - 1).to(self.device)
+            fed = {name: tensor.index_select(0, indices) for name, tensor in inputs.items()}
+        return self._schedules[size, train], fed, rows
 
-    def _schedule(self, each: int, train: bool) -> Any:
+    def _schedule(self, size: int, train: bool) -> Any:
         def example(shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
-            return torch.empty((each, *shape), dtype=dtype, device=self.device, requires_grad=train)
+            return torch.empty((size, *shape), dtype=dtype, device=self.device, requires_grad=train)
 
         stages = [
             pipelining.PipelineStage(
@@ -264,7 +264,7 @@ def _used(net: nn.Module, run: Callable[[], torch.Tensor]) -> set[int]:
             continue
         seen.add(node)
         used.add(id(getattr(node, "variable", None)))
-        ahead += [one for one, _ in node.next_functions]
+        ahead += [function for function, _ in node.next_functions]
     return used
 
 

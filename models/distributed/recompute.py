@@ -80,9 +80,9 @@ class _CountedOnce:
 
     def __init__(self, forward: Callable[..., Any], norms: Sequence[nn.Module]) -> None:
         self._forward, self._is_done = forward, False
-        own = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
+        buffers = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
         # Copied here, where no dispatch mode of a selective checkpoint takes the copy for a part of the forward.
-        self._swaps = [(norm, name, buffer, buffer.clone()) for norm, name, buffer in own]
+        self._swaps = [(norm, name, buffer, buffer.clone()) for norm, name, buffer in buffers]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self._is_done:

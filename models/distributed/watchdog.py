@@ -108,16 +108,20 @@ class Watchdog:
         spoke: dict[int, tuple[int, float]] = {}
         while not self._ended.wait(self._silence_s / _LOOKS):
             mine, heartbeats, now = self._say(), self._heartbeats, time.perf_counter()
-            for one in heartbeats:
-                if one.rank not in spoke or spoke[one.rank][0] != one.count:
-                    spoke[one.rank] = (one.count, now)
+            for heartbeat in heartbeats:
+                if heartbeat.rank not in spoke or spoke[heartbeat.rank][0] != heartbeat.count:
+                    spoke[heartbeat.rank] = (heartbeat.count, now)
             if not mine.step or mine.still_s < self._silence_s or mine.is_excused:
                 continue
             # Rank 0 hosts the store: if it is stopped or its machine is lost, no rank can read the store.
             is_cut_off = now - self._heard_at > self._silence_s / 2
-            silent = {rank for rank, (_, at) in spoke.items() if now - at > self._silence_s / 2}
-            speaking = [one for one in heartbeats if one.rank not in silent and one.rank != self._rank]
-            if is_cut_off or not any(one.is_excused or one.still_s < self._silence_s / 2 for one in speaking):
+            silent = {rank for rank, (_, moment) in spoke.items() if now - moment > self._silence_s / 2}
+            speaking = [
+                heartbeat for heartbeat in heartbeats if heartbeat.rank not in silent and heartbeat.rank != self._rank
+            ]
+            if is_cut_off or not any(
+                heartbeat.is_excused or heartbeat.still_s < self._silence_s / 2 for heartbeat in speaking
+            ):
                 stack = traceback.format_stack(sys._current_frames().get(self._main))
                 waiting = f"rank {mine.rank} waits for it at step {mine.step + 1} ({mine.where})"
                 cut_off = f"rank 0 is behind: {_SILENT}; {waiting}"
@@ -129,7 +133,7 @@ class Watchdog:
         self._count += 1
         frame = sys._current_frames().get(self._main)
         lines = traceback.extract_stack(frame, limit=None) if frame is not None else []
-        last = next((one for one in reversed(lines) if "/torch/" not in one.filename), None)
+        last = next((frame for frame in reversed(lines) if "/torch/" not in frame.filename), None)
         where = f"{Path(last.filename).name}:{last.lineno} in {last.name}" if last else "an unknown place"
         return Heartbeat(
             self._rank, self._step, self._count, time.perf_counter() - self._since, where, self._is_excused
@@ -137,23 +141,39 @@ class Watchdog:
 
     def _hear(self) -> list[Heartbeat]:
         keys = [f"pulse/{rank}" for rank in range(self._size)]
-        known = [key for key in keys if self._store.check([key])]
-        return [Heartbeat(**json.loads(content)) for content in self._store.multi_get(known)]
+        stored_keys = [key for key in keys if self._store.check([key])]
+        return [Heartbeat(**json.loads(content)) for content in self._store.multi_get(stored_keys)]
 
 
 def who_is_behind(heartbeats: list[Heartbeat], silent: set[int], size: int) -> str:
     """Return a message that names the ranks that delay the others, from the last heartbeats and the silent ranks."""
-    absent = sorted(set(range(size)) - {one.rank for one in heartbeats})
+    absent = sorted(set(range(size)) - {heartbeat.rank for heartbeat in heartbeats})
     lines = [f"rank {rank} is behind: it never said anything" for rank in absent]
     lines += [
-        f"rank {one.rank} is behind: {_SILENT} since step {one.step + 1}" for one in heartbeats if one.rank in silent
+        f"rank {heartbeat.rank} is behind: {_SILENT} since step {heartbeat.step + 1}"
+        for heartbeat in heartbeats
+        if heartbeat.rank in silent
     ]
-    speaking = [one for one in heartbeats if one.rank not in silent]
-    late = [one for one in speaking if one.step == min(other.step for other in speaking)]
+    speaking = [heartbeat for heartbeat in heartbeats if heartbeat.rank not in silent]
+    late = [
+        heartbeat
+        for heartbeat in speaking
+        if heartbeat.step == min(other_heartbeat.step for other_heartbeat in speaking)
+    ]
     if not lines and len(late) < len(speaking):
-        lines = [f"rank {one.rank} is behind: at step {one.step + 1} ({one.where})" for one in late]
-        speaking = [one for one in speaking if one not in late]
+        lines = [
+            f"rank {heartbeat.rank} is behind: at step {heartbeat.step + 1} ({heartbeat.where})" for heartbeat in late
+        ]
+        speaking = [heartbeat for heartbeat in speaking if heartbeat not in late]
     lines = lines or [
         "all ranks wait although each is alive: one of them waits for a collective that the others do not call"
     ]
-    return "; ".join([*lines, *(f"rank {one.rank} waits at step {one.step + 1} ({one.where})" for one in speaking)])
+    return "; ".join(
+        [
+            *lines,
+            *(
+                f"rank {heartbeat.rank} waits at step {heartbeat.step + 1} ({heartbeat.where})"
+                for heartbeat in speaking
+            ),
+        ]
+    )

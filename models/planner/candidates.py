@@ -110,8 +110,8 @@ def obstacle(candidate: Candidate, profiler: Profiler, batch: int) -> str:
         return "the net names no blocks to cut between (blocks, enter, leave)"
     if candidate.stages > max(1, profiler.num_blocks):
         return f"{profiler.num_blocks} blocks make no {candidate.stages} stages"
-    least = LEAST_A_RANK * candidate.data * candidate.accumulate * candidate.microbatches
-    return f"train.batch is {batch}, at least {least} are needed" if batch < least else ""
+    min_batch = LEAST_A_RANK * candidate.data * candidate.accumulate * candidate.microbatches
+    return f"train.batch is {batch}, at least {min_batch} are needed" if batch < min_batch else ""
 
 
 def _joined(inner: Candidate, data: int) -> Iterator[Candidate]:
@@ -124,4 +124,4 @@ def _joined(inner: Candidate, data: int) -> Iterator[Candidate]:
 
 
 def _divisors(count: int) -> list[int]:
-    return [one for one in range(2, count + 1) if count % one == 0]
+    return [divisor for divisor in range(2, count + 1) if count % divisor == 0]

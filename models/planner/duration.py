@@ -79,19 +79,19 @@ def duration_of(
 
 def _data(profiler: Profiler, candidate: Candidate, training: TrainingShape, machine: Cluster) -> list[_Traffic]:
     """Return the traffic of data parallelism: gradients, and the weights of shards."""
-    held = profiler.weights(candidate.tensor).total / candidate.stages
+    parameters = profiler.weights(candidate.tensor).total / candidate.stages
     spans_nodes = candidate.ranks > machine.devices
     if candidate.data == 1:
         return []
     if candidate.shards == 1:
-        return [_ring(2 * _FULL * held, candidate.data, machine, spans_nodes, _FULL * held / _BUCKET + 1)]
+        return [_ring(2 * _FULL * parameters, candidate.data, machine, spans_nodes, _FULL * parameters / _BUCKET + 1)]
     calls = 3 * (profiler.num_blocks / candidate.stages + 1) * candidate.accumulate
-    weights = 3 * training.compute_bytes * held * candidate.accumulate
+    weights = 3 * training.compute_bytes * parameters * candidate.accumulate
     within_node = candidate.parallel == "hsdp" and candidate.shards <= machine.devices
     sharded = _ring(weights, candidate.shards, machine, spans_nodes and not within_node, calls)
     if candidate.replicas == 1:
         return [sharded]
-    mine = 2 * _FULL * held / candidate.shards
+    mine = 2 * _FULL * parameters / candidate.shards
     return [sharded, _ring(mine, candidate.replicas, machine, spans_nodes, mine / _BUCKET + 1)]
 
 

@@ -53,13 +53,13 @@ class Cluster(BaseModel):
         """Fill in the known values of a device by its name."""
         if not isinstance(named, dict):
             return named
-        known = find_device(str(named.get("device")))
-        if known is None:
+        device = find_device(str(named.get("device")))
+        if device is None:
             return named
-        within, between = _NVLINK.get(known.name, _PCIE), _NETWORK.get(known.name, _ETHERNET)
+        within, between = _NVLINK.get(device.name, _PCIE), _NETWORK.get(device.name, _ETHERNET)
         links = {"within_gb_per_s": within, "between_gb_per_s": between}
-        peaks = {key: value / 1e12 for key, value in known.peaks.items()}
-        return {"memory_gb": float(known.memory_gb), "peak_tflops": peaks, **links, **named}
+        peaks = {key: value / 1e12 for key, value in device.peaks.items()}
+        return {"memory_gb": float(device.memory_gb), "peak_tflops": peaks, **links, **named}
 
     def learnt_from(
         self, speeds: Sequence[MeasuredSpeed], precision: str, net: str, compiled: bool, processor: str | None
@@ -73,7 +73,9 @@ class Cluster(BaseModel):
             compiled: Whether the net will be compiled.
             processor: The name of this machine's processor if the cluster is this machine, else None.
         """
-        names = {one.device for one in speeds if (known := find_device(one.device)) and known.name == self.device}
+        names = {
+            speed.device for speed in speeds if (device := find_device(speed.device)) and device.name == self.device
+        }
         for name in [processor] if self.kind == "cpu" and processor else sorted(names | {self.device}):
             learnt = efficiency_of(speeds, name, precision, net, compiled)
             if learnt is not None:
@@ -172,15 +174,15 @@ def _gpus() -> Cluster:
     import torch
 
     name = torch.cuda.get_device_name(0)
-    known = find_device(name)
+    device = find_device(name)
     fields = {
         "name": f"this machine, {torch.cuda.device_count()} x {name}",
-        "device": known.name if known else name,
+        "device": device.name if device else name,
         "devices": torch.cuda.device_count(),
         "memory_gb": torch.cuda.get_device_properties(0).total_memory / _GB,
         "host_memory_gb": psutil.virtual_memory().total / _GB,
     }
-    links = {} if known else {"within_gb_per_s": _PCIE, "between_gb_per_s": _ETHERNET}
+    links = {} if device else {"within_gb_per_s": _PCIE, "between_gb_per_s": _ETHERNET}
     return Cluster.model_validate({**fields, **links})
 
 

@@ -94,9 +94,9 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
     trace = profiler.exactly if alone else profiler.activations
     activations = trace(candidate.micro_batch(training.batch), candidate.tensor, candidate.recompute)
     if candidate.stages > 1:
-        weights, held = _stage(weights, activations, candidate)
+        weights, stored_bytes = _stage(weights, activations, candidate)
     else:
-        held = activations.apart + activations.inputs
+        stored_bytes = activations.apart + activations.inputs
     size = _FULL * weights.total
     shards = candidate.shards
     shared_state = candidate.data if training.shard_optimiser and candidate.parallel.startswith("ddp") else shards
@@ -105,15 +105,17 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
     whole = _FULL * profiler.weights().total // (candidate.shards if in_shards else 1) + weights.buffers
     host = _FULL * profiler.weights().total if training.on_cpu else 0
     if alone:
-        held = _beside_gradients(activations, size, training.on_cpu)
+        stored_bytes = _beside_gradients(activations, size, training.on_cpu)
     return RankMemory(
         weights=size // shards + weights.buffers,
         gradients=size // shards,
         optimiser=state,
-        activations=held,
+        activations=stored_bytes,
         gathered=_gathered(weights, training) if shards > 1 else 0,
         host=host,
-        holes=_holes(activations, activations.apart + activations.inputs if alone else held) if training.on_cpu else 0,
+        holes=_holes(activations, activations.apart + activations.inputs if alone else stored_bytes)
+        if training.on_cpu
+        else 0,
         whole=whole,
     )
 
@@ -129,9 +131,9 @@ def _beside_gradients(activations: ActivationBytes, gradients: int, on_cpu: bool
     return round(share * (activations.apart + activations.inputs) + (1 - share) * reused)
 
 
-def _holes(activations: ActivationBytes, held: int) -> int:
+def _holes(activations: ActivationBytes, stored_bytes: int) -> int:
     """Return the bytes between the activations in the heap, as large ones are not in it."""
-    return round(_HOLES * held * activations.heap_share)
+    return round(_HOLES * stored_bytes * activations.heap_share)
 
 
 def _stage(weights: ParameterCounts, activations: ActivationBytes, candidate: Candidate) -> tuple[ParameterCounts, int]:
@@ -141,8 +143,8 @@ def _stage(weights: ParameterCounts, activations: ActivationBytes, candidate: Ca
     flying = candidate.microbatches if candidate.pipeline == "gpipe" else min(candidate.microbatches, candidate.stages)
     ends = activations.saved - weights.num_blocks * activations.block
     stored = blocks * activations.block + ends + activations.hidden
-    held = flying * (stored + activations.inputs) + activations.transient
-    return ParameterCounts(outside, min(weights.enter, outside), weights.block, blocks, weights.buffers), held
+    stored_bytes = flying * (stored + activations.inputs) + activations.transient
+    return ParameterCounts(outside, min(weights.enter, outside), weights.block, blocks, weights.buffers), stored_bytes
 
 
 def _gathered(weights: ParameterCounts, training: TrainingShape) -> int:

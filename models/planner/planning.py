@@ -90,9 +90,11 @@ def plan(profiler: Profiler, machine: Cluster, training: TrainingShape, base: Ca
     """
     flops = profiler.flops()
     estimates = _weighed(profiler, machine, training, base, flops)
-    if not any(one.fits for one in estimates):
+    if not any(estimate.fits for estimate in estimates):
         for sparing in _sparing(profiler, base):
-            estimates += [one for one in _weighed(profiler, machine, training, sparing, flops) if one.fits]
+            estimates += [
+                estimate for estimate in _weighed(profiler, machine, training, sparing, flops) if estimate.fits
+            ]
     estimates = _one_of_each(sorted(estimates, key=_rank))
     best = _best(estimates)
     return PlanningResult(
@@ -108,9 +110,9 @@ def needed_gb(memory: RankMemory, machine: Cluster) -> float:
 def _one_of_each(ranked: list[PlanEstimate]) -> list[PlanEstimate]:
     """Return the first of the estimates that differ only in how they save memory."""
     by_layout: dict[tuple[object, ...], PlanEstimate] = {}
-    for one in ranked:
-        of = one.candidate
-        by_layout.setdefault((of.parallel, of.ranks, of.tensor, of.stages, of.replicas), one)
+    for estimate in ranked:
+        layout = estimate.candidate
+        by_layout.setdefault((layout.parallel, layout.ranks, layout.tensor, layout.stages, layout.replicas), estimate)
     return list(by_layout.values())
 
 
@@ -161,41 +163,53 @@ def _cannot_start(memory: RankMemory, machine: Cluster) -> str:
     )
 
 
-def _rank(one: PlanEstimate) -> tuple[bool, bool, float, int]:
-    seconds = one.duration.step_s if one.duration else one.needed_gb
-    return bool(one.obstacle), not one.fits, seconds, NAMES.index(one.candidate.parallel)
+def _rank(estimate: PlanEstimate) -> tuple[bool, bool, float, int]:
+    seconds = estimate.duration.step_s if estimate.duration else estimate.needed_gb
+    return bool(estimate.obstacle), not estimate.fits, seconds, NAMES.index(estimate.candidate.parallel)
 
 
 def _best(estimates: list[PlanEstimate]) -> PlanEstimate | None:
-    fitting = [one for one in estimates if one.fits]
+    fitting = [estimate for estimate in estimates if estimate.fits]
     if not fitting:
         return None
     quickest = fitting[0].duration.step_s if fitting[0].duration else None
     if quickest is None:
-        return min(fitting, key=lambda one: (NAMES.index(one.candidate.parallel), -one.candidate.ranks))
-    near = [one for one in fitting if one.duration and one.duration.step_s <= quickest * _AS_QUICK]
-    return min(near, key=lambda one: (NAMES.index(one.candidate.parallel), one.candidate.ranks))
+        return min(fitting, key=lambda estimate: (NAMES.index(estimate.candidate.parallel), -estimate.candidate.ranks))
+    near = [estimate for estimate in fitting if estimate.duration and estimate.duration.step_s <= quickest * _AS_QUICK]
+    return min(near, key=lambda estimate: (NAMES.index(estimate.candidate.parallel), estimate.candidate.ranks))
 
 
 def _reasons(
     machine: Cluster, training: TrainingShape, estimates: list[PlanEstimate], best: PlanEstimate | None
 ) -> list[str]:
     if best is None:
-        least = min((one for one in estimates if one.memory), key=lambda one: one.needed_gb, default=None)
-        if least is None:
+        smallest = min(
+            (estimate for estimate in estimates if estimate.memory),
+            key=lambda estimate: estimate.needed_gb,
+            default=None,
+        )
+        if smallest is None:
             return [f"No plan can be run: {estimates[0].obstacle}."]
-        if least.memory and not _can_start(least.memory, machine):
-            return [_cannot_start(least.memory, machine)]
+        if smallest.memory and not _can_start(smallest.memory, machine):
+            return [_cannot_start(smallest.memory, machine)]
         return [
-            f"Nothing fits: the least is {least.candidate.parallel} with {least.needed_gb:,.1f} GB for each of "
-            f"{least.candidate.ranks} ranks, of {machine.memory_gb:.3g} GB: take more devices, a smaller net or batch."
+            f"Nothing fits: the least is {smallest.candidate.parallel} with {smallest.needed_gb:,.1f} GB for each of "
+            f"{smallest.candidate.ranks} ranks, of {machine.memory_gb:.3g} GB: take more devices, a smaller net or "
+            "batch."
         ]
     reasons = [
         f"It needs {best.needed_gb:,.1f} of {machine.memory_gb:.3g} GB on each device"
         + (f" and takes {best.duration.step_s:.3g} s a step." if best.duration else ".")
     ]
     for name in ("ddp", "fsdp"):
-        rival = next((one for one in estimates if one.candidate.parallel == name and one.candidate.ranks > 1), None)
+        rival = next(
+            (
+                estimate
+                for estimate in estimates
+                if estimate.candidate.parallel == name and estimate.candidate.ranks > 1
+            ),
+            None,
+        )
         if rival is not None and rival.candidate != best.candidate:
             reasons += _against(rival, best)
     duration = best.duration
@@ -213,9 +227,9 @@ def _against(rival: PlanEstimate, best: PlanEstimate) -> list[str]:
     if not rival.fits:
         return [f"{name} needs {rival.needed_gb:,.1f} GB on each device: it does not fit."]
     if rival.duration and best.duration and rival.duration.step_s > best.duration.step_s * _AS_QUICK:
-        more = rival.duration.step_s / best.duration.step_s
+        ratio = rival.duration.step_s / best.duration.step_s
         return [
-            f"{name} takes {more:.2g} times as long "
+            f"{name} takes {ratio:.2g} times as long "
             f"({rival.duration.communicate_s:.2g} s of it is sending {rival.duration.sent_bytes / 1e9:.3g} GB)."
         ]
     return (

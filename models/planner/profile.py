@@ -121,7 +121,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         peak_without_gradients: The peak of `now`.
     """
 
-    def __init__(self, known: Iterable[torch.Tensor]) -> None:
+    def __init__(self, outer_tensors: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.now = 0
         self.gradients = 0
@@ -130,7 +130,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.peak_without_gradients = 0
         self._small = 0
         self._seen: set[int] = set()
-        for tensor in known:
+        for tensor in outer_tensors:
             self._watch(tensor, count=False)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -218,8 +218,8 @@ class Profiler:
         stack = BlockStackView.of(net)
         blocks = list(stack.blocks) if stack else []
         total = sum(p.numel() for p in net.parameters()) - round(gathered * (1 - 1 / tensor))
-        block = max((sum(p.numel() for p in one.parameters()) for one in blocks), default=0)
-        inside = sum(p.numel() for one in blocks for p in one.parameters())
+        block = max((sum(p.numel() for p in block_of_layers.parameters()) for block_of_layers in blocks), default=0)
+        inside = sum(p.numel() for block_of_layers in blocks for p in block_of_layers.parameters())
         shrink = total / max(1, sum(p.numel() for p in net.parameters()))
         enter = _used_by_enter(net, stack, self._inputs(_COUNTED, "meta")) if stack else 0
         return ParameterCounts(
@@ -260,7 +260,7 @@ class Profiler:
             inputs = self._inputs(micro_batch, "cpu")
             live = LiveBytes([*net.parameters(), *net.buffers(), *inputs.values()])
             for parameter in net.parameters():
-                parameter.register_post_accumulate_grad_hook(lambda p: live.is_gradient(p.grad))  # type: ignore[no-untyped-call]
+                parameter.register_post_accumulate_grad_hook(lambda tensor: live.is_gradient(tensor.grad))  # type: ignore[no-untyped-call]
             with live:
                 with autocast(Train(precision=self._precision), torch.device("cpu")):
                     output, block, hidden = _forward(net, inputs, live)

@@ -39,7 +39,9 @@ def fast_groups(links: Links) -> list[list[int]]:
     numbers = sorted({number for pair in links for number in pair})
     groups: list[list[int]] = []
     for number in numbers:
-        fitting = (group for group in groups if all(links.get((one, number)) not in SLOW for one in group))
+        fitting = (
+            group for group in groups if all(links.get((group_member, number)) not in SLOW for group_member in group)
+        )
         group = next(fitting, None)
         if group is None:
             groups.append([number])

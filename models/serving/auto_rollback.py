@@ -67,4 +67,8 @@ def fallen(findings: MonitoringReport, version: str, before: str, since: float) 
 
 
 def _measured(findings: MonitoringReport, version: str) -> list[WindowReport]:
-    return [one for one in findings.windows if one.version == version and one.whole and one.realised is not None]
+    return [
+        window
+        for window in findings.windows
+        if window.version == version and window.whole and window.realised is not None
+    ]

@@ -70,13 +70,13 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
         if _is_missing(value):
             empty += 1
             continue
-        one, label = _id(row, number), str(value) if several else _label(value, preparation, number)
-        before, earlier = labels.setdefault(one, (label, number))
+        row_id, label = _id(row, number), str(value) if several else _label(value, preparation, number)
+        before, earlier = labels.setdefault(row_id, (label, number))
         if before != label:
             raise DataError(
-                f"row {number}: id {one!r} has label {label!r} here and {before!r} in row {earlier}: keep one"
+                f"row {number}: id {row_id!r} has label {label!r} here and {before!r} in row {earlier}: keep one"
             )
-    return LabelBatch([(one, label) for one, (label, _) in labels.items()], empty)
+    return LabelBatch([(row_id, label) for row_id, (label, _) in labels.items()], empty)
 
 
 def _is_missing(value: Any) -> bool:
@@ -91,10 +91,10 @@ def _values(row: Any, preparation: Preparation, number: int) -> str | None:
     if not isinstance(row, Mapping):
         raise DataError(f"row {number}: got {shown(row)}, expected an object with {ID!r} and the targets")
     columns, form = preparation.target.columns, LABEL_FORMS[preparation.task]
-    own = form.by_name(row.get(LABEL), columns, number)
-    values = own if isinstance(own, Mapping) else row
+    label = form.by_name(row.get(LABEL), columns, number)
+    values = label if isinstance(label, Mapping) else row
     labelled = [name for name in columns if not _is_missing(values.get(name))]
-    if not labelled and any(name in values for name in (LABEL, *columns)) and _is_missing(own):
+    if not labelled and any(name in values for name in (LABEL, *columns)) and _is_missing(label):
         return None
     if len(labelled) < len(columns):
         lacks = next(name for name in columns if name not in labelled)
@@ -110,20 +110,20 @@ def _output(value: Any, name: str, form: LabelForm, number: int) -> float:
     return result
 
 
-def _unchanged(own: Any, columns: Sequence[str], number: int) -> Any:
+def _unchanged(label: Any, columns: Sequence[str], number: int) -> Any:
     del columns, number
-    return own
+    return label
 
 
-def _flags_by_name(own: Any, columns: Sequence[str], number: int) -> Any:
+def _flags_by_name(flags: Any, columns: Sequence[str], number: int) -> Any:
     """Return a list of labels as 0 or 1 by the name of each; any other value as it is."""
-    if not isinstance(own, list):
-        return own
-    strange = [name for name in own if name not in columns]
+    if not isinstance(flags, list):
+        return flags
+    strange = [name for name in flags if name not in columns]
     if strange:
         cure = did_you_mean(str(strange[0]), columns, f"expected some of {', '.join(columns[:_SHOWN])}")
         raise DataError(f"row {number}: got label {shown(strange[0])}, which is none of the model: {cure}")
-    return {name: int(name in own) for name in columns}
+    return {name: int(name in flags) for name in columns}
 
 
 def _finite(value: Any) -> float:

@@ -76,7 +76,7 @@ def _written(value: Any) -> bytes:
     if not isinstance(value, list | tuple | np.ndarray) or len(value) <= PIECE_ITEMS:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     starts = range(0, len(value), PIECE_ITEMS)
-    pieces = (orjson.dumps(value[at : at + PIECE_ITEMS], option=orjson.OPT_SERIALIZE_NUMPY) for at in starts)
+    pieces = (orjson.dumps(value[start : start + PIECE_ITEMS], option=orjson.OPT_SERIALIZE_NUMPY) for start in starts)
     return b"[%b]" % b",".join(piece[1:-1] for piece in pieces)
 
 

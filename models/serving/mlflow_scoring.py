@@ -55,9 +55,11 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     formats = [name for name in FORMATS if name in document]
     if not formats:
         return ScoringRequest(lambda schema: schema.from_records([document]))
-    others = [name for name in document if name not in OPTIONAL_KEYS and name != formats[0]]
-    if others:
-        raise DataError(f"got {listed([formats[0], *others])}, expected one of {', '.join(FORMATS)} and `ids` at most")
+    unexpected = [name for name in document if name not in OPTIONAL_KEYS and name != formats[0]]
+    if unexpected:
+        raise DataError(
+            f"got {listed([formats[0], *unexpected])}, expected one of {', '.join(FORMATS)} and `ids` at most"
+        )
     if not isinstance(document.get("params"), dict | None):
         raise DataError(f"`params`: got {shown(document['params'])}, expected an object")
     value = document[formats[0]]
@@ -84,7 +86,9 @@ def checked_ids(ids: Any) -> list[str] | None:
     """
     if ids is None:
         return None
-    if not isinstance(ids, list) or not all(isinstance(one, str) and 0 < len(one) <= LONGEST_ID for one in ids):
+    if not isinstance(ids, list) or not all(
+        isinstance(row_id, str) and 0 < len(row_id) <= LONGEST_ID for row_id in ids
+    ):
         raise DataError(f"`ids`: got {shown(ids)}, expected a list of texts of 1 to {LONGEST_ID} characters, one a row")
     if len(set(ids)) != len(ids):
         raise DataError("`ids`: one is there twice: each row needs its own")
@@ -139,7 +143,7 @@ def _split(value: Any) -> Callable[[InputSchema], InputRows]:
 def _instances(value: Any) -> Callable[[InputSchema], InputRows]:
     if isinstance(value, dict):
         raise DataError("`instances`: got an object, expected a list of rows; columns by name go into `inputs`")
-    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+    if isinstance(value, list) and any(isinstance(instance, dict) for instance in value):
         return lambda schema: schema.from_records(value)
     return lambda schema: schema.from_array(value)
 

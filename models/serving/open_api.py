@@ -68,8 +68,8 @@ def document(models: Mapping[str, LoadedModel], version: str, *, needs_token: bo
         paths |= _of_model(name, served)
     if len(models) == 1:
         for end in ("invocations", "feedback"):
-            own = paths.get(f"/models/{next(iter(models))}/{end}")
-            paths |= {f"/{end}": own} if own else {}
+            default_path = paths.get(f"/models/{next(iter(models))}/{end}")
+            paths |= {f"/{end}": default_path} if default_path else {}
     description: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "Loopline", "version": version, "description": "The champions of: " + ", ".join(models)},
@@ -106,16 +106,19 @@ def _invocations(name: str, served: LoadedModel) -> dict[str, Any]:
     record = {"$ref": f"#/components/schemas/{name}.Record"}
     records = {"type": "array", "items": record, "minItems": 1}
     params = {"params": {"type": ["object", "null"], "description": "MLflow's: means nothing here."}}
-    least = served.preparation.num_steps
-    records["minItems"] = least
+    min_rows = served.preparation.num_steps
+    records["minItems"] = min_rows
     wrapped = ["dataframe_records", "instances", "inputs"]
     forms = [_object({form: records, **params}, [form], closed=True) for form in wrapped]
-    forms += [_object({"dataframe_split": _split(served, least), **params}, ["dataframe_split"], closed=True), records]
-    if least == 1:
+    forms += [
+        _object({"dataframe_split": _split(served, min_rows), **params}, ["dataframe_split"], closed=True),
+        records,
+    ]
+    if min_rows == 1:
         forms.append(record)
-    item = served.schema.item_schema()
-    if item is not None:
-        items = {"type": "array", "items": item, "minItems": 1}
+    row_schema = served.schema.item_schema()
+    if row_schema is not None:
+        items = {"type": "array", "items": row_schema, "minItems": 1}
         forms += [_object({form: items, **params}, [form], closed=True) for form in ("instances", "inputs")]
     answer: dict[str, Schema] = {
         "predictions": {"type": "array", "items": {"$ref": f"#/components/schemas/{name}.Prediction"}},
@@ -127,13 +130,13 @@ def _invocations(name: str, served: LoadedModel) -> dict[str, Any]:
         "MLflow's scoring protocol, or records by themselves. Also taken: `ids`, a list of texts beside the rows, as "
         "many as there are; `inputs` as columns of one length or as an array; CSV with a header, as text/csv."
     )
-    made = _operation(f"score {name}", words, {"anyOf": forms}, _object(answer, list(answer)))
-    made["parameters"] = [_REQUEST_ID]
+    operation = _operation(f"score {name}", words, {"anyOf": forms}, _object(answer, list(answer)))
+    operation["parameters"] = [_REQUEST_ID]
     if served.explainer is not None:
-        made["parameters"] = [_REQUEST_ID, _EXPLAIN]
-        schema = made["responses"]["200"]["content"][_JSON]["schema"]
+        operation["parameters"] = [_REQUEST_ID, _EXPLAIN]
+        schema = operation["responses"]["200"]["content"][_JSON]["schema"]
         schema["properties"]["explanations"] = {"type": "array", "items": _EXPLANATION, "description": "If asked for."}
-    return {"post": made}
+    return {"post": operation}
 
 
 def _feedback(name: str, served: LoadedModel) -> dict[str, Any]:
@@ -141,10 +144,10 @@ def _feedback(name: str, served: LoadedModel) -> dict[str, Any]:
     value = _LABELS[served.preparation.task](target)
     if len(target.columns) > 1:
         value = _object(dict.fromkeys(target.columns, value), target.columns)
-    by: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_BY, "description": "Who says so."}
-    one: Schema = {"type": ["string", "integer"], "minLength": 1, "maxLength": LONGEST_ID}
-    known = _object({"id": one, "label": value, "by": by}, ["id", "label"])
-    unknown = _object({"label": {"enum": ["", None]}, "by": by}, ["label"])
+    giver: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_BY, "description": "Who says so."}
+    row_id: Schema = {"type": ["string", "integer"], "minLength": 1, "maxLength": LONGEST_ID}
+    labelled = _object({"id": row_id, "label": value, "by": giver}, ["id", "label"])
+    unknown = _object({"label": {"enum": ["", None]}, "by": giver}, ["label"])
     answer: dict[str, Schema] = {
         "accepted": {"type": "integer"},
         "empty": {"type": "integer"},
@@ -156,7 +159,7 @@ def _feedback(name: str, served: LoadedModel) -> dict[str, Any]:
         "over. Also taken: a list of such, `labels` beside `by`, and CSV with a header, as text/csv; of several rows "
         "an id has one label; of a multilabel model a label may be the list of the names of the labels."
     )
-    return {"post": _operation(f"label {name}", words, {"anyOf": [known, unknown]}, _object(answer, list(answer)))}
+    return {"post": _operation(f"label {name}", words, {"anyOf": [labelled, unknown]}, _object(answer, list(answer)))}
 
 
 def _class(target: TargetEncoding) -> Schema:
@@ -185,10 +188,10 @@ _LABELS: PerTask[Callable[[TargetEncoding], Schema]] = {
 """The schema of the label of a target, or of one of several targets."""
 
 
-def _split(served: LoadedModel, least: int) -> Schema:
+def _split(served: LoadedModel, min_rows: int) -> Schema:
     properties = served.schema.record_schema()["properties"]
     row = {"type": "array", "prefixItems": list(properties.values()), "items": False, "minItems": len(properties)}
-    data = {"type": "array", "items": row, "minItems": least}
+    data = {"type": "array", "items": row, "minItems": min_rows}
     columns = {"const": list(properties), "description": "In any order, with a value for each in every row."}
     return _object({"columns": columns, "data": data}, ["columns", "data"], closed=True)
 
@@ -240,10 +243,12 @@ def _infer(name: str, served: LoadedModel) -> dict[str, Any]:
         "Open Inference Protocol v2, with the binary tensor extension both ways (Inference-Header-Content-Length). "
         "The parameter `timeout` is in microseconds."
     )
-    made = _operation(f"infer {name}", words, _object(request, ["inputs"]), _object(answer, ["model_name", "outputs"]))
-    made["parameters"] = [_REQUEST_ID]
-    made["responses"]["200"]["content"][_OCTETS] = {"schema": {"type": "string", "format": "binary"}}
-    return {"post": made}
+    operation = _operation(
+        f"infer {name}", words, _object(request, ["inputs"]), _object(answer, ["model_name", "outputs"])
+    )
+    operation["parameters"] = [_REQUEST_ID]
+    operation["responses"]["200"]["content"][_OCTETS] = {"schema": {"type": "string", "format": "binary"}}
+    return {"post": operation}
 
 
 def _tensor(port: TensorSpec) -> Schema:
@@ -284,15 +289,15 @@ def _operation(title: str, words: str, request: Schema | None, response: Schema)
     for code in codes:
         error = {"schema": {"$ref": "#/components/schemas/Error"}}
         responses[str(code)] = {"description": _ERRORS[code], "content": {_JSON: error}}
-    made: dict[str, Any] = {"summary": title, "description": words, "responses": responses}
+    operation: dict[str, Any] = {"summary": title, "description": words, "responses": responses}
     if request is not None:
-        made["requestBody"] = {"required": True, "content": {_JSON: {"schema": request}}}
-    return made
+        operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": request}}}
+    return operation
 
 
 def _object(properties: Mapping[str, Schema], required: Sequence[str], *, closed: bool = False) -> Schema:
-    made: Schema = {"type": "object", "properties": dict(properties), "required": list(required)}
-    return {**made, "additionalProperties": False} if closed else made
+    schema: Schema = {"type": "object", "properties": dict(properties), "required": list(required)}
+    return {**schema, "additionalProperties": False} if closed else schema
 
 
 _REQUEST_ID = {
@@ -328,9 +333,9 @@ def _get(title: str, words: str, properties: Mapping[str, Schema]) -> dict[str, 
 
 
 def _metrics() -> dict[str, Any]:
-    made = _operation("metrics", "Prometheus' text, of all workers.", None, {})
-    made["responses"]["200"]["content"] = {"text/plain": {"schema": _TEXT}}
-    return made
+    operation = _operation("metrics", "Prometheus' text, of all workers.", None, {})
+    operation["responses"]["200"]["content"] = {"text/plain": {"schema": _TEXT}}
+    return operation
 
 
 _SERVER = {

@@ -61,10 +61,10 @@ class InferenceRequest:
         Raises:
             DataError: There is no such output.
         """
-        known = [port.name for port in ports]
+        names = [port.name for port in ports]
         for name in self.outputs or ():
-            if name not in known:
-                raise DataError(f"the model has no output {name[:60]!r}: there is {listed(known)}")
+            if name not in names:
+                raise DataError(f"the model has no output {name[:60]!r}: there is {listed(names)}")
 
 
 @dataclass(frozen=True)
@@ -228,19 +228,19 @@ def _output(value: Any, binary: bool) -> tuple[str, bool]:
     return name, parameters.get("binary_data", binary) is True
 
 
-def _object(value: Any, what: str) -> dict[str, Any]:
+def _object(value: Any, key: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DataError(f"{what}: got {shown(value)}, expected an object")
+        raise DataError(f"{key}: got {shown(value)}, expected an object")
     return value
 
 
-def _list(value: Any, what: str) -> list[Any]:
+def _list(value: Any, key: str) -> list[Any]:
     if not isinstance(value, list):
-        raise DataError(f"`{what}`: got {shown(value)}, expected a list")
+        raise DataError(f"`{key}`: got {shown(value)}, expected a list")
     return value
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: Any, key: str) -> str:
     if not isinstance(value, str):
-        raise DataError(f"{what}: got {shown(value)}, expected text")
+        raise DataError(f"{key}: got {shown(value)}, expected text")
     return value

@@ -96,19 +96,19 @@ class PredictionRecorder:
         feed = rows.feed
         if self._text is not None and self._text not in self._left_out:
             return {self._text: feed["text"].tolist()}
-        series = [(at, name) for at, name in enumerate(self._series) if name not in self._redacted]
-        return {name: [_bytes(window[:, at]) for window in feed["series"]] for at, name in series}
+        series = [(position, name) for position, name in enumerate(self._series) if name not in self._redacted]
+        return {name: [_bytes(window[:, position]) for window in feed["series"]] for position, name in series}
 
 
-def label_record(pairs: Iterable[tuple[str, str]], at_us: int, by: str) -> bytes:
+def label_record(pairs: Iterable[tuple[str, str]], at_us: int, giver: str) -> bytes:
     """Return the record of the labels of one request, `(id, label)` each."""
     ids, labels = zip(*pairs, strict=True)
-    return orjson.dumps({"ids": ids, "labels": labels, "at": at_us, "by": by})
+    return orjson.dumps({"ids": ids, "labels": labels, "at": at_us, "by": giver})
 
 
 def sampled(ids: Sequence[str], share: float) -> list[int]:
     """Return the rows in a sample of that share: the same for the same ids, and independent of the canary's share."""
-    return [row for row, one in enumerate(ids) if place_of(f"log {one}") < share]
+    return [row for row, row_id in enumerate(ids) if place_of(f"log {row_id}") < share]
 
 
 def part_of(rows: InputRows, answer: Prediction, places: Sequence[int]) -> tuple[InputRows, Prediction]:

@@ -87,15 +87,15 @@ class ChampionMove(JournalEntry):
 
 def champions_in_force(journal: Sequence[ChampionMove]) -> list[str]:
     """Return the row of champions up to the current one, oldest first; a rollback removes the last of the row."""
-    held: list[str] = []
-    for entry in journal:
-        if entry.action == "rollback":
-            del held[-1:]
-            while entry.after in held[:-1] and held[-1] != entry.after:  # skip those deleted in MLflow
-                del held[-1]
+    champions: list[str] = []
+    for move in journal:
+        if move.action == "rollback":
+            del champions[-1:]
+            while move.after in champions[:-1] and champions[-1] != move.after:  # skip those deleted in MLflow
+                del champions[-1]
             continue
-        if entry.before is not None and not held:
-            held.append(entry.before)  # a person had set the alias in MLflow before the first promotion
-        if entry.after is not None and entry.after not in held[-1:]:
-            held.append(entry.after)
-    return held
+        if move.before is not None and not champions:
+            champions.append(move.before)  # a person had set the alias in MLflow before the first promotion
+        if move.after is not None and move.after not in champions[-1:]:
+            champions.append(move.after)
+    return champions

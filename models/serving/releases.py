@@ -116,18 +116,24 @@ class Release(BaseModel):
     @property
     def troubles(self) -> list[str]:
         """The refused and rolled-back versions with their reasons, as texts for a person."""
-        refused = [f"version {version} is refused: {why}" for version, why in self.refused.items()]
-        return refused + [f"version {version} gave its place back: {why}" for version, why in self.returned.items()]
+        refused = [f"version {version} is refused: {reason}" for version, reason in self.refused.items()]
+        return refused + [
+            f"version {version} gave its place back: {reason}" for version, reason in self.returned.items()
+        ]
 
-    def answers_as(self, other: Release) -> bool:
+    def answers_as(self, other_release: Release) -> bool:
         """Return True if both route all requests alike, load the same versions, and began by the same act."""
         versions = (self.stable, self.previous, self.canary)
-        return is_one_act(self.promotion, other.promotion) and versions == (other.stable, other.previous, other.canary)
+        return is_one_act(self.promotion, other_release.promotion) and versions == (
+            other_release.stable,
+            other_release.previous,
+            other_release.canary,
+        )
 
 
-def is_one_act(act: str, other: str) -> bool:
+def is_one_act(act: str, other_act: str) -> bool:
     """Return whether two ids may be of the same trial or promotion; an older Loopline gave none."""
-    return "" in (act, other) or act == other
+    return "" in (act, other_act) or act == other_act
 
 
 def place_of(key: str) -> float:
@@ -146,7 +152,7 @@ def wanted(
     plan: ReleasePlan,
     refused: Mapping[str, str],
     rule: CanaryRule | None,
-    at: float,
+    moment: float,
     promotion: str = "",
 ) -> Release:
     """Return the release that should be live, from the live one and the registry's state.
@@ -158,7 +164,7 @@ def wanted(
         refused: Version -> why it cannot be released.
         rule: The canary rule of the champion's spec; None: release at once. A return to the previous version is at
             once.
-        at: Unix time.
+        moment: Unix time.
         promotion: The id of the champion's promotion; empty if it is not known.
     """
     named = {champion, *plan.versions}
@@ -166,36 +172,36 @@ def wanted(
     if plan.canary:
         acts[plan.canary.version] = plan.canary.trial
     returned = {
-        version: why
-        for version, why in now.returned.items()
+        version: reason
+        for version, reason in now.returned.items()
         if version in named and is_one_act(now.returned_from.get(version, ""), acts.get(version, ""))
     }
     barred = {*refused, *returned}
     changed: dict[str, Any] = {"refused": dict(refused), "returned": returned, "canary": None, "shadow": None}
     if champion is not None and (champion not in barred or champion == now.stable):
-        trial = _on_trial(now, champion, rule, at, promotion) if rule else None
+        trial = _on_trial(now, champion, rule, moment, promotion) if rule else None
         is_new = now.stable is not None and champion not in (now.stable, now.previous)
-        if trial and trial.until and is_new and at < trial.until:
+        if trial and trial.until and is_new and moment < trial.until:
             changed["canary"] = trial
         else:
-            known = plan.canary is not None and plan.canary.version not in {*barred, champion}
-            changed["canary"] = plan.canary if known else None
+            is_allowed = plan.canary is not None and plan.canary.version not in {*barred, champion}
+            changed["canary"] = plan.canary if is_allowed else None
             changed["shadow"] = plan.shadow if plan.shadow not in {*refused, champion} else None
             changed["stable"], changed["previous"] = champion, now.previous if champion == now.stable else now.stable
             changed["promotion"] = promotion
     new = now.model_copy(update=changed)
-    return new if new.answers_as(now) else new.model_copy(update={"generation": now.generation + 1, "since": at})
+    return new if new.answers_as(now) else new.model_copy(update={"generation": now.generation + 1, "since": moment})
 
 
-def _on_trial(now: Release, champion: str, rule: CanaryRule, at: float, promotion: str) -> Canary:
+def _on_trial(now: Release, champion: str, rule: CanaryRule, moment: float, promotion: str) -> Canary:
     """Return the trial of this promotion: the one under way, or a new one."""
     canary = now.canary
     if canary is not None and canary.until is not None and (canary.version, canary.trial) == (champion, promotion):
         return canary
-    return Canary(version=champion, share=rule.share, until=at + 60 * rule.minutes, trial=promotion)
+    return Canary(version=champion, share=rule.share, until=moment + 60 * rule.minutes, trial=promotion)
 
 
-def taken_back(now: Release, version: str, why: str, at: float) -> Release | None:
+def taken_back(now: Release, version: str, reason: str, moment: float) -> Release | None:
     """Return the release after the rollback of a version: its requests go to the version that answered them before.
 
     None if the version answers no requests, or no version can replace it.
@@ -208,7 +214,7 @@ def taken_back(now: Release, version: str, why: str, at: float) -> Release | Non
         act = now.promotion
     else:
         return None
-    returned = {**now.returned, version: why}
+    returned = {**now.returned, version: reason}
     changed |= {"returned": returned, "returned_from": {**now.returned_from, version: act}}
-    changed |= {"generation": now.generation + 1, "since": at}
+    changed |= {"generation": now.generation + 1, "since": moment}
     return now.model_copy(update=changed)

@@ -363,7 +363,7 @@ def _refuse_shared_names(names: list[str], display_name: str) -> None:
 
 
 def _positions(names: list[str], name: str) -> str:
-    return ", ".join(str(position) for position, other in enumerate(names, start=1) if other == name)
+    return ", ".join(str(position) for position, other_name in enumerate(names, start=1) if other_name == name)
 
 
 def _first_line(error: BaseException) -> str:

@@ -123,21 +123,21 @@ def row_batches(
 
 def sized(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
     """Yield the same rows in tables of `rows` each, except the last."""
-    held: list[pa.Table] = []
+    waiting: list[pa.Table] = []
     count = 0
     for table in tables:
-        held.append(table)
+        waiting.append(table)
         count += table.num_rows
         if count < rows:
             continue
-        whole = concatenated(held)
+        whole = concatenated(waiting)
         start = 0
         while count - start >= rows:
             yield whole.slice(start, rows)
             start += rows
-        held, count = [whole.slice(start)], count - start
+        waiting, count = [whole.slice(start)], count - start
     if count:
-        yield concatenated(held)
+        yield concatenated(waiting)
 
 
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
@@ -151,7 +151,7 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 def _as_text(table: pa.Table, tables: Sequence[pa.Table]) -> pa.Table:
     """Return `table` with columns as text if their types differ between `tables`."""
     for position, field in enumerate(table.schema):
-        kinds = {other.schema.field(field.name).type for other in tables if field.name in other.column_names}
+        kinds = {table.schema.field(field.name).type for table in tables if field.name in table.column_names}
         if len(kinds - {pa.null()}) > 1:
             table = table.set_column(position, field.name, texts_of(table.column(position)))
     return table
