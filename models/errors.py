@@ -61,28 +61,28 @@ def with_causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def first_of(parts: Iterable[str], most: int, between: str = "; ") -> str:
+def first_of(parts: Iterable[str], limit: int, between: str = "; ") -> str:
     """Return the first parts of a list for a message, and how many more there are."""
     listed = list(parts)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return between.join(listed[:most]) + more
+    further = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return between.join(listed[:limit]) + further
 
 
-def one_line(error: object, most: int = 300) -> str:
+def one_line(error: object, limit: int = 300) -> str:
     """Return the text of another program's error on one line, of limited length."""
-    return " ".join(str(error).split())[:most]
+    return " ".join(str(error).split())[:limit]
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str, nearness: float = 0.6) -> str:
+def did_you_mean(name: str, names: Iterable[str], otherwise: str, nearness: float = 0.6) -> str:
     """Return a hint for an unknown name: the nearest known name, or another hint.
 
     Args:
         name: The unknown name.
-        known: The known names.
+        names: The known names.
         otherwise: The hint if no known name is near.
         nearness: From 0 to 1; with a smaller value, less similar names count as near. Source: difflib's `ratio`.
     """
     import difflib
 
-    near = difflib.get_close_matches(name, list(known), 1, nearness)
+    near = difflib.get_close_matches(name, list(names), 1, nearness)
     return f"did you mean {near[0]!r}?" if near else otherwise

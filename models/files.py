@@ -196,9 +196,9 @@ class Hashes:
     def _of_file(self, path: Path) -> str:
         stat = path.stat()
         seen = [stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
-        known = self._known.get(str(path))
-        if known and known[:-1] == seen and stat.st_ctime_ns + CLOCK_TICK_NS < self._written_ns:
-            return str(known[-1])
+        cached = self._known.get(str(path))
+        if cached and cached[:-1] == seen and stat.st_ctime_ns + CLOCK_TICK_NS < self._written_ns:
+            return str(cached[-1])
         digest = sha256(path)
         self._known[str(path)] = [*seen, digest]
         self._changed = True

@@ -102,19 +102,19 @@ def score(
     clusters = None
     if preparation.window is not None:
         clusters = time_blocks(num, max(preparation.window.last_horizon, round(num ** (1 / 3))))
-    each = metric.at(preparation.class_head.decision).weighted(target, prediction, weights)
-    drawn = resample([each], num, RESAMPLES, seed, clusters)[:, 0]
-    return Score(each(np.ones(num)), drawn, num)
+    weighted_score = metric.at(preparation.class_head.decision).weighted(target, prediction, weights)
+    drawn = resample([weighted_score], num, RESAMPLES, seed, clusters)[:, 0]
+    return Score(weighted_score(np.ones(num)), drawn, num)
 
 
-def _champion(champion: Path, prepared: Path, own: Preparation) -> tuple[Array | None, Decision]:
+def _champion(champion: Path, prepared: Path, ours: Preparation) -> tuple[Array | None, Decision]:
     """Return the champion's predictions of the challenger's test rows, and its decision, for the same positive class.
 
     None if its preparation cannot read the rows.
     """
     theirs = Preparation.load(champion)
-    decision, is_reversed = theirs.class_head.decision, theirs.target.is_reversed(own.target)
-    if theirs.task != own.task or not (is_reversed or theirs.target.predicts_same(own.target)):
+    decision, is_reversed = theirs.class_head.decision, theirs.target.is_reversed(ours.target)
+    if theirs.task != ours.task or not (is_reversed or theirs.target.predicts_same(ours.target)):
         return None, decision
     try:
         prediction = predict(champion / MODEL_FILE, feeds(prepared, "test", theirs), theirs)

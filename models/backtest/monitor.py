@@ -61,7 +61,7 @@ def assess_window(
     """
     assert watched.reference is not None
     rows, prediction = served.row[part], served.prediction[part]
-    known = rows < labelled
+    is_labelled = rows < labelled
     table = _with_scores(inputs, prediction)
     return assess(
         WindowPredictions(
@@ -70,9 +70,9 @@ def assess_window(
             end=float(times[rows[-1]]),
             tally=tally(table, watched.reference, watched.bounds),
             whole=True,
-            num_labels=int(known.sum()),
-            target=served.target[part][known],
-            prediction=prediction[known],
+            num_labels=int(is_labelled.sum()),
+            target=served.target[part][is_labelled],
+            prediction=prediction[is_labelled],
             scores=prediction,
         ),
         watched,
@@ -103,9 +103,9 @@ def inputs_of(
     return chosen.rename_columns([INPUT + name for name in names])
 
 
-def signals_of(project: str, at: float, windows: Sequence[WindowReport], watched: AssessmentRules) -> list[Signal]:
+def signals_of(project: str, moment: float, windows: Sequence[WindowReport], watched: AssessmentRules) -> list[Signal]:
     """Return the signals of the windows, by the live rule of `alarms` out of `of`."""
-    return signals(sum_up(project, at, windows, watched), watched.monitor)
+    return signals(sum_up(project, moment, windows, watched), watched.monitor)
 
 
 def _with_scores(inputs: pa.Table | None, prediction: Array) -> pa.Table:

@@ -35,8 +35,8 @@ def prepare_known(table: pa.Table, rows: RowRange, spec: Spec, base: Path, out: 
         UserCodeError: The spec's own feature function failed.
         StoreError: `out` cannot be written.
     """
-    known = table.slice(rows.first, rows.stop - rows.first)
-    prepared, preparation = prepare_table(known, spec, base)
+    training_rows = table.slice(rows.first, rows.stop - rows.first)
+    prepared, preparation = prepare_table(training_rows, spec, base)
     with replacing_folder(out) as folder:
         write_rows(prepared, preparation, folder)
     return preparation
@@ -62,15 +62,15 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
         DataError: An input column of the model is absent, or no row is left.
         UserCodeError: The spec's own feature function failed.
     """
-    known = table.slice(0, rows.stop)
+    rows_so_far = table.slice(0, rows.stop)
     if data.features.make:
-        known = made_features(known, data.features.make, base)
-    steps = _steps(known, preparation)
-    known = _with_targets(known, steps, data, preparation)
-    _check_columns(known, preparation)
+        rows_so_far = made_features(rows_so_far, data.features.make, base)
+    steps = _steps(rows_so_far, preparation)
+    rows_so_far = _with_targets(rows_so_far, steps, data, preparation)
+    _check_columns(rows_so_far, preparation)
     context = first_target(preparation.window) if preparation.window else 0
     first = max(0, rows.first - context)
-    part = known.slice(first)
+    part = rows_so_far.slice(first)
     codes = np.where(np.arange(first, rows.stop) >= rows.first, _TEST, NO_SPLIT).astype(np.int8)
     steps = steps[first:]
     usable = _usable(part, preparation, steps)
@@ -81,12 +81,12 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
             f"no row of this period can be predicted and judged ({left_out} without a known class): take longer "
             "periods (`--period`), or leave such classes out in the source"
         )
-    made = {name: _column(part, name, preparation) for name in _names(preparation)}
-    made[ROW_COLUMN] = pa.array(np.arange(first, rows.stop), pa.int64())
-    made[SPLIT_COLUMN] = pa.array(codes, pa.int8())
-    made[STEP_COLUMN] = pa.array(steps)
+    columns = {name: _column(part, name, preparation) for name in _names(preparation)}
+    columns[ROW_COLUMN] = pa.array(np.arange(first, rows.stop), pa.int64())
+    columns[SPLIT_COLUMN] = pa.array(codes, pa.int8())
+    columns[STEP_COLUMN] = pa.array(steps)
     with replacing_folder(out) as folder:
-        write_rows(pa.table(made), preparation, folder)
+        write_rows(pa.table(columns), preparation, folder)
     return left_out
 
 
@@ -107,19 +107,19 @@ def _check_columns(table: pa.Table, preparation: Preparation) -> None:
             raise DataError(f"the model takes a column that these rows lack: {nearest}")
 
 
-def _steps(known: pa.Table, preparation: Preparation) -> np.ndarray:
+def _steps(table: pa.Table, preparation: Preparation) -> np.ndarray:
     """Return how many steps of a series lie directly before each row, without a gap; 0 for other data."""
     if preparation.window is None or preparation.series is None:
-        return np.zeros(known.num_rows, dtype=np.int64)
+        return np.zeros(table.num_rows, dtype=np.int64)
     window = preparation.window.model_copy(update={"frequency": preparation.series.frequency})
-    return series_rows(known, window, preparation.series.time).steps
+    return series_rows(table, window, preparation.series.time).steps
 
 
-def _with_targets(known: pa.Table, steps: np.ndarray, data: Data, preparation: Preparation) -> pa.Table:
+def _with_targets(table: pa.Table, steps: np.ndarray, data: Data, preparation: Preparation) -> pa.Table:
     """Return the rows with the true values of several horizons; a row is the example whose last horizon it is."""
-    if preparation.window is None or data.targets[0] not in known.column_names:
-        return known
-    return with_horizons(known, steps, preparation.window, data.targets[0])
+    if preparation.window is None or data.targets[0] not in table.column_names:
+        return table
+    return with_horizons(table, steps, preparation.window, data.targets[0])
 
 
 def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.ndarray:
@@ -128,10 +128,10 @@ def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.n
     for name in preparation.target.columns:
         usable &= ~missing(part.column(name))
     if preparation.target.classes is not None:
-        known = pc.is_in(
+        is_supported = pc.is_in(
             as_text(part.column(preparation.target.name)), pa.array(preparation.target.classes, pa.string())
         )
-        usable &= known.to_numpy().astype(bool)
+        usable &= is_supported.to_numpy().astype(bool)
     if preparation.window is not None:
         step = steps - first_target(preparation.window)
         usable &= (step >= 0) & (step % preparation.window.stride == 0)

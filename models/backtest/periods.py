@@ -83,9 +83,9 @@ class LabelClock:
     delay_s: float = 0.0
     has_calendar: bool = True
 
-    def labelled(self, at: float) -> int:
-        """Return how many rows, counted from the oldest, had their labels before the moment `at`."""
-        return int(np.searchsorted(self.times + self.delay_s, at, side="left"))
+    def labelled(self, moment: float) -> int:
+        """Return how many rows, counted from the oldest, had their labels before the moment `moment`."""
+        return int(np.searchsorted(self.times + self.delay_s, moment, side="left"))
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def num_training(periods: list[Period], least_rows: int, begin: float | None = N
         count = sum(period.end <= begin for period in periods)
         limit = f"--from {iso(begin)}"
     else:
-        count = next((n for n, each in enumerate(periods, 1) if each.stop >= least_rows), len(periods))
+        count = next((n for n, period in enumerate(periods, 1) if period.stop >= least_rows), len(periods))
         limit = f"the first champion needs {least_rows} rows"
     if not 1 <= count < len(periods):
         raise UsageError(
@@ -260,10 +260,10 @@ def num_training(periods: list[Period], least_rows: int, begin: float | None = N
     return count
 
 
-def iso(at: float) -> str:
+def iso(timestamp: float) -> str:
     """Return a moment as a date, with the time of day if it is not midnight UTC."""
-    moment = datetime.fromtimestamp(at, UTC)
-    return f"{moment:%Y-%m-%d}" if at % DAY_S == 0 else f"{moment:%Y-%m-%d %H:%M}"
+    moment = datetime.fromtimestamp(timestamp, UTC)
+    return f"{moment:%Y-%m-%d}" if timestamp % DAY_S == 0 else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def _by_calendar(times: np.ndarray, calendar: Calendar) -> list[Period]:
@@ -276,9 +276,9 @@ def _by_calendar(times: np.ndarray, calendar: Calendar) -> list[Period]:
     return periods
 
 
-def _around(at: float, calendar: Calendar) -> tuple[float, float]:
+def _around(timestamp: float, calendar: Calendar) -> tuple[float, float]:
     """Return begin and end of the day, week (from Monday) or month that contains a moment."""
-    day = datetime.fromtimestamp(at, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    day = datetime.fromtimestamp(timestamp, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if calendar == "month":
         begin = day.replace(day=1)
         end = (begin + timedelta(seconds=_LONGEST_S)).replace(day=1)

@@ -48,23 +48,23 @@ class Policy:
         return in_words(self.rules)
 
 
-def plain(name: str, own: Retrain, has_calendar: bool = True) -> Policy:
+def plain(name: str, rules: Retrain, has_calendar: bool = True) -> Policy:
     """Return one of the standard policies: never, monthly, decay, drift, every (at the end of each period), spec.
 
     Raises:
         UsageError: There is no such policy.
     """
     if name == SPEC:
-        return Policy(name, own)
+        return Policy(name, rules)
     if name not in _RULES:
         raise UsageError(
             f"--policy: got {name!r}, expected one of {', '.join((*_RULES, SPEC))}, or a YAML file with keys of retrain"
         )
     rule = _RULES[name] if has_calendar or name != "monthly" else {"schedule": MONTHLY_WITHOUT_CALENDAR}
-    return Policy(name, own.model_copy(update={**_UNGUARDED, **rule}))
+    return Policy(name, rules.model_copy(update={**_UNGUARDED, **rule}))
 
 
-def drafted(name: str, document: Mapping[str, Any], own: Retrain, display_name: str) -> Policy:
+def drafted(name: str, document: Mapping[str, Any], rules: Retrain, display_name: str) -> Policy:
     """Return a policy from a file: its keys of `retrain` override the spec's own.
 
     Raises:
@@ -74,12 +74,12 @@ def drafted(name: str, document: Mapping[str, Any], own: Retrain, display_name: 
     if not isinstance(keys, Mapping):
         raise UsageError(f"{display_name}: got {type(keys).__name__}, expected keys of retrain, such as `on: [decay]`")
     try:
-        return Policy(name, Retrain.model_validate({**own.model_dump(), **keys}))
+        return Policy(name, Retrain.model_validate({**rules.model_dump(), **keys}))
     except ValidationError as error:
         lines = [
-            f"{display_name}: {'.'.join(map(str, each['loc'])) or 'retrain'}: got {each['input']!r}: "
-            f"{each['msg'].removeprefix('Value error, ')}; known keys: {', '.join(Retrain.model_fields)}"
-            for each in error.errors()
+            f"{display_name}: {'.'.join(map(str, detail['loc'])) or 'retrain'}: got {detail['input']!r}: "
+            f"{detail['msg'].removeprefix('Value error, ')}; known keys: {', '.join(Retrain.model_fields)}"
+            for detail in error.errors()
         ]
         raise UsageError("\n".join(lines)) from error
 
@@ -87,7 +87,7 @@ def drafted(name: str, document: Mapping[str, Any], own: Retrain, display_name: 
 def in_words(rules: Retrain) -> str:
     """Return the triggers and guards of a rule in one line."""
     triggers = [f"schedule {rules.schedule}"] if rules.schedule else []
-    triggers += [each.replace("_", " ") for each in rules.on]
+    triggers += [trigger.replace("_", " ") for trigger in rules.on]
     if not triggers:
         return "nothing begins a loop by itself"
     rule = f"on {', '.join(triggers)}"
@@ -100,5 +100,5 @@ def in_words(rules: Retrain) -> str:
         (rules.rows is not None, f"newest {rules.rows} rows"),
         (rules.start == "champion", "from the champion's weights"),
     ]
-    held = [text for applies, text in guards if applies]
-    return f"{rule}; {', '.join(held)}" if held else rule
+    guards_on = [text for applies, text in guards if applies]
+    return f"{rule}; {', '.join(guards_on)}" if guards_on else rule

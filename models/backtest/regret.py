@@ -124,8 +124,8 @@ def policy_regrets(
     drawn_means = _means(drawn, weight[:, None] * times)
     best = max(range(len(courses)), key=lambda place: (means[place], -courses[place].device_seconds))
 
-    def regret_to(other: int, place: int) -> Estimate:
-        return _spread(means[other] - means[place], drawn_means[other] - drawn_means[place], confidence)
+    def regret_to(reference: int, place: int) -> Estimate:
+        return _spread(means[reference] - means[place], drawn_means[reference] - drawn_means[place], confidence)
 
     regrets = []
     for place, course in enumerate(courses):
@@ -150,12 +150,16 @@ def policy_regrets(
 def recommended(policy_regrets: Sequence[PolicyRegret], margin: float) -> PolicyRegret:
     """Return the cheapest policy that is shown to lose no more than `margin`; else the best one in hindsight."""
 
-    def regret(each: PolicyRegret) -> float:
-        return float("inf") if each.regret.value is None else each.regret.value
+    def regret(candidate: PolicyRegret) -> float:
+        return float("inf") if candidate.regret.value is None else candidate.regret.value
 
-    best = min(policy_regrets, key=lambda each: (regret(each), each.device_seconds, each.loops))
-    shown = [each for each in policy_regrets if each.regret.high is not None and each.regret.high <= margin]
-    return min([best, *shown], key=lambda each: (each.device_seconds, each.loops, regret(each)))
+    best = min(policy_regrets, key=lambda candidate: (regret(candidate), candidate.device_seconds, candidate.loops))
+    proven = [
+        candidate
+        for candidate in policy_regrets
+        if candidate.regret.high is not None and candidate.regret.high <= margin
+    ]
+    return min([best, *proven], key=lambda candidate: (candidate.device_seconds, candidate.loops, regret(candidate)))
 
 
 def summary(chosen: PolicyRegret, metric: str) -> str:

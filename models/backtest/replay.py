@@ -117,7 +117,7 @@ class PolicyHistory(FrozenModel):
     @property
     def waits(self) -> list[Decision]:
         """Decisions not to retrain."""
-        return [each for step in self.steps for each in step.decisions if each.action == "wait"]
+        return [decision for step in self.steps for decision in step.decisions if decision.action == "wait"]
 
 
 def replay(
@@ -214,14 +214,14 @@ class _Simulation:
             *([new_rows(period)] if "new_data" in self._policy.rules.on else []),
         ]
         signals = {signal.id: signal for signal in [*due, *fresh] if signal.id not in self._signal_ids}
-        return sorted(signals.values(), key=lambda each: (_ORDER.index(each.kind), each.at))
+        return sorted(signals.values(), key=lambda signal: (_ORDER.index(signal.kind), signal.at))
 
     def _scheduled(self, after: float, until: float) -> Iterable[Signal]:
         """Return one signal for all due times of the schedule: catch-up is off."""
-        if self._schedule is None or (at := self._schedule.next(after)) > until:
+        if self._schedule is None or (due := self._schedule.next(after)) > until:
             return []
         reason = f"{self._policy.rules.schedule} came round"
-        return [Signal(id=f"schedule {at:.0f}", kind="schedule", at=at, reason=reason)]
+        return [Signal(id=f"schedule {due:.0f}", kind="schedule", at=due, reason=reason)]
 
     def _past(self, has_run: bool) -> ProjectHistory:
         running = self._loops[-1].loop_id if has_run else None

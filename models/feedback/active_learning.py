@@ -208,8 +208,8 @@ def _medoids(points: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
     return np.array(chosen, dtype=np.int64)
 
 
-def _distances(points: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _distances(points: np.ndarray, other_points: np.ndarray) -> np.ndarray:
     """Euclidean distances (points, others)."""
-    squares = (points**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2.0 * points @ others.T
+    squares = (points**2).sum(axis=1)[:, None] + (other_points**2).sum(axis=1) - 2.0 * points @ other_points.T
     distances: np.ndarray = np.sqrt(np.maximum(squares, 0.0))
     return distances

@@ -67,9 +67,11 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> JoinedFeed
     Raises:
         DataError: The predicted rows share no column with the source.
     """
-    held = set(labelled.column_names)
+    logged_columns = set(labelled.column_names)
     carried = [
-        name for name in table.column_names if name not in data.targets and held & {f"{RAW}{name}", f"{INPUT}{name}"}
+        name
+        for name in table.column_names
+        if name not in data.targets and logged_columns & {f"{RAW}{name}", f"{INPUT}{name}"}
     ]
     if not carried:
         raise DataError(
@@ -79,15 +81,15 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> JoinedFeed
         )
     table = table.cast(_widened(table, labelled, carried, data))
     rows, unfit = _as_source(table.schema, labelled, carried, data)
-    rows, known = _identified(table, rows, labelled.column("id"), data.id)
+    rows, is_in_source = _identified(table, rows, labelled.column("id"), data.id)
     rows, unfit = _with_time(rows, labelled.column("at"), data, unfit)
-    usable = pa.array(~known & ~unfit)
+    usable = pa.array(~is_in_source & ~unfit)
     origin = labelled.select(list(_ORIGIN_COLUMNS)).rename_columns(list(_ORIGIN_COLUMNS.values())).filter(usable)
     places = pa.array(np.arange(table.num_rows, table.num_rows + origin.num_rows), pa.int64())
     return JoinedFeedback(
         pa.concat_tables([table, rows.filter(usable)]),
         origin.add_column(0, "row", places),
-        int((known & ~unfit).sum()),
+        int((is_in_source & ~unfit).sum()),
         int(unfit.sum()),
     )
 
@@ -204,11 +206,11 @@ def _identified(
         return rows, np.zeros(len(ids), dtype=bool)
     cast = rows.column(id_column)
     texts = as_text(cast)
-    known: np.ndarray = pc.is_in(
+    is_in_source: np.ndarray = pc.is_in(
         texts, value_set=as_text(table.column(id_column)).combine_chunks(), skip_nulls=True
     ).to_numpy()
-    own = pc.if_else(pc.equal(texts, ids.cast(pa.string())), cast, pa.scalar(None, cast.type))
-    return rows.set_column(rows.column_names.index(id_column), id_column, own), known
+    source_ids = pc.if_else(pc.equal(texts, ids.cast(pa.string())), cast, pa.scalar(None, cast.type))
+    return rows.set_column(rows.column_names.index(id_column), id_column, source_ids), is_in_source
 
 
 def _with_time(

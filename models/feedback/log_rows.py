@@ -33,8 +33,8 @@ def prediction_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         raw = {name: values for name, values in record["raw"].items() if name in frequent}
-        own = (*record.get("pictures", ()), None, *record.get("sent", ()))
-        names = (*record["names"], None, *record["texts"], None, *raw, None, *own)
+        extra_columns = (*record.get("pictures", ()), None, *record.get("sent", ()))
+        names = (*record["names"], None, *record["texts"], None, *raw, None, *extra_columns)
         shape = (record["version"], "scores" in record, *names)
         groups.setdefault(shape, []).append({**record, "raw": raw})
     return concatenated([_table(group) for group in groups.values()])
@@ -65,7 +65,7 @@ def _table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
     if "scores" in records[0]:
         columns["scores"] = pa.array(_chained(records, "scores"), pa.list_(pa.float64()))
     numbers = _numbers(records)
-    columns |= {f"{INPUT}{name}": pa.array(numbers[at]) for at, name in enumerate(records[0]["names"])}
+    columns |= {f"{INPUT}{name}": pa.array(numbers[position]) for position, name in enumerate(records[0]["names"])}
     for name in records[0]["texts"]:
         texts = [value for record in records for value in record["texts"][name]]
         columns[f"{INPUT}{name}"] = pa.array(texts, pa.string())

@@ -59,10 +59,10 @@ def identify_rows(table: pa.Table, columns: list[str]) -> bool:
 
     Source: the birthday problem, Feller (1968), An Introduction to Probability Theory, II.3.
     """
-    wanted, combinations = 2 * float(np.log(max(1, table.num_rows))), 0.0
+    bits_needed, combinations = 2 * float(np.log(max(1, table.num_rows))), 0.0
     for name in columns:
         combinations += float(np.log(max(1, pc.count_distinct(table.column(name), "all").as_py())))
-        if combinations >= wanted:
+        if combinations >= bits_needed:
             return True
     return False
 

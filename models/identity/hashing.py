@@ -174,9 +174,9 @@ class SortedHashSet:
     They are stored in sorted runs, each more than twice as long as the next: few runs to search, and few merges.
     """
 
-    def __init__(self, *known: Hashes) -> None:
+    def __init__(self, *batches: Hashes) -> None:
         self._runs: list[Hashes] = []
-        for hashes in known:
+        for hashes in batches:
             self.first_places(hashes)
 
     def new(self, hashes: Hashes) -> np.ndarray:

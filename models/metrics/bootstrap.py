@@ -41,7 +41,7 @@ def resample(
     """
     values = np.empty((resamples, len(evaluators)))
     for row, weight in enumerate(draws(num_examples, resamples, seed, clusters)):
-        values[row] = [each(weight) for each in evaluators]
+        values[row] = [evaluator(weight) for evaluator in evaluators]
     return values
 
 

@@ -133,9 +133,9 @@ def calibration_that_helps(
     units = rows_apart(len(truth)) if units is None else Units(units.of_rows[::stride], units.in_order)
     fold = units.folds(FOLDS, seed)
     after = stated.copy()
-    for held in np.unique(fold):
-        fitted = fit_calibration(truth[fold != held], stated[fold != held], weights[fold != held])
-        after[fold == held] = fitted.apply(stated[fold == held])
+    for fold_out in np.unique(fold):
+        fitted = fit_calibration(truth[fold != fold_out], stated[fold != fold_out], weights[fold != fold_out])
+        after[fold == fold_out] = fitted.apply(stated[fold == fold_out])
     helps = _is_above_zero(_losses(truth, stated) - _losses(truth, after), weights, units.of_rows)
     return CalibrationTest(
         calibration=fit_calibration(truth, stated, weights) if helps else None,

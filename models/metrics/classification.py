@@ -171,12 +171,12 @@ def reliability(
         stated, came_true = prediction, np.asarray(target) == 1
     else:
         stated, came_true = prediction.max(axis=1), predicted_class(prediction) == target
-    w = np.ones(len(target)) if weight is None else weight
+    example_weights = np.ones(len(target)) if weight is None else weight
     place = np.clip((np.asarray(stated, dtype=np.float64) * bins).astype(np.int64), 0, bins - 1)
-    total = np.bincount(place, weights=w, minlength=bins)
+    total = np.bincount(place, weights=example_weights, minlength=bins)
     with np.errstate(invalid="ignore"):
-        mean_stated = np.bincount(place, weights=w * stated, minlength=bins) / total
-        frequency = np.bincount(place, weights=w * came_true, minlength=bins) / total
+        mean_stated = np.bincount(place, weights=example_weights * stated, minlength=bins) / total
+        frequency = np.bincount(place, weights=example_weights * came_true, minlength=bins) / total
     return mean_stated, frequency, total
 
 
@@ -205,7 +205,7 @@ def _one_against_rest(score: Callable[[Array, Array], Evaluator], target: Array,
     """Average the score of each class against the rest over the classes for which it is defined."""
     if prediction.ndim == 1:
         return score(np.asarray(target) == 1, prediction)
-    parts = [score(np.asarray(target) == each, prediction[:, each]) for each in np.unique(target)]
+    parts = [score(np.asarray(target) == class_name, prediction[:, class_name]) for class_name in np.unique(target)]
 
     def value(weight: Array) -> float:
         values = np.array([part(weight) for part in parts])

@@ -59,7 +59,9 @@ def label_thresholds(goal: str, target: Array, prediction: Array, weight: Array 
     thresholds = best_decision(goal, "multilabel", np.stack(calibrated, axis=1), weight)
     if np.all(thresholds == 0.5):
         return np.full(len(scalings), 0.5)
-    return np.array([scaling.undo(each) for scaling, each in zip(scalings, np.asarray(thresholds), strict=True)])
+    return np.array(
+        [scaling.undo(threshold) for scaling, threshold in zip(scalings, np.asarray(thresholds), strict=True)]
+    )
 
 
 def class_scores(goal: str, prediction: Array, weight: Array | None = None) -> ClassScores | None:

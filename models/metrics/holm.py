@@ -13,7 +13,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     tested = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     highest = 0.0
-    for step, (p, index) in enumerate(tested):
-        highest = max(highest, min(1.0, p * (len(tested) - step)))
+    for step, (p_value, index) in enumerate(tested):
+        highest = max(highest, min(1.0, p_value * (len(tested) - step)))
         corrected[index] = highest
     return corrected

@@ -18,5 +18,5 @@ def within_limits(metric: str, low: float, high: float) -> tuple[float, float]:
         low: The lower end that the chart would have.
         high: The upper end.
     """
-    least, most = LIMITS.get(metric.partition("_at_")[0], (low, high))
-    return max(low, least), min(high, most)
+    lowest, largest = LIMITS.get(metric.partition("_at_")[0], (low, high))
+    return max(low, lowest), min(high, largest)

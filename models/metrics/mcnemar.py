@@ -45,9 +45,9 @@ def difference(counts: DiscordantPairs, confidence: float) -> tuple[float, float
     """
     from scipy.special import ndtri
 
-    only, other, num = counts.challenger + 1, counts.champion + 1, counts.num_examples + 2
-    centre = (only - other) / num
-    error = math.sqrt((only / num + other / num - centre**2) / num)
+    only, other_only, num = counts.challenger + 1, counts.champion + 1, counts.num_examples + 2
+    centre = (only - other_only) / num
+    error = math.sqrt((only / num + other_only / num - centre**2) / num)
     reach = float(ndtri((1 + confidence) / 2)) * error
     gain = (counts.challenger - counts.champion) / max(1, counts.num_examples)
     return gain, float(np.clip(centre - reach, -1, 1)), float(np.clip(centre + reach, -1, 1)), error

@@ -261,8 +261,8 @@ def resolve_metric(
             raise UsageError(f"goal.costs is for two classes, but the task is {task}: take metric log_loss or accuracy")
         false_positive, false_negative = costs
         cost = partial(classification.cost, false_positive=false_positive, false_negative=false_negative)
-        most = bounds.Range(0.0, max(costs), bounds.all_examples)
-        return Metric(name, "minimize", ("binary",), cost, decides=True, range=most)
+        highest_cost = bounds.Range(0.0, max(costs), bounds.all_examples)
+        return Metric(name, "minimize", ("binary",), cost, decides=True, range=highest_cost)
     if references.is_own_code(name):
         return _own_metric(name, task, base, direction)
     short, places = ranking.cutoff_of(name) or (name, None)
@@ -270,7 +270,7 @@ def resolve_metric(
         raise UsageError(_unknown_metric(name, task))
     metric = METRICS[short]
     if task not in metric.tasks:
-        fitting = ", ".join(each.name for each in metrics_for(task))
+        fitting = ", ".join(metric.name for metric in metrics_for(task))
         raise UsageError(
             f"goal.metric: got {name!r}, which is for {' and '.join(metric.tasks)}, expected one for {task}: {fitting}"
         )
@@ -327,17 +327,17 @@ def measure(metric: Metric, target: Array, prediction: Array, weight: Array | No
 
 
 def _undefined(metric: Metric, target: Array) -> DataError:
-    what, num_zeros = f"{metric.name} is undefined on {len(target)} examples", int((np.asarray(target) == 0).sum())
+    facts, num_zeros = f"{metric.name} is undefined on {len(target)} examples", int((np.asarray(target) == 0).sum())
     if metric.is_of_groups:
         return DataError(
-            f"{what}, of which no group has two different grades, so every order is right: give more groups"
+            f"{facts}, of which no group has two different grades, so every order is right: give more groups"
         )
     if metric.name == "mape" and num_zeros:
         return DataError(
-            f"{what} of which {num_zeros} have the target 0, by which it divides: expected none; take goal.metric mae"
+            f"{facts} of which {num_zeros} have the target 0, by which it divides: expected none; take goal.metric mae"
         )
     return DataError(
-        f"{what} with {len(np.unique(target))} distinct target(s): expected at least two; take more rows or another "
+        f"{facts} with {len(np.unique(target))} distinct target(s): expected at least two; take more rows or another "
         "split"
     )
 
@@ -401,5 +401,5 @@ def _unknown_metric(name: str, task: Task) -> str:
     fitting += _STEMS[task]
     stem, _, places = name.partition("_at_")
     cure = did_you_mean(stem, fitting, "for your own function write ./file.py:name")
-    shown = f"{stem}@{places}" if places else name
-    return f"goal.metric: got {shown!r}, expected one of {', '.join(fitting)}; {cure}"
+    metric_name = f"{stem}@{places}" if places else name
+    return f"goal.metric: got {metric_name!r}, expected one of {', '.join(fitting)}; {cure}"

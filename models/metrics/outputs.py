@@ -80,8 +80,8 @@ def f1_micro(target: Array, prediction: Array) -> Evaluator:
     def value(weight: Array) -> float:
         if not weight.sum() > 0:
             return float("nan")
-        most = float(np.einsum("i,i->", total, weight))
-        return float(np.einsum("i,i->", hits, weight)) / most if most > 0 else 0.0
+        highest = float(np.einsum("i,i->", total, weight))
+        return float(np.einsum("i,i->", hits, weight)) / highest if highest > 0 else 0.0
 
     return value
 
@@ -113,7 +113,10 @@ def coverage_gap(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
 
 def is_covered(target: Array, prediction: Array, outputs: Sequence[Output]) -> Array:
     """Return whether true values lie between their lowest and highest predicted quantile, bool (example, horizon)."""
-    parts = [(target[:, at[0]], prediction[:, at[0]], prediction[:, at[-1]]) for at in by_horizon(outputs).values()]
+    parts = [
+        (target[:, positions[0]], prediction[:, positions[0]], prediction[:, positions[-1]])
+        for positions in by_horizon(outputs).values()
+    ]
     return np.stack([(low <= true) & (true <= high) for true, low, high in parts], axis=1)
 
 
@@ -128,8 +131,8 @@ def by_horizon(outputs: Sequence[Output]) -> dict[str, list[int]]:
     Several outputs of a horizon are its quantiles, ascending.
     """
     places: dict[str, list[int]] = {}
-    for at, output in enumerate(outputs):
-        places.setdefault("" if output.horizon is None else horizon_name(output.horizon), []).append(at)
+    for position, output in enumerate(outputs):
+        places.setdefault("" if output.horizon is None else horizon_name(output.horizon), []).append(position)
     return places
 
 
@@ -157,13 +160,13 @@ def output_figures(
         weight: Of the examples (example,); None: all ones.
     """
     weights, figures = np.ones(len(target)) if weight is None else weight, {}
-    for at, output in enumerate(outputs):
+    for position, output in enumerate(outputs):
         if output.quantile is not None:
-            loss = _pinball(target[:, at], prediction[:, at], np.array(output.quantile))
-            below = weighted_mean(target[:, at] <= prediction[:, at])(weights)
+            loss = _pinball(target[:, position], prediction[:, position], np.array(output.quantile))
+            below = weighted_mean(target[:, position] <= prediction[:, position])(weights)
             figures[output.name] = {"pinball": weighted_mean(loss)(weights), "share below": below}
         else:
-            parts = {name: prepare(target[:, at], prediction[:, at]) for name, prepare in named.items()}
+            parts = {name: prepare(target[:, position], prediction[:, position]) for name, prepare in named.items()}
             figures[output.name] = {name: part(weights) for name, part in parts.items()}
     return figures
 
@@ -177,7 +180,7 @@ def _mean_of(prepare: Prepare, scales: Array) -> Prepare:
 
 
 def _parts(prepare: Prepare, target: Array, prediction: Array, num_outputs: int) -> list[Evaluator]:
-    return [prepare(target[:, at], prediction[:, at]) for at in range(num_outputs)]
+    return [prepare(target[:, output], prediction[:, output]) for output in range(num_outputs)]
 
 
 def _pinball(target: Array, prediction: Array, levels: Array) -> Array:

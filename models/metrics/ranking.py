@@ -128,9 +128,9 @@ def _ordered(target: Array, prediction: Array) -> _Order:
 
 def _differs(group: Array, grade: Array) -> Array:
     """Return whether a group holds different grades, bool (group,)."""
-    one = np.empty(int(group.max(initial=-1)) + 1)
-    one[group] = grade
-    return np.bincount(group, grade != one[group]) > 0
+    grade_of_group = np.empty(int(group.max(initial=-1)) + 1)
+    grade_of_group[group] = grade
+    return np.bincount(group, grade != grade_of_group[group]) > 0
 
 
 def _mean_of_groups(order: _Order, values: Array) -> Evaluator:

@@ -36,10 +36,10 @@ def signals(findings: MonitoringReport, monitor: Monitor) -> list[Signal]:
     """
     alarms = []
     for check in _CHECKS:
-        least, of = (1, 1) if check.pools else (monitor.alarms, monitor.of)
-        last = [window for window in findings.of_champion() if check.can(window)][-of:]
+        num_needed, num_last = (1, 1) if check.pools else (monitor.alarms, monitor.of)
+        last = [window for window in findings.of_champion() if check.can(window)][-num_last:]
         alarming = [window for window in last if check.alarms(window)]
-        if len(alarming) >= least and alarming[-1] is last[-1]:
+        if len(alarming) >= num_needed and alarming[-1] is last[-1]:
             alarms.append(_signal(findings, check, alarming, len(last)))
     return alarms
 
@@ -89,17 +89,17 @@ def _numbers(findings: MonitoringReport, window: WindowReport) -> dict[str, obje
         "metric": findings.metric,
         "verdict": findings.verdict.model_dump() if findings.verdict else None,
         "realised": window.realised.model_dump() if window.realised else None,
-        "decayed_horizons": [each.name for each in window.decayed_horizons],
+        "decayed_horizons": [horizon.name for horizon in window.decayed_horizons],
         "estimated": window.estimated,
         "breaches": [breach.model_dump() for breach in window.breaches],
-        "predictions": [{"name": each.name, "psi": each.psi, "p_holm": each.p_holm} for each in window.predictions],
+        "predictions": [{"name": drift.name, "psi": drift.psi, "p_holm": drift.p_holm} for drift in window.predictions],
     }
 
 
 def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
     """Return the realised metric of the newest windows, and their version's metric at promotion, in one line."""
     if window.decayed_horizons and not window.decayed:
-        return first_of((_of_horizon(each, findings) for each in window.decayed_horizons), 3)
+        return first_of((_of_horizon(horizon, findings) for horizon in window.decayed_horizons), 3)
     now, then = window.pooled or window.realised, findings.verdict
     assert now is not None
     over = (
@@ -119,8 +119,10 @@ def _promoted(then: Estimate | None) -> str:
 
 def words_of_drift(window: WindowReport) -> str:
     """Return the drift of a window's predictions in one line."""
-    drifted = [each for each in window.predictions if each.level != "none"]
-    return first_of((f"the {each.name} drifts (PSI {each.psi:.2f}, from {each.warn_at:.2f} on)" for each in drifted), 3)
+    drifted = [drift for drift in window.predictions if drift.level != "none"]
+    return first_of(
+        (f"the {drift.name} drifts (PSI {drift.psi:.2f}, from {drift.warn_at:.2f} on)" for drift in drifted), 3
+    )
 
 
 def _interval(estimate: Estimate) -> str:

@@ -127,7 +127,11 @@ def with_decay(window: WindowReport, watched: AssessmentRules, past: Sequence[Wi
     """Return the report with the test of decay over it and the windows in `past` (oldest first), and with its state."""
     pool = None
     if window.realised is not None:
-        before = ((each.realised, each.num_measured) for each in reversed(past) if each.realised and each.whole)
+        before = (
+            (window_before.realised, window_before.num_measured)
+            for window_before in reversed(past)
+            if window_before.realised and window_before.whole
+        )
         pool = _pooled(watched, (window.realised, window.num_measured), before, watched.promoted)
     window = window.model_copy(
         update={
@@ -152,9 +156,11 @@ def _horizons(predicted: WindowPredictions, watched: AssessmentRules) -> list[Ho
         RESAMPLES,
     )
     return [
-        HorizonReport(name=name, realised=_of_dependent(each, watched.promoted_horizons.get(name), predicted, watched))
-        for name, each in estimates.items()
-        if each.value is not None
+        HorizonReport(
+            name=name, realised=_of_dependent(estimate, watched.promoted_horizons.get(name), predicted, watched)
+        )
+        for name, estimate in estimates.items()
+        if estimate.value is not None
     ]
 
 
@@ -171,18 +177,18 @@ def _with_decay_of_each(
 ) -> list[HorizonReport]:
     """Return the horizons of a window with their tests of decay: one may decay while the mean of all does not."""
     reports = []
-    for each in window.horizons:
+    for horizon in window.horizons:
         before = (
             (old.realised, report.num_measured)
             for report in reversed(past)
             if report.whole
             for old in report.horizons
-            if old.name == each.name
+            if old.name == horizon.name
         )
-        now, promoted = (each.realised, window.num_measured), watched.promoted_horizons.get(each.name)
+        now, promoted = (horizon.realised, window.num_measured), watched.promoted_horizons.get(horizon.name)
         pool = _pooled(watched, now, before, promoted, HORIZON_TESTS * len(window.horizons))
         update = {"pooled": pool.estimate if pool else None, "decayed": pool is not None and pool.decayed}
-        reports.append(each.model_copy(update=update))
+        reports.append(horizon.model_copy(update=update))
     return reports
 
 
@@ -206,7 +212,7 @@ def state_of(window: WindowReport) -> tuple[State, str]:
     if window.decayed:
         return "red", "the realised metric is worse than at promotion"
     if window.decayed_horizons:
-        names = first_of((each.name for each in window.decayed_horizons), 3, ", ")
+        names = first_of((horizon.name for horizon in window.decayed_horizons), 3, ", ")
         return "red", f"the realised metric of {names} is worse than at promotion"
     if window.miscovered and window.coverage is not None:
         share, intended = window.coverage.share, window.coverage.intended
@@ -216,14 +222,17 @@ def state_of(window: WindowReport) -> tuple[State, str]:
         if notable:
             names = first_of((f"{drift.name} (PSI {drift.psi:.2f})" for drift in notable), 3, ", ")
             return "amber", f"{words}: {names}"
-    changed = [one for one in window.correlations if one.changed]
+    changed = [correlation for correlation in window.correlations if correlation.changed]
     if changed:
         return "amber", f"columns hang together otherwise: {_correlation(changed[0])}"
     return "green", ALL_WELL
 
 
-def _correlation(one: Correlation) -> str:
-    return f"{one.first} and {one.second}, rank correlation {one.reference:.2f} in training, now {one.now:.2f}"
+def _correlation(correlation: Correlation) -> str:
+    return (
+        f"{correlation.first} and {correlation.second}, rank correlation {correlation.reference:.2f} in training, now "
+        f"{correlation.now:.2f}"
+    )
 
 
 def _estimated(predicted: WindowPredictions, watched: AssessmentRules) -> float | None:
@@ -242,14 +251,14 @@ def _correlations(now: PredictionCounts, reference: Reference, monitor: Monitor)
 
 
 def sum_up(
-    project: str, at: float, windows: Sequence[WindowReport], watched: AssessmentRules | None, **counts: Any
+    project: str, moment: float, windows: Sequence[WindowReport], watched: AssessmentRules | None, **counts: Any
 ) -> MonitoringReport:
     """Return the report of all windows, with the overall state and its reason."""
     from models.monitoring.alarms import overall
 
     report = MonitoringReport(
         project=project,
-        at=at,
+        at=moment,
         champion=watched.version if watched else None,
         metric=watched.metric.name if watched else None,
         direction=watched.metric.direction if watched else None,

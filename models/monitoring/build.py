@@ -93,12 +93,17 @@ def reference_of(
 
 def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Reference:
     bins = [_BINS[form](rows, part) for form in _BINS for part in preparation.inputs if part.form == form]
-    blank = [ReferenceColumn(bins=each, counts=np.zeros(each.num_cells, dtype=np.int64)) for each in bins]
+    blank = [
+        ReferenceColumn(bins=column_bins, counts=np.zeros(column_bins.num_cells, dtype=np.int64))
+        for column_bins in bins
+    ]
     unfilled = empty.model_copy(update={"columns": blank, "scores": []})
     train, test = (_tally(rows, split, unfilled) for split in ("train", "test"))
     columns = [
-        ReferenceColumn(bins=each, counts=train.counts[INPUT + each.name], outside=_outside(each, test.counts))
-        for each in bins
+        ReferenceColumn(
+            bins=column_bins, counts=train.counts[INPUT + column_bins.name], outside=_outside(column_bins, test.counts)
+        )
+        for column_bins in bins
         if train.num_rows
     ]
     return empty.model_copy(update={"columns": columns, "gram": [] if train.gram is None else train.gram.tolist()})

@@ -92,10 +92,12 @@ def _categories(column: ReferenceColumn, share: float, monitor: Monitor) -> Iter
 def _declared(data: Data) -> Mapping[str, tuple[float | None, float | None]]:
     """Return the ranges that the spec's expectations require of all values; expectations that only warn give none."""
     bounds: dict[str, tuple[float | None, float | None]] = {}
-    for one in data.expectations:
-        arguments = one.arguments
-        must_hold = one.severity == "reject" and arguments.get("mostly", 1) == 1 and not arguments.get("row_condition")
-        if one.expect.removeprefix("expect_") == _BETWEEN and must_hold:
+    for expectation in data.expectations:
+        arguments = expectation.arguments
+        must_hold = (
+            expectation.severity == "reject" and arguments.get("mostly", 1) == 1 and not arguments.get("row_condition")
+        )
+        if expectation.expect.removeprefix("expect_") == _BETWEEN and must_hold:
             limits = arguments.get("min_value"), arguments.get("max_value")
             if all(limit is None or isinstance(limit, int | float) for limit in limits) and limits != (None, None):
                 column = str(arguments.get("column"))
@@ -104,9 +106,9 @@ def _declared(data: Data) -> Mapping[str, tuple[float | None, float | None]]:
 
 
 def _both(
-    one: tuple[float | None, float | None], other: tuple[float | None, float | None]
+    range_: tuple[float | None, float | None], other_range: tuple[float | None, float | None]
 ) -> tuple[float | None, float | None]:
-    lows, highs = ([limit for limit in pair if limit is not None] for pair in zip(one, other, strict=True))
+    lows, highs = ([limit for limit in pair if limit is not None] for pair in zip(range_, other_range, strict=True))
     return max(lows, default=None), min(highs, default=None)
 
 

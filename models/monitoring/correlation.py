@@ -38,8 +38,8 @@ def changes(reference: Array, now: Array, names: Sequence[str], alpha: float) ->
         )
         for (row, column, before, after, _), p_holm in zip(pairs, corrected, strict=True)
     ]
-    correlations.sort(key=lambda one: (not one.changed, -abs(one.now - one.reference)))
-    return correlations[: sum(one.changed for one in correlations) + SHOWN]
+    correlations.sort(key=lambda correlation: (not correlation.changed, -abs(correlation.now - correlation.reference)))
+    return correlations[: sum(correlation.changed for correlation in correlations) + SHOWN]
 
 
 def _pairs(reference: Array, now: Array) -> Iterator[tuple[int, int, float, float, float]]:

@@ -27,10 +27,10 @@ def group_numeric(reference: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.zeros(len(reference), dtype=np.int64)
     middle = (np.cumsum(reference) - reference / 2) / total
     cells = np.minimum((middle * NUM_GROUPS).astype(np.int64), NUM_GROUPS - 1)
-    there = np.flatnonzero(reference)
-    if len(there) == 1:
-        return np.asarray(np.sign(np.arange(len(reference)) - there[0]) + 1)
-    filled = np.unique(cells[there])
+    filled_cells = np.flatnonzero(reference)
+    if len(filled_cells) == 1:
+        return np.asarray(np.sign(np.arange(len(reference)) - filled_cells[0]) + 1)
+    filled = np.unique(cells[filled_cells])
     return np.asarray(np.searchsorted(filled, cells).clip(max=len(filled) - 1))
 
 

@@ -46,16 +46,16 @@ class PastDrift:
         The last `monitor.of` windows are left out, because a drift must not raise the limit that detects it; also
         windows of an alarm, those that drift strongly, and each that drifts after an alarm that nobody accepted.
         """
-        pairs = [(window, each) for window in self.windows for each in getattr(window, among) if each.name == name]
-        drifts = [each for _, each in pairs]
+        pairs = [(window, drift) for window in self.windows for drift in getattr(window, among) if drift.name == name]
+        drifts = [drift for _, drift in pairs]
         num_accepted = 0 if self.accepted is None else sum(window.end <= self.accepted for window, _ in pairs)
-        quiet = [each.psi for each in _without_alarms(drifts, monitor, num_accepted) if each.psi is not None]
+        quiet = [drift.psi for drift in _without_alarms(drifts, monitor, num_accepted) if drift.psi is not None]
         learnt = float(np.quantile(quiet, PERCENTILE)) if len(quiet) >= FEWEST_PAST else 0.0
         if self.accepted is None:
             return learnt
-        before = [each for window, each in pairs if window.end <= self.accepted]
-        episode = itertools.takewhile(lambda each: each.level != "none", reversed(before))
-        return max([learnt, *(float(each.psi) for each in episode if each.psi is not None)])
+        before = [drift for window, drift in pairs if window.end <= self.accepted]
+        episode = itertools.takewhile(lambda drift: drift.level != "none", reversed(before))
+        return max([learnt, *(float(drift.psi) for drift in episode if drift.psi is not None)])
 
 
 def _without_alarms(drifts: Sequence[Drift], monitor: Monitor, num_accepted: int) -> Iterator[Drift]:
@@ -64,14 +64,14 @@ def _without_alarms(drifts: Sequence[Drift], monitor: Monitor, num_accepted: int
     A window that drifted alone is odd and counts, unless an alarm came before it that nobody accepted: then it may be
     of a lasting shift so small that not every window shows it.
     """
-    drifted = [each.level != "none" for each in drifts]
+    drifted = [drift.level != "none" for drift in drifts]
     is_alarm = [sum(drifted[start : start + monitor.of]) >= monitor.alarms for start in range(len(drifts))]
     has_alarmed = False
-    for place, each in enumerate(drifts[: len(drifts) - monitor.of] if len(drifts) > monitor.of else []):
+    for place, drift in enumerate(drifts[: len(drifts) - monitor.of] if len(drifts) > monitor.of else []):
         has_alarmed |= is_alarm[place] and place >= num_accepted
         is_of_alarm = any(is_alarm[max(0, place - monitor.of + 1) : place + 1])
-        if not (drifted[place] and (is_of_alarm or has_alarmed)) and each.level != "strong":
-            yield each
+        if not (drifted[place] and (is_of_alarm or has_alarmed)) and drift.level != "strong":
+            yield drift
 
 
 def feature_drift(
@@ -116,8 +116,8 @@ def _table(
     monitor: Monitor,
     usual: dict[str, float],
 ) -> list[Drift]:
-    there = [column for column in columns if prefix + column.name in now.counts]
-    measured = [_measure(column, now.counts[prefix + column.name]) for column in there]
+    counted = [column for column in columns if prefix + column.name in now.counts]
+    measured = [_measure(column, now.counts[prefix + column.name]) for column in counted]
     corrected = holm([drift.p_value for drift in measured])
     return [_judged(*pair, monitor, usual[pair[0].name]) for pair in zip(measured, corrected, strict=True)]
 

@@ -44,9 +44,9 @@ class KeyedPredictions:
         """Return a copy with further predictions, whose keys must be new."""
         all_keys = np.concatenate([self.keys, keys])
         order = np.argsort(all_keys, kind="stable")
-        known = self.prediction if len(self.keys) else prediction[:0]
+        before = self.prediction if len(self.keys) else prediction[:0]
         label = np.concatenate([self.label, np.full((len(keys), *self.label.shape[1:]), np.nan)])
-        return KeyedPredictions(all_keys[order], np.concatenate([known, prediction])[order], label[order])
+        return KeyedPredictions(all_keys[order], np.concatenate([before, prediction])[order], label[order])
 
     def with_labels(self, keys: Keys, label: Array) -> tuple[KeyedPredictions, NDArray[np.bool_]]:
         """Return a copy with the labels of known keys, and which keys are known (label,).
@@ -73,7 +73,7 @@ class KeyedPredictions:
         from safetensors.numpy import save
 
         parts = {"keys": self.keys, "prediction": self.prediction, "label": self.label}
-        return bytes(save({name: np.ascontiguousarray(each) for name, each in parts.items()}))
+        return bytes(save({name: np.ascontiguousarray(values) for name, values in parts.items()}))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> KeyedPredictions:

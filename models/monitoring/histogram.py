@@ -128,7 +128,7 @@ class CategoricalBins(FrozenModel):
 Bins = Annotated[NumericBins | CategoricalBins, Field(discriminator="kind")]
 
 
-def numeric_bins(name: str, values: NDArray[np.float64], of: Measure = "value") -> NumericBins:
+def numeric_bins(name: str, values: NDArray[np.float64], measure: Measure = "value") -> NumericBins:
     """Return bins between the quantiles of training values (row,), `measured` already, NaN for missing.
 
     A column with fewer than 256 different values gets one bin for each value. The quantiles of a column longer than a
@@ -139,7 +139,7 @@ def numeric_bins(name: str, values: NDArray[np.float64], of: Measure = "value") 
     """
     present = values[~np.isnan(values)]
     if not len(present):
-        return NumericBins(name=name, of=of, edges=[], ranks=[0.0], low=0.0, high=0.0, spread=0.0)
+        return NumericBins(name=name, of=measure, edges=[], ranks=[0.0], low=0.0, high=0.0, spread=0.0)
     step = -(-len(present) // MOST_QUANTILE_VALUES)
     shares = np.arange(1, NUM_BINS) / NUM_BINS
     edges = np.unique(np.quantile(present[::step], shares, method="inverted_cdf"))
@@ -149,7 +149,7 @@ def numeric_bins(name: str, values: NDArray[np.float64], of: Measure = "value") 
     ranks = (np.cumsum(counts) - counts / 2) / counts.sum() - 0.5
     return NumericBins(
         name=name,
-        of=of,
+        of=measure,
         edges=edges.tolist(),
         ranks=ranks.tolist(),
         low=float(present.min()),
@@ -158,16 +158,16 @@ def numeric_bins(name: str, values: NDArray[np.float64], of: Measure = "value") 
     )
 
 
-def measured(column: pa.ChunkedArray | pa.Array, of: Measure) -> NDArray[np.float64]:
+def measured(column: pa.ChunkedArray | pa.Array, measure: Measure) -> NDArray[np.float64]:
     """Return what is counted of a logged column, float64 (row,), NaN for missing. Times are seconds since 1970."""
-    if of == "characters":
+    if measure == "characters":
         lengths = as_numbers(pc.utf8_length(column.cast(pa.string())))
         return np.where(lengths > 0, lengths, np.nan)
     values = as_numbers(column)
-    if of == "value":
+    if measure == "value":
         return values
     placed: NDArray[np.float64] = (
-        np.mod(values, _DAY_S) if of == "second of the day" else np.mod(values - _MONDAY_S, _WEEK_S)
+        np.mod(values, _DAY_S) if measure == "second of the day" else np.mod(values - _MONDAY_S, _WEEK_S)
     )
     return placed
 

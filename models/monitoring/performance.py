@@ -135,8 +135,8 @@ def pooled(
     """
     if promoted is None or promoted.value is None or not windows or _error(windows[-1][0], monitor.confidence) is None:
         return None
-    newest = [each for each in windows if _error(each[0], monitor.confidence) is not None][-POOLED:]
-    least = _error(promoted, promoted_confidence) or 0.0
+    newest = [pair for pair in windows if _error(pair[0], monitor.confidence) is not None][-POOLED:]
+    error_before = _error(promoted, promoted_confidence) or 0.0
     of_one, wider = _error_of_one(promoted, promoted_confidence, num_dependent), DEPENDENT if num_dependent else 1.0
     best: tuple[float, PooledMetric] | None = None
     fewest = min(FEWEST_LABELS, monitor.window // 2)
@@ -145,7 +145,7 @@ def pooled(
             continue
         value, error = _mean(newest[-num:], monitor.confidence, of_one)
         lost = metric.sign * (promoted.value - value) - (monitor.margin or 0.0)
-        distance = _distance(lost, math.hypot(error, least))
+        distance = _distance(lost, math.hypot(error, error_before))
         beyond = distance - wider * _corrected(CRITICAL if num == POOLED else CRITICAL_FEW, num_tests)
         if best is None or beyond > best[0]:
             reach = error * _quantile(monitor.confidence)
@@ -173,10 +173,10 @@ def _mean(windows: Sequence[tuple[Estimate, int]], confidence: float, error_of_o
     """
     total = sum(count for _, count in windows)
     errors = [
-        max(_error(each, confidence) or 0.0, error_of_one / math.sqrt(max(1, count))) * count / total
-        for each, count in windows
+        max(_error(estimate, confidence) or 0.0, error_of_one / math.sqrt(max(1, count))) * count / total
+        for estimate, count in windows
     ]
-    return sum((each.value or 0.0) * (count / total) for each, count in windows), math.hypot(*errors)
+    return sum((estimate.value or 0.0) * (count / total) for estimate, count in windows), math.hypot(*errors)
 
 
 def _error_of_one(promoted: Estimate | None, confidence: float, num_dependent: int | None) -> float:

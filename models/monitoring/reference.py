@@ -87,11 +87,11 @@ class Reference(FrozenModel):
         """Return a copy without some columns: columns that are never logged cannot be compared."""
         if not any(column.name in names for column in self.columns):
             return self
-        places = [0, *(place for place, one in enumerate(self.correlated, 1) if one.name not in names)]
-        numeric = [one for one in self.columns if one.bins.kind == "numeric" and one.name not in names]
+        places = [0, *(place for place, column in enumerate(self.correlated, 1) if column.name not in names)]
+        numeric = [column for column in self.columns if column.bins.kind == "numeric" and column.name not in names]
         whole = len(self.gram) == len(self.correlated) + 1 and len(numeric[:MOST_CORRELATED]) == len(places) - 1
         gram = [[self.gram[row][column] for column in places] for row in places] if whole else []
-        columns = [one for one in self.columns if one.name not in names]
+        columns = [column for column in self.columns if column.name not in names]
         return self.model_copy(update={"columns": columns, "gram": gram})
 
     def save(self, folder: Path) -> Path:

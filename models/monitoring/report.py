@@ -119,7 +119,7 @@ class WindowReport(FrozenModel):
     @property
     def decayed_horizons(self) -> list[HorizonReport]:
         """The horizons whose metric is worse than at promotion."""
-        return [each for each in self.horizons if each.decayed]
+        return [horizon for horizon in self.horizons if horizon.decayed]
 
     @property
     def drifted(self) -> bool:

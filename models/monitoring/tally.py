@@ -40,20 +40,24 @@ class PredictionCounts:
     broken: Mapping[str, int] = field(default_factory=dict)
     gram: NDArray[np.float64] | None = None
 
-    def __add__(self, other: PredictionCounts) -> PredictionCounts:
+    def __add__(self, other_counts: PredictionCounts) -> PredictionCounts:
         return PredictionCounts(
-            self.num_rows + other.num_rows,
-            _sum(self.counts, other.counts),
-            _sum(self.broken, other.broken),
-            other.gram if self.gram is None else self.gram if other.gram is None else self.gram + other.gram,
+            self.num_rows + other_counts.num_rows,
+            _sum(self.counts, other_counts.counts),
+            _sum(self.broken, other_counts.broken),
+            other_counts.gram
+            if self.gram is None
+            else self.gram
+            if other_counts.gram is None
+            else self.gram + other_counts.gram,
         )
 
     def to_bytes(self) -> bytes:
         """Return the counts as safetensors, which hold numbers alone."""
         from safetensors.numpy import save
 
-        tensors: dict[str, Any] = {f"counts.{name}": np.ascontiguousarray(each) for name, each in self.counts.items()}
-        tensors |= {f"broken.{name}": np.array([each], dtype=np.int64) for name, each in self.broken.items()}
+        tensors: dict[str, Any] = {f"counts.{name}": np.ascontiguousarray(array) for name, array in self.counts.items()}
+        tensors |= {f"broken.{name}": np.array([count], dtype=np.int64) for name, count in self.broken.items()}
         if self.gram is not None:
             tensors[_GRAM] = np.ascontiguousarray(self.gram)
         return bytes(save({**tensors, "rows": np.array([self.num_rows], dtype=np.int64)}))
@@ -66,11 +70,13 @@ class PredictionCounts:
         tensors = load(content)
         named = {
             prefix: {
-                name.removeprefix(f"{prefix}."): each for name, each in tensors.items() if name.startswith(f"{prefix}.")
+                name.removeprefix(f"{prefix}."): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(f"{prefix}.")
             }
             for prefix in ("counts", "broken")
         }
-        broken = {name: int(each[0]) for name, each in named["broken"].items()}
+        broken = {name: int(tensor[0]) for name, tensor in named["broken"].items()}
         return cls(int(tensors["rows"][0]), named["counts"], broken, tensors.get(_GRAM))
 
 
@@ -160,7 +166,9 @@ MONITORED: PerTask[Monitored] = {
 def _count_scores(table: pa.Table, reference: Reference) -> dict[str, Counts]:
     names = [column.name for column in reference.scores]
     scores = scores_of(predictions_of(table, reference.task), reference.task, names)
-    values = {name: pa.array(each if each.dtype.kind == "f" else each.astype(str)) for name, each in scores.items()}
+    values = {
+        name: pa.array(column if column.dtype.kind == "f" else column.astype(str)) for name, column in scores.items()
+    }
     return {SCORE + column.name: column.bins.count(values[column.name]) for column in reference.scores}
 
 

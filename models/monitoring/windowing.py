@@ -106,12 +106,12 @@ def fill(
 
 
 def _take(window: OpenWindow, rows: pa.Table, keys: Keys, rules: WindowingRules) -> None:
-    at = rows.column("at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() / 1e6
-    window.begin, window.end = min(window.begin, float(at.min())), max(window.end, float(at.max()))
+    seconds = rows.column("at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() / 1e6
+    window.begin, window.end = min(window.begin, float(seconds.min())), max(window.end, float(seconds.max()))
     window.keys.append(keys)
     while sum(map(len, window.keys[1:])) >= REMEMBERED:
         del window.keys[0]
-    for hour, part in _by_hour(rows, at):
+    for hour, part in _by_hour(rows, seconds):
         counted = tally(part, rules.reference, rules.bounds) if rules.reference else PredictionCounts(part.num_rows)
         window.hours[hour] = window.hours.get(hour, PredictionCounts()) + counted
     if rules.task is not None:
@@ -119,8 +119,8 @@ def _take(window: OpenWindow, rows: pa.Table, keys: Keys, rules: WindowingRules)
         window.examples = window.examples.with_more(keys[sample], predictions_of(rows, rules.task)[sample])
 
 
-def _by_hour(rows: pa.Table, at: NDArray[np.float64]) -> Iterator[tuple[int, pa.Table]]:
-    hours = (at // HOUR_S).astype(np.int64)
+def _by_hour(rows: pa.Table, seconds: NDArray[np.float64]) -> Iterator[tuple[int, pa.Table]]:
+    hours = (seconds // HOUR_S).astype(np.int64)
     if hours.min() == hours.max():
         yield int(hours[0]), rows
         return

@@ -89,9 +89,9 @@ def spec_parts(document: Mapping[str, Any], reads: Iterable[str]) -> Parts:
         document: The whole spec as JSON.
         reads: Dotted paths; one that the spec lacks has no leaves.
     """
-    wanted = list(reads)
-    leaves = {leaf: value for path in wanted for leaf, value in _leaves_at(document, path)}
-    without = {leaf for path in wanted if path.startswith("-") for leaf, _ in _leaves_at(document, path[1:])}
+    paths = list(reads)
+    leaves = {leaf: value for path in paths for leaf, value in _leaves_at(document, path)}
+    without = {leaf for path in paths if path.startswith("-") for leaf, _ in _leaves_at(document, path[1:])}
     return {f"spec:{leaf}": value for leaf, value in leaves.items() if leaf not in without}
 
 
@@ -213,11 +213,11 @@ class CodeReader:
     def _read(self, path: str) -> tuple[str, list[str]]:
         stat = os.stat(path)  # noqa: PTH116 - for hundreds of files
         stamp = [stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino]
-        known = self._memory.get(path)
-        if not known or known[0] != stamp:
-            known = self._memory[path] = [stamp, *_fingerprint(Path(path))]
+        cached = self._memory.get(path)
+        if not cached or cached[0] != stamp:
+            cached = self._memory[path] = [stamp, *_fingerprint(Path(path))]
             self._changed = True
-        return known[1], known[2]
+        return cached[1], cached[2]
 
 
 def declared(parts: Mapping[str, Any]) -> Parts:

@@ -199,16 +199,16 @@ def plan(
             and why the record no longer counts, or None.
         latest: Returns the last record of a step, to name what has changed since.
     """
-    done: dict[str, StepRecord] = {}
+    records: dict[str, StepRecord] = {}
     planned = []
     for step in steps:
-        waiting = [name for name in step.after if name not in done]
+        waiting = [name for name in step.after if name not in records]
         if waiting:
             planned.append(PlannedStep(step.name, "follow", [f"after {', '.join(waiting)}"]))
             continue
-        parts, record, trouble = current(step, done)
+        parts, record, trouble = current(step, records)
         if record and not trouble:
-            done[step.name] = record
+            records[step.name] = record
             planned.append(PlannedStep(step.name, "done", [], record))
         else:
             planned.append(PlannedStep(step.name, "run", [trouble] if trouble else _why(parts, latest(step.name))))

@@ -265,11 +265,11 @@ class Spec(SpecBlock):
     @classmethod
     def _confidence_can_be_shown(cls, judge: Judge) -> Judge:
         """Reject a confidence that the resamples cannot show; not in `Judge`, since old verdicts must stay readable."""
-        least, level = 2 / (judge.resamples + 1), 1 - judge.confidence
-        if least >= level:
+        least_p, level = 2 / (judge.resamples + 1), 1 - judge.confidence
+        if least_p >= level:
             raise ValueError(
                 f"no model can pass at confidence {judge.confidence:g}: {judge.resamples} resamples give p-values "
-                f"from {least:.2g} up, expected under {level:.2g}: say `resamples: {math.floor(2 / level)}` or more"
+                f"from {least_p:.2g} up, expected under {level:.2g}: say `resamples: {math.floor(2 / level)}` or more"
             )
         return judge
 
@@ -284,15 +284,16 @@ class Spec(SpecBlock):
 
     @model_validator(mode="after")
     def _judge_fits_the_split(self) -> Spec:
-        by, kind = self.data.split.by, self.data.kind
-        if self.judge.unit and (by != "time" or kind == "series"):
-            raise ValueError(f"judge.unit is for tables split by time, but {kind} is split by {by}: drop it")
+        split_by, kind = self.data.split.by, self.data.kind
+        if self.judge.unit and (split_by != "time" or kind == "series"):
+            raise ValueError(f"judge.unit is for tables split by time, but {kind} is split by {split_by}: drop it")
         several = len(self.data.targets) > 1 or self.data.quantiles is not None
         if self.judge.test == "mcnemar" and several:
             raise ValueError("judge.test: mcnemar compares one class a row, but a row has several outputs: drop it")
-        if self.judge.test == "mcnemar" and (by in ("time", "group") or kind == "text"):
+        if self.judge.test == "mcnemar" and (split_by in ("time", "group") or kind == "text"):
             raise ValueError(
-                f"judge.test: mcnemar counts every row as independent, but {kind} is split by {by}: say `bootstrap`"
+                f"judge.test: mcnemar counts every row as independent, but {kind} is split by {split_by}: say "
+                "`bootstrap`"
             )
         return self
 

@@ -173,9 +173,12 @@ def _check_kind(data: Data) -> None:
             f"kind series predicts a number, got task {data.task}: remove `task`, or let the source make each "
             "window a row and say `kind: table`"
         )
-    known = data.window.known_future if data.window else []
-    for name in known:
-        if name in (*data.targets, data.split.column, data.window and data.window.series_key) or known.count(name) > 1:
+    future_columns = data.window.known_future if data.window else []
+    for name in future_columns:
+        if (
+            name in (*data.targets, data.split.column, data.window and data.window.series_key)
+            or future_columns.count(name) > 1
+        ):
             raise ValueError(
                 f"window.known_future: got {name!r}, expected different columns of numbers, none of which is the "
                 "target, the times or the series: remove it"

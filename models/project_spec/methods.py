@@ -61,11 +61,11 @@ class Augment(SpecBlock):
             try:
                 searched = Augment.model_validate(choice)
             except ValidationError as error:
-                why = error.errors()[0]
-                key = ".".join(map(str, why["loc"]))
+                detail = error.errors()[0]
+                key = ".".join(map(str, detail["loc"]))
                 raise ValueError(
                     f"search.space.{path}: got {choice!r}, expected `choices` of blocks, such as {{noise: 0.1}}: "
-                    f"{key}{': ' * bool(key)}{why['msg']}"
+                    f"{key}{': ' * bool(key)}{detail['msg']}"
                 ) from error
             searched._refuse_idle(kind, f"search.space.{path}")
 

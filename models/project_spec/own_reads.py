@@ -68,12 +68,12 @@ class Reads:
     def __len__(self) -> int:
         return len(self.files) + len(self.folders) + len(self.packages) + len(self.written)
 
-    def add(self, other: Reads) -> None:
+    def add(self, other_reads: Reads) -> None:
         """Add what other code, or another process, read; of a file the first stamp counts."""
-        self.files = {**other.files, **self.files}
-        self.folders |= other.folders
-        self.packages |= other.packages
-        self.written |= other.written
+        self.files = {**other_reads.files, **self.files}
+        self.folders |= other_reads.folders
+        self.packages |= other_reads.packages
+        self.written |= other_reads.written
 
     def has_written(self, path: str) -> bool:
         """Return whether the code wrote the file, or made a folder above it."""

@@ -116,8 +116,8 @@ class ParallelDims:
         return sorted((rank for rank in range(self.size) if self.is_output_rank(rank)), key=self.data_rank)
 
 
-def _inner(setting: int | None, key: str, wanted: bool, size: int, alone: bool) -> int:
-    if not wanted:
+def _inner(setting: int | None, key: str, is_asked_for: bool, size: int, alone: bool) -> int:
+    if not is_asked_for:
         return 1
     count = setting if setting is not None else size if alone else 2
     if alone and count != size:
@@ -144,14 +144,15 @@ def _microbatches(dims: ParallelDims, schedule: str, batch: int, accumulate: int
     Source: the idle share of a pipeline of p stages and m pieces is (p - 1) / (m + p - 1), Huang et al. 2019.
     """
     stages = dims.pipeline * STAGES_A_RANK[schedule]
-    most = batch // (dims.data_size * accumulate)
+    max_pieces = batch // (dims.data_size * accumulate)
     if setting is None:
-        return max(dims.pipeline, min(2 * stages, most // dims.pipeline * dims.pipeline))
+        return max(dims.pipeline, min(2 * stages, max_pieces // dims.pipeline * dims.pipeline))
     rounds = max(1, setting // dims.pipeline)
-    if setting > most:
+    if setting > max_pieces:
         raise UsageError(
-            f"train.microbatches: got {setting}, but a rank has only {most} examples a step (train.batch {batch} / "
-            f"{dims.data_size} / {accumulate}): take at most {most}, or a larger train.batch"
+            f"train.microbatches: got {setting}, but a rank has only {max_pieces} examples a step (train.batch "
+            f"{batch} / "
+            f"{dims.data_size} / {accumulate}): take at most {max_pieces}, or a larger train.batch"
         )
     if schedule == "1f1b" and setting < dims.pipeline:
         raise UsageError(f"train.microbatches: got {setting}, expected at least {dims.pipeline}, one for each stage")

@@ -163,14 +163,14 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
 
 def _refuse_bomb(loaded: Any, name: str) -> None:
     """Reject too many values; each use of an alias counts, and the count stops at the limit. Reject endless numbers."""
-    left, waiting = MOST_VALUES, [loaded]
+    num_left, waiting = MOST_VALUES, [loaded]
     while waiting:
         value = waiting.pop()
         if isinstance(value, int) and value.bit_length() > MOST_BITS:
             raise UsageError(f"{name}: got a whole number of {value.bit_length():,} bits, expected {MOST_BITS} at most")
         inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-        left -= 1 + len(inner)
-        if left < 0:
+        num_left -= 1 + len(inner)
+        if num_left < 0:
             raise UsageError(f"{name}: more than {MOST_VALUES:,} values, aliases counted: write what each key needs")
         waiting.extend(inner)
 
@@ -195,9 +195,9 @@ def _plain(value: Any) -> Any:
     from ruamel.yaml.scalarbool import ScalarBoolean
 
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(element) for element in value]
     if isinstance(value, ScalarBoolean):  # a boolean with an anchor is an int in Python
         return bool(value)
     for kind in (bool, int, float, str):

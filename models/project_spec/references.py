@@ -109,10 +109,10 @@ def _load(target: str, reference: str, base: Path) -> ModuleType:
             return importlib.import_module(target)
 
 
-def lacks(reference: str, full: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a reference, in long form `full`, whose module defines only the `known` names."""
+def lacks(reference: str, full: str, names: Iterable[str]) -> UsageError:
+    """Return the error for a reference, in long form `full`, whose module defines only the `names` names."""
     target, _, attr = full.rpartition(":")
-    hint = did_you_mean(attr, sorted(known), "define it there, or correct the name")
+    hint = did_you_mean(attr, sorted(names), "define it there, or correct the name")
     return UsageError(f"{reference}: {target} has no {attr!r}: {hint}")
 
 
@@ -241,10 +241,10 @@ def _note_loaded(folder: Path) -> None:
 
 def _forget_edited(folder: Path) -> None:
     """Unload a user's modules if one was edited since its import: a step's key covers the current files."""
-    known = {name: entry for name, entry in _loaded.items() if entry[0].is_relative_to(folder)}
-    if all(file.is_file() and _content(file) == before for file, before in known.values()):
+    edited = {name: loaded for name, loaded in _loaded.items() if loaded[0].is_relative_to(folder)}
+    if all(file.is_file() and _content(file) == before for file, before in edited.values()):
         return
-    for name in known:
+    for name in edited:
         sys.modules.pop(name, None)
         del _loaded[name]
     importlib.invalidate_caches()

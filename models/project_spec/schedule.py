@@ -55,8 +55,8 @@ class Schedule:
     @property
     def shown(self) -> str:
         """The schedule in one line, for people."""
-        what = f"every {self.interval_s:g} s" if self.kind == "interval" else self.text.splitlines()[-1]
-        return f"{what} ({self.timezone})"
+        rule = f"every {self.interval_s:g} s" if self.kind == "interval" else self.text.splitlines()[-1]
+        return f"{rule} ({self.timezone})"
 
     def next(self, after: float) -> float:
         """Return the first time strictly later than `after`, in Unix seconds; infinity if the rule has ended."""
@@ -130,10 +130,10 @@ def check_timezone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        known = available_timezones()
+        zones = available_timezones()
     else:
         return name
-    lower = {zone.rpartition("/")[2].lower(): zone for zone in known} | {zone.lower(): zone for zone in known}
+    lower = {zone.rpartition("/")[2].lower(): zone for zone in zones} | {zone.lower(): zone for zone in zones}
     near = difflib.get_close_matches(name.lower(), lower, 1)
     cure = f"did you mean {lower[near[0]]!r}?" if near else "such as UTC or Europe/Vienna"
     raise ValueError(f"got time zone {name!r}, expected one of the IANA database: {cure}")
@@ -184,8 +184,8 @@ def _cron(text: str, line: str, timezone: str) -> Schedule:
         for read in (line, " ".join([*fields[:4], "*"])):  # croniter finds no day of the week beside 31 September
             next(CronSim(read, datetime(2020, 1, 6, tzinfo=UTC)))
     except (CronSimError, StopIteration) as error:
-        what = str(error).lower().removeprefix("bad ") or "date that never comes"
-        raise ValueError(f"got schedule {text!r} with a bad {what}, expected {FIELDS}, such as {FORMS}") from None
+        field = str(error).lower().removeprefix("bad ") or "date that never comes"
+        raise ValueError(f"got schedule {text!r} with a bad {field}, expected {FIELDS}, such as {FORMS}") from None
     return Schedule("cron", line, timezone)
 
 

@@ -129,14 +129,15 @@ class Search(SpecBlock):
 
     @model_validator(mode="after")
     def _grid_can_be_listed(self) -> Search:
-        for path, each in (self.space or {}).items() if self.sampler == "grid" else ():
+        for path, parameter in (self.space or {}).items() if self.sampler == "grid" else ():
             if (
-                each.low is not None
-                and each.high is not None
-                and (each.high - each.low) / (each.step or 1) > MOST_VALUES
+                parameter.low is not None
+                and parameter.high is not None
+                and (parameter.high - parameter.low) / (parameter.step or 1) > MOST_VALUES
             ):
                 raise ValueError(
-                    f"space.{path}: a grid from {each.low:g} to {each.high:g} has more than {MOST_VALUES:,} values: "
+                    f"space.{path}: a grid from {parameter.low:g} to {parameter.high:g} has more than {MOST_VALUES:,} "
+                    "values: "
                     "take a larger `step`, name `choices`, or another sampler"
                 )
         return self

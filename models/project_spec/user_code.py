@@ -40,9 +40,9 @@ def check_own_code(spec: Spec, base: Path) -> None:
         path = base / target
         if not path.is_file():
             raise UsageError(f"{key}: {reference}: there is no {path}: write it, or correct the name")
-        known = _defined(path)
-        if known is not None and name not in known:
-            raise UsageError(f"{key}: {references.lacks(reference, reference, known)}")
+        names = _defined(path)
+        if names is not None and name not in names:
+            raise UsageError(f"{key}: {references.lacks(reference, reference, names)}")
     for text in spec.reads:
         if not (base / text).exists():
             raise UsageError(f"reads: got {text!r}, and there is no {base / text}: expected a file or a folder")
@@ -64,11 +64,11 @@ def _refuse_standard_library(key: str, reference: Any) -> None:
 
 def _references(value: Any, key: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
-        for name, each in value.items():
-            yield from _references(each, f"{key}.{name}" if key else str(name))
+        for name, part in value.items():
+            yield from _references(part, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list):
-        for each in value:
-            yield from _references(each, key)
+        for part in value:
+            yield from _references(part, key)
     elif isinstance(value, str) and ".py:" in value and references.is_own_code(value):
         yield key, value
 
@@ -100,6 +100,10 @@ def factory_of(path: Path, name: str) -> ast.FunctionDef | None:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return None if node.decorator_list else node
         if isinstance(node, ast.ClassDef) and node.name == name:
-            made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
-            return made[0] if made and not node.decorator_list else None
+            initialisers = [
+                statement
+                for statement in node.body
+                if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
+            ]
+            return initialisers[0] if initialisers and not node.decorator_list else None
     return None

@@ -16,7 +16,7 @@ MOST_WAITS = 60
 
 def render_backtest(result: Backtest) -> str:
     """Return the page as one self-contained HTML document: no script, no external resources."""
-    by_policy = {each.policy: each for each in result.policy_regrets}
+    by_policy = {regret.policy: regret for regret in result.policy_regrets}
     return render(
         "backtest.html.j2",
         result=result,
@@ -42,9 +42,9 @@ def rounded(value: float | None, like: PolicyRegret) -> str:
 
 def _is_clear(result: Backtest) -> bool:
     """Return True if each cheaper policy is shown to be worse, over enough periods."""
-    chosen = next(each for each in result.policy_regrets if each.policy == result.recommended)
-    cheaper = [each for each in result.policy_regrets if each.device_seconds < chosen.device_seconds]
-    return len(result.periods) >= FEW_PERIODS and all((each.regret.low or 0.0) > 0 for each in cheaper)
+    chosen = next(regret for regret in result.policy_regrets if regret.policy == result.recommended)
+    cheaper = [regret for regret in result.policy_regrets if regret.device_seconds < chosen.device_seconds]
+    return len(result.periods) >= FEW_PERIODS and all((regret.regret.low or 0.0) > 0 for regret in cheaper)
 
 
 def _pictures(result: Backtest) -> list[Figure]:

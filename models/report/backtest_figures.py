@@ -19,19 +19,19 @@ def metric_over_time(result: Backtest) -> bytes:
     """Draw the metric in each period with its interval: one line for all policies that had the same champions."""
     groups = result.alike()
     offsets = np.linspace(-0.2, 0.2, len(groups)) if len(groups) > 1 else [0.0]
-    place_of = {each.policy: place for place, each in enumerate(result.policy_regrets)}
+    place_of = {regret.policy: place for place, regret in enumerate(result.policy_regrets)}
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for names, offset in zip(groups, offsets, strict=True):
             regret = result.policy_regrets[place_of[names[0]]]
-            at = np.arange(len(regret.points)) + offset
+            positions = np.arange(len(regret.points)) + offset
             colours = look(names[0], place_of[names[0]])
             values, low, high = spreads(point.metric for point in regret.points)
-            axes.plot(at, values, label=shorten(", ".join(names), 60), linewidth=1.3, **colours)
-            axes.vlines(at, low, high, color=colours["color"], linewidth=2.2, alpha=0.35)
+            axes.plot(positions, values, label=shorten(", ".join(names), 60), linewidth=1.3, **colours)
+            axes.vlines(positions, low, high, color=colours["color"], linewidth=2.2, alpha=0.35)
             fresh = [n for n, step in enumerate(result.course(names[0]).steps) if n and step.age == 0]
-            axes.plot(at[fresh], values[fresh], "o", color=colours["color"], markersize=6, fillstyle="none")
+            axes.plot(positions[fresh], values[fresh], "o", color=colours["color"], markersize=6, fillstyle="none")
         _periods(axes, result)
         axes.set_ylabel(shorten(result.metric, 30))
         figure.legend(loc="outside upper left", ncols=1)
@@ -45,14 +45,16 @@ def loops_over_time(result: Backtest) -> bytes:
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for outcome, (marker, colour) in _OUTCOMES.items():
-            at = [
+            points = [
                 (place, row)
                 for row, course in enumerate(result.courses)
                 for place, step in enumerate(course.steps)
                 if step.loop and step.loop.outcome == outcome
             ]
-            if at:
-                axes.plot(*zip(*at, strict=True), marker, color=colour, markersize=8, linestyle="none", label=outcome)
+            if points:
+                axes.plot(
+                    *zip(*points, strict=True), marker, color=colour, markersize=8, linestyle="none", label=outcome
+                )
         axes.set_yticks(range(len(result.courses)), [shorten(course.policy) for course in result.courses])
         axes.set_ylim(len(result.courses) - 0.4, -0.6)
         _periods(axes, result)
@@ -78,11 +80,11 @@ def _regrets(axes: Any, result: Backtest) -> None:
         fontsize=8,
     )
     rows = range(len(result.policy_regrets))
-    colours = [look(each.policy, row)["color"] for row, each in enumerate(result.policy_regrets)]
-    values, low, high = spreads(each.regret for each in result.policy_regrets)
+    colours = [look(regret.policy, row)["color"] for row, regret in enumerate(result.policy_regrets)]
+    values, low, high = spreads(regret.regret for regret in result.policy_regrets)
     axes.hlines(rows, low, high, color=colours, linewidth=5, alpha=0.4)
     axes.scatter(values, rows, s=49, color=colours)
-    axes.set_yticks(rows, [shorten(each.policy) for each in result.policy_regrets])
+    axes.set_yticks(rows, [shorten(regret.policy) for regret in result.policy_regrets])
     axes.set_ylim(len(result.policy_regrets) - 0.4, -0.6)
     axes.margins(x=0.08)
     axes.grid(axis="y", visible=False)
@@ -94,12 +96,12 @@ def spent(result: Backtest) -> bytes:
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        means = spreads(each.mean for each in result.policy_regrets).T
-        for place, (each, (value, low, high)) in enumerate(zip(result.policy_regrets, means, strict=True)):
-            colour, marker = look(each.policy, place)["color"], _MARKERS[place % len(_MARKERS)]
-            axes.vlines(each.device_seconds, low, high, color=colour, linewidth=2.2, alpha=0.35)
-            label = f"{shorten(each.policy)} {number(each.mean.value)}, {each.device_seconds:,.0f} s"
-            axes.plot(each.device_seconds, value, marker, color=colour, markersize=7, label=label)
+        means = spreads(regret.mean for regret in result.policy_regrets).T
+        for place, (regret, (value, low, high)) in enumerate(zip(result.policy_regrets, means, strict=True)):
+            colour, marker = look(regret.policy, place)["color"], _MARKERS[place % len(_MARKERS)]
+            axes.vlines(regret.device_seconds, low, high, color=colour, linewidth=2.2, alpha=0.35)
+            label = f"{shorten(regret.policy)} {number(regret.mean.value)}, {regret.device_seconds:,.0f} s"
+            axes.plot(regret.device_seconds, value, marker, color=colour, markersize=7, label=label)
         if result.direction == "minimize":
             axes.invert_yaxis()
         axes.set(xlabel="device-seconds", ylabel=f"mean {shorten(result.metric, 26)}")
@@ -112,8 +114,8 @@ def spent(result: Backtest) -> bytes:
 def _periods(axes: Any, result: Backtest) -> None:
     names = [span.name for span in result.periods]
     step = -(-len(names) // MOST_TICKS)
-    shown = list(range(0, len(names), step))
-    long = max((len(names[place]) for place in shown), default=0) * len(shown) > 60
+    ticks = list(range(0, len(names), step))
+    long = max((len(names[place]) for place in ticks), default=0) * len(ticks) > 60
     turned: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if long else {}
-    axes.set_xticks(shown, [names[place] for place in shown], **turned)
+    axes.set_xticks(ticks, [names[place] for place in ticks], **turned)
     axes.set_xlim(-0.6, len(names) - 0.4)

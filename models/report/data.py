@@ -42,8 +42,8 @@ def _failed(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _words(result: Mapping[str, Any]) -> str:
-    what = str(result.get("expectation", "")).replace("_", " ")
-    where = f"{result['column']}: {what}" if result.get("column") else what
+    check = str(result.get("expectation", "")).replace("_", " ")
+    where = f"{result['column']}: {check}" if result.get("column") else check
     if result.get("error"):
         return f"{where} (could not be checked: {result['error']})"
     if result.get("unexpected_count"):

@@ -35,18 +35,18 @@ def difference(verdict: Verdict) -> bytes:
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(max(1, len(measured)), 1, squeeze=False)[:, 0]
-        for axes, (title, each, threshold) in zip(panels, measured, strict=False):
-            if each is not None:
-                _gain_panel(axes, verdict.sign, each, threshold)
+        for axes, (title, difference, threshold) in zip(panels, measured, strict=False):
+            if difference is not None:
+                _gain_panel(axes, verdict.sign, difference, threshold)
             axes.set_title(title, fontweight="normal")
         panels[-1].set_xlabel(f"{shorten(verdict.metric, 40)}, right is better")
 
     return draw(paint, height_in=0.5 + 1.05 * max(1, len(measured)))
 
 
-def _gain_panel(axes: Any, sign: int, each: Difference, threshold: float) -> None:
-    ends = [sign * end for end in (each.low, each.high) if end is not None]
-    gain, colour = sign * (each.value or 0.0), PALETTE[0] if each.reached else PALETTE[1]
+def _gain_panel(axes: Any, sign: int, difference: Difference, threshold: float) -> None:
+    ends = [sign * end for end in (difference.low, difference.high) if end is not None]
+    gain, colour = sign * (difference.value or 0.0), PALETTE[0] if difference.reached else PALETTE[1]
     axes.axvline(threshold, color=INK, linewidth=1.6)
     axes.annotate(
         "asked", (threshold, 1), (3, -9), xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=8
@@ -95,16 +95,16 @@ def roc_and_pr(
     curves = _curves(target, models, classes)
 
     def paint(figure: Any) -> None:
-        left, right = figure.subplots(1, 2)
+        left_axes, right = figure.subplots(1, 2)
         for place, (name, (positive, score)) in enumerate(curves.items()):
             missed, caught, precision = curve_rates(positive, score, weight)
             auc, ap = (METRICS[metric].value(positive, score, weight) for metric in ("roc_auc", "pr_auc"))
-            left.plot(missed, caught, label=f"{shorten(name, 12)} {auc:.3f}", **look(name, place))
+            left_axes.plot(missed, caught, label=f"{shorten(name, 12)} {auc:.3f}", **look(name, place))
             right.step(caught, precision, where="pre", label=f"{shorten(name, 12)} {ap:.3f}", **look(name, place))
-        left.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
-        left.set(title="ROC", xlabel="false positive rate", ylabel="true positive rate")
+        left_axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
+        left_axes.set(title="ROC", xlabel="false positive rate", ylabel="true positive rate")
         right.set(title="Precision and recall", xlabel="recall", ylabel="precision")
-        for axes, title in ((left, "area"), (right, "average precision")):
+        for axes, title in ((left_axes, "area"), (right, "average precision")):
             axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
             axes.legend(title=title, loc="best", fontsize=8 if len(curves) > 4 else 9)
 
@@ -143,23 +143,23 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
     def paint(figure: Any) -> None:
         from matplotlib.colors import LogNorm
 
-        left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
+        left_axes, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
         low, high = padded(np.r_[truth, guess])
         counts, _, _ = np.histogram2d(truth, guess, bins=60, range=[[low, high], [low, high]])
-        shown = np.where(counts > 0, counts, np.nan).T
-        image = left.imshow(
-            shown,
+        density = np.where(counts > 0, counts, np.nan).T
+        image = left_axes.imshow(
+            density,
             origin="lower",
             extent=(low, high, low, high),
             norm=LogNorm(1, max(2, counts.max())),
             aspect="equal",
         )
-        bar = figure.colorbar(image, ax=left, label="examples in a cell", shrink=0.8)
+        bar = figure.colorbar(image, ax=left_axes, label="examples in a cell", shrink=0.8)
         if counts.max() < 10:  # no second power of ten would have a label
             bar.ax.yaxis.set_minor_formatter("{x:g}")
-        left.plot([low, high], [low, high], color=PALETTE[1], linewidth=1.2, linestyle="--")
+        left_axes.plot([low, high], [low, high], color=PALETTE[1], linewidth=1.2, linestyle="--")
         unit = shorten(name, 24)
-        left.set(title="Predicted and true", xlabel=f"true {unit}", ylabel=f"predicted {unit}")
+        left_axes.set(title="Predicted and true", xlabel=f"true {unit}", ylabel=f"predicted {unit}")
         right.hist(error, bins=50, range=padded(np.quantile(error, [0.001, 0.999])), color=PALETTE[0])
         right.axvline(0, color=INK, linewidth=1)
         right.axvline(float(np.median(error)), color=PALETTE[1], linestyle="--")
@@ -192,16 +192,16 @@ def scores(target: Array, prediction: Array, classes: Sequence[str], name: str =
 
 def slices(verdict: Verdict) -> bytes:
     """Draw the metric of each slice with its interval, champion beside challenger; dashed: all test examples."""
-    chosen = [each for each in verdict.slices if each.challenger.value is not None][:MOST_SLICES]
+    chosen = [part for part in verdict.slices if part.challenger.value is not None][:MOST_SLICES]
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for name, marker, shift in (("challenger", "o", -0.14), ("champion", "D", 0.14)):
-            values, low, high = spreads(getattr(each, name) for each in chosen)
-            at, colour = np.arange(len(chosen)) + shift, MODEL_LOOKS[name]["color"]
-            axes.hlines(at, low, high, color=colour, linewidth=1.6)
+            values, low, high = spreads(getattr(part, name) for part in chosen)
+            positions, colour = np.arange(len(chosen)) + shift, MODEL_LOOKS[name]["color"]
+            axes.hlines(positions, low, high, color=colour, linewidth=1.6)
             if np.isfinite(values).any():
-                axes.plot(values, at, marker, color=colour, markersize=5, label=name)
+                axes.plot(values, positions, marker, color=colour, markersize=5, label=name)
         if verdict.challenger.value is not None:
             axes.axvline(
                 verdict.challenger.value,
@@ -209,9 +209,9 @@ def slices(verdict: Verdict) -> bytes:
                 linewidth=1,
                 linestyle="--",
             )
-        axes.set_yticks(range(len(chosen)), [_slice_name(each) for each in chosen])
-        for label, each in zip(axes.get_yticklabels(), chosen, strict=True):
-            label.set(fontsize=8.5, fontweight="bold" if each.lost else "normal")
+        axes.set_yticks(range(len(chosen)), [_slice_name(part) for part in chosen])
+        for label, part in zip(axes.get_yticklabels(), chosen, strict=True):
+            label.set(fontsize=8.5, fontweight="bold" if part.lost else "normal")
         axes.set_ylim(max(1, len(chosen)) - 0.4, -0.6)
         axes.set_xlim(within_limits(verdict.metric, *axes.get_xlim()))
         axes.grid(axis="y", visible=False)
@@ -244,9 +244,9 @@ def bits_by_position(models: Mapping[str, Array], references: Mapping[str, float
     return draw(paint)
 
 
-def _slice_name(each: Slice) -> str:
-    lost = "▼ lost  " if each.lost else ""
-    return f"{lost}{shorten(each.column, 14)} = {shorten(each.value, 18)} ({each.num_samples:,})"
+def _slice_name(part: Slice) -> str:
+    lost = "▼ lost  " if part.lost else ""
+    return f"{lost}{shorten(part.column, 14)} = {shorten(part.value, 18)} ({part.num_samples:,})"
 
 
 def _curves(target: Array, models: Mapping[str, Array], classes: Sequence[str]) -> dict[str, tuple[Array, Array]]:
@@ -265,9 +265,12 @@ def curve_rates(positive: Array, score: Array, weight: Array | None = None) -> t
     weights = np.ones(len(score)) if weight is None else weight
     order = np.argsort(-score, kind="stable")
     order = order[weights[order] > 0]
-    own = weights[order]
+    weights_in_order = weights[order]
     ends = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])
-    caught, false = np.cumsum(own * positive[order])[ends], np.cumsum(own * ~positive[order])[ends]
+    caught, false = (
+        np.cumsum(weights_in_order * positive[order])[ends],
+        np.cumsum(weights_in_order * ~positive[order])[ends],
+    )
     rate, miss = (part / part[-1] if part[-1] > 0 else part for part in (caught, false))
     points = np.unique(np.linspace(0, len(ends) - 1, MOST_POINTS).astype(np.int64))
     precision = caught / (caught + false)

@@ -22,7 +22,7 @@ Check = tuple[Colour, str]
 
 def light(facts: ProjectFacts) -> TrafficLight:
     """Return the light of a project, with every reason for its colour, worst first."""
-    checks = sorted(_checks(facts), key=lambda each: RANK[each[0]])  # stable: the order of the checks within a colour
+    checks = sorted(_checks(facts), key=lambda check: RANK[check[0]])  # stable: the order of the checks within a colour
     worst = [reason for colour, reason in checks if colour != "green"]
     return TrafficLight(colour=checks[0][0], reasons=worst or [checks[0][1]])
 
@@ -43,7 +43,7 @@ def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSum
         checks = [
             ("green", "every project is well" if projects else "there is no project yet: `loopline new` makes one")
         ]
-    checks.sort(key=lambda each: RANK[each[0]])
+    checks.sort(key=lambda check: RANK[check[0]])
     return TrafficLight(colour=checks[0][0], reasons=[reason for _, reason in checks])
 
 
@@ -62,8 +62,8 @@ def _checks(facts: ProjectFacts) -> Iterator[Check]:
         yield "amber", f"a person is asked whether to retrain: {facts.waiting.reason}"
     if facts.undecided:
         first, *rest = facts.undecided
-        more = f" (and {len(rest)} more)" if rest else ""
-        yield "amber", f"asked at {clock(first.at)}, not decided yet: {first.reason}{more}"
+        further = f" (and {len(rest)} more)" if rest else ""
+        yield "amber", f"asked at {clock(first.at)}, not decided yet: {first.reason}{further}"
     yield from _champion(facts)
 
 
@@ -80,22 +80,22 @@ def _champion(facts: ProjectFacts) -> Iterator[Check]:
 def _unwatched(champion: RegisteredVersion, yet: str) -> Check:
     """Check a champion without a complete window: its verdict, unless a person promoted it against its verdict."""
     if champion.verdict and not champion.verdict.promoted:
-        why = champion.verdict.reasons[0] if champion.verdict.reasons else champion.verdict.summary
-        return "amber", f"champion {champion.number} was promoted by hand against its verdict ({why}); {yet}"
+        reason = champion.verdict.reasons[0] if champion.verdict.reasons else champion.verdict.summary
+        return "amber", f"champion {champion.number} was promoted by hand against its verdict ({reason}); {yet}"
     return "green", f"champion {champion.number} holds its verdict{_value(champion)}; {yet}"
 
 
 def _looped(facts: ProjectFacts) -> Iterator[Check]:
     loop, data = facts.loop, facts.data
     named, where = f"loop {loop.loop_id}", f" at {loop.step}" if loop.step else ""
-    why = f": {loop.failure}" if loop.failure else ""
+    cause = f": {loop.failure}" if loop.failure else ""
     if data.status == "rejected":
-        what = f": {data.failing[0]}" if data.failing else ""
-        yield "red", f"the last data was rejected{what}"
+        failing = f": {data.failing[0]}" if data.failing else ""
+        yield "red", f"the last data was rejected{failing}"
     elif loop.state == "rejected":
-        yield "red", f"{named}: the data was rejected{where}{why}"
+        yield "red", f"{named}: the data was rejected{where}{cause}"
     elif loop.state == "failed":
-        yield "amber", f"{named} failed{where}{why}"
+        yield "amber", f"{named} failed{where}{cause}"
     if data.status == "warned" and data.failing:
         yield "amber", f"the last data is not all it should be: {data.failing[0]}"
     if has_many_unusable(data.feedback):
@@ -108,8 +108,8 @@ def _value(version: RegisteredVersion) -> str:
     verdict = version.verdict
     if verdict is None:
         return f" ({version.metric.replace('=', ' ')})" if version.metric else ""
-    own = verdict.challenger
-    return f" ({verdict.metric} {show(own.value)}, {interval(own.low, own.high)})"
+    estimate = verdict.challenger
+    return f" ({verdict.metric} {show(estimate.value)}, {interval(estimate.low, estimate.high)})"
 
 
 def _disk(disk: DiskUsage) -> Iterator[Check]:

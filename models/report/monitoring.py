@@ -48,7 +48,7 @@ def render_monitoring(findings: MonitoringReport, monitor: Monitor) -> str:
 
 
 def _facts(findings: MonitoringReport, windows: Sequence[WindowReport]) -> dict[str, object]:
-    promoted, last = findings.verdict, next((one for one in reversed(windows) if one.realised), None)
+    promoted, last = findings.verdict, next((window for window in reversed(windows) if window.realised), None)
     realised = last.realised if last else None
     coverage = findings.num_labels / findings.num_predictions if findings.num_predictions else None
     return {
@@ -90,12 +90,12 @@ def _pictures(findings: MonitoringReport, windows: Sequence[WindowReport]) -> li
 def _by_horizon(findings: MonitoringReport, window: WindowReport) -> str | None:
     """Return the metric at each horizon, and at promotion; None for other models."""
     parts = []
-    for each in window.horizons[:MOST_HORIZONS]:
-        then = findings.horizons.get(each.name)
+    for horizon in window.horizons[:MOST_HORIZONS]:
+        then = findings.horizons.get(horizon.name)
         promoted = f" (promoted with {then.value:.4g})" if then and then.value is not None else ""
-        parts.append(f"{each.name} {each.realised.value:.4g}{promoted}{', decays' if each.decayed else ''}")
-    more = len(window.horizons) - len(parts)
-    return "; ".join([*parts, f"{more} more"] if more else parts) or None
+        parts.append(f"{horizon.name} {horizon.realised.value:.4g}{promoted}{', decays' if horizon.decayed else ''}")
+    num_further = len(window.horizons) - len(parts)
+    return "; ".join([*parts, f"{num_further} more"] if num_further else parts) or None
 
 
 def _light(drift: Drift) -> tuple[str, str]:
@@ -119,7 +119,7 @@ def _estimate(estimate: Estimate | None) -> str | None:
 
 
 def _span(window: WindowReport) -> str:
-    begin, end = (datetime.fromtimestamp(at, UTC) for at in (window.begin, window.end))
+    begin, end = (datetime.fromtimestamp(timestamp, UTC) for timestamp in (window.begin, window.end))
     if begin.date() == end.date():
         return f"{begin:%d %b %Y, %H:%M} to {end:%H:%M}"
     return f"{begin:%d %b %Y} to {end:%d %b %Y}"

@@ -56,13 +56,13 @@ def prediction_drift(windows: Sequence[WindowReport]) -> bytes:
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for place, name in enumerate(names):
-            rows = [next((each for each in window.predictions if each.name == name), None) for window in windows]
+            rows = [next((drift for drift in window.predictions if drift.name == name), None) for window in windows]
             values = [np.nan if row is None or row.psi is None else row.psi for row in rows]
             axes.plot(times, values, marker="o", markersize=3.5, color=PALETTE[place], label=name)
-            seen = [(at, row) for at, row in zip(times, rows, strict=True) if row is not None]
-            if drifted := [(at, row.psi) for at, row in seen if row.level != "none"]:
+            seen = [(time, row) for time, row in zip(times, rows, strict=True) if row is not None]
+            if drifted := [(time, row.psi) for time, row in seen if row.level != "none"]:
                 axes.plot(*zip(*drifted, strict=True), "v", color=RED, markersize=7, label=None if place else "drifts")
-            if chance := [(at, row.psi) for at, row in seen if row.is_within_chance]:
+            if chance := [(time, row.psi) for time, row in seen if row.is_within_chance]:
                 axes.plot(*zip(*chance, strict=True), "o", color=PALETTE[place], markerfacecolor="white", markersize=5)
             limits = [np.nan if row is None else row.warn_at for row in rows]
             label = None if place else "limit"
@@ -76,10 +76,10 @@ def prediction_drift(windows: Sequence[WindowReport]) -> bytes:
 
 def feature_map(windows: Sequence[WindowReport]) -> bytes:
     """Draw the PSI of the features with the largest drift (row) in each of the last windows (column)."""
-    shown = windows[-MOST_COLUMNS:]
-    names = _furthest(shown)
-    values = np.full((len(names), len(shown)), np.nan)
-    for column, window in enumerate(shown):
+    newest = windows[-MOST_COLUMNS:]
+    names = _furthest(newest)
+    values = np.full((len(names), len(newest)), np.nan)
+    for column, window in enumerate(newest):
         for drift in window.features:
             if drift.name in names and drift.psi is not None:
                 values[names.index(drift.name), column] = drift.psi
@@ -89,19 +89,19 @@ def feature_map(windows: Sequence[WindowReport]) -> bytes:
         image = axes.imshow(values, aspect="auto", vmin=0, vmax=0.4, cmap=SEQUENTIAL, interpolation="nearest")
         figure.colorbar(image, ax=axes, label="PSI", extend="max", shrink=0.9)
         axes.set_yticks(range(len(names)), [shorten(name, 24) for name in names])
-        ticks = np.unique(np.linspace(0, len(shown) - 1, min(5, len(shown))).astype(np.int64))
-        axes.set_xticks(ticks, [_date(shown[tick].begin) for tick in ticks])
+        ticks = np.unique(np.linspace(0, len(newest) - 1, min(5, len(newest))).astype(np.int64))
+        axes.set_xticks(ticks, [_date(newest[tick].begin) for tick in ticks])
         axes.grid(visible=False)
 
     return draw(paint, height_in=1.0 + 0.24 * max(3, len(names)))
 
 
 def _furthest(windows: Sequence[WindowReport]) -> list[str]:
-    most: dict[str, float] = {}
+    furthest: dict[str, float] = {}
     for window in windows:
         for drift in window.features:
-            most[drift.name] = max(most.get(drift.name, 0.0), drift.psi or 0.0)
-    return sorted(most, key=lambda name: -most[name])[:MOST_FEATURES]
+            furthest[drift.name] = max(furthest.get(drift.name, 0.0), drift.psi or 0.0)
+    return sorted(furthest, key=lambda name: -furthest[name])[:MOST_FEATURES]
 
 
 def _times(windows: Sequence[WindowReport]) -> tuple[list[float], bool]:
@@ -123,6 +123,6 @@ def _dated(axes: Any, times: Sequence[float], dates: bool) -> None:
     axes.set_xticks(ticks, [_date(float(tick), times[-1] - times[0]) for tick in ticks])
 
 
-def _date(at: float, span: float = 30 * 86_400) -> str:
-    when = datetime.fromtimestamp(at, UTC)
+def _date(timestamp: float, span: float = 30 * 86_400) -> str:
+    when = datetime.fromtimestamp(timestamp, UTC)
     return f"{when:%d %b %Y}" if span > 3 * 86_400 else f"{when:%d %b %H:%M}"

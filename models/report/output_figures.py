@@ -22,20 +22,20 @@ _BINS = 12
 
 def targets(target: Array, prediction: Array, names: Sequence[str]) -> bytes:
     """Draw predicted against true values of each target, in its own unit."""
-    shown = list(enumerate(names))[:MOST_OUTPUTS]
+    outputs = list(enumerate(names))[:MOST_OUTPUTS]
 
     def paint(figure: Any) -> None:
-        rows = -(-len(shown) // 3)
-        panels = figure.subplots(rows, min(3, len(shown)), squeeze=False).ravel()
-        for axes, (at, name) in zip(panels, shown, strict=False):
-            low, high = padded(np.r_[target[:, at], prediction[:, at]])
-            axes.plot(target[:, at], prediction[:, at], ".", markersize=2, color=PALETTE[0], rasterized=True)
+        rows = -(-len(outputs) // 3)
+        panels = figure.subplots(rows, min(3, len(outputs)), squeeze=False).ravel()
+        for axes, (index, name) in zip(panels, outputs, strict=False):
+            low, high = padded(np.r_[target[:, index], prediction[:, index]])
+            axes.plot(target[:, index], prediction[:, index], ".", markersize=2, color=PALETTE[0], rasterized=True)
             axes.plot([low, high], [low, high], color=PALETTE[1], linewidth=1.2, linestyle="--")
             axes.set(title=shorten(name, 24), xlabel="true", ylabel="predicted", xlim=(low, high), ylim=(low, high))
-        for axes in panels[len(shown) :]:
+        for axes in panels[len(outputs) :]:
             axes.set_visible(False)
 
-    return draw(paint, height_in=0.6 + 2.6 * -(-len(shown) // 3))
+    return draw(paint, height_in=0.6 + 2.6 * -(-len(outputs) // 3))
 
 
 def quantiles(target: Array, prediction: Array, levels: Sequence[float], weight: Array | None = None) -> bytes:
@@ -54,11 +54,11 @@ def quantiles(target: Array, prediction: Array, levels: Sequence[float], weight:
     centres = np.bincount(bins, middle * weights)[counts > 0] / counts[counts > 0]
 
     def paint(figure: Any) -> None:
-        left, right = figure.subplots(1, 2)
-        left.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
-        left.plot(levels, below, "o-", color=PALETTE[0])
-        left.set(title="Calibration", xlabel="level of the quantile", ylabel="share of true values below it")
-        left.set(xlim=(0, 1), ylim=(0, 1))
+        left_axes, right = figure.subplots(1, 2)
+        left_axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
+        left_axes.plot(levels, below, "o-", color=PALETTE[0])
+        left_axes.set(title="Calibration", xlabel="level of the quantile", ylabel="share of true values below it")
+        left_axes.set(xlim=(0, 1), ylim=(0, 1))
         right.axhline(levels[-1] - levels[0], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
         right.plot(centres, shares, "o-", color=PALETTE[0])
         right.set(title="Coverage of the interval", xlabel="predicted middle", ylabel="share within", ylim=(0, 1.02))
@@ -71,15 +71,15 @@ def labels(target: Array, prediction: Array, names: Sequence[str], weight: Array
 
     Examples count by their `weight` (example,); None: all alike.
     """
-    mixed = [at for at in range(len(names)) if 0 < target[:, at].mean() < 1][:MOST_OUTPUTS]
+    mixed = [index for index in range(len(names)) if 0 < target[:, index].mean() < 1][:MOST_OUTPUTS]
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for place, at in enumerate(mixed):
-            _, caught, precision = curve_rates(target[:, at] == 1, prediction[:, at], weight)
-            average = METRICS["pr_auc"].value(target[:, at], prediction[:, at], weight)
-            label = f"{shorten(names[at], 18)} {average:.3f}"
-            axes.step(caught, precision, where="pre", label=label, **look(names[at], place))
+        for place, index in enumerate(mixed):
+            _, caught, precision = curve_rates(target[:, index] == 1, prediction[:, index], weight)
+            average = METRICS["pr_auc"].value(target[:, index], prediction[:, index], weight)
+            label = f"{shorten(names[index], 18)} {average:.3f}"
+            axes.step(caught, precision, where="pre", label=label, **look(names[index], place))
         axes.set(xlabel="recall", ylabel="precision", xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
         if mixed:
             axes.legend(title="average precision", loc="best", fontsize=8)

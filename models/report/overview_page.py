@@ -56,8 +56,8 @@ def tool_links(project: ProjectFacts, where: Mapping[str, str]) -> list[Link]:
         links.append(Link("versions in MLflow", f"{model}?{OF_MODELS}"))
     if "prefect" in where:
         runs = f"{where['prefect']}/runs"
-        one = project.loop.flow_run
-        links.append(Link("the last loop in Prefect", f"{runs}/flow-run/{quote(one, safe='')}") if one else
+        flow_run = project.loop.flow_run
+        links.append(Link("the last loop in Prefect", f"{runs}/flow-run/{quote(flow_run, safe='')}") if flow_run else
                      Link("runs in Prefect", runs))  # fmt: skip
         if project.waiting:
             links.append(Link("the question in Prefect", f"{runs}/flow-run/{quote(project.waiting.flow_run, safe='')}"))
@@ -68,8 +68,8 @@ def tool_links(project: ProjectFacts, where: Mapping[str, str]) -> list[Link]:
 
 def render_index(overview: Overview, logout: str = "") -> str:
     """Return the page of all projects. `logout`: the token of the form that ends the session; empty for none."""
-    sparks = {each.name: spark(_windows(each), _metric(each)) for each in overview.projects}
-    projects = sorted(overview.projects, key=lambda each: RANK[each.light.colour])  # the most urgent come first
+    sparks = {project.name: spark(_windows(project), _metric(project)) for project in overview.projects}
+    projects = sorted(overview.projects, key=lambda project: RANK[project.light.colour])  # the most urgent come first
     return _render("index", overview=overview, projects=projects, sparks=sparks, now=overview.at, logout=logout)
 
 

@@ -27,16 +27,16 @@ def environment(filters: tuple[tuple[str, Callable[..., Any]], ...] = ()) -> jin
     """Return the environment of the templates, which keeps what it compiled: to fill it is quick."""
     import jinja2  # imported here, so that users of `show` do not wait for it
 
-    made = jinja2.Environment(
+    jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"show": show, "interval": interval, "safe_link": safe_link, "data_uri": data_uri}
-    made.filters |= dict(filters)
-    return made
+    jinja.filters |= {"show": show, "interval": interval, "safe_link": safe_link, "data_uri": data_uri}
+    jinja.filters |= dict(filters)
+    return jinja
 
 
 def show(value: Any) -> str | Markup:
@@ -50,9 +50,9 @@ def show(value: Any) -> str | Markup:
     if isinstance(value, float):
         return _decimal(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {show(each)}" for key, each in value.items()) or "–"
+        return ", ".join(f"{key}: {show(element)}" for key, element in value.items()) or "–"
     if isinstance(value, (list, tuple, set, frozenset)):
-        return ", ".join(str(show(each)) for each in value) or "–"
+        return ", ".join(str(show(element)) for element in value) or "–"
     return str(value)
 
 

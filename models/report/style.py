@@ -95,11 +95,11 @@ def look(name: str, place: int) -> dict[str, str]:
 
 def spreads(estimates: Iterable[Estimate | None]) -> np.ndarray:
     """Return values, low ends and high ends, float64 (3, estimates); NaN where there is none."""
-    ends = [(one.value, one.low, one.high) if one else (None, None, None) for one in estimates]
+    ends = [(estimate.value, estimate.low, estimate.high) if estimate else (None, None, None) for estimate in estimates]
     return np.array(ends, dtype=np.float64).reshape(-1, 3).T
 
 
-def shorten(text: str, most: int = 22) -> str:
+def shorten(text: str, limit: int = 22) -> str:
     """Return a label that fits: control characters are replaced, and the middle is cut if it is too long."""
     clean = re.sub(r"[\x00-\x1f\x7f]", " ", text)
-    return clean if len(clean) <= most else f"{clean[: most - 7]}…{clean[-6:]}"
+    return clean if len(clean) <= limit else f"{clean[: limit - 7]}…{clean[-6:]}"

@@ -49,21 +49,21 @@ def metric_chart(windows: Sequence[WindowReport], metric: str, band: tuple[float
 
     Windows have equal distances, however long each took to fill. Empty if no window has a metric or an estimate.
     """
-    shown = [window for window in windows if window.realised or window.estimated is not None][-MOST_WINDOWS:]
-    values = [value for window in shown for value in _values(window)]
+    drawn = [window for window in windows if window.realised or window.estimated is not None][-MOST_WINDOWS:]
+    values = [value for window in drawn for value in _values(window)]
     if not values:
         return Markup("")
     low, high = within_limits(metric, *_padded([*values, *(band or ())]))
-    up, across = AxisScale(low, high, HEIGHT - BOTTOM, TOP), _places(len(shown), LEFT + 6, WIDTH - RIGHT - 6)
-    placed = list(zip(across, shown, strict=True))
+    up, across = AxisScale(low, high, HEIGHT - BOTTOM, TOP), _places(len(drawn), LEFT + 6, WIDTH - RIGHT - 6)
+    placed = list(zip(across, drawn, strict=True))
     estimated = [(x, up.at(window.estimated)) for x, window in placed if window.estimated is not None]
     measured = [(x, window, value) for x, window in placed if (value := _measured(window)) is not None]
-    parts = [_grid(up), _times([window.end for window in shown])]
+    parts = [_grid(up), _times([window.end for window in drawn])]
     parts += [_band(up, *band)] if band else []
     parts += [_line("second", estimated), _line("first", [(x, up.at(value)) for x, _, value in measured])]
     parts += [_interval(x, window, value, up) for x, window, value in measured]
     last = f"; the last is {show(measured[-1][2])}" if measured else ""
-    return _picture(f"{metric} over {len(shown)} windows{last}", parts)
+    return _picture(f"{metric} over {len(drawn)} windows{last}", parts)
 
 
 def volume_chart(windows: Sequence[WindowReport]) -> Markup:
@@ -146,22 +146,26 @@ def _bar(begin: float, end: float, up: AxisScale, count: int, span: str) -> Mark
 
 
 def _interval(x: float, window: WindowReport, value: float, up: AxisScale) -> Markup:
-    look = "bad" if window.decayed else "first"
-    dot = _dot(look, x, up.at(value), f"{show(value)}, version {window.version}, to {_moment(window.end)}")
+    css_class = "bad" if window.decayed else "first"
+    dot = _dot(css_class, x, up.at(value), f"{show(value)}, version {window.version}, to {_moment(window.end)}")
     realised = window.realised
     if realised is None or realised.low is None or realised.high is None:
         return dot
-    return Markup('<path class="{}" d="M{} {}V{}"/>').format(look, x, up.at(realised.low), up.at(realised.high)) + dot
+    return (
+        Markup('<path class="{}" d="M{} {}V{}"/>').format(css_class, x, up.at(realised.low), up.at(realised.high)) + dot
+    )
 
 
-def _dot(look: str, x: float, y: float, title: str = "") -> Markup:
+def _dot(css_class: str, x: float, y: float, title: str = "") -> Markup:
     tooltip = Markup("<title>{}</title>").format(title) if title else Markup("")
-    return Markup('<circle class="{} dot" cx="{}" cy="{}" r="3">{}</circle>').format(look, x, y, tooltip)
+    return Markup('<circle class="{} dot" cx="{}" cy="{}" r="3">{}</circle>').format(css_class, x, y, tooltip)
 
 
-def _line(look: str, points: Sequence[Point]) -> Markup:
+def _line(css_class: str, points: Sequence[Point]) -> Markup:
     path = "L".join(f"{x:g} {y:g}" for x, y in points)
-    return Markup('<path class="{}" stroke-width="2" d="M{}"/>').format(look, path) if len(points) > 1 else Markup("")
+    return (
+        Markup('<path class="{}" stroke-width="2" d="M{}"/>').format(css_class, path) if len(points) > 1 else Markup("")
+    )
 
 
 def _grid(up: AxisScale) -> Markup:

@@ -21,13 +21,13 @@ def learning_curves(epochs: Sequence[Mapping[str, float]], metric: str, best_epo
     """
 
     def paint(figure: Any) -> None:
-        left, right = figure.subplots(1, 2)
-        _line(left, epochs, "train_loss", "training", PALETTE[1], "--")
-        _line(left, epochs, "val_loss", "validation", PALETTE[0], "-")
+        left_axes, right = figure.subplots(1, 2)
+        _line(left_axes, epochs, "train_loss", "training", PALETTE[1], "--")
+        _line(left_axes, epochs, "val_loss", "validation", PALETTE[0], "-")
         _line(right, epochs, f"val_{metric}", "validation", PALETTE[0], "-")
-        left.set(title="Loss", xlabel="epoch", ylabel="loss")
+        left_axes.set(title="Loss", xlabel="epoch", ylabel="loss")
         right.set(title=shorten(metric, 30), xlabel="epoch", ylabel=shorten(metric, 30))
-        for axes in (left, right):
+        for axes in (left_axes, right):
             axes.xaxis.get_major_locator().set_params(integer=True)
             if best_epoch:
                 axes.axvline(best_epoch, color=MUTED, linewidth=1, linestyle=":", label="kept")
@@ -62,7 +62,7 @@ def search_figures(
         if trial.value is not None and trial.params.get(NET) == net
     ]
     states = ["fail" if trial.state == "failed" else trial.state for trial in trials]
-    params, values = [each for each, _ in valued], [value for _, value in valued]
+    params, values = [params_of_trial for params_of_trial, _ in valued], [value for _, value in valued]
     figures = {
         "search-history.svg": search_history([trial.value for trial in trials], states, direction, metric),
         "search-parallel.svg": parallel_coordinates(params, values, metric, direction, log),
@@ -84,8 +84,8 @@ def search_history(
         direction: Which way is better.
         metric: The goal's metric.
     """
-    value = np.array([np.nan if each is None else each for each in values], dtype=np.float64)
-    state = np.array([each.lower() for each in states], dtype=np.str_)
+    value = np.array([np.nan if number is None else number for number in values], dtype=np.float64)
+    state = np.array([word.lower() for word in states], dtype=np.str_)
     number = np.arange(1, len(value) + 1)
 
     def paint(figure: Any) -> None:
@@ -126,8 +126,8 @@ def parallel_coordinates(
         direction: Which way is better.
         log: Names of settings that were searched on a log scale.
     """
-    names = sorted({name for each in settings for name in each})
-    columns = [_axis([each.get(name) for each in settings], name in log) for name in names]
+    names = sorted({name for params in settings for name in params})
+    columns = [_axis([params.get(name) for params in settings], name in log) for name in names]
     value = np.asarray(values, dtype=np.float64)
     order = np.argsort(value if direction == "maximize" else -value)
 
@@ -157,7 +157,7 @@ def parallel_coordinates(
 
 def importance_bars(importance: Mapping[str, float]) -> bytes:
     """Draw the importance of each setting or feature, most important first; at most 20."""
-    ranked = sorted(importance.items(), key=lambda item: -item[1])[:20]
+    ranked = sorted(importance.items(), key=lambda name_and_value: -name_and_value[1])[:20]
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
@@ -177,7 +177,7 @@ _HALO = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.8}
 
 
 def _line(axes: Any, epochs: Sequence[Mapping[str, float]], key: str, label: str, colour: str, dash: str) -> None:
-    points = [(place + 1, each[key]) for place, each in enumerate(epochs) if key in each]
+    points = [(place + 1, epoch[key]) for place, epoch in enumerate(epochs) if key in epoch]
     if points:
         marker = "o" if len(points) < 25 else None
         axes.plot(
@@ -192,15 +192,15 @@ def _line(axes: Any, epochs: Sequence[Mapping[str, float]], key: str, label: str
 
 def _axis(values: list[Any], log: bool) -> tuple[list[float], list[tuple[float, str]]]:
     """Return heights between 0 and 1 (NaN where a trial lacks the setting), and the ticks of one axis."""
-    known = [each for each in values if each is not None]
-    if all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in known):
-        numbers = np.array([np.nan if each is None else each for each in values], dtype=np.float64)
+    set_values = [setting for setting in values if setting is not None]
+    if all(isinstance(setting, (int, float)) and not isinstance(setting, bool) for setting in set_values):
+        numbers = np.array([np.nan if setting is None else setting for setting in values], dtype=np.float64)
         low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
         scale = np.log if log and low > 0 else np.asarray
         span = float(scale(high) - scale(low)) or 1.0
         heights = ((scale(numbers) - scale(low)) / span).tolist()
         return heights, [(0.0, f"{low:.3g}"), (1.0, f"{high:.3g}")] if high > low else [(0.0, f"{low:.3g}")]
-    choices = sorted({str(each) for each in known})
+    choices = sorted({str(setting) for setting in set_values})
     place = {choice: index / max(1, len(choices) - 1) for index, choice in enumerate(choices)}
     ticks = [(height, shorten(choice, 16)) for choice, height in place.items()]
-    return [np.nan if each is None else place[str(each)] for each in values], ticks
+    return [np.nan if setting is None else place[str(setting)] for setting in values], ticks

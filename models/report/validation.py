@@ -66,7 +66,7 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
         **{key: result.get(key) for key in keys},
         "outcome": _outcome(result),
         "expectation": _words(str(result.get("expectation") or ""), result.get("column")),
-        "arguments": {key: each for key, each in (result.get("arguments") or {}).items() if key != "column"},
+        "arguments": {key: argument for key, argument in (result.get("arguments") or {}).items() if key != "column"},
     }
 
 

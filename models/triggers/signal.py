@@ -20,9 +20,9 @@ EXPLAINED: tuple[Outcome, ...] = ("failed", "rejected", "cancelled")
 """Outcomes with a reason of their own; of the others the verdict gives it."""
 
 
-def clock(at: float) -> str:
-    """Return a readable time; `at` is in Unix seconds."""
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+def clock(timestamp: float) -> str:
+    """Return a readable time; `timestamp` is in Unix seconds."""
+    return f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 class Signal(FrozenModel):
