@@ -186,18 +186,11 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
                 make_queue(client, queue, pool)
             ids = {(plan.flow, plan.name): _apply(plan, pool, before.get((plan.flow, plan.name))) for plan in plans}
             rest = [
-                deployment
-                for key, deployment in before.items()
-                if key not in ids and (is_new or deployment.work_pool_name is None)
+                stored for key, stored in before.items() if key not in ids and (is_new or stored.work_pool_name is None)
             ]
-            for deployment in rest:
-                attach(client, deployment, pool)
-            for line in move_waiting(
-                api,
-                sorted(
-                    str(deployment_id) for deployment_id in (*ids.values(), *(deployment.id for deployment in rest))
-                ),
-            ):
+            for stored in rest:
+                attach(client, stored, pool)
+            for line in move_waiting(api, sorted(map(str, (*ids.values(), *(stored.id for stored in rest))))):
                 note(line)
             _remove(client, workspace, before, plans, note)
             _automate(client, workspace, pool, [spec for _, spec in specs], ids)

@@ -47,7 +47,6 @@ from tasks.tools.optuna_study import ask, open_study, trials_of
 from tests.environment import QUIET
 
 ROWS = "x,c,y\n" + "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 3 else 'no'}\n" for i in range(400))
-
 SPEC = """\
 name: tiny
 goal: {metric: accuracy}

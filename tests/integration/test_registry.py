@@ -16,7 +16,6 @@ from models.serving.registry import FILES, RegisteredVersion
 from tasks.host import processes, server_access, stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.mlflow import registry as registry_module
 from tasks.mlflow import registry_reader
 from tasks.mlflow.client import client
 from tasks.mlflow.delivery import experiment_id
@@ -358,7 +357,7 @@ def test_a_lock_whose_holder_died_is_broken_and_a_living_ones_is_waited_for(
 ) -> None:
     for name, value in served.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(registry_module, "LOCK_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("tasks.mlflow.registry.LOCK_TIMEOUT_S", 1.0)
     made = register(tracked, model)
     store, name = client(), f"{model}.loopline-lock"
 
@@ -368,7 +367,7 @@ def test_a_lock_whose_holder_died_is_broken_and_a_living_ones_is_waited_for(
     me = processes.identity()
     hold(**{**me, "started": 1.0})
     made.promote("1", None)
-    monkeypatch.setattr(registry_module, "STALE_LOCK_S", 1.0)
+    monkeypatch.setattr("tasks.mlflow.registry.STALE_LOCK_S", 1.0)
     hold(host="elsewhere", pid=1, started=1.0)
     made.promote("1", "1")
     hold(**me)
