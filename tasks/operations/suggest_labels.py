@@ -113,7 +113,7 @@ def _novel(
     both = concatenated([pool.select(labelled.column_names), labelled])
     points = positions(both, preparation, INPUT)
     predicted = _middle(pool, preparation)
-    return pool, of, choose_novel(points[: len(predicted)], predicted, points[len(predicted) :], values, count)
+    return pool, num_rows, choose_novel(points[: len(predicted)], predicted, points[len(predicted) :], values, count)
 
 
 def _middle(pool: pa.Table, preparation: Preparation) -> np.ndarray:
