@@ -124,15 +124,11 @@ def _fits(trained: dict[str, Any]) -> dict[str, Any]:
     """Return the course of a training; of an ensemble that of each member."""
     members = trained.get("members", {})
     if members:
-        return {
-            f"{name}: {key}": value
-            for name, trained_member in members.items()
-            for key, value in _fits(trained_member).items()
-        }
+        return {f"{name}: {key}": value for name, own in members.items() for key, value in _fits(own).items()}
     return {
         "epochs": f"{len(trained['epochs'])}, best {trained['best_epoch']}",
         **_refit(trained["environment"].get(REFIT)),
-        **{f"{key}, chosen": reason for key, reason in trained["environment"].get("chosen", {}).items()},
+        **{f"{key}, chosen": why for key, why in trained["environment"].get("chosen", {}).items()},
     }
 
 
@@ -159,10 +155,10 @@ def _decision(head: dict[str, Any], preparation: Preparation, is_named: bool) ->
         return {}
     target = preparation.target
     words = "calibrated on validation rows" if head.get("calibrated") else "as the model gives them"
-    labels = {"log loss": "log_loss", "expected calibration error": "ece"}
+    known = {"log loss": "log_loss", "expected calibration error": "ece"}
     measured = {
         f"{name} on validation rows, {when}": float(f"{head[key + suffix]:.4g}")
-        for name, key in labels.items()
+        for name, key in known.items()
         for when, suffix in (("as trained", ""), ("calibrated on the other folds", "_after"))
         if key in head
     }
@@ -222,21 +218,21 @@ def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
     parts = of_results(search, trained)
     if not parts:
         return {}
-    training, both = parts.get("train", Costs()), parts["total"]
+    own, both = parts.get("train", Costs()), parts["total"]
     rates = {
-        "samples per second": training.samples_per_s,
-        "tokens per second": training.tokens_per_s,
-        "share of the device's peak (MFU)": training.mfu,
-        "waiting for data, seconds": training.data_wait_s,
-        "most memory of a rank, MB": training.peak_memory_mb,
-        "device": training.device,
-        "device-seconds, training": training.device_seconds,
+        "samples per second": own.samples_per_s,
+        "tokens per second": own.tokens_per_s,
+        "share of the device's peak (MFU)": own.mfu,
+        "waiting for data, seconds": own.data_wait_s,
+        "most memory of a rank, MB": own.peak_memory_mb,
+        "device": own.device,
+        "device-seconds, training": own.device_seconds,
         "device-seconds, with the search": both.device_seconds,
         "petaflop/s-days, with the search": both.petaflop_s_days,
         "energy, with the search, kJ": None if both.energy_j is None else both.energy_j / 1e3,
     }
-    measured = {name: value for name, value in rates.items() if value is not None}
-    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in measured.items()}
+    known = {name: value for name, value in rates.items() if value is not None}
+    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in known.items()}
 
 
 def _figures(inputs: Inputs) -> list[Any]:
@@ -255,10 +251,10 @@ def _figures(inputs: Inputs) -> list[Any]:
         Figure(
             f"Learning curves{name and f': {name}'}",
             "Loss and metric after each epoch.",
-            learning_curves(member["epochs"], metric, member["best_epoch"]),
+            learning_curves(own["epochs"], metric, own["best_epoch"]),
             "training",
         )
-        for name, member in fits.items()
+        for name, own in fits.items()
     ]
     return [*pictures, *curves]
 
@@ -407,7 +403,7 @@ def python_use(model: str, number: str) -> str:
 def _usage(spec: Spec, number: str, example: Any) -> list[Any]:
     from models.report.card import Snippet
 
-    example_json = json.dumps(example, ensure_ascii=False)[:600] if example else ""
+    shown = json.dumps(example, ensure_ascii=False)[:600] if example else ""
     return [
         Snippet('In Python, after `eval "$(loopline env)"`', python_use(spec.name, number)),
         *([Snippet("An input", shown)] if shown else []),

@@ -46,7 +46,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         }
         model = json.loads(trained.file("model.json").read_text())
         metadata = {"loopline.project": loop.spec.name, "loopline.dataset": prepared.digest}
-        exported = loop.rank_pool.call(
+        made = loop.rank_pool.call(
             "models.export.export:export",
             job={**places, "model": model},
             out=str(folder),
@@ -57,8 +57,8 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         made |= _optimised(loop, prepared.folder, folder, made["knows_validation"])
         loop.outbox.metrics(LOOP_RUN, {"parity": made["parity"], "size_bytes": made["size_bytes"]})
         reference = _reference(prepared.folder, folder)
-        further_files = [folder / UNCHANGED_FILE] * (exported["served"] != FP32) + _background(prepared.folder, folder)
-        return StepResult([folder / MODEL_FILE, folder / "preparation.json", reference, *further_files], exported)
+        more = [folder / UNCHANGED_FILE] * (made["served"] != FP32) + _background(prepared.folder, folder)
+        return StepResult([folder / MODEL_FILE, folder / "preparation.json", reference, *more], made)
 
     return loop.carry_out("export", act)
 
@@ -106,7 +106,7 @@ def _optimised(loop: Loop, prepared: Path, folder: Path, knows_validation: bool)
         "size_bytes": path.stat().st_size,
         "variant_metric": metric.name,
     }
-    return {**summary, "variants": [variant.model_dump() for variant in table]}
+    return {**summary, "variants": [each.model_dump() for each in table]}
 
 
 def _log(outbox: Outbox, served: str, table: list[VariantMeasurement]) -> None:

@@ -83,7 +83,7 @@ def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
     missed = missed_classes(evidence.target, evidence.decided)
     if not len(missed):
         return ""
-    names = ", ".join(classes[index] for index in missed[:SHOWN]) + ("" if len(missed) <= SHOWN else ", ...")
+    names = ", ".join(classes[each] for each in missed[:SHOWN]) + ("" if len(missed) <= SHOWN else ", ...")
     return (
         f"{len(missed)} of {len(classes)} classes occur in the test rows but are never predicted: {names}; "
         f"{weighing(spec)} weighs them more"
@@ -206,13 +206,10 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
 
 def _without_known(report: Reporter, evidence: Evidence, known: np.ndarray | None) -> tuple[Evidence, int]:
     """Return the evidence without the test rows that the champion knows, and the number of these rows."""
-    if is_training_row is None or not is_training_row.any():
+    if known is None or not known.any():
         return evidence, 0
-    note = (
-        f"{is_training_row.sum():,} of {len(is_training_row):,} test rows are, or may be, among those that the "
-        "champion was trained on"
-    )
-    if is_training_row.all():
+    note = f"{known.sum():,} of {len(known):,} test rows are, or may be, among those that the champion was trained on"
+    if known.all():
         raise DataError(
             f"judge: {note}, and nothing is left to compare on: put data.split back as it was, or promote by hand"
         )
@@ -230,8 +227,8 @@ def _references(
 
         metric, target = metric_of(spec.goal, preparation, project.folder), targets(prepared, "test")
         forecasts = naive_forecasts(prepared, preparation, metric.name)
-        forecasts_beside = [forecast for forecast in forecasts if forecast.name != baseline]
-        return {forecast.name: float(metric.value(target, forecast.prediction)) for forecast in forecasts_beside}
+        others = [each for each in forecasts if each.name != baseline]
+        return {each.name: float(metric.value(target, each.prediction)) for each in others}
     if preparation.characters is None:
         return {}
     from models.data.text import text_of
