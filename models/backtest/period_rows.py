@@ -19,7 +19,7 @@ from models.data.target_forms import FORMS
 from models.errors import DataError
 from models.files import replacing_folder
 from models.identity.hashing import missing
-from models.inputs.rows import as_input
+from models.inputs.rows import values_of
 from models.inputs.types import as_text
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN, STEP_COLUMN
@@ -97,7 +97,7 @@ def rows_predicted(folder: Path) -> np.ndarray:
 
 
 def _names(preparation: Preparation) -> list[str]:
-    return list(dict.fromkeys([*preparation.row_columns, *preparation.target.columns]))
+    return list(dict.fromkeys([*preparation.row_inputs, *preparation.target.columns]))
 
 
 def _check_columns(table: pa.Table, preparation: Preparation) -> None:
@@ -140,8 +140,8 @@ def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.n
 
 def _column(part: pa.Table, name: str, preparation: Preparation) -> pa.Array | pa.ChunkedArray:
     column = part.column(name)
-    if name in preparation.row_columns:
-        return as_input(column, name, preparation.inputs)
+    if name in preparation.row_inputs:
+        return values_of(column, preparation.row_inputs[name])
     if name in preparation.target.columns:
         return FORMS[preparation.task].column(column, name)
     return as_text(column)

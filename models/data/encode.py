@@ -91,7 +91,7 @@ def _encode_rows(rows: pa.Table, preparation: Preparation) -> Tensors:
 
 def _encode_inputs(rows: pa.Table, preparation: Preparation) -> Tensors:
     blank = {name: np.empty((rows.num_rows, 0), dtype) for name, dtype in _TENSORS[preparation.kind].items()}
-    return encoded(rows, preparation.inputs, preparation.ngrams, blank)
+    return encoded(rows, preparation.inputs, preparation.files, blank)
 
 
 def _write_whole(prepared: Path, preparation: Preparation, paths: Mapping[str, Path]) -> None:

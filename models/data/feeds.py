@@ -23,7 +23,7 @@ from models.errors import DataError
 from models.inputs.image.record import ImageInput
 from models.inputs.image.rows import pixels_of
 from models.inputs.record import Form, InputRecord
-from models.inputs.rows import as_input
+from models.inputs.rows import values_of
 from models.inputs.types import as_text, is_number
 from models.kinds.data_kind import PerDataKind
 from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
@@ -219,15 +219,16 @@ def _inputs(
     raw: Path | None = None,
     positions: np.ndarray | None = None,
 ) -> pa.Table:
-    names, there = preparation.row_columns, pq.read_schema(prepared / ROWS_FILE)
+    names, there = list(preparation.row_inputs), pq.read_schema(prepared / ROWS_FILE)
     known = pq.read_schema(raw) if raw is not None else pa.schema([])
     absent = [name for name in names if name not in there.names and name in known.names]
     _check_inputs(pa.schema([*there, *(known.field(name) for name in absent)]), names, preparation)
     if raw is None or not absent:
         return rows_of(prepared, split, names, positions)
     rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
-    for name, column in zip(absent, read_table(raw, absent).take(rows.column(ROW_COLUMN)).columns, strict=True):
-        rows = rows.append_column(name, as_input(column, name, preparation.inputs))
+    source = read_table(raw, absent).take(rows.column(ROW_COLUMN))
+    for part in [part for part in preparation.inputs if part.name in absent]:
+        rows = rows.append_column(part.name, values_of(source.column(part.name), part))
     return rows
 
 

@@ -261,9 +261,9 @@ class Preparation(FrozenModel):
         return [*self.number_columns, *self.text_columns]
 
     @property
-    def row_columns(self) -> list[str]:
-        """The columns of prepared rows that hold the inputs as rows give them."""
-        return [part.name for part in self.inputs if part.form in COLUMNS]
+    def row_inputs(self) -> dict[str, InputRecord]:
+        """The inputs whose values prepared rows hold as rows give them, by column."""
+        return {part.name: part for part in self.inputs if part.form in COLUMNS}
 
     @property
     def files(self) -> LearntFiles:

@@ -28,7 +28,7 @@ from models.data.weights import row_weights
 from models.errors import DataError
 from models.folds import Units
 from models.identity.hashing import Hashes, hash_values, keyed, missing, row_identities, unit_interval
-from models.inputs.datetime.rows import parsed_times
+from models.inputs.times import parsed_times
 from models.project_spec.blocks import Data, Split
 
 TRAIN, VALIDATION, TEST = range(3)

@@ -13,8 +13,8 @@ from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference import row_values
 from models.inference.row_values import RowError
-from models.inputs.datetime.rows import as_seconds
 from models.inputs.record import CategoryRecord, Form, InputRecord
+from models.inputs.times import as_seconds
 from models.inputs.types import as_text, is_number, is_text
 
 

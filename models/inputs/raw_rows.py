@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -13,7 +13,6 @@ import pyarrow as pa
 from models.folds import Units
 from models.inputs.record import InputRecord, LearntFiles
 from models.inputs.records import RECORDS
-from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data
 
 PreparedColumns = dict[str, pa.Array | pa.ChunkedArray]
@@ -115,7 +114,7 @@ class KindRows(Generic[Record]):
     fit: Callable[[Sequence[str], RawRows, LearntInputs], Sequence[Record]]
     values: Callable[[pa.ChunkedArray, Record], pa.ChunkedArray]
     made: Callable[[Sequence[Record], Sequence[InputRecord], PreparedColumns, LearntFiles], PreparedColumns]
-    encode: Callable[[pa.Table, Sequence[Record], Mapping[str, NgramModel]], Tensors]
+    encode: Callable[[pa.Table, Sequence[Record], LearntFiles], Tensors]
 
 
 def never(texts_or_type: pa.ChunkedArray | pa.DataType) -> bool:

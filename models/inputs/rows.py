@@ -12,7 +12,6 @@ import pyarrow as pa
 from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors
 from models.inputs.record import COLUMNS, InputRecord, LearntFiles
 from models.inputs.records import RECORDS, in_order
-from models.ngrams.model import NgramModel
 
 LEARNT = sorted(RECORDS, key=lambda kind: RECORDS[kind].model_fields["form"].default not in COLUMNS)
 """The kinds in the order in which they are learnt: last those that are made of the columns of all others."""
@@ -46,15 +45,6 @@ def values_of(column: pa.ChunkedArray, part: InputRecord) -> pa.ChunkedArray:
     return ROWS[part.kind].values(column, part)
 
 
-def as_input(column: pa.ChunkedArray, name: str, inputs: Sequence[InputRecord]) -> pa.ChunkedArray:
-    """Return `values_of` for the input of this name.
-
-    Raises:
-        DataError: The column's values are not of the kind that the model takes.
-    """
-    return values_of(column, next(part for part in inputs if part.name == name))
-
-
 def prepared_columns(rows: pa.Table, inputs: Sequence[InputRecord], files: LearntFiles) -> PreparedColumns:
     """Return the columns of the prepared rows for raw rows, with all that is made of them.
 
@@ -70,20 +60,20 @@ def prepared_columns(rows: pa.Table, inputs: Sequence[InputRecord], files: Learn
 
 
 def encoded(
-    rows: pa.Table, inputs: Sequence[InputRecord], ngrams: Mapping[str, NgramModel], tensors: Mapping[str, np.ndarray]
+    rows: pa.Table, inputs: Sequence[InputRecord], files: LearntFiles, tensors: Mapping[str, np.ndarray]
 ) -> Tensors:
     """Return the tensors of prepared rows.
 
     Args:
         rows: The prepared rows.
         inputs: The model's inputs.
-        ngrams: The n-gram model of each column of texts.
+        files: What was learnt beside the records.
         tensors: Tensors without a column, (rows, 0), of the names that there always are.
     """
     blocks = {name: [tensor] for name, tensor in tensors.items()}
     for kind in RECORDS:
         parts = _of(kind, inputs)
-        for name, block in (ROWS[kind].encode(rows, parts, ngrams) if parts else {}).items():
+        for name, block in (ROWS[kind].encode(rows, parts, files) if parts else {}).items():
             blocks.setdefault(name, []).append(block)
     return {name: np.ascontiguousarray(np.concatenate(columns, axis=1)) for name, columns in blocks.items()}
 

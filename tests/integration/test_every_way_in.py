@@ -33,10 +33,10 @@ from models.inference.portable import _load_pyfunc
 from models.inference.row_values import moments
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.datetime.record import DatetimeInput
-from models.inputs.datetime.rows import as_seconds
 from models.inputs.graph_builder import GraphBuilder
 from models.inputs.numeric.record import NumericInput
 from models.inputs.text.record import TextColumn
+from models.inputs.times import as_seconds
 from models.inputs.types import as_text
 from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data

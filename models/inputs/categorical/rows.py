@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from models.errors import DataError
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors, always_fits, never, nothing_made
-from models.inputs.record import CategoryRecord
+from models.inputs.record import CategoryRecord, LearntFiles
 from models.inputs.types import NOT_YET, Dtype, all_missing, as_text, dtype_of, is_text
-from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Features
 
 MIN_ROWS_OF_IDENTITY = 50
@@ -94,8 +93,8 @@ def _values(column: pa.ChunkedArray, part: CategoricalInput) -> pa.ChunkedArray:
     return as_text(column)
 
 
-def _encode(rows: pa.Table, parts: Sequence[CategoricalInput], ngrams: Mapping[str, NgramModel]) -> Tensors:
-    del ngrams
+def _encode(rows: pa.Table, parts: Sequence[CategoricalInput], files: LearntFiles) -> Tensors:
+    del files
     indices = np.empty((rows.num_rows, len(parts)), dtype=np.int32)
     for position, part in enumerate(parts):
         indices[:, position] = category_indices(rows.column(part.name), part)

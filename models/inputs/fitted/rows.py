@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -13,7 +13,6 @@ from models.inputs.numeric.rows import fit_numeric, numeric_matrix
 from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors, always_fits, never
 from models.inputs.record import NUMBERS, InputRecord, LearntFiles
 from models.inputs.types import as_float64, as_text
-from models.ngrams.model import NgramModel
 from models.project_spec.reserved_columns import FITTED_PREFIX
 
 
@@ -64,8 +63,8 @@ def _made(
     return {FITTED_PREFIX + name: pa.chunked_array([column]) for name, column in values.items()}
 
 
-def _encode(rows: pa.Table, parts: Sequence[FittedInput], ngrams: Mapping[str, NgramModel]) -> Tensors:
-    del ngrams
+def _encode(rows: pa.Table, parts: Sequence[FittedInput], files: LearntFiles) -> Tensors:
+    del files
     return {"numeric": numeric_matrix(rows, parts, FITTED_PREFIX)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from models.errors import DataError
 from models.inputs.image.record import ImageInput
 from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors, always_fits, never, nothing_made
-from models.ngrams.model import NgramModel
+from models.inputs.record import LearntFiles
 from models.project_spec.blocks import Image
 
 
@@ -82,8 +82,8 @@ def _values(column: pa.ChunkedArray, part: ImageInput) -> pa.ChunkedArray:
     return column.cast(pa.binary())
 
 
-def _encode(rows: pa.Table, parts: Sequence[ImageInput], ngrams: Mapping[str, NgramModel]) -> Tensors:
-    del ngrams
+def _encode(rows: pa.Table, parts: Sequence[ImageInput], files: LearntFiles) -> Tensors:
+    del files
     (part,) = parts
     return {"image": pixels_of(rows.column(part.name), part.image).transpose(0, 3, 1, 2)}
 

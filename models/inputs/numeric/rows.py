@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +10,8 @@ import pyarrow as pa
 from models.errors import DataError
 from models.inputs.numeric.record import NumericInput, ScaledNumber
 from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors, never, nothing_made
+from models.inputs.record import LearntFiles
 from models.inputs.types import NOT_YET, all_missing, as_float64, is_collected_later, is_number
-from models.ngrams.model import NgramModel
 from models.project_spec.blocks import Data, Features
 
 _MOST_ROWS = (5, 95)
@@ -168,8 +168,8 @@ def _values(column: pa.ChunkedArray, part: NumericInput) -> pa.ChunkedArray:
     return pa.chunked_array([as_float64(column, part.name)])
 
 
-def _encode(rows: pa.Table, parts: Sequence[NumericInput], ngrams: Mapping[str, NgramModel]) -> Tensors:
-    del ngrams
+def _encode(rows: pa.Table, parts: Sequence[NumericInput], files: LearntFiles) -> Tensors:
+    del files
     return {"numeric": numeric_matrix(rows, parts)}
 
 

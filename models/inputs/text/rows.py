@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,6 @@ from models.inputs.record import InputRecord, LearntFiles
 from models.inputs.text.record import TextColumn, word_offsets
 from models.inputs.types import NOT_YET, as_text, is_collected_later, is_text
 from models.ngrams.columns import feature_column, feature_matrix, holds_texts, plain_texts
-from models.ngrams.model import NgramModel
 from models.project_spec.reserved_columns import TEXT_PREFIX
 
 
@@ -83,23 +82,21 @@ def _made(
     }
 
 
-def _encode(rows: pa.Table, parts: Sequence[TextColumn], ngrams: Mapping[str, NgramModel]) -> Tensors:
+def _encode(rows: pa.Table, parts: Sequence[TextColumn], files: LearntFiles) -> Tensors:
     features = [feature_matrix(rows.column(TEXT_PREFIX + part.name), part.num_features) for part in parts]
-    words = _word_indices(rows, [*zip(parts, word_offsets(parts), strict=True)], ngrams)
+    words = _word_indices(rows, [*zip(parts, word_offsets(parts), strict=True)], files)
     nothing = np.empty((rows.num_rows, 0), np.float32)
     return {"numeric": np.hstack([nothing, *features]), **words}
 
 
-def _word_indices(
-    rows: pa.Table, parts: Sequence[tuple[TextColumn, tuple[int, int]]], ngrams: Mapping[str, NgramModel]
-) -> Tensors:
+def _word_indices(rows: pa.Table, parts: Sequence[tuple[TextColumn, tuple[int, int]]], files: LearntFiles) -> Tensors:
     """Return `words`: those of all texts and their stems, int32 (rows, word, 2); empty for texts without words."""
     from models.ngrams.word_graph import word_ids
 
     if not any(part.length for part, _ in parts):
         return {}
     blocks = [
-        word_ids(ngrams[part.name], plain_texts(rows.column(part.name)), part.length, *offsets)
+        word_ids(files.ngrams[part.name], plain_texts(rows.column(part.name)), part.length, *offsets)
         for part, offsets in parts
     ]
     return {"words": np.concatenate(blocks, axis=1)}

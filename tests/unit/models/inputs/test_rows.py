@@ -51,11 +51,11 @@ def test_texts_are_told_from_categories_by_their_values() -> None:
 
 def test_the_blocks_of_all_kinds_make_a_tensor_in_the_order_of_the_table() -> None:
     rows = pa.table({"d": [20.0, 30.0], "n": [1.0, 2.0], "c": ["Oslo", "Bern"], FITTED_PREFIX + "f": [5.0, 6.0]})
-    tensors = encoded(rows, [NUMBER, FITTED, CITY, DAY], {}, BLANK)
+    tensors = encoded(rows, [NUMBER, FITTED, CITY, DAY], LearntFiles(), BLANK)
     assert tensors["numeric"].tolist() == [[1.0, 4.0, 2.0], [2.0, 5.0, 3.0]]
     assert tensors["categorical"].tolist() == [[2], [0]]
     assert {name: tensor.dtype for name, tensor in tensors.items()} == {"numeric": np.float32, "categorical": np.int32}
-    assert encoded(rows, [NUMBER], {}, BLANK)["categorical"].shape == (2, 0)
+    assert encoded(rows, [NUMBER], LearntFiles(), BLANK)["categorical"].shape == (2, 0)
 
 
 def test_raw_rows_become_the_columns_of_prepared_rows() -> None:
