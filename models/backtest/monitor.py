@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from models.data.clean import made_features
-from models.data.preparation import Preparation
 from models.metrics.metrics import Array
 from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up
 from models.monitoring.report import WindowReport
 from models.monitoring.tally import INPUT, tally
-from models.project_spec.blocks import Data
+from models.project_spec.blocks import Data, Kind
 from models.triggers.signal import Signal
 
 
@@ -81,7 +80,7 @@ def assess_window(
 
 
 def inputs_of(
-    table: pa.Table, rows: Array, data: Data, preparation: Preparation, stop: int, base: Path
+    table: pa.Table, rows: Array, data: Data, columns: list[str], kind: Kind, stop: int, base: Path
 ) -> pa.Table | None:
     """Return the inputs of some rows with the column names of the prediction log; None for a model without columns.
 
@@ -89,12 +88,13 @@ def inputs_of(
         table: All rows in time order; rows from `stop` on are not read.
         rows: Which of them.
         data: The spec's data block.
-        preparation: The model's.
+        columns: Names of the model's input columns.
+        kind: The kind of its data.
         stop: Number of rows that had arrived.
         base: The folder of the spec.
     """
-    names = preparation.columns
-    if preparation.kind != "table" or not names:
+    names = columns
+    if kind != "table" or not names:
         return None
     table = table.slice(0, stop)
     if data.features.make:

@@ -90,7 +90,7 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
 
 def _rows_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
     _check_count(prepared, split, Preparation.load(prepared).rows[split], positions)
-    return _feed(_inputs(prepared, split, preparation, positions=positions), preparation)
+    return _feed(_inputs(prepared, split, preparation, positions=positions), preparation.inputs)
 
 
 def _windows_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
@@ -183,7 +183,7 @@ def groups(prepared: Path, split: str) -> np.ndarray:
 
 def _examples_of_rows(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:
     rows = _inputs(prepared, split, preparation, raw)
-    return len(rows), lambda positions: _feed(rows[positions], preparation)
+    return len(rows), lambda positions: _feed(rows[positions], preparation.inputs)
 
 
 def _examples_of_series(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:
@@ -222,7 +222,7 @@ def _inputs(
     names, there = list(preparation.row_inputs), pq.read_schema(prepared / ROWS_FILE)
     known = pq.read_schema(raw) if raw is not None else pa.schema([])
     absent = [name for name in names if name not in there.names and name in known.names]
-    _check_inputs(pa.schema([*there, *(known.field(name) for name in absent)]), names, preparation)
+    _check_inputs(pa.schema([*there, *(known.field(name) for name in absent)]), names, preparation.inputs)
     if raw is None or not absent:
         return rows_of(prepared, split, names, positions)
     rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
@@ -252,11 +252,11 @@ _TAKEN: dict[Form, tuple[Callable[[pa.DataType], bool], str]] = {
 """Which types of prepared rows an input takes, and what it expects, by its form."""
 
 
-def _check_inputs(schema: pa.Schema, names: list[str], preparation: Preparation) -> None:
+def _check_inputs(schema: pa.Schema, names: list[str], inputs: list[InputRecord]) -> None:
     for name in names:
         if name not in schema.names:
             raise DataError(f"the model takes a column that these rows lack: {no_such_column(name, schema.names)}")
-    for part in [part for part in preparation.inputs if part.name in names]:
+    for part in [part for part in inputs if part.name in names]:
         kind, (fits, expected) = schema.field(part.name).type, _TAKEN[part.form]
         if not fits(kind):
             raise DataError(
@@ -265,9 +265,9 @@ def _check_inputs(schema: pa.Schema, names: list[str], preparation: Preparation)
             )
 
 
-def _feed(rows: pa.Table, preparation: Preparation) -> Feed:
+def _feed(rows: pa.Table, inputs: list[InputRecord]) -> Feed:
     feed: Feed = {}
-    for part in preparation.inputs:
+    for part in inputs:
         feed |= _FEEDS[part.form](rows, part)
     return feed
 
@@ -337,7 +337,7 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
     # A champion may know columns beforehand that the spec does not name any more: they are made again.
     parts = [part if part.name not in there.names else part.as_column() for part in preparation.numeric]
     names = list(dict.fromkeys(part.column for part in parts))
-    _check_inputs(there, names, preparation)
+    _check_inputs(there, names, preparation.inputs)
     rows = read_table(prepared / ROWS_FILE, [*names, SPLIT_COLUMN, STEP_COLUMN])
     steps = rows.column(STEP_COLUMN).to_numpy()
     values = with_future({name: rows.column(name).to_numpy() for name in names}, steps, parts)

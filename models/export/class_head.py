@@ -62,7 +62,7 @@ def _of_labels(job: TrainingJob, preparation: Preparation) -> tuple[Preparation,
 
 def _of_classes(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
     positions, target, prediction, weight, goal = _validation(job, preparation)
-    units = validation_units(job, preparation)
+    units = validation_units(job, preparation.kind)
     some = None if units is None else units.at(positions)
     tested = calibration_that_helps(target, prediction, job.train.seed, weight, some)
     calibration = tested.calibration if tested else None
@@ -99,9 +99,9 @@ def _facts(head: ClassHead) -> dict[str, list[float]]:
     return {name: values for name in names if (values := getattr(head, name))}
 
 
-def with_class_head(prediction: np.ndarray, preparation: Preparation) -> np.ndarray:
+def with_class_head(prediction: np.ndarray, class_head: ClassHead) -> np.ndarray:
     """Return the trained model's predictions as the class head changes them."""
-    head = preparation.class_head
+    head = class_head
     if head.slope == 1.0 and not head.offsets:
         return prediction
     return PlattScaling(head.slope, tuple(head.offsets)).apply(prediction)

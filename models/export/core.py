@@ -24,7 +24,7 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
     """
     if members := members_of(job):
         parts = [MemberPart(*core_of(each.job, preparation), each.name, each.weight) for each in members]
-        return ensemble_part(parts, preparation)
+        return ensemble_part(parts, preparation.task)
     if is_trees(job.model.net):
         return trees_part(trees_text(job.folder), preparation)
     from models.export.net_graph import net_part

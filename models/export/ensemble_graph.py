@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 
-from models.data.preparation import Preparation
 from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
-from models.kinds.task import TASKS, PerLink
+from models.kinds.task import TASKS, PerLink, Task
 from models.training.ensemble import TINY
 
 _NAMES_INSIDE = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
@@ -25,15 +24,15 @@ class MemberPart(NamedTuple):
     weight: float
 
 
-def ensemble_part(members: list[MemberPart], preparation: Preparation) -> tuple[GraphBuilder, str]:
+def ensemble_part(members: list[MemberPart], task: Task) -> tuple[GraphBuilder, str]:
     """Return the nodes of all members and of their mean, as `combined` of models/training/ensemble.py reckons it.
 
     Args:
         members: Each reads the same inputs; the names that it makes get its family as a prefix.
-        preparation: The preparation schema of the model.
+        task: The task of all members.
     """
     whole, weighted = GraphBuilder(CORE_PREFIX), []
-    link = LINKS[TASKS[preparation.task].link]
+    link = LINKS[TASKS[task].link]
     for member in members:
         prefix = f"{CORE_PREFIX}{member.name}/"
         rename = _renamed(member.builder, prefix)

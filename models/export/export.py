@@ -85,7 +85,7 @@ def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, 
     most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
     positions = spread_positions(count, most)
     rows = [feed_at(job.prepared, "validation", preparation, positions)]
-    expected = with_class_head(validation_predictions(job, preparation, positions), preparation)
+    expected = with_class_head(validation_predictions(job, preparation, positions), preparation.class_head)
     result = parity(path, rows, expected, preparation)
     example = text_example(rows[0]["text"]) if preparation.characters else input_example(rows[0])
     return {**result.model_dump(), "parity": result.max_difference, "input_example": example}

@@ -62,7 +62,7 @@ def _numbers(builder: GraphBuilder, preparation: Preparation, raw: str) -> str:
     """Return the name of the predicted numbers in their own unit: (batch,), or of several outputs (batch, output)."""
     if not preparation.target.outputs:
         raw = builder.node("Squeeze", [raw, builder.constant("axis", np.array([1], np.int64))], "flat")
-    return _own_unit(builder, preparation, _shifted(builder, preparation, raw))
+    return _own_unit(builder, preparation, _shifted(builder, preparation.quantile_shifts, preparation.target, raw))
 
 
 def _own_unit(builder: GraphBuilder, preparation: Preparation, learnt: str) -> str:
@@ -81,14 +81,14 @@ def _own_unit(builder: GraphBuilder, preparation: Preparation, learnt: str) -> s
     return builder.node("Max", [value, builder.constant("zero", np.array(0.0))], "floored")
 
 
-def _shifted(builder: GraphBuilder, preparation: Preparation, learnt: str) -> str:
+def _shifted(builder: GraphBuilder, quantile_shifts: list[float], target: TargetEncoding, learnt: str) -> str:
     """Return the name of what the net predicts, its quantiles in order and shifted if the preparation shifts them."""
-    if not preparation.quantile_shifts:
+    if not quantile_shifts:
         return learnt
     double = builder.node("Cast", [learnt], "learnt", to=onnx.TensorProto.DOUBLE)
-    if preparation.target.num_quantiles > 1:
-        double = _sorted(builder, double, preparation.target, "learnt_")
-    shifts = builder.constant("quantile_shifts", np.array(preparation.quantile_shifts, np.float64))
+    if target.num_quantiles > 1:
+        double = _sorted(builder, double, target, "learnt_")
+    shifts = builder.constant("quantile_shifts", np.array(quantile_shifts, np.float64))
     return builder.node("Add", [double, shifts], "shifted")
 
 

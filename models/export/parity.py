@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import ClassHead, Preparation, TargetEncoding
 from models.errors import TrainingError
 from models.inference.predict import Feed, predict
 from models.judge.verdict import Parity
-from models.kinds.task import PerTask
+from models.kinds.task import PerTask, Task
 from models.metrics.classification import Decision, at_threshold, predicted_class
 
 TOLERANCE = 1e-4
@@ -41,7 +41,7 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
             f"export: the graph predicts {got.shape}, the trained model {expected.shape}: replace what is unusual in "
             "the net's forward, such as a branch on a shape"
         )
-    distances = _distances(got, expected, preparation)
+    distances = _distances(got, expected, preparation.target, preparation.task)
     worst = int(np.argmax(distances)) if len(distances) else 0
     # `not <=` instead of `>`, so that NaN fails too.
     if len(distances) and not distances[worst] <= TOLERANCE:
@@ -55,19 +55,19 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
         max_difference=float(distances.max(initial=0.0)),
         tolerance=TOLERANCE,
         num_examples=len(distances),
-        label_flips=_label_flips(got, expected, preparation),
+        label_flips=_label_flips(got, expected, preparation.class_head, preparation.task),
     )
 
 
-def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> np.ndarray:
+def _distances(got: np.ndarray, expected: np.ndarray, target: TargetEncoding, task: Task) -> np.ndarray:
     """Return the distance between each row's two predictions (rows,)."""
-    unit = PARITY_RULES[preparation.task].unit(expected, preparation.target)
+    unit = PARITY_RULES[task].unit(expected, target)
     apart: np.ndarray = np.abs(got - expected) / unit
     return apart.max(axis=1) if apart.ndim > 1 else apart
 
 
-def _label_flips(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> int:
-    return PARITY_RULES[preparation.task].flips(got, expected, preparation.class_head.decision)
+def _label_flips(got: np.ndarray, expected: np.ndarray, class_head: ClassHead, task: Task) -> int:
+    return PARITY_RULES[task].flips(got, expected, class_head.decision)
 
 
 def _absolute(expected: np.ndarray, target: TargetEncoding) -> np.ndarray:

@@ -14,6 +14,7 @@ from models.folds import Units
 from models.judge.held_out import time_units
 from models.kinds.data_kind import PerDataKind
 from models.nets.catalogue import is_trees
+from models.project_spec.blocks import Kind
 from models.training.ensemble import combined, members_of
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 
@@ -64,7 +65,7 @@ def num_validation_examples(tensors: dict[str, Path]) -> int:
         return int(file.get_slice(name).get_shape()[0])
 
 
-def validation_units(job: TrainingJob, preparation: Preparation) -> Units | None:
+def validation_units(job: TrainingJob, kind: Kind) -> Units | None:
     """Return the units of independence of the job's validation examples: their groups, or stretches of time.
 
     None if each example is a unit of its own.
@@ -73,7 +74,7 @@ def validation_units(job: TrainingJob, preparation: Preparation) -> Units | None
 
     from models.training.batches.selection import KEY
 
-    in_order = job.rolls(preparation.kind)
+    in_order = job.rolls(kind)
     with safe_open(job.tensors["validation"], framework="numpy") as file:
         has_key = KEY in file.keys()  # noqa: SIM118  not a dict
         key = np.asarray(file.get_tensor(KEY)) if has_key else np.arange(num_validation_examples(job.tensors))
@@ -106,7 +107,9 @@ def _net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarr
     at = torch.from_numpy(positions)
     with torch.inference_mode():
         passes = torch.split(at, EXAMPLES_A_PASS[preparation.kind])
-        parts = [settle(net(**examples.gather(some)), examples.gather_target(some), preparation) for some in passes]
+        parts = [
+            settle(net(**examples.gather(some)), examples.gather_target(some), preparation.task) for some in passes
+        ]
         return np.asarray(torch.cat(parts).double().numpy())
 
 

@@ -74,7 +74,7 @@ def _inputs(preparation: Preparation) -> _TreeInput:
 
 def _of_columns(preparation: Preparation) -> _TreeInput:
     builder = GraphBuilder(CORE_PREFIX)
-    return builder, _features(builder, preparation), None
+    return builder, _features(builder, preparation.num_numeric, preparation.cardinalities), None
 
 
 def _of_windows(preparation: Preparation) -> _TreeInput:
@@ -99,8 +99,8 @@ _INPUTS: PerDataKind[Callable[[Preparation], _TreeInput]] = {
 }
 
 
-def _features(builder: GraphBuilder, preparation: Preparation) -> str:
-    names = [("numeric", preparation.num_numeric), ("categorical", len(preparation.cardinalities))]
+def _features(builder: GraphBuilder, num_numeric: int, cardinalities: tuple[int, ...]) -> str:
+    names = [("numeric", num_numeric), ("categorical", len(cardinalities))]
     doubles = [
         builder.node("Cast", [CORE_PREFIX + name], f"{name}_double", to=onnx.TensorProto.DOUBLE)
         for name, width in names

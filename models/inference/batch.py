@@ -27,7 +27,7 @@ from models.inference.row_values import RowError
 from models.inference.windows import SeriesSchema, known_window
 from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.inputs.types import is_number
-from models.project_spec.blocks import Data
+from models.project_spec.blocks import Data, Kind
 from models.sources.row_batches import concatenated, row_batches, sized
 from models.sources.whole_numbers import MOST_EXACT
 
@@ -87,16 +87,18 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
         first += rows.num_rows
 
 
-def csv_types(preparation: Preparation, raw: pa.Schema | None, *, is_made: bool = False) -> dict[str, pa.DataType]:
+def csv_types(
+    column_inputs: list[InputRecord], raw: pa.Schema | None, *, is_made: bool = False
+) -> dict[str, pa.DataType]:
     """Return the column types for CSV files: numeric inputs are numbers, others as in the project's raw table.
 
     Args:
-        preparation: The model's.
+        column_inputs: The inputs of the model that are columns.
         raw: The schema of the project's raw table, if it is known.
         is_made: Whether a feature function reads the rows first: categories have the types of training then, else text.
     """
     types = {field.name: _plain(field.type) for field in raw or []}
-    for part in preparation.column_inputs:
+    for part in column_inputs:
         types |= _CSV_TYPES[part.form](part, types.get(part.column), is_made)
     return types
 
@@ -179,7 +181,7 @@ def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: dateti
     own = {"id": ids, **shown, "version": pa.array([model.version] * rows.num_rows, pa.string())}
     columns = {"id": ids, **window} | own
     metadata = {SHOWN: str(len(columns)).encode()}
-    columns |= _logged(model.preparation, scores, rows, feed, at, data)
+    columns |= _logged(model.preparation.kind, scores, rows, feed, at, data)
     return pa.table(columns).replace_schema_metadata(metadata)
 
 
@@ -286,9 +288,7 @@ def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[S
     return ordered, ends
 
 
-def _logged(
-    preparation: Preparation, scores: np.ndarray, raw_rows: pa.Table, feed: Feed, at: datetime, data: Data
-) -> dict[str, Any]:
+def _logged(kind: Kind, scores: np.ndarray, raw_rows: pa.Table, feed: Feed, at: datetime, data: Data) -> dict[str, Any]:
     """Return the columns of the prediction log, without id and version."""
     rows = raw_rows.num_rows
     columns: dict[str, Any] = {
@@ -297,7 +297,7 @@ def _logged(
         **score_columns(scores),
     }
     inputs: set[str] = set()
-    if preparation.kind == "table":
+    if kind == "table":
         columns |= {f"{INPUT}{name}": pa.array(values) for name, values in feed.items()}
         inputs = set(feed)
     is_raw = data.features.make is not None  # a made column may have the name of a raw one

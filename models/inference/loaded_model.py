@@ -89,7 +89,7 @@ class LoadedModel:
         if self.preparation.characters is not None:
             self.outputs = [TensorSpec(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
         self._names = [port.name for port in self.outputs]
-        self._column_names = answer_columns(self.preparation)
+        self._column_names = answer_columns(self.preparation.task, self.preparation.target)
         self.call_ms = self._warm_up()
 
     def answer(self, feed: Feed) -> Prediction:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.errors import UsageError
 from models.inference.portable import BITS_PER_CHAR, LABEL, LABELS, PREDICTION, PROBABILITIES, column_names
 from models.kinds.task import PerTask, Task
@@ -53,17 +54,17 @@ ANSWERS: PerTask[Answer] = {
 }
 
 
-def output_names(preparation: Preparation) -> list[str]:
+def output_names(task: Task) -> list[str]:
     """Return the outputs of the graph; the last one is what metrics take.
 
     `prediction`; `label` or (of several) `labels`, and `probabilities`; for text `log_probabilities` and `bits`.
     """
-    return [*ANSWERS[preparation.task].outputs]
+    return [*ANSWERS[task].outputs]
 
 
-def answer_columns(preparation: Preparation) -> list[str]:
+def answer_columns(task: Task, target: TargetEncoding) -> list[str]:
     """Return the names of the columns that callers see; empty for a model with one number, and for text."""
-    return column_names(output_names(preparation), preparation.target.names)
+    return column_names(output_names(task), target.names)
 
 
 def scores_of(outputs: Mapping[str, np.ndarray], task: Task) -> np.ndarray:
@@ -84,7 +85,7 @@ def refuse_taken_names(preparation: Preparation) -> None:
     """
     if preparation.kind != "table":
         return
-    taken = sorted({*preparation.columns} & {*output_names(preparation)})
+    taken = sorted({*preparation.columns} & {*output_names(preparation.task)})
     if taken:
         raise UsageError(
             f"data.features: column {taken[0]!r} has the name of an output of the served model: rename it in "

@@ -198,7 +198,7 @@ def _split(served: LoadedModel, min_rows: int) -> Schema:
 
 def prediction_schema(served: LoadedModel) -> Schema:
     """Return the JSON Schema of one row's prediction in a response."""
-    target, names = served.preparation.target, answer_columns(served.preparation)
+    target, names = served.preparation.target, answer_columns(served.preparation.task, served.preparation.target)
     if names:
         columns: dict[str, Schema] = {column: {"type": ["number", "null"]} for column in names}
         if target.positive:

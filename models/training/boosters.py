@@ -141,7 +141,7 @@ def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
     Raises:
         UsageError: The goal does not go with the named objective.
     """
-    own = loss_name(preparation, metric)
+    own = loss_name(preparation.task, preparation.target, metric)
     if objective == "auto":
         return own
     named = _OBJECTIVES[preparation.task].named

@@ -41,7 +41,9 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
     loss = output.new_zeros((), dtype=torch.float64)
     if counts:
         share_of_weights = None if weights is None else weights[start:stop].to(output.device)
-        loss = settled_loss(output, targets[start:stop], session.loss, session.preparation, share_of_weights).double()
+        loss = settled_loss(
+            output, targets[start:stop], session.loss, session.preparation.task, share_of_weights
+        ).double()
     world.total(loss)
     joined = world.join_shares(output, len(examples))
     if not world.is_first:
@@ -58,7 +60,7 @@ def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
     parts = []
     for rows, count in _spans(session, start, stop):
         output = session.plan.outputs(session.validation.gather(rows))
-        settled = settle(output, session.validation.gather_target(rows), session.preparation)
+        settled = settle(output, session.validation.gather_target(rows), session.preparation.task)
         parts.append(settled[:count])
         session.world.beat()
     return torch.cat(parts)

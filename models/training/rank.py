@@ -235,7 +235,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
         "train_examples": len(session.train),
         "validation_examples": len(session.validation),
         "order_version": ORDER_VERSION,
-        "loss": job.train.loss or loss_name(session.preparation, session.metric.name),
+        "loss": job.train.loss or loss_name(session.preparation.task, session.preparation.target, session.metric.name),
         **session.plan.describe(),
         "compiled": session.compilation.describe(),
         "chosen": reasons(job.folder),

@@ -260,7 +260,9 @@ def _labels_of_rows(boosting: _Boosting, targets: torch.Tensor, own: torch.Tenso
         yield targets.numpy(), _row_weights(boosting, targets, own)
         return
     balanced = boosting.job.train.class_weights == "balanced"
-    of_labels = class_weights(boosting.preparation, targets, own) if balanced else None
+    of_labels = (
+        class_weights(boosting.preparation.target, boosting.preparation.task, targets, own) if balanced else None
+    )
     for at in range(boosting.preparation.num_outputs):
         label, weights = targets[:, at].contiguous(), own
         if of_labels is not None:
@@ -379,7 +381,7 @@ def _row_weights(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor |
         relative = relative / relative.mean()
         weights = relative if own is None else relative * own
     balanced = boosting.job.train.class_weights == "balanced"
-    of_classes = class_weights(preparation, targets, own) if balanced else None
+    of_classes = class_weights(preparation.target, preparation.task, targets, own) if balanced else None
     if of_classes is not None:
         weights = of_classes[targets.long()] * (1.0 if own is None else own)
     return None if weights is None else weights.numpy()

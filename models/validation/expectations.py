@@ -19,7 +19,7 @@ from models.data.check import least_rows
 from models.data.preparation import ROWS_FILE, Preparation
 from models.frozen_model import FrozenModel
 from models.identity.hashing import missing
-from models.inputs.record import Form
+from models.inputs.record import Form, InputRecord
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 from models.sources.read import read_table
@@ -100,7 +100,7 @@ def prepared_checks(
     if target.classes:
         arguments = {"column": target.name, "value_set": target.classes}
         checks.append(ExpectationCheck(expectation="column_values_to_be_in_set", arguments=arguments))
-    return [*checks, *_of_spec(data, "prepared"), *_against(reference, preparation, seasonal)]
+    return [*checks, *_of_spec(data, "prepared"), *_against(reference, preparation.column_inputs, seasonal)]
 
 
 def reference(prepared: Path) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _present(column: str, share: float, severity: Any, origin: Any) -> Expectati
 
 
 def _against(
-    reference: dict[str, Any] | None, preparation: Preparation, seasonal: Sequence[str]
+    reference: dict[str, Any] | None, column_inputs: list[InputRecord], seasonal: Sequence[str]
 ) -> Iterator[ExpectationCheck]:
     """Yield the checks against the champion's data, as warnings: drift may be legitimate, and the verdict decides."""
     if reference is None:
@@ -141,7 +141,7 @@ def _against(
         severity="warn",
         origin="champion",
     )
-    for part in preparation.column_inputs:
+    for part in column_inputs:
         name, shape = part.name, reference["columns"].get(part.name)
         if shape is None:
             continue

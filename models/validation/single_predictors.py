@@ -47,7 +47,7 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
     target_of, encoding = _TARGETS[preparation.task], preparation.target
     targets = [target_of(rows.column(name), encoding, train) for name in encoding.columns]
     telling: dict[str, float] = {}
-    for name, cells in _cells(rows, preparation, train):
+    for name, cells in _cells(rows, preparation.inputs, train):
         num_cells = int(cells.max()) + 1
         counts = np.bincount(cells[train], own, minlength=num_cells) + 1.0
         for metric, values, target in targets:
@@ -95,12 +95,12 @@ _TARGETS: PerTask[Callable[[pa.ChunkedArray, TargetEncoding, Array], _Target]] =
 }
 
 
-def _cells(rows: pa.Table, preparation: Preparation, train: Array) -> list[tuple[str, Array]]:
+def _cells(rows: pa.Table, inputs: list[InputRecord], train: Array) -> list[tuple[str, Array]]:
     """Return the bin or the category of each row, by input: int64 (row,)."""
     return [
         (part.name, cells_of(rows, part, train))
         for form, cells_of in _CELLS.items()
-        for part in preparation.inputs
+        for part in inputs
         if part.form == form
     ]
 

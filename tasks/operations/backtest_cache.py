@@ -219,7 +219,9 @@ class BacktestCache:
 
         rows, preparation = served.row[part], self.preparation(model)
         stop = int(rows[-1]) + 1
-        inputs = inputs_of(self._past.table, rows, self._spec.data, preparation, stop, self._project.folder)
+        inputs = inputs_of(
+            self._past.table, rows, self._spec.data, preparation.columns, preparation.kind, stop, self._project.folder
+        )
         return assess_window(served, part, labelled, self._watched(model), inputs, self._past.clock.times, before)
 
     def _watched(self, model: str) -> AssessmentRules:

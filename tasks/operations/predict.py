@@ -239,7 +239,7 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
 
     data, raw = work.spec.data, work.project.raw
     is_made = data.features.make is not None
-    types = csv_types(preparation, pq.read_schema(raw) if raw.is_file() else None, is_made=is_made)
+    types = csv_types(preparation.column_inputs, pq.read_schema(raw) if raw.is_file() else None, is_made=is_made)
     types.pop(work.id_column or "", None)  # ids are read as text, even if they look like numbers
     reading = ReadOptions(data, preparation, work.project.folder, types, folder=work.source_folder)
     for path in (path for unit in work.units for path in unit.files):

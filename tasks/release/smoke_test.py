@@ -20,8 +20,8 @@ def check(served: LoadedModel) -> None:
     """
     preparation = served.preparation
     names = {port.name for port in served.outputs}
-    if preparation.kind != "text" and not set(output_names(preparation)) <= names:
-        expected = ", ".join(output_names(preparation))
+    if preparation.kind != "text" and not set(output_names(preparation.task)) <= names:
+        expected = ", ".join(output_names(preparation.task))
         raise StoreError(f"its graph gives {', '.join(sorted(names))}, expected {expected}: export it again")
     if preparation.kind == "table":
         rows = served.schema.from_columns({port.name: [None] for port in served.inputs})

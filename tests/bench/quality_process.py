@@ -166,7 +166,7 @@ def _on_tests(case: Case, loop: Any) -> tuple[float, int]:
     true, classes = targets(job.prepared, "test"), preparation.target.classes
     if classes is None:
         return value(case, pd.Series(true), predicted), 0
-    predicted = with_class_head(predicted, preparation)
+    predicted = with_class_head(predicted, preparation.class_head)
     decided = at_threshold(predicted, preparation.class_head.decision)
     shares = predicted if predicted.ndim == 2 else np.stack([1 - predicted, predicted], axis=1)
     names = pd.Series(np.array(classes)[true.astype(int)])

@@ -134,7 +134,7 @@ class Ways:
     def batch_csv(self, columns: Columns) -> Records:
         (self.folder / "rows.csv").write_text(_csv(columns), encoding="utf-8")
         data = Data(source="rows.csv", target="y")
-        reading = ReadOptions(data, self.preparation, self.folder, csv_types(self.preparation, None))
+        reading = ReadOptions(data, self.preparation, self.folder, csv_types(self.preparation.column_inputs, None))
         ((_, feed),) = examples(reading, [self.folder / "rows.csv"], "rows.csv")
         return self.served.records(self.served.answer(feed))
 

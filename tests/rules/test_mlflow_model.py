@@ -69,7 +69,7 @@ def predicted(folder: Path, tmp_path: Path, text: str) -> list[dict[str, Any]]:
     path.write_text(text)
     served = LoadedModel("tiny", "1", folder)
     data = Data(source="rows.csv", target="y")
-    reading = ReadOptions(data, PREPARATION, tmp_path, csv_types(PREPARATION, None))
+    reading = ReadOptions(data, PREPARATION, tmp_path, csv_types(PREPARATION.column_inputs, None))
     ((_, feed),) = examples(reading, [path], "rows.csv")
     return served.records(served.answer(feed))
 

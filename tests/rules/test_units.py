@@ -119,7 +119,7 @@ def test_every_fold_and_every_cluster(before: Prepared, split: str) -> None:
         assert len(np.intersect1d(*units)) <= (split == "position"), "two stretches of rows meet within a unit"
     from models.export.trained import validation_units
 
-    of_validation = validation_units(job, before.preparation)
+    of_validation = validation_units(job, before.preparation.kind)
     assert of_validation is not None
     assert of_validation.in_order == (split in ("time", "position"))
     target = targets(before.folder, "test")

@@ -17,7 +17,7 @@ from models.kinds.data_kind import DATA_KINDS
 from models.kinds.task import TASKS, TargetType
 from models.metrics.ranking import groups_of, has_order
 from models.nets.catalogue import is_descent, reads_words
-from models.project_spec.blocks import Model
+from models.project_spec.blocks import Kind, Model
 from models.training.batches.example_set import EXAMPLES, VALUE, ExampleSet, Inputs
 from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, recent_of
 from models.training.batches.stream import Shards, Stream
@@ -38,7 +38,7 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
         DataError: A tensor file cannot be read, or a split is empty.
     """
     if job.refit is not None:
-        train = _examples(job.model, preparation, _joined(job.tensors, preparation), None)
+        train = _examples(job.model, preparation, _joined(job.tensors, preparation.kind), None)
         validation = _opened(job, preparation, "validation")
     elif job.fold is None:
         train = _opened(job, preparation, "train")
@@ -97,7 +97,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     """Return a fold's two sides; in the order of time, a block is judged after training on all before it."""
     assert job.fold is not None
     index, k = job.fold
-    joined = _joined(job.tensors, preparation)
+    joined = _joined(job.tensors, preparation.kind)
     kind = EXAMPLES[preparation.kind]
     rolls = job.rolls(preparation.kind)
     key = joined.get(KEY)
@@ -118,10 +118,10 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     return _examples(job.model, preparation, joined, recent), _examples(job.model, preparation, joined, validation)
 
 
-def _joined(tensors: dict[str, Path], preparation: Preparation) -> Inputs:
+def _joined(tensors: dict[str, Path], kind: Kind) -> Inputs:
     """Return the tensors of the training examples, followed by those of the validation examples. Cost: a copy."""
     sides = [_mapped(tensors[name]) for name in ("train", "validation")]
-    return EXAMPLES[preparation.kind].joined(*sides)
+    return EXAMPLES[kind].joined(*sides)
 
 
 def _ordered(value: torch.Tensor, k: int) -> torch.Tensor:

@@ -15,7 +15,9 @@ import torch
 
 from models.data.preparation import Preparation
 from models.errors import UserCodeError
+from models.inputs.record import InputRecord
 from models.kinds.data_kind import PerDataKind
+from models.project_spec.blocks import Kind
 from models.project_spec.references import call, resolve
 from models.training.batches.example_set import Inputs
 
@@ -54,7 +56,7 @@ class OwnAugmentation:
             UsageError: There is no such function.
             UserCodeError: It raises, returns other names, shapes or types, or draws what no seed decides.
         """
-        own = cls(reference, resolve(reference, base), columns_of(preparation))
+        own = cls(reference, resolve(reference, base), columns_of(preparation.kind, preparation.inputs))
         inputs = _random_inputs(preparation, own.columns)
         first, second = (own.change(_copy(inputs), 1) for _ in range(2))
         own.change({name: tensor[:1].clone() for name, tensor in inputs.items()}, 2)  # a last batch may be small
@@ -129,13 +131,13 @@ _TENSORS: PerDataKind[str] = {"table": "numeric", "image": "image", "series": "s
 """The tensor that holds the numbers of an example."""
 
 
-def columns_of(preparation: Preparation) -> tuple[InputColumn, ...]:
+def columns_of(kind: Kind, inputs: list[InputRecord]) -> tuple[InputColumn, ...]:
     """Return the columns of a batch of a table or a series, in the order of the net's inputs; none for other kinds."""
-    tensor = _TENSORS[preparation.kind]
-    numbers = [part for part in preparation.inputs if part.width]
+    tensor = _TENSORS[kind]
+    numbers = [part for part in inputs if part.width]
     starts = itertools.accumulate((part.width for part in numbers), initial=0)
     columns = [InputColumn(part.name, tensor, start, part.axis) for part, start in zip(numbers, starts, strict=False)]
-    indices = [(part.name, cardinality) for part in preparation.inputs for cardinality in part.cardinalities]
+    indices = [(part.name, cardinality) for part in inputs for cardinality in part.cardinalities]
     places = enumerate(indices)
     columns += [InputColumn(name, "categorical", place, None, cardinality) for place, (name, cardinality) in places]
     return tuple(columns)

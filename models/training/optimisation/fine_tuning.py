@@ -13,10 +13,12 @@ from safetensors.torch import load_file
 from torch import nn
 
 from models.data.preparation import PREPARATION_FILE, Preparation
+from models.data.target_encoding import TargetEncoding
 from models.distributed.precision import BATCH_NORMS
 from models.errors import StoreError, TrainingError, UsageError, first_of
-from models.inputs.record import CategoryRecord
+from models.inputs.record import CategoryRecord, InputRecord
 from models.inputs.records import RECORDS
+from models.inputs.text.record import TextColumn
 from models.nets.adapters import ADAPTER_PREFIX
 from models.ngrams.words import FIRST_WORD
 from models.project_spec.blocks import Train
@@ -55,7 +57,7 @@ def load_origin(net: nn.Module, name: str, origin: InitialWeights, preparation: 
         before = Preparation.load(known.parent)
         _check_inputs(before, preparation, origin, partial)
         tensors = _by_name(tensors, own, before, preparation)
-        tensors = _without_other_classes(tensors, own, before, preparation)
+        tensors = _without_other_classes(tensors, own, before.target, preparation.target)
     misfits = _misfits(tensors, own)
     fitting = {key: tensor for key, tensor in tensors.items() if key in own and own[key].shape == tensor.shape}
     is_other = not fitting or (origin.model is not None and origin.model.net != name)
@@ -140,7 +142,9 @@ def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights,
         ("kind of data", [before.kind], [now.kind]),
         ("task", [before.task], [now.task]),
     ]
-    facts += [(record.PLURAL, _names(before, kind), _names(now, kind)) for kind, record in RECORDS.items()]
+    facts += [
+        (record.PLURAL, _names(before.inputs, kind), _names(now.inputs, kind)) for kind, record in RECORDS.items()
+    ]
     for what, was, there in facts:
         if was != there and not (partial and what == "task"):
             lost, new = [x for x in was if x not in there], [x for x in there if x not in was]
@@ -151,9 +155,9 @@ def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights,
             )
 
 
-def _names(preparation: Preparation, kind: str) -> list[str]:
+def _names(inputs: list[InputRecord], kind: str) -> list[str]:
     """Return the names of the inputs of one kind."""
-    return [part.name for part in preparation.inputs if part.kind == kind]
+    return [part.name for part in inputs if part.kind == kind]
 
 
 def _of_another_net(name: str, own: Tensors, origin: InitialWeights, tensors: Tensors, fits_in_part: bool) -> str:
@@ -205,16 +209,16 @@ def _named_rows(before: Preparation, now: Preparation) -> Iterator[_NamedRows]:
         yield _NamedRows(f"embeddings.{position}.weight", 1, was.categories, there.categories)
     is_new = not before.num_words
     if now.num_words:
-        words, stems = zip(_words(before), _words(now), strict=True)
+        words, stems = zip(_words(before.texts), _words(now.texts), strict=True)
         yield _NamedRows("words.embeddings.0.weight", FIRST_WORD, *words, is_new)
         yield _NamedRows("words.embeddings.1.weight", FIRST_WORD, *stems, is_new)
         yield _NamedRows("positions", 0, _tokens(before), _tokens(now))
 
 
-def _words(preparation: Preparation) -> tuple[list[Hashable], list[Hashable]]:
+def _words(texts: list[TextColumn]) -> tuple[list[Hashable], list[Hashable]]:
     """Return the words and the stems of all texts, each with its column, in the order of their ids."""
-    words: list[Hashable] = [(text.name, word) for text in preparation.texts for word in text.words]
-    return words, [(text.name, stem) for text in preparation.texts for stem in text.stems]
+    words: list[Hashable] = [(text.name, word) for text in texts for word in text.words]
+    return words, [(text.name, stem) for text in texts for stem in text.stems]
 
 
 def _tokens(preparation: Preparation) -> list[Hashable]:
@@ -235,9 +239,11 @@ def _by_name(tensors: Tensors, own: Tensors, before: Preparation, now: Preparati
     return moved
 
 
-def _without_other_classes(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
+def _without_other_classes(
+    tensors: Tensors, own: Tensors, target_before: TargetEncoding, target: TargetEncoding
+) -> Tensors:
     """Drop the last layer if the classes differ, because its outputs are classes by position."""
-    if before.target.predicts_same(now.target):
+    if target_before.predicts_same(target):
         return tensors
     layer = list(own)[-1].rpartition(".")[0]
     return {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[0] != layer}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from models.data.preparation import LARGEST_LOGARITHM, Preparation, TargetEncoding
 from models.errors import UserCodeError
-from models.kinds.task import TASKS, PerLink, PerTask
+from models.kinds.task import TASKS, PerLink, PerTask, Task
 from models.metrics.metrics import quantile_of
 from models.project_spec.blocks import Train
 from models.project_spec.references import call, resolve
@@ -52,23 +52,23 @@ def summed(losses: ExampleLoss) -> Loss:
     return loss
 
 
-def loss_name(preparation: Preparation, metric: str) -> str:
+def loss_name(task: Task, target: TargetEncoding, metric: str) -> str:
     """Return the loss for the task; for a regression the one that the goal's best prediction minimises.
 
     A ranking is fitted row by row, to the squared error of the grades: batches hold no whole groups.
 
     Source: Gneiting (2011), JASA 106: a model should be trained by a loss that is consistent with its evaluation.
     """
-    name = TASKS[preparation.task].loss
-    return _loss_of_goal(preparation, metric) if name == "goal" else name
+    name = TASKS[task].loss
+    return _loss_of_goal(target, metric) if name == "goal" else name
 
 
-def _loss_of_goal(preparation: Preparation, metric: str) -> str:
+def _loss_of_goal(target: TargetEncoding, metric: str) -> str:
     if quantile_of(metric) is not None:
         return "pinball"
     if metric in ("mae", "mape"):
-        return "relative_l1" if metric == "mape" and not preparation.target.outputs else "l1"
-    return "mse" if preparation.target.log_offset is None else "gamma"
+        return "relative_l1" if metric == "mape" and not target.outputs else "l1"
+    return "mse" if target.log_offset is None else "gamma"
 
 
 def make_loss(
@@ -99,7 +99,7 @@ def make_loss(
     """
     if train.loss is not None:
         return _own_loss(train.loss, base, preparation, targets)
-    return summed(_form(preparation).of_examples(_row_loss(preparation, train, metric, targets, weights)))
+    return summed(_form(preparation.task).of_examples(_row_loss(preparation, train, metric, targets, weights)))
 
 
 def _of_members(losses: ExampleLoss) -> ExampleLoss:
@@ -133,8 +133,12 @@ def _unchanged(losses: ExampleLoss) -> ExampleLoss:
 def _row_loss(
     preparation: Preparation, train: Train, metric: str, targets: torch.Tensor, weights: torch.Tensor | None
 ) -> ExampleLoss:
-    name = loss_name(preparation, metric)
-    weight = class_weights(preparation, targets, weights) if train.class_weights == "balanced" else None
+    name = loss_name(preparation.task, preparation.target, metric)
+    weight = (
+        class_weights(preparation.target, preparation.task, targets, weights)
+        if train.class_weights == "balanced"
+        else None
+    )
     if name == "bce":
         return partial(_bce, smoothing=train.label_smoothing, weight=weight)
     if name == "cross_entropy":
@@ -151,14 +155,14 @@ def _row_loss(
 
 
 def class_weights(
-    preparation: Preparation, targets: torch.Tensor, weights: torch.Tensor | None = None
+    target: TargetEncoding, task: Task, targets: torch.Tensor, weights: torch.Tensor | None = None
 ) -> torch.Tensor | None:
     """Return each class's weight n / (k n_c), 1 on average; None for regression. Source: scikit-learn's `balanced`.
 
     Of labels: (2, label), the weights of 0 and of 1 of each label. Rows count by their `weights` (example,).
     """
     own = torch.ones(len(targets), dtype=torch.float64) if weights is None else weights.double()
-    return _CLASS_WEIGHTS[preparation.task](preparation.target, targets, own.to(targets.device))
+    return _CLASS_WEIGHTS[task](target, targets, own.to(targets.device))
 
 
 def _weights_of_labels(target: TargetEncoding, targets: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
@@ -188,23 +192,23 @@ _CLASS_WEIGHTS: PerTask[Callable[[TargetEncoding, torch.Tensor, torch.Tensor], t
 }
 
 
-def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation) -> torch.Tensor:
+def settle(output: torch.Tensor, target: torch.Tensor, task: Task) -> torch.Tensor:
     """Return the part of a forward pass that the metrics need: the whole output as float32.
 
     For text only the bits of each character, (batch, position): all probabilities would fill the memory.
     """
-    return _form(preparation).settle(output, target)
+    return _form(task).settle(output, target)
 
 
 def settled_loss(
     share: torch.Tensor,
     target: torch.Tensor,
     loss: Loss,
-    preparation: Preparation,
+    task: Task,
     weight: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the summed loss of an output of `settle`."""
-    return _form(preparation).settled_loss(share, target, loss, weight)
+    return _form(task).settled_loss(share, target, loss, weight)
 
 
 def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
@@ -216,7 +220,7 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
 
     For text: the bits of each character, as `settle` returns them.
     """
-    return _form(preparation).predictions(output.double(), preparation)
+    return _form(preparation.task).predictions(output.double(), preparation)
 
 
 def ordered_quantiles(values: NDArray[np.float64], target: TargetEncoding) -> NDArray[np.float64]:
@@ -240,8 +244,8 @@ def _own_loss(reference: str, base: Path, preparation: Preparation, targets: tor
             )
         return each
 
-    loss = summed(_form(preparation).of_own(losses))
-    _form(preparation).check_own(loss, reference, preparation, targets)
+    loss = summed(_form(preparation.task).of_own(losses))
+    _form(preparation.task).check_own(loss, reference, preparation, targets)
     return loss
 
 
@@ -345,13 +349,13 @@ def _loss_of_bits(share: torch.Tensor, target: torch.Tensor, loss: Loss, weight:
     return share.double().mean(dim=1).sum() * math.log(2)
 
 
-def _one_or_several(output: torch.Tensor, preparation: Preparation) -> torch.Tensor:
+def _one_or_several(output: torch.Tensor, target: TargetEncoding) -> torch.Tensor:
     """Return (example,) of one number or one probability, (example, output) of several."""
-    return output if preparation.target.outputs else output[:, 0]
+    return output if target.outputs else output[:, 0]
 
 
 def _sigmoids(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
-    return _one_or_several(output, preparation).sigmoid().numpy()
+    return _one_or_several(output, preparation.target).sigmoid().numpy()
 
 
 def _softmax(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
@@ -359,7 +363,7 @@ def _softmax(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float
 
 
 def _own_unit(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
-    learnt = _one_or_several(output, preparation).numpy()
+    learnt = _one_or_several(output, preparation.target).numpy()
     if preparation.quantile_shifts:
         learnt = ordered_quantiles(learnt, preparation.target) + np.array(preparation.quantile_shifts)
     return ordered_quantiles(np.asarray(preparation.target.decode(learnt)), preparation.target)
@@ -397,5 +401,5 @@ _FORMS: PerLink[_OutputForm] = {
 }
 
 
-def _form(preparation: Preparation) -> _OutputForm:
-    return _FORMS[TASKS[preparation.task].link]
+def _form(task: Task) -> _OutputForm:
+    return _FORMS[TASKS[task].link]

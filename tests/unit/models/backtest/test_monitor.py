@@ -74,7 +74,7 @@ def windows(table: pa.Table, watched: AssessmentRules, preparation: Preparation,
     given = served(table)
     for part in given.windows(SPEC.monitor.window):
         chosen = given.row[part]
-        inputs = inputs_of(table, chosen, SPEC.data, preparation, int(chosen[-1]) + 1, base)
+        inputs = inputs_of(table, chosen, SPEC.data, preparation.columns, preparation.kind, int(chosen[-1]) + 1, base)
         found.append(assess_window(given, part, labelled, watched, inputs, np.arange(1000.0), found))
     return found
 
@@ -129,11 +129,11 @@ def test_features_made_by_the_users_code_are_made_of_what_had_come(tmp_path: Pat
     spec = SPEC.model_copy(update={"data": data})
     preparation = prepare_known(rows(), RowRange(0, KNOWN), spec, tmp_path, tmp_path / "made")
     (tmp_path / "own.py").write_text("def make(frame):\n    return frame.assign(most=frame.x.max())\n")
-    table = inputs_of(rows(mark=True), np.arange(600, 650), data, preparation, 700, tmp_path)
+    table = inputs_of(rows(mark=True), np.arange(600, 650), data, preparation.columns, preparation.kind, 700, tmp_path)
     assert table is not None
     assert max(table["input.most"].to_pylist()) < 10
 
 
 def test_an_image_has_no_columns_to_count(preparation: Preparation):
     image = preparation.model_copy(update={"kind": "image"})
-    assert inputs_of(rows(), np.arange(5), SPEC.data, image, 10, Path()) is None
+    assert inputs_of(rows(), np.arange(5), SPEC.data, image.columns, image.kind, 10, Path()) is None

@@ -29,7 +29,7 @@ def test_a_model_of_balanced_weights_is_calibrated_and_decides_for_f1(make_job: 
     assert 0.2 < preparation.class_head.threshold < 0.8
     assert preparation.class_head.threshold != 0.5
     before = validation_predictions(job, preparation, np.arange(100))
-    assert np.array_equal(np.argsort(before), np.argsort(with_class_head(before, preparation)))
+    assert np.array_equal(np.argsort(before), np.argsort(with_class_head(before, preparation.class_head)))
 
 
 def test_numbers_have_no_class_head(make_job: MakeJob):
@@ -65,7 +65,7 @@ def test_weights_count_in_calibration_and_threshold(make_job: MakeJob):
     validation = load_file(job.tensors["validation"])
     target, weight = validation["target"], validation["weight"].astype(np.float64)
     before = validation_predictions(job, preparation, np.arange(len(target)))
-    after = with_class_head(before, preparation)
+    after = with_class_head(before, preparation.class_head)
     losses = [METRICS["log_loss"].value(target, each, weight) for each in (before, after)]
     assert losses[1] < losses[0] + 0.002, "unweighted it is pulled to the share of the rows, .5"
     assert preparation.class_head.threshold == pytest.approx(np.average(target, weights=weight), abs=0.02)

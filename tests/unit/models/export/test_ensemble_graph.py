@@ -70,7 +70,7 @@ def test_members_of_one_kind_keep_their_names_apart() -> None:
     class Numbers:
         task = "regression"
 
-    whole, output = ensemble_part([part("a", 0.25, 2.0), part("b", 0.75, 10.0)], Numbers())  # type: ignore[arg-type]
+    whole, output = ensemble_part([part("a", 0.25, 2.0), part("b", 0.75, 10.0)], Numbers().task)  # type: ignore[arg-type]
     names = [name for node in whole.nodes for name in node.output]
     assert len(names) == len(set(names))
     (made,) = run_stretch(whole, {"core/numeric": np.array([[1.0], [3.0]], np.float32)}, [output])
@@ -97,7 +97,7 @@ def test_graphs_inside_a_node_see_the_new_names() -> None:
     class Numbers:
         task = "regression"
 
-    whole, output = ensemble_part([part("a", 0.5), part("b", 0.5)], Numbers())  # type: ignore[arg-type]
+    whole, output = ensemble_part([part("a", 0.5), part("b", 0.5)], Numbers().task)  # type: ignore[arg-type]
     (made,) = run_stretch(whole, {"core/numeric": np.array([[1.0], [3.0]], np.float32)}, [output])
     np.testing.assert_allclose(made, [[2.0], [6.0]])
 

@@ -19,7 +19,7 @@ CLASSIFIED = ["label", "probabilities"]
 )
 def test_outputs_are_named_by_task(task: str, names: list[str]) -> None:
     preparation = table_preparation(task)
-    assert output_names(preparation) == names
+    assert output_names(preparation.task) == names
     assert [value.name for value in graph_outputs(preparation)] == names
 
 
@@ -58,7 +58,9 @@ def test_the_class_head_calibrates_and_decides(threshold: float) -> None:
     label, probabilities = run_stretch(head_part(preparation, "core/out"), {"core/out": logits}, CLASSIFIED)
     expected = 1 / (1 + np.exp(-(0.5 * logits[:, 0].astype(np.float64) + 0.7)))
     np.testing.assert_allclose(probabilities[:, 1], expected, rtol=1e-5)
-    np.testing.assert_allclose(with_class_head(1 / (1 + np.exp(-logits[:, 0].astype(float))), preparation), expected)
+    np.testing.assert_allclose(
+        with_class_head(1 / (1 + np.exp(-logits[:, 0].astype(float))), preparation.class_head), expected
+    )
     assert label.tolist() == [CLASSES["binary"][int(each > threshold)] for each in expected]
 
 

@@ -197,8 +197,8 @@ def test_categories_of_a_csv_are_text_or_of_the_types_of_training_and_others_of_
         **dict.fromkeys(["größe (m)", "n/1"], pa.float64()),
         **dict.fromkeys(["city", "month", "is late"], pa.string()),
     }
-    assert csv_types(table_preparation(), raw) == {**others, **inputs}
-    assert csv_types(table_preparation(), raw, is_made=True) == {
+    assert csv_types(table_preparation().column_inputs, raw) == {**others, **inputs}
+    assert csv_types(table_preparation().column_inputs, raw, is_made=True) == {
         **others,
         "größe (m)": pa.float64(),
         "n/1": pa.float64(),
@@ -206,8 +206,10 @@ def test_categories_of_a_csv_are_text_or_of_the_types_of_training_and_others_of_
         "month": pa.float64(),
         "is late": pa.bool_(),
     }
-    assert "when" not in csv_types(table_preparation(), None)
-    assert csv_types(table_preparation(), pa.schema({"n/1": pa.bool_()}), is_made=True)["n/1"] == pa.bool_()
+    assert "when" not in csv_types(table_preparation().column_inputs, None)
+    assert (
+        csv_types(table_preparation().column_inputs, pa.schema({"n/1": pa.bool_()}), is_made=True)["n/1"] == pa.bool_()
+    )
 
 
 def test_categories_beyond_2_to_the_53_pass_a_feature_function_as_integers():
@@ -219,6 +221,6 @@ def test_categories_beyond_2_to_the_53_pass_a_feature_function_as_integers():
     ]
     large = preparation.with_inputs("categorical", categorical)
     raw = pa.schema({"month": pa.int64()})
-    assert csv_types(large, raw, is_made=True)["month"] == pa.int64()
-    assert csv_types(large, None, is_made=True)["month"] == pa.float64()
-    assert csv_types(preparation, raw, is_made=True)["month"] == pa.float64()
+    assert csv_types(large.column_inputs, raw, is_made=True)["month"] == pa.int64()
+    assert csv_types(large.column_inputs, None, is_made=True)["month"] == pa.float64()
+    assert csv_types(preparation.column_inputs, raw, is_made=True)["month"] == pa.float64()

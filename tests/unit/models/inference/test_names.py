@@ -9,8 +9,8 @@ from tests.finished_jobs import image_preparation, table_preparation
 
 
 def test_outputs_are_named_by_task() -> None:
-    assert output_names(table_preparation("multiclass")) == ["label", "probabilities"]
-    assert output_names(table_preparation("regression")) == ["prediction"]
+    assert output_names(table_preparation("multiclass").task) == ["label", "probabilities"]
+    assert output_names(table_preparation("regression").task) == ["prediction"]
 
 
 def test_a_column_named_like_an_output_is_refused_with_the_cure() -> None:

@@ -123,7 +123,7 @@ def test_a_column_of_several_features_is_one_column_and_keeps_its_place():
     def change(columns):
         return {name: part + len(name) if name in ("day", "note") else part for name, part in columns.items()}
 
-    own = OwnAugmentation("./a.py:change", change, columns_of(table))
+    own = OwnAugmentation("./a.py:change", change, columns_of(table.kind, table.inputs))
     inputs = {"numeric": torch.zeros(4, table.num_numeric), "categorical": torch.ones(4, 1, dtype=torch.int64)}
     changed = own.change(inputs, 0)
     assert changed["numeric"][0].tolist() == [0, 0, 0, 3, 3, 3, 4, 4]

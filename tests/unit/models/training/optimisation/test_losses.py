@@ -41,11 +41,11 @@ def test_each_member_of_a_net_learns_the_target_by_itself():
 
 
 def test_the_loss_follows_the_task_and_the_metric():
-    assert loss_name(BINARY, "roc_auc") == "bce"
-    assert loss_name(REAL, "mae") == "l1"
-    assert loss_name(REAL, "mape") == "relative_l1"
-    assert loss_name(REAL, "pinball_0.9") == "pinball"
-    assert loss_name(REAL, "rmse") == "mse"
+    assert loss_name(BINARY.task, BINARY.target, "roc_auc") == "bce"
+    assert loss_name(REAL.task, REAL.target, "mae") == "l1"
+    assert loss_name(REAL.task, REAL.target, "mape") == "relative_l1"
+    assert loss_name(REAL.task, REAL.target, "pinball_0.9") == "pinball"
+    assert loss_name(REAL.task, REAL.target, "rmse") == "mse"
 
 
 def test_smoothing_of_two_classes_is_that_of_many():
@@ -60,10 +60,10 @@ def test_smoothing_of_two_classes_is_that_of_many():
 
 def test_balanced_weights_are_one_on_average_and_favour_the_rare():
     target = torch.tensor([0.0] * 9 + [1.0])
-    weights = class_weights(BINARY, target)
+    weights = class_weights(BINARY.target, BINARY.task, target)
     assert weights[1] == 9 * weights[0]
     assert weights[target.long()].mean() == pytest.approx(1.0)
-    assert class_weights(REAL, target) is None
+    assert class_weights(REAL.target, REAL.task, target) is None
     balanced = make_loss(BINARY, Train(class_weights="balanced"), "roc_auc", target)
     assert balanced(torch.zeros(10, 1), target) == pytest.approx(10 * np.log(2), rel=1e-6)
 
