@@ -15,7 +15,7 @@ from models.project_spec.blocks import Kind
 from tests.structure.branches import branches, count
 from tests.structure.vocabulary import DATA_KINDS, FAMILIES, TASKS
 
-CEILINGS = {"joint": 410, "in words": 230, "names": 56}
+CEILINGS = {"joint": 345, "in words": 180, "names": 54}
 
 
 @pytest.fixture(scope="module")
