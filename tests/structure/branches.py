@@ -84,9 +84,9 @@ def add_answers(trees: Trees, words: Vocabulary) -> None:
                 (words.properties if as_property else words.functions).add(node.name)
     for tree in trees.values():
         functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-        words.look_ups[words.modules[tree]] = {
-            node.name for node in functions if is_look_up(node, words)
-        } - words.functions
+        look_ups = [node for node in functions if is_look_up(node, words)]
+        words.properties |= {node.name for node in look_ups if is_property(node)}
+        words.look_ups[words.modules[tree]] = {node.name for node in look_ups} - words.functions - words.properties
 
 
 def is_property(node: ast.FunctionDef) -> bool:
