@@ -15,7 +15,6 @@ from models.metrics.bootstrap import few_units_factor, p_value, percentile_inter
 from models.metrics.evaluator import effective_number
 from models.metrics.metrics import Array, Metric
 from models.metrics.outputs import Output, by_horizon
-from models.metrics.ranking import has_order
 
 POWER = 0.87
 """Power of the default margin; an equal challenger passes in at least 80 % of loops, also with few resamples."""
@@ -149,7 +148,7 @@ def resample_models(
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
     own = None if metric.own else weights
     apart = np.arange(len(target)) if clusters is None and own is not None else clusters
-    num_units = len(target) if apart is None else effective_units(unit_sizes(metric, target, apart, own))
+    num_units = len(target) if apart is None else effective_units(metric.sizes(target, apart, own))
     resampled = {name: drawn[:, column] for column, name in enumerate(models)}
     terms = {
         name: _units_of_terms(metric, target, prediction, num_units, clusters, weights)
@@ -215,16 +214,6 @@ def horizon_estimates(
             low, high = metric.range.interval(value, num_units, confidence)
         estimates[name] = Estimate(value=value, low=low, high=high)
     return estimates
-
-
-def unit_sizes(metric: Metric, target: Array, clusters: Array, weights: Array | None = None) -> Array:
-    """Return how much each cluster weighs in the metric (cluster,): its number of examples, or their `weights`.
-
-    In a metric of a ranking every group weighs the same, and one without an order nothing: it is left out.
-    """
-    if metric.is_of_groups and not metric.own:
-        return np.ones(len(np.unique(clusters[has_order(target)])))
-    return np.bincount(clusters, weights)
 
 
 def effective_units(sizes: Array) -> float:

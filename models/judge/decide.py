@@ -13,7 +13,6 @@ from models.judge.comparison import (
     Threshold,
     horizon_estimates,
     resample_models,
-    unit_sizes,
 )
 from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
@@ -113,7 +112,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         rules=rules,
         seed=seed,
         num_samples=len(evidence.target),
-        num_clusters=None if clusters is None else len(unit_sizes(metric, evidence.target, clusters)),
+        num_clusters=None if clusters is None else len(metric.sizes(evidence.target, clusters)),
         challenger_id=evidence.challenger_id,
         champion_id=evidence.champion_id,
         challenger=result.estimate("challenger", rules.confidence),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from models.judge.comparison import ResampledMetrics, Threshold, resample_models, unit_sizes
+from models.judge.comparison import ResampledMetrics, Threshold, resample_models
 from models.judge.evidence import Evidence, as_text
 from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Slice
@@ -54,7 +54,7 @@ def _judge_slice(
 ) -> Slice:
     models = {name: each[chosen] for name, each in evidence.models_for(metric).items() if name != "baseline"}
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters[chosen], return_inverse=True)[1]
-    num_units = None if clusters is None else len(unit_sizes(metric, evidence.target[chosen], clusters))
+    num_units = None if clusters is None else len(metric.sizes(evidence.target[chosen], clusters))
     too_few = _too_few(len(chosen), num_units)
     resamples = 0 if too_few else rules.resamples
     weights = None if evidence.weights is None else evidence.weights[chosen]

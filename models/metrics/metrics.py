@@ -39,15 +39,29 @@ Drawn = Callable[[Array, Array], tuple[Array, Array]]
 """Of targets and whole-number weights: the positions of the examples that are drawn, and their targets."""
 
 
-class Examples(NamedTuple):
-    """How examples of a task are drawn: `units` returns the clusters that no resample may divide, or None."""
+class Units(NamedTuple):
+    """What counts as one in a task's metrics, and is drawn whole.
 
-    units: Callable[[Array], Array | None]
+    Attributes:
+        of: Returns the clusters that no resample may divide, from the target; None if there are none.
+        sizes: Returns how much each cluster weighs, from target, clusters (example,) and weights (example,).
+        drawn: Returns the examples of whole-number weights.
+        undefined: Says in what examples lack that have no value of a metric, and the cure.
+    """
+
+    of: Callable[[Array], Array | None]
+    sizes: Callable[[Array, Array, Array | None], Array]
     drawn: Drawn
+    undefined: Callable[[Array], str]
 
 
-def _no_units(target: Array) -> None:
+def _no_clusters(target: Array) -> None:
     del target
+
+
+def _by_examples(target: Array, clusters: Array, weights: Array | None) -> Array:
+    del target
+    return np.bincount(clusters, weights)
 
 
 def _repeated(target: Array, weight: Array) -> tuple[Array, Array]:
@@ -55,15 +69,31 @@ def _repeated(target: Array, weight: Array) -> tuple[Array, Array]:
     return index, target[index]
 
 
-_SINGLE = Examples(_no_units, _repeated)
-EXAMPLES: PerTask[Examples] = {
-    "binary": _SINGLE,
-    "multiclass": _SINGLE,
-    "multilabel": _SINGLE,
-    "regression": _SINGLE,
-    "quantile": _SINGLE,
-    "language": _SINGLE,
-    "ranking": Examples(ranking.groups_of, ranking.drawn),
+def _few_values(target: Array) -> str:
+    num = len(np.unique(target))
+    return f" with {num} distinct target(s): expected at least two; take more rows or another split"
+
+
+def _groups_alike(target: Array, clusters: Array, weights: Array | None) -> Array:
+    """Return 1 for each group; one without an order is left out, since every order of it is right."""
+    del weights
+    return np.ones(len(np.unique(clusters[ranking.has_order(target)])))
+
+
+def _no_order(target: Array) -> str:
+    del target
+    return ", of which no group has two different grades, so every order is right: give more groups"
+
+
+_EXAMPLES = Units(_no_clusters, _by_examples, _repeated, _few_values)
+UNITS: PerTask[Units] = {
+    "binary": _EXAMPLES,
+    "multiclass": _EXAMPLES,
+    "multilabel": _EXAMPLES,
+    "regression": _EXAMPLES,
+    "quantile": _EXAMPLES,
+    "language": _EXAMPLES,
+    "ranking": Units(ranking.groups_of, _groups_alike, ranking.drawn, _no_order),
 }
 _STEMS: PerTask[list[str]] = {
     "binary": [],
@@ -110,7 +140,16 @@ class Metric:
 
     def units(self, target: Array) -> Array | None:
         """Return the clusters (example,) that no resample may divide: the groups of a ranking; None for others."""
-        return EXAMPLES[self.tasks[0]].units(target)
+        return UNITS[self.tasks[0]].of(target)
+
+    def sizes(self, target: Array, clusters: Array, weights: Array | None = None) -> Array:
+        """Return how much each cluster weighs in the metric (cluster,): its number of examples, or their `weights`.
+
+        In a metric of a ranking every group weighs the same, and one without an order nothing: it is left out. What an
+        own metric does with groups is not known, so their examples count.
+        """
+        sizes = _by_examples if self.own else UNITS[self.tasks[0]].sizes
+        return sizes(target, clusters, weights)
 
     def at(self, threshold: classification.Decision) -> Metric:
         """Return the metric of other decisions than the likeliest class; itself if it makes none."""
@@ -328,18 +367,11 @@ def measure(metric: Metric, target: Array, prediction: Array, weight: Array | No
 
 def _undefined(metric: Metric, target: Array) -> DataError:
     facts, num_zeros = f"{metric.name} is undefined on {len(target)} examples", int((np.asarray(target) == 0).sum())
-    if metric.is_of_groups:
-        return DataError(
-            f"{facts}, of which no group has two different grades, so every order is right: give more groups"
-        )
     if metric.name == "mape" and num_zeros:
         return DataError(
             f"{facts} of which {num_zeros} have the target 0, by which it divides: expected none; take goal.metric mae"
         )
-    return DataError(
-        f"{facts} with {len(np.unique(target))} distinct target(s): expected at least two; take more rows or another "
-        "split"
-    )
+    return DataError(f"{facts}{UNITS[metric.tasks[0]].undefined(target)}")
 
 
 def check_examples(target: Array, prediction: Array) -> None:
@@ -373,7 +405,7 @@ def _own_metric(reference: str, task: Task, base: Path, direction: Direction | N
         raise UsageError(f"goal.direction: needed for your own metric {reference}: maximize or minimize")
 
     def prepare(target: Array, prediction: Array) -> Evaluator:
-        return partial(_own_value, function, reference, EXAMPLES[task].drawn, target, prediction)
+        return partial(_own_value, function, reference, UNITS[task].drawn, target, prediction)
 
     return Metric(metric_name(reference), direction, (task,), prepare, own=True)
 
