@@ -39,7 +39,7 @@ Drawn = Callable[[Array, Array], tuple[Array, Array]]
 """Of targets and whole-number weights: the positions of the examples that are drawn, and their targets."""
 
 
-class Units(NamedTuple):
+class MetricUnits(NamedTuple):
     """What counts as one in a task's metrics, and is drawn whole.
 
     Attributes:
@@ -85,15 +85,15 @@ def _no_order(target: Array) -> str:
     return ", of which no group has two different grades, so every order is right: give more groups"
 
 
-_EXAMPLES = Units(_no_clusters, _by_examples, _repeated, _few_values)
-UNITS: PerTask[Units] = {
+_EXAMPLES = MetricUnits(_no_clusters, _by_examples, _repeated, _few_values)
+UNITS: PerTask[MetricUnits] = {
     "binary": _EXAMPLES,
     "multiclass": _EXAMPLES,
     "multilabel": _EXAMPLES,
     "regression": _EXAMPLES,
     "quantile": _EXAMPLES,
     "language": _EXAMPLES,
-    "ranking": Units(ranking.groups_of, _groups_alike, ranking.drawn, _no_order),
+    "ranking": MetricUnits(ranking.groups_of, _groups_alike, ranking.drawn, _no_order),
 }
 _STEMS: PerTask[list[str]] = {
     "binary": [],
