@@ -16,11 +16,11 @@ import pytest
 
 from models.pipeline.keys import CodeReader
 from models.pipeline.steps import STEPS
-from tasks.host import stores
+from tasks.host import database, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import embedded_store
 from tests.environment import forget_the_user
-from tests.preloaded import remember_operators, remember_ours
+from tests.preloaded import remember_databases, remember_operators, remember_ours
 
 if TYPE_CHECKING:
     from tests.serving import LiveServer
@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     gc.set_threshold(*COLLECT)
     remember_ours()
+    remember_databases()
     from hypothesis import settings
 
     # No test fails because the machine is busy, and each day draws the same examples.
@@ -125,6 +126,13 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
         return folder
 
     return once
+
+
+@pytest.fixture
+def migrated_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each database is made by its migrations: for the tests of how one is made."""
+    for module, make in ((database, "_create"), (embedded_store, "_make")):
+        monkeypatch.setattr(module, make, getattr(module, make).__wrapped__)
 
 
 @pytest.fixture(scope="session")

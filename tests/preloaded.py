@@ -1,6 +1,6 @@
 """What the warm parent of the tests' commands has imported, and done once, before it forks the first of them.
 
-`remember_ours` and `remember_operators` are for the test processes too.
+`remember_ours` and `remember_operators` are for the test processes too, `remember_databases` for them alone.
 
 Prefect reads its settings as it is imported: its modules are held back until a command imports them, and the settings
 are read then, as in a process of its own.
@@ -126,6 +126,49 @@ def remember_operators() -> None:
     registry = _registration.ONNXRegistry
     if not hasattr(registry.from_torchlib, "cache_info"):
         registry.from_torchlib = staticmethod(functools.cache(registry.from_torchlib))
+
+
+def remember_databases() -> None:
+    """Make each kind of new database once in a process, and copy it for all later workspaces.
+
+    The migrations of a workspace's state take 30 ms of CPU, those of MLflow's store more than a second.
+    """
+    from tasks.host import database
+    from tasks.mlflow import embedded_store
+
+    create, make = database._create, embedded_store._make
+
+    @functools.cache
+    def state_database() -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            create(Path(folder))
+            return (Path(folder) / database.FILE).read_bytes()
+
+    @functools.cache
+    def tracking_database() -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            make(path := Path(folder) / "mlflow.db")
+            return path.read_bytes()
+
+    @functools.wraps(create)
+    def copy_state(state: Path) -> None:
+        if database.is_absent(state):
+            _write_whole(state / database.FILE, state_database())
+
+    @functools.wraps(make)
+    def copy_tracking(path: Path) -> None:
+        if path.exists():
+            make(path)
+        else:
+            _write_whole(path, tracking_database())
+
+    database._create, embedded_store._make = copy_state, copy_tracking
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    new = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    new.write_bytes(content)
+    new.replace(path)
 
 
 def _fingerprint_once() -> None:

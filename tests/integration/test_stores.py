@@ -12,6 +12,8 @@ from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store
 from tests.integration.conftest import Processes
 
+pytestmark = pytest.mark.usefixtures("migrated_databases")
+
 CODE = """
 from pathlib import Path
 from tasks.host import stores

@@ -21,6 +21,8 @@ from tasks.host import database
 from tasks.host.tables import METADATA, decisions, events
 from tasks.host.workspace import Workspace
 
+pytestmark = pytest.mark.usefixtures("migrated_databases")
+
 
 def a_row(project: str = "tiny") -> dict[str, object]:
     return {"project": project, "signal": "s1", "at": 1.0, "action": "wait", "content": {}}

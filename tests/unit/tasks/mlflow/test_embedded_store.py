@@ -23,6 +23,7 @@ def test_a_store_elsewhere_is_not_ours_to_make(clean: Workspace) -> None:
     assert not (clean.state / "mlflow").exists()
 
 
+@pytest.mark.usefixtures("migrated_databases")
 def test_a_full_disk_is_told_as_one(clean: Workspace) -> None:
     folder = clean.state / "mlflow"
     folder.mkdir(parents=True)
