@@ -281,5 +281,5 @@ def _target(
     task = infer_task(training, data, goal.metric)
     is_log = is_on_log_scale(table, training, data, task, goal.metric)
     target = fit_target(training, data, task, is_log, rows.train_weights, goal.positive)
-    made.update(prepared_target(table, target, task, data, rows))
+    made.update(prepared_target(table, target, task, data, (rows.codes, rows.key)))
     return task, target

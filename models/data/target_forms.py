@@ -19,7 +19,6 @@ from models.data.outputs import (
     with_outputs,
 )
 from models.data.preparation import SPLITS, Preparation, TargetEncoding
-from models.data.split import SplitRows
 from models.errors import DataError
 from models.inputs.types import as_float64, as_text, dtype_of
 from models.kinds.task import TASKS, PerTask, Task
@@ -34,6 +33,8 @@ LARGEST_GRADE = 30
 Columns = dict[str, pa.Array | pa.ChunkedArray]
 Weights = np.ndarray | None
 Tensors = dict[str, np.ndarray]
+Splits = tuple[np.ndarray, np.ndarray | None]
+"""The split and the key (time or group) of each row."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class TargetForm:
     """(target columns of the training rows, spec, whether on the log scale, weights) -> the encoding."""
     column: Callable[[pa.ChunkedArray, str], pa.Array | pa.ChunkedArray]
     """(column, name) -> what the prepared rows hold."""
-    check: Callable[[Columns, pa.Table, TargetEncoding, SplitRows], None]
-    """(stored columns, all columns, encoding, rows): refuses values that the task has not."""
+    check: Callable[[Columns, pa.Table, TargetEncoding, Splits], None]
+    """(stored columns, all columns, encoding, splits): refuses values that the task has not."""
     values: Callable[[pa.Table, TargetEncoding], np.ndarray]
     """(prepared rows, encoding) -> the form for metrics."""
     tensors: Callable[[np.ndarray, TargetEncoding], Tensors]
@@ -100,7 +101,7 @@ def check_positive(positive: str, task: Task) -> None:
         )
 
 
-def prepared_target(table: pa.Table, target: TargetEncoding, task: Task, data: Data, rows: SplitRows) -> Columns:
+def prepared_target(table: pa.Table, target: TargetEncoding, task: Task, data: Data, splits: Splits) -> Columns:
     """Return the target's columns of the prepared rows, by name: classes as texts, all others as float64.
 
     Args:
@@ -108,14 +109,14 @@ def prepared_target(table: pa.Table, target: TargetEncoding, task: Task, data: D
         target: The target, fitted on the training rows.
         task: The task of the target.
         data: The spec's `data` block.
-        rows: The splits and groups of the rows.
+        splits: Of the rows.
 
     Raises:
         DataError: A value is none that the task has, a class that no training row has, or groups without an order.
     """
     names = dict.fromkeys([*target.columns, *(data.targets if data.kind == "series" else ())])
     columns = {name: FORMS[task].column(table.column(name), name) for name in names}
-    FORMS[task].check(columns, table, target, rows)
+    FORMS[task].check(columns, table, target, splits)
     return columns
 
 
@@ -269,21 +270,21 @@ def _as_number(column: pa.ChunkedArray, name: str) -> pa.Array:
     return pa.array(as_float64(column, name))
 
 
-def _check_classes(columns: Columns, table: pa.Table, target: TargetEncoding, rows: SplitRows) -> None:
+def _check_classes(columns: Columns, table: pa.Table, target: TargetEncoding, splits: Splits) -> None:
     class_indices(columns[target.name], target)
 
 
-def _check_labels(columns: Columns, table: pa.Table, target: TargetEncoding, rows: SplitRows) -> None:
+def _check_labels(columns: Columns, table: pa.Table, target: TargetEncoding, splits: Splits) -> None:
     for name in columns:
         check_label(table.column(name), name)
 
 
-def _check_numbers(columns: Columns, table: pa.Table, target: TargetEncoding, rows: SplitRows) -> None:
+def _check_numbers(columns: Columns, table: pa.Table, target: TargetEncoding, splits: Splits) -> None:
     """Accept any number."""
 
 
-def _check_grades(columns: Columns, table: pa.Table, target: TargetEncoding, rows: SplitRows) -> None:
-    assert rows.key is not None  # a ranking is split by group
+def _check_grades(columns: Columns, table: pa.Table, target: TargetEncoding, splits: Splits) -> None:
+    codes, groups = splits
     grades = columns[target.name].to_numpy()
     strange = np.flatnonzero((grades != np.round(grades)) | (grades < 0) | (grades > LARGEST_GRADE))
     if len(strange):
@@ -292,7 +293,7 @@ def _check_grades(columns: Columns, table: pa.Table, target: TargetEncoding, row
             f"from 0 (not relevant) to {LARGEST_GRADE}; cut the values into grades in the source, or say `data.task: "
             "regression`"
         )
-    _check_groups(np.stack([grades, rows.key], axis=1), rows.codes, str(target.group))
+    _check_groups(np.stack([grades, np.asarray(groups)], axis=1), codes, str(target.group))
 
 
 def _check_groups(target: np.ndarray, codes: np.ndarray, column: str) -> None:
