@@ -75,12 +75,12 @@ class TargetEncoding(FrozenModel):
 
     def is_reversed(self, other: TargetEncoding) -> bool:
         """Return whether both are of the same two classes, of which the other one is positive."""
-        return self.classes is not None and len(self.classes) == 2 and self.classes[::-1] == other.classes
+        return len(self.class_names) == 2 and self.class_names[::-1] == other.classes
 
     @property
     def positive(self) -> str:
         """The positive one of two classes; empty for other targets."""
-        return self.classes[1] if self.classes is not None and len(self.classes) == 2 else ""
+        return self.class_names[1] if len(self.class_names) == 2 else ""
 
     @property
     def spread(self) -> float:

@@ -24,6 +24,7 @@ from models.training.tree_parameters import wrong_objective
 Parameters = dict[str, Any]
 Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
 """An objective of our own: raw predictions and training set -> gradient and second derivative of each row."""
+MeanLoss = Callable[[NDArray[np.float64]], float]
 GAMMA = "gamma, log scale"
 """The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
 _THREADS = re.compile(r"^\[num_threads: \d+\]\n", re.MULTILINE)
@@ -132,7 +133,7 @@ def objectives(preparation: Preparation, metric: str, objective: str = "auto") -
     Raises:
         UsageError: The goal does not go with the named objective.
     """
-    return _OBJECTIVES[preparation.task].parameters(preparation, metric, tree_loss(preparation, metric, objective))
+    return OBJECTIVES[preparation.task].parameters(preparation, metric, tree_loss(preparation, metric, objective))
 
 
 def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
@@ -144,7 +145,7 @@ def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
     own = loss_name(preparation.task, preparation.target, metric)
     if objective == "auto":
         return own
-    named = _OBJECTIVES[preparation.task].named
+    named = OBJECTIVES[preparation.task].named
     if own not in named.values():
         raise wrong_objective(objective, metric)
     return named[objective]
@@ -169,28 +170,38 @@ def _quantiles(preparation: Preparation, metric: str, loss: str) -> list[Paramet
     return [{"objective": "quantile", "metric": "quantile", "alpha": output.quantile} for output in outputs]
 
 
+def _mean(output: NDArray[np.float64], values: NDArray[Any], mean_loss: MeanLoss) -> float:
+    return mean_loss(output)
+
+
+def _one_minus_ndcg(output: NDArray[np.float64], values: NDArray[Any], mean_loss: MeanLoss) -> float:
+    return 1 - METRICS["ndcg"].value(values, output[:, 0])
+
+
 def _ranks(preparation: Preparation, metric: str, loss: str) -> list[Parameters]:
     return [{"objective": "lambdarank", "metric": "none"}]
 
 
 @dataclass(frozen=True)
-class _Objective:
+class Objective:
     """How LightGBM learns a task."""
 
     parameters: Callable[[Preparation, str, str], list[Parameters]]
     """(preparation, metric, loss) -> objective and training metric of each booster."""
     named: Mapping[str, str] = field(default_factory=dict)
     """The objectives that a spec may name, and their losses."""
+    validation_loss: Callable[[NDArray[np.float64], NDArray[Any], MeanLoss], float] = _mean
+    """(outputs, true values, the mean loss of outputs) -> what the validation rows are scored by beside the goal."""
 
 
-_OBJECTIVES: PerTask[_Objective] = {
-    "binary": _Objective(_two_classes),
-    "multiclass": _Objective(_classes),
-    "multilabel": _Objective(_two_classes),
-    "regression": _Objective(_numbers, NAMED),
-    "quantile": _Objective(_quantiles),
-    "language": _Objective(_numbers),  # trees take no texts: refused before
-    "ranking": _Objective(_ranks),
+OBJECTIVES: PerTask[Objective] = {
+    "binary": Objective(_two_classes),
+    "multiclass": Objective(_classes),
+    "multilabel": Objective(_two_classes),
+    "regression": Objective(_numbers, NAMED),
+    "quantile": Objective(_quantiles),
+    "language": Objective(_numbers),  # trees take no texts: refused before
+    "ranking": Objective(_ranks, validation_loss=_one_minus_ndcg),
 }
 
 

@@ -27,12 +27,13 @@ from models.files import write_text
 from models.inputs.types import collected_later
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS
-from models.metrics.metrics import METRICS, Metric, metric_of
+from models.metrics.metrics import Metric, metric_of
 from models.project_spec.blocks import Model, Train
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
 from models.training.batches.group_order import group_order
 from models.training.boosters import (
+    OBJECTIVES,
     Boosters,
     Gradients,
     Parameters,
@@ -109,8 +110,9 @@ class _Boosting:
 
     def validation_loss(self, output: NDArray[np.float64]) -> float:
         """Return the mean loss of the validation rows; of a ranking 1 - NDCG."""
-        if TASKS[self.preparation.task].is_grouped:
-            return 1 - METRICS["ndcg"].value(self.values, output[:, 0])
+        return OBJECTIVES[self.preparation.task].validation_loss(output, self.values, self._mean_loss)
+
+    def _mean_loss(self, output: NDArray[np.float64]) -> float:
         return float(self.loss(torch.from_numpy(output), self.targets, self.weights)) / self.total_weight
 
     @property
