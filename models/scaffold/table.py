@@ -16,7 +16,7 @@ from models.data.target_forms import LARGEST_GRADE
 from models.errors import UsageError
 from models.inputs.rows import kind_of_texts
 from models.inputs.types import as_text, is_text
-from models.kinds.task import PerTask
+from models.kinds.task import PerTask, Task
 from models.project_spec.blocks import Data
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
 from models.scaffold.roles import BEHAVES, id_reason, times_of_rows
@@ -61,10 +61,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     known = table.filter(pc.invert(pa.array(unanswered(table, data))))
     if not known.num_rows:
         raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
-    task = infer_task(known.select(data.targets), data)
-    _GUESSES[task].check(known.select(targets))
-    group = _group_of(known, targets)
-    task = "ranking" if group else task
+    task, group = _guess_task(known, data)
     guess = _GUESSES[task]
     forms, taken = text_forms(table), [*targets, *([group] if group else [])]
     read = {name: _kind_of(table.column(name)) for name in table.column_names if name not in (*taken, *forms)}
@@ -181,6 +178,15 @@ def _num_values(column: pa.ChunkedArray) -> int:
     kind = column.type
     plain = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
     return int(pc.count_distinct(plain).as_py())
+
+
+def _guess_task(known: pa.Table, data: Data) -> tuple[Task, str | None]:
+    """Return the task, and of a ranking the column of the groups, from the rows that have a target."""
+    targets = known.select(data.targets)
+    task = infer_task(targets, data)
+    _GUESSES[task].check(targets)
+    group = _group_of(known, data.targets)
+    return "ranking" if group else task, group
 
 
 def _group_of(table: pa.Table, targets: Sequence[str]) -> str | None:
