@@ -59,7 +59,7 @@ PLACES = {
         ("transform_eagerly", "transform_graph"), ("data.features.transform",), apart={**AFTER_PREPARE, **PERIOD}
     ),
     "models/inputs/rows.py": Place(
-        ("ROWS", "learn", "values_of", "as_input", "prepared_columns", "encoded", "kind_of_texts"),
+        ("ROWS", "learn", "values_of", "prepared_columns", "encoded", "kind_of_texts"),
         modules=(INPUT_ROWS,),
         apart=dict.fromkeys(
             [f"backtest {kind}" for kind in ("predictions", "references", "scores", "verdicts")], OF_A_MODEL
