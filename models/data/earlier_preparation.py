@@ -19,8 +19,8 @@ def from_version_1(stored: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in stored.items() if name not in (*_FIELDS, "fitted", "pixels")}
     inputs = [{**part, "kind": kind} for field, kind in _FIELDS.items() for part in stored.get(field, ())]
     for part in stored.get("fitted", ()):
-        kept = {name: value for name, value in part.items() if name not in _OF_SERIES}
-        inputs.append({**kept, "kind": "fitted"})
+        fields = {name: value for name, value in part.items() if name not in _OF_SERIES}
+        inputs.append({**fields, "kind": "fitted"})
     pixels = stored.get("pixels")
     if pixels is not None:
         inputs.append({**pixels, "kind": "image", "name": pixels["image"]["column"]})
