@@ -70,6 +70,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
     from models.export.variants import VariantMeasurement
     from models.judge.verdict import Verdict
     from models.report.card import Card
+    from models.report.inputs import input_rows
 
     judged = Verdict.model_validate_json(inputs["judge"].file("verdict.json").read_text())
     preparation = Preparation.load(inputs["export"].folder)
@@ -84,7 +85,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(outcome["at"])),
         figures=_figures(inputs),
         data=_data(loop.spec, inputs, preparation),
-        schema=_schema(preparation),
+        schema=input_rows(preparation),
         training={
             "net": _net(chosen_net(loop.spec, search.get("params", {})), shares_of(search.get("params", {}))),
             **({"began with": trained["begun_with"] or "random weights"} if loop.spec.train.start else {}),
@@ -349,24 +350,6 @@ def _counts(counts: dict[str, int]) -> str:
 def _links(state: Path, loop_id: str) -> dict[str, str]:
     pages = [page_of(state, loop_id, name) for name in ("validation-prepared", "validation-raw")]
     return {page.stem: page.resolve().as_uri() for page in pages}
-
-
-def _schema(preparation: Preparation) -> list[dict[str, Any]]:
-    if preparation.characters:
-        inputs = f"{len(preparation.characters.alphabet)} characters, windows of {preparation.characters.length}"
-        return [{"input": preparation.characters.column, "kind": "text", "values": inputs}]
-    origins = _origins(preparation)
-    return [
-        {"input": part.name, "kind": part.kind, "values": origins.get(part.name, "") + part.summary}
-        for part in preparation.inputs
-    ]
-
-
-def _origins(preparation: Preparation) -> dict[str, str]:
-    """Return what each feature of `data.features.fit` is made of, as the beginning of a text."""
-    if preparation.transform:
-        return {part.name: "transform; " for part in preparation.fitted}
-    return {lookup.name: f"{len(lookup.keys):,} values of {lookup.column}; " for lookup in preparation.lookups}
 
 
 def _samples(exported: dict[str, Any]) -> list[Any]:
