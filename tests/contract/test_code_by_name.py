@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -245,3 +246,18 @@ def test_an_edit_of_a_teams_code_is_in_the_key_of_each_step_that_runs_it(
         changed = {name for name, own in after.items() if own != before[name]}
         assert changed == {step.name for step in STEPS if path in step.references}, path
         before = after
+
+
+def test_compiled_code_of_an_installed_package_counts_by_its_version(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, papers = (tmp_path / "site-packages" / name for name in ("compiled_net", "compiled_net-1.2.dist-info"))
+    for folder in (package, papers):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / f"net{EXTENSION_SUFFIXES[0]}").write_bytes(b"")
+    (papers / "METADATA").write_text("Name: compiled_net\nVersion: 1.2\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    cache = cache_of(project, {"target": "y"}, model={"net": "compiled_net.net:build"})
+    runs_it = {step.name for step in STEPS if cache.own_parts(step).get("library:compiled_net") == "1.2"}
+    assert runs_it == {"search", "train", "export"}

@@ -23,7 +23,8 @@ EXAMPLES: list[InputRecord] = [
 
 
 def test_each_kind_has_a_record_that_names_it() -> None:
-    assert [part.kind for part in EXAMPLES] == list(RECORDS)
+    kinds = [part.kind for part in EXAMPLES]
+    assert [kind for kind in RECORDS if kind in kinds] == kinds
     assert [RECORDS[part.kind] for part in EXAMPLES] == [type(part) for part in EXAMPLES]
 
 
@@ -60,5 +61,5 @@ def test_what_an_input_becomes_in_the_tensors() -> None:
 
 
 def test_a_kind_that_does_not_exist_is_refused_with_the_cure() -> None:
-    with pytest.raises(ValueError, match=r"got an input of kind 'tags', expected one of numeric.*install that one"):
-        record_of({"kind": "tags", "form": "text", "name": "t"})
+    with pytest.raises(ValueError, match=r"got an input of kind 'sound', expected one of numeric.*install that one"):
+        record_of({"kind": "sound", "form": "text", "name": "t"})

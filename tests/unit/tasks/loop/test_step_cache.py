@@ -1,7 +1,6 @@
 """The step cache says what is done for a spec, and every change that matters is seen and named."""
 
 import shutil
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -188,21 +187,6 @@ def test_a_users_net_and_its_sibling_are_followed(project: Project) -> None:
     record_all(project, "model.net=./net.py:build")
     (project.folder / "layers.py").write_text("x = 2\n")
     assert first_owed(project, "model.net=./net.py:build") == ("search", ["code layers.py: changed"])
-
-
-def test_compiled_code_of_an_installed_package_counts_by_its_version(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package, papers = (tmp_path / "site-packages" / name for name in ("compiled_net", "compiled_net-1.2.dist-info"))
-    for folder in (package, papers):
-        folder.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / f"net{EXTENSION_SUFFIXES[0]}").write_bytes(b"")
-    (papers / "METADATA").write_text("Name: compiled_net\nVersion: 1.2\n")
-    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
-    cache = step_cache_of(project, "model.net=compiled_net.net:build")
-    runs_it = {step.name for step in STEPS if cache.own_parts(step).get("library:compiled_net") == "1.2"}
-    assert runs_it == {"search", "train", "export"}
 
 
 def test_a_file_that_an_argument_of_the_net_names_counts_by_its_content(project: Project) -> None:
