@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from models.identity.hashing import Hashes
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
+from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS, PerTask
 from models.metrics.bootstrap import block_length, time_blocks
 from models.metrics.metrics import Array, measure, metrics_for, quantiles_of
@@ -45,22 +46,41 @@ def baseline_of(prepared: Path, preparation: Preparation, target: Array, metric:
 
     Of all others `trivial_baseline`; `target` holds the true values of the test examples.
     """
-    if preparation.characters is not None:
-        training = code_points(text.text_of(prepared, "train", preparation.characters))
-        return trivial_baseline(preparation.task, training, target)
-    if preparation.window is not None:
-        levels = quantiles_of(preparation.outputs, metric)
-        shares = np.resize(levels or [0.5], target.shape[-1] if target.ndim > 1 else 1)
+    return _BASELINES[preparation.kind](prepared, preparation, target, metric)
 
-        def loss(forecast: Baseline) -> float:
-            error = (target - forecast.prediction).reshape(len(target), -1)
-            return float(np.maximum(shares * error, (shares - 1) * error).mean())
 
-        return min(naive_forecasts(prepared, preparation, metric), key=loss)
+def _baseline_of_text(prepared: Path, preparation: Preparation, target: Array, metric: str) -> Baseline:
+    del metric
+    training = code_points(text.text_of(prepared, "train", preparation.required_characters))
+    return trivial_baseline(preparation.task, training, target)
+
+
+def _baseline_of_series(prepared: Path, preparation: Preparation, target: Array, metric: str) -> Baseline:
+    levels = quantiles_of(preparation.outputs, metric)
+    shares = np.resize(levels or [0.5], target.shape[-1] if target.ndim > 1 else 1)
+
+    def loss(forecast: Baseline) -> float:
+        error = (target - forecast.prediction).reshape(len(target), -1)
+        return float(np.maximum(shares * error, (shares - 1) * error).mean())
+
+    return min(naive_forecasts(prepared, preparation, metric), key=loss)
+
+
+def _baseline_of_rows(prepared: Path, preparation: Preparation, target: Array, metric: str) -> Baseline:
     num_classes = len(preparation.target.names)
     training, outputs = feeds.targets(prepared, "train"), preparation.target.outputs
     weights = weights_of(prepared, "train")
     return trivial_baseline(preparation.task, training, target, num_classes, metric, outputs, weights)
+
+
+_BASELINES: PerDataKind[Callable[[Path, Preparation, Array, str], Baseline]] = {
+    "table": _baseline_of_rows,
+    "image": _baseline_of_rows,
+    "series": _baseline_of_series,
+    "text": _baseline_of_text,
+}
+_MEASURED: PerDataKind[Sequence[str]] = {"table": SPLITS[1:], "image": SPLITS[1:], "series": SPLITS[1:], "text": ()}
+"""The splits on which a metric may be undefined; every text has bits."""
 
 
 def check_measurable(prepared: Path, preparation: Preparation, metric: str | None) -> None:
@@ -76,9 +96,9 @@ def check_measurable(prepared: Path, preparation: Preparation, metric: str | Non
     """
     name, outputs = metric or TASKS[preparation.task].metric, preparation.target.outputs
     ready = next((each for each in metrics_for(preparation.task, outputs) if each.name == name), None)
-    if ready is None or preparation.characters is not None:
+    if ready is None:
         return
-    for split in SPLITS[1:]:
+    for split in _MEASURED[preparation.kind]:
         target, weights = feeds.targets(prepared, split), weights_of(prepared, split)
         num_classes = len(preparation.target.names)
         constant = trivial_baseline(preparation.task, target, target, num_classes, name, outputs, weights)
@@ -94,8 +114,7 @@ def naive_forecasts(prepared: Path, preparation: Preparation, metric: str = "") 
     Where no season lies before a row, its seasonal forecast is the last value. A quantile is the forecast plus that
     quantile of its errors on the training rows.
     """
-    window, levels = preparation.window, quantiles_of(preparation.outputs, metric)
-    assert window is not None
+    window, levels = preparation.required_window, quantiles_of(preparation.outputs, metric)
     middle = float(feeds.targets(prepared, "train").mean())
     test = feeds.series_targets(prepared)
     train = feeds.series_targets(prepared, "train") if levels else None
@@ -126,9 +145,8 @@ def _naive_of_horizon(
     targets: feeds.SeriesTargets, ahead: int, preparation: Preparation, middle: float
 ) -> list[Baseline]:
     """Return the last value, and the seasonal one if it is another, as forecasts of one horizon."""
-    assert preparation.window is not None
     values, steps, last_rows = targets
-    rows = last_rows - (preparation.window.last_horizon - ahead)
+    rows = last_rows - (preparation.required_window.last_horizon - ahead)
     season = preparation.series.season if preparation.series else None
     last = naive_forecast(values, steps, rows, ahead, middle)
     lag = seasonal_lag(season, ahead) if season else ahead
@@ -147,17 +165,13 @@ def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
     uint64 (row,), sorted; for more than a million rows the smallest, as a sample. Empty for a text. Of series: the rows
     of the targets, at all horizons.
     """
-    if preparation.characters is not None:
-        return np.zeros(0, dtype=np.uint64)
-    sides = [_target_rows(prepared, side, preparation).ravel() for side in ("train", "validation")]
+    sides = [_TARGET_ROWS[preparation.kind](prepared, side, preparation).ravel() for side in ("train", "validation")]
     return np.unique(np.concatenate(sides))[:MOST_KNOWN]
 
 
 def example_rows(prepared: Path, preparation: Preparation) -> Hashes:
     """Return the identity of each test example's row, or of its first target's, uint64 (example,); empty for a text."""
-    if preparation.characters is not None:
-        return np.zeros(0, dtype=np.uint64)
-    return _target_rows(prepared, "test", preparation)[:, 0]
+    return _TARGET_ROWS[preparation.kind](prepared, "test", preparation)[:, 0]
 
 
 def is_known(prepared: Path, known: Hashes) -> np.ndarray:
@@ -165,22 +179,40 @@ def is_known(prepared: Path, known: Hashes) -> np.ndarray:
 
     If some have and the record of the other model is a sample, also the rows beyond its last one may be known.
     """
-    identities = _target_rows(prepared, "test", Preparation.load(prepared))
+    preparation = Preparation.load(prepared)
+    identities = _TARGET_ROWS[preparation.kind](prepared, "test", preparation)
     mask = np.asarray(np.isin(identities, known).any(axis=1))
     if len(known) == MOST_KNOWN and mask.any():
         np.logical_or(mask, (identities > known[-1]).any(axis=1), out=mask)
     return mask
 
 
-def _target_rows(prepared: Path, split: str, preparation: Preparation) -> Hashes:
-    """Return the identities of the rows that hold the targets of each example of a split (example, row)."""
-    if preparation.window is None:
-        return _column(prepared, split, IDENTITY_COLUMN)[:, None]
+def _rows_of_targets(prepared: Path, split: str, preparation: Preparation) -> Hashes:
+    del preparation
+    return _column(prepared, split, IDENTITY_COLUMN)[:, None]
+
+
+def _steps_of_targets(prepared: Path, split: str, preparation: Preparation) -> Hashes:
+    window = preparation.required_window
     rows = read_table(prepared / ROWS_FILE, [IDENTITY_COLUMN, SPLIT_COLUMN])
     last = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
-    targets = (last - preparation.window.last_horizon)[:, None] + preparation.window.horizons
+    targets = (last - window.last_horizon)[:, None] + window.horizons
     identities: Hashes = rows.column(IDENTITY_COLUMN).to_numpy()[targets]
     return identities
+
+
+def _no_rows(prepared: Path, split: str, preparation: Preparation) -> Hashes:
+    del prepared, split, preparation
+    return np.zeros((0, 1), dtype=np.uint64)
+
+
+_TARGET_ROWS: PerDataKind[Callable[[Path, str, Preparation], Hashes]] = {
+    "table": _rows_of_targets,
+    "image": _rows_of_targets,
+    "series": _steps_of_targets,
+    "text": _no_rows,
+}
+"""The identities of the rows that hold the targets of each example of a split, (example, row); none of a text."""
 
 
 def _column(prepared: Path, split: str, name: str) -> np.ndarray:
@@ -195,20 +227,38 @@ def with_clusters(evidence: Evidence, prepared: Path, preparation: Preparation, 
     series together, since what moves one moves others. By position or a text: stretches. Units of time are joined into
     blocks if the differences between the models' losses depend on their neighbours.
     """
-    num, by = len(evidence.target), spec.data.split.by
-    if preparation.window is not None:
-        units = np.unique(_column(prepared, "test", KEY_COLUMN), return_inverse=True)[1]
-        least = max(preparation.window.last_horizon, round((int(units.max()) + 1) ** (1 / 3)))
-    elif preparation.characters is not None:
-        units, least = np.arange(num), round(num ** (1 / 3))
-    elif by in ("time", "position"):
-        times = _column(prepared, "test", KEY_COLUMN) if by == "time" else np.arange(num)
-        units, least = time_units(times, spec.judge.unit), 1
-    else:
-        groups = units_of(prepared, "test")
-        clusters = None if groups is None else np.unique(groups, return_inverse=True)[1]
-        return replace(evidence, clusters=clusters)
-    return replace(evidence, clusters=joined(evidence, units, least))
+    return replace(evidence, clusters=_CLUSTERS[preparation.kind](evidence, prepared, preparation, spec))
+
+
+def _clusters_of_series(evidence: Evidence, prepared: Path, preparation: Preparation, spec: Spec) -> Array:
+    del spec
+    units = np.unique(_column(prepared, "test", KEY_COLUMN), return_inverse=True)[1]
+    least = max(preparation.required_window.last_horizon, round((int(units.max()) + 1) ** (1 / 3)))
+    return joined(evidence, units, least)
+
+
+def _clusters_of_text(evidence: Evidence, prepared: Path, preparation: Preparation, spec: Spec) -> Array:
+    del prepared, preparation, spec
+    num = len(evidence.target)
+    return joined(evidence, np.arange(num), round(num ** (1 / 3)))
+
+
+def _clusters_of_rows(evidence: Evidence, prepared: Path, preparation: Preparation, spec: Spec) -> Array | None:
+    del preparation
+    by = spec.data.split.by
+    if by in ("time", "position"):
+        times = _column(prepared, "test", KEY_COLUMN) if by == "time" else np.arange(len(evidence.target))
+        return joined(evidence, time_units(times, spec.judge.unit), 1)
+    groups = units_of(prepared, "test")
+    return None if groups is None else np.unique(groups, return_inverse=True)[1]
+
+
+_CLUSTERS: PerDataKind[Callable[[Evidence, Path, Preparation, Spec], Array | None]] = {
+    "table": _clusters_of_rows,
+    "image": _clusters_of_rows,
+    "series": _clusters_of_series,
+    "text": _clusters_of_text,
+}
 
 
 def joined(evidence: Evidence, units: Array, least: int) -> Array:
