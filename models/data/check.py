@@ -11,14 +11,16 @@ import pyarrow.compute as pc
 from models.data.header import check_names, no_such_column
 from models.errors import DataError
 from models.inputs.types import is_number
+from models.kinds.data_kind import PerDataKind
 from models.project_spec.blocks import Data
 
 MIN_ROWS = 10
+_LEAST_ROWS: PerDataKind[int] = {"table": MIN_ROWS, "image": MIN_ROWS, "series": MIN_ROWS, "text": 1}
 
 
 def least_rows(data: Data) -> int:
     """Return the smallest number of rows that can be split; 1 for text, for its length is not its number of lines."""
-    return 1 if data.kind == "text" else MIN_ROWS
+    return _LEAST_ROWS[data.kind]
 
 
 def table_schema(table: pa.Table) -> list[dict[str, Any]]:
@@ -77,9 +79,7 @@ def check_series_types(types: Mapping[str, pa.DataType], data: Data) -> None:
     Raises:
         DataError: Names the key of the spec, the column and its type.
     """
-    if data.window is None:
-        return
-    named = {"data.target": data.targets, "data.window.known_future": data.window.known_future}
+    named = {"data.target": data.past_targets, "data.window.known_future": data.known_future}
     for key, columns in named.items():
         takes_flags = key != "data.target"
         for name in columns:
@@ -112,7 +112,7 @@ def check_id(table: pa.Table, data: Data) -> None:
 
 def _is_unread(name: str, data: Data) -> bool:
     """Return True for a dropped column that has no other role in the spec and is no input of `features.make`."""
-    read = [*data.targets, data.split.column, *(data.window.known_future if data.window else ())]
+    read = [*data.targets, data.split.column, *data.known_future]
     return name in data.features.drop and name not in read and not data.features.make
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,13 +37,11 @@ def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -
     Raises:
         DataError: No row has a target.
     """
-    remaining = np.arange(table.num_rows)
-    if data.kind != "series":
-        remaining = np.flatnonzero(~unanswered(table, data))
-        if not len(remaining):
-            raise DataError(
-                f"data.target {data.target_name!r} has no value at all in {table.num_rows} rows: name another column"
-            )
+    remaining = np.flatnonzero(~_lacking(table, data.needed_targets))
+    if not len(remaining):
+        raise DataError(
+            f"data.target {data.target_name!r} has no value at all in {table.num_rows} rows: name another column"
+        )
     if data.deduplicate:
         _, first = np.unique(hash_rows(table, table.column_names)[remaining], return_index=True)
         remaining = remaining[np.sort(first)]
@@ -57,15 +56,19 @@ def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -
 
 def dropped_rows(table: pa.Table, data: Data, remaining: np.ndarray) -> dict[str, int]:
     """Count the rows that `usable_rows` dropped, by reason; `remaining` are the positions that it returned."""
-    num_unanswered = 0 if data.kind == "series" else int(unanswered(table, data).sum())
+    num_unanswered = int(_lacking(table, data.needed_targets).sum())
     counts = {NO_TARGET: num_unanswered, REPEATED: table.num_rows - num_unanswered - len(remaining)}
     return {reason: count for reason, count in counts.items() if count}
 
 
 def unanswered(table: pa.Table, data: Data) -> np.ndarray:
     """Return True where a row lacks a target, or one of several, bool (rows,): null, NaN or empty text."""
+    return _lacking(table, data.targets)
+
+
+def _lacking(table: pa.Table, targets: Sequence[str]) -> np.ndarray:
     lacks = np.zeros(table.num_rows, dtype=bool)
-    for name in data.targets:
+    for name in targets:
         column = table.column(name)
         lacks |= missing(as_text(column) if is_text(column.type) else column)
     return lacks

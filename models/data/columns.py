@@ -37,7 +37,7 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
         reason = _reason_to_leave_out(name, types[name], data)
         if reason:
             columns.left_out[name] = reason
-        elif name not in data.targets or data.kind == "series":
+        elif name not in data.needed_targets:
             columns.kinds[name] = _kind(name, types[name], data)
     if not columns.inputs:
         raise no_input_column(columns.left_out)
@@ -82,17 +82,13 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
     if name in features.drop:
         return "dropped by the spec"
     is_named = name in (features.columns or []) or name in features.kinds
-    if (
-        features.columns is not None
-        and name not in features.columns
-        and not (data.kind == "series" and name in data.targets)
-    ):
+    if features.columns is not None and name not in features.columns and name not in data.past_targets:
         return "not in data.features.columns"
     if name in data.targets:
         return None
     if name == data.weight or (name == data.id and not is_named):
         return "it weighs the row (data.weight)" if name == data.weight else "it names the row (data.id)"
-    if data.window is not None and name == data.window.series_key:
+    if name in data.series_keys:
         if is_named:
             raise DataError(
                 f"data.features: column {name!r} is named, but it names the series (data.window.series_key), which is "

@@ -63,8 +63,8 @@ def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) ->
         "data.features.columns": features.columns or [],
         "data.features.drop": features.drop,
         "data.features.kinds": list(features.kinds),
-        "data.window.series_key": [data.window.series_key] if data.window and data.window.series_key else [],
-        "data.window.known_future": data.window.known_future if data.window else [],
+        "data.window.series_key": data.series_keys,
+        "data.window.known_future": data.known_future,
         "data.image.column": [data.image.column] if data.image else [],
         "judge.slices": list(slices),
     }

@@ -34,6 +34,7 @@ from models.inputs.types import (
     check_finite,
     is_text,
 )
+from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS, Task
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.goal import Goal
@@ -46,6 +47,7 @@ from models.project_spec.reserved_columns import (
     STEP_COLUMN,
     WEIGHT_COLUMN,
 )
+from models.project_spec.window import Window
 from models.sources.read import ROW_GROUP, read_table
 
 
@@ -97,7 +99,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     dropped = dropped_rows(raw, data, positions)
     del raw  # its memory beside that of the prepared rows would be the loop's peak
     if data.window is not None:
-        return _prepare_series(table, positions, identities, spec, columns)
+        return _prepare_series(data.window, table, positions, identities, spec, columns)
     equal = EqualUnits.of(table, data, own_names or columns.inputs, positions, len(identities))
     codes = assign(table, data.split, data.targets[0], equal.deciding(identities[positions], positions))
     is_newest = newest(codes, split_key(table, data.split), data.newest)
@@ -115,11 +117,10 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
 
 
 def _prepare_series(
-    table: pa.Table, positions: np.ndarray, identities: np.ndarray, spec: Spec, columns: Columns
+    window: Window, table: pa.Table, positions: np.ndarray, identities: np.ndarray, spec: Spec, columns: Columns
 ) -> tuple[pa.Table, Preparation]:
     """Prepare the rows of one or many series; all series are cut at the same times."""
-    data, window = spec.data, spec.data.window
-    assert window is not None
+    data = spec.data
     table, order, series, steps, *_ = ordered = series_rows(table, window, str(data.split.column))
     positions = np.where(order < 0, order, positions[order])
     check_finite(table, [*columns.of("numeric"), *data.targets], positions)
@@ -141,7 +142,7 @@ def _prepare_series(
     values = _values(made, preparation, steps, codes)
     season = season_of(values, ordered.frequency, window)
     update = {
-        "series": _series_input(ordered, data).model_copy(update={"season": season}),
+        "series": _series_input(ordered, data, window).model_copy(update={"season": season}),
         "reference": fit_reference(values, preparation, season, spec.goal.reference or ""),
         "dropped": _older(is_newest, data),
     }
@@ -174,11 +175,10 @@ def _remaining_steps(steps: np.ndarray, series: np.ndarray) -> np.ndarray:
     return remaining
 
 
-def _series_input(rows: SeriesRows, data: Data) -> SeriesInput:
-    assert data.window is not None
+def _series_input(rows: SeriesRows, data: Data, window: Window) -> SeriesInput:
     return SeriesInput(
         time=str(data.split.column),
-        key=data.window.series_key,
+        key=window.series_key,
         frequency=rows.frequency.text,
         num_series=int(rows.series.max()) + 1,
         num_gaps=rows.num_gaps,
@@ -189,8 +189,15 @@ def _series_input(rows: SeriesRows, data: Data) -> SeriesInput:
 def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """Return the columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
-    window = [data.window.series_key, *data.window.known_future] if data.window else []
-    named = {*columns.inputs, data.weight, *data.targets, data.split.column, *window, *spec.judge.slices}
+    named = {
+        *columns.inputs,
+        data.weight,
+        *data.targets,
+        data.split.column,
+        *data.series_keys,
+        *data.known_future,
+        *spec.judge.slices,
+    }
     return [name for name in table.column_names if name in named]
 
 
@@ -242,7 +249,7 @@ def _raw_rows(
         data=data,
         base=base,
         train=rows.train,
-        seen=rows.train if data.kind != "series" else _seen_in_training(rows),
+        seen=_SEEN[data.kind](rows),
         positions=rows.positions,
         units=rows.units,
         weights=rows.train_weights,
@@ -268,6 +275,15 @@ def _seen_in_training(rows: SplitRows) -> np.ndarray:
     """Return True for the rows of series up to the last training target; the first steps are inputs only."""
     assert rows.key is not None  # series are split by time
     return np.asarray(rows.key <= rows.key[rows.train].max())
+
+
+_SEEN: PerDataKind[Callable[[SplitRows], np.ndarray]] = {
+    "table": lambda rows: rows.train,
+    "image": lambda rows: rows.train,
+    "series": _seen_in_training,
+    "text": lambda rows: rows.train,
+}
+"""The rows whose inputs training sees."""
 
 
 def _learnt_by_texts(made: PreparedColumns, task: Task, target: TargetEncoding, train: np.ndarray) -> np.ndarray:

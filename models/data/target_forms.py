@@ -114,7 +114,7 @@ def prepared_target(table: pa.Table, target: TargetEncoding, task: Task, data: D
     Raises:
         DataError: A value is none that the task has, a class that no training row has, or groups without an order.
     """
-    names = dict.fromkeys([*target.columns, *(data.targets if data.kind == "series" else ())])
+    names = dict.fromkeys([*target.columns, *data.past_targets])
     columns = {name: FORMS[task].column(table.column(name), name) for name in names}
     FORMS[task].check(columns, table, target, splits)
     return columns

@@ -27,7 +27,8 @@ from models.inference.row_values import RowError
 from models.inference.windows import SeriesSchema, known_window
 from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.inputs.types import is_number
-from models.project_spec.blocks import Data, Kind
+from models.kinds.data_kind import Kind, PerDataKind
+from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
 from models.sources.whole_numbers import MOST_EXACT
 
@@ -63,7 +64,7 @@ class ReadOptions:
 
 
 def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
-    """Yield the raw rows, some tens of thousands at a time, with the inputs of the model.
+    """Return the raw rows, some tens of thousands at a time, with the inputs of the model.
 
     A row of a series is the last step of a window.
 
@@ -76,11 +77,11 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
         DataError: The model does not accept a value.
         UserCodeError: The spec's own feature function failed.
     """
-    preparation = reading.preparation
-    if preparation.kind == "series":
-        yield from _windows(reading, files, display_name)
-        return
-    schema, first = input_schema(preparation), 1
+    return _EXAMPLES[reading.preparation.kind](reading, files, display_name)
+
+
+def _rows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
+    schema, first = input_schema(reading.preparation), 1
     for rows, made in _featured(reading, _batches(reading, files, schema.columns)):
         schema.check_header(made.column_names, display_name)
         yield rows, schema.from_arrow(made, first, display_name)
@@ -267,6 +268,14 @@ def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
         yield rows.table.take(pa.array(piece)), schema.feed(steps, piece)
 
 
+_EXAMPLES: PerDataKind[Callable[[ReadOptions, Sequence[Path], str], Iterator[tuple[pa.Table, Feed]]]] = {
+    "table": _rows,
+    "image": _rows,
+    "series": _windows,
+    "text": _rows,
+}
+
+
 def _time_column(reading: ReadOptions) -> str:
     series = reading.preparation.series
     return series.time if series else str(reading.data.split.column)
@@ -275,10 +284,9 @@ def _time_column(reading: ReadOptions) -> str:
 def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[SeriesRows, np.ndarray]:
     """Return the steps of all series in order, and the last step of each window without a gap."""
     preparation = reading.preparation
-    assert preparation.window is not None
     try:
         ordered = series_rows(rows, known_window(preparation), _time_column(reading))
-        ends = window_ends(ordered, preparation.window.length)
+        ends = window_ends(ordered, preparation.required_window.length)
     except DataError as error:
         raise DataError(f"{display_name}: {error}") from error
     if ordered.num_gaps:
@@ -296,15 +304,22 @@ def _logged(kind: Kind, scores: np.ndarray, raw_rows: pa.Table, feed: Feed, at: 
         "origin": pa.array([ORIGIN] * rows, pa.string()),
         **score_columns(scores),
     }
-    inputs: set[str] = set()
-    if kind == "table":
-        columns |= {f"{INPUT}{name}": pa.array(values) for name, values in feed.items()}
-        inputs = set(feed)
+    inputs = _LOGGED_INPUTS[kind](feed)
+    columns |= {f"{INPUT}{name}": pa.array(values) for name, values in inputs.items()}
     is_raw = data.features.make is not None  # a made column may have the name of a raw one
     for name in raw_rows.column_names:
         if (is_raw or name not in inputs) and name not in data.targets:
             columns[f"{RAW}{name}"] = raw_rows.column(name)
     return columns
+
+
+_LOGGED_INPUTS: PerDataKind[Callable[[Feed], Feed]] = {
+    "table": lambda feed: feed,
+    "image": lambda feed: {},
+    "series": lambda feed: {},
+    "text": lambda feed: {},
+}
+"""The inputs of the model that the log has a column of."""
 
 
 def score_columns(scores: np.ndarray) -> dict[str, pa.Array]:

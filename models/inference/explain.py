@@ -11,7 +11,7 @@ Estimation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from models.errors import DataError
 from models.inference.names import BACKGROUND_FILE
 from models.inference.portable import LABEL, PREDICTION, PROBABILITIES
 from models.inference.predict import Feed
+from models.kinds.data_kind import PerDataKind
 
 MOST_EVALUATIONS = 8192
 """Most rows that the model predicts for the explanations of one request."""
@@ -45,6 +46,24 @@ class Explanation:
         return {"of": self.of, "base": self.base, "value": self.value, "contributions": self.contributions}
 
 
+def _taken_column(taken: np.ndarray, name: str, columns: Sequence[str]) -> np.ndarray:
+    return taken[None, :, :, columns.index(name)]
+
+
+def _taken_steps(taken: np.ndarray, name: str, columns: Sequence[str]) -> np.ndarray:
+    del name, columns
+    return taken[None, :, :, None, :]  # one column in all steps of a window together
+
+
+_TAKEN_AT: PerDataKind[Callable[[np.ndarray, str, Sequence[str]], np.ndarray]] = {
+    "table": _taken_column,
+    "image": _taken_column,
+    "series": _taken_steps,
+    "text": _taken_column,
+}
+"""Whether the row's value is used along each path, in the shape of an input of the graph."""
+
+
 class Explainer:
     """Explains the predictions of one version.
 
@@ -56,7 +75,7 @@ class Explainer:
     def __init__(self, preparation: Preparation, background: Feed) -> None:
         self.columns = preparation.columns
         self._classes = preparation.target.classes
-        self._is_series = preparation.kind == "series"
+        self._taken_at = _TAKEN_AT[preparation.kind]
         self._background = background
         size = len(next(iter(background.values())))
         rng = np.random.default_rng(SEED)
@@ -74,7 +93,7 @@ class Explainer:
         None as well for several outputs of a row: an explanation is of one number.
         """
         path = folder / BACKGROUND_FILE
-        if preparation.kind not in ("table", "series") or preparation.target.outputs or not path.exists():
+        if preparation.target.outputs or not path.exists():
             return None
         document = orjson.loads(path.read_bytes())
         texts = preparation.text_columns
@@ -135,9 +154,6 @@ class Explainer:
 
     def _between(self, name: str, rows: np.ndarray) -> np.ndarray:
         background = np.asarray(self._background[name])
-        if self._is_series:
-            taken = self._taken[None, :, :, None, :]  # one column in all steps of a window together
-        else:
-            taken = self._taken[None, :, :, self.columns.index(name)]
+        taken = self._taken_at(self._taken, name, self.columns)
         mixed = np.where(taken, rows[:, None, None], background[self._starts][None, :, None])
         return np.concatenate([background, rows, mixed.reshape(-1, *rows.shape[1:])])

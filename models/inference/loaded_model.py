@@ -32,7 +32,7 @@ from models.inference.predict import Feed, session
 from models.inference.table import TableSchema
 from models.inference.tensors import TensorSpec, port_of
 from models.inference.windows import SeriesSchema
-from models.project_spec.blocks import Kind
+from models.kinds.data_kind import PerDataKind
 
 WARM_UP_RUNS = 8
 TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}
@@ -62,6 +62,7 @@ class LoadedModel:
 
     `inputs` and `outputs`: the tensors of requests and responses. For a text model these are texts; `graph_inputs` and
     `graph_outputs` are the code points and the other tensors of its graph.
+    `finite_outputs`: the names of those that a valid answer gives finite numbers of.
     `schema`: turns rows into the input of `answer`. `call_ms`: milliseconds of one call with one row.
 
     Args:
@@ -85,10 +86,10 @@ class LoadedModel:
         self.schema = input_schema(self.preparation)
         self.inputs = self.schema.inputs
         self.graph_inputs = [port_of(value) for value in self._session.get_inputs()]
-        self.graph_outputs = self.outputs = [port_of(value) for value in self._session.get_outputs()]
-        if self.preparation.characters is not None:
-            self.outputs = [TensorSpec(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
+        self.graph_outputs = [port_of(value) for value in self._session.get_outputs()]
+        self.outputs = _OUTPUTS[self.preparation.kind](self.graph_outputs)
         self._names = [port.name for port in self.outputs]
+        self.finite_outputs = _FINITE[self.preparation.kind](self._names)
         self._column_names = answer_columns(self.preparation.task, self.preparation.target)
         self.call_ms = self._warm_up()
 
@@ -98,7 +99,7 @@ class LoadedModel:
         Cost: a text is read in windows, one call for each.
         """
         began, rows = time.perf_counter(), len(next(iter(feed.values())))
-        outputs = self._run(feed)
+        outputs = _RUNS[self.preparation.kind](self, feed)
         return Prediction(self.project, self.version, outputs, (time.perf_counter() - began) / (rows or 1))
 
     @functools.cached_property
@@ -114,10 +115,13 @@ class LoadedModel:
         """Return `columns` as response rows."""
         return records_of(answer.outputs, self._column_names)
 
-    def _run(self, feed: Feed) -> dict[str, np.ndarray]:
-        characters = self.preparation.characters
-        if characters is not None:
-            return read_texts(self._session, feed["text"], characters.alphabet, characters.length)
+    def read_texts(self, feed: Feed) -> dict[str, np.ndarray]:
+        """Return what follows texts, and how well they were predicted."""
+        characters = self.preparation.required_characters
+        return read_texts(self._session, feed["text"], characters.alphabet, characters.length)
+
+    def run_graph(self, feed: Feed) -> dict[str, np.ndarray]:
+        """Return the outputs of the graph by their names."""
         outputs = run_in_passes(self._session, self._names, feed, self._rows_a_pass)
         return dict(zip(self._names, outputs, strict=True))
 
@@ -135,6 +139,34 @@ class LoadedModel:
         return float(np.median(seconds)) * 1e3
 
 
+_RUNS: PerDataKind[Callable[[LoadedModel, Feed], dict[str, np.ndarray]]] = {
+    "table": LoadedModel.run_graph,
+    "image": LoadedModel.run_graph,
+    "series": LoadedModel.run_graph,
+    "text": LoadedModel.read_texts,
+}
+_OUTPUTS: PerDataKind[Callable[[list[TensorSpec]], list[TensorSpec]]] = {
+    "table": lambda of_graph: of_graph,
+    "image": lambda of_graph: of_graph,
+    "series": lambda of_graph: of_graph,
+    "text": lambda of_graph: [TensorSpec(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()],
+}
+"""The outputs of answers, from those of the graph."""
+_FINITE: PerDataKind[Callable[[list[str]], list[str]]] = {
+    "table": lambda names: names,
+    "image": lambda names: names,
+    "series": lambda names: names,
+    "text": lambda names: [],
+}
+"""The outputs that have no value without a meaning: the bits of a text may be NaN beside a next character."""
+_SCHEMAS: PerDataKind[Callable[[Preparation], InputSchema]] = {
+    "table": TableSchema,
+    "series": SeriesSchema,
+    "image": ImageSchema,
+    "text": TextSchema,
+}
+
+
 def _blank(port: TensorSpec) -> np.ndarray:
     shape = [1 if size == -1 else size for size in port.shape]
     kinds: dict[str, Any] = {"FP64": np.float64, "UINT8": np.uint8}
@@ -143,12 +175,6 @@ def _blank(port: TensorSpec) -> np.ndarray:
 
 def input_schema(preparation: Preparation) -> InputSchema:
     """Return what a version with this preparation takes."""
-    kinds: dict[Kind, Callable[[Preparation], InputSchema]] = {
-        "table": TableSchema,
-        "series": SeriesSchema,
-        "image": ImageSchema,
-        "text": TextSchema,
-    }
-    schema = kinds[preparation.kind](preparation)
+    schema = _SCHEMAS[preparation.kind](preparation)
     schema.na_is_text = preparation.na_is_text
     return schema

@@ -76,8 +76,7 @@ class ImageSchema(OneColumnSchema):
     """Takes images as `image`, uint8 (rows, height, width, channel)."""
 
     def __init__(self, preparation: Preparation) -> None:
-        assert preparation.pixels is not None
-        self._image = image = preparation.pixels.image
+        self._image = image = preparation.required_pixels.image
         self._shape = (image.height, image.width, image.channels)
         self._size = image.height * image.width * image.channels
         super().__init__(image.column, TensorSpec(IMAGE, "UINT8", (-1, *self._shape)), preparation.target.columns)
@@ -162,8 +161,8 @@ class TextSchema(OneColumnSchema):
     """Takes texts as `text`, an array of str (rows,); a missing text is empty."""
 
     def __init__(self, preparation: Preparation) -> None:
-        assert preparation.characters is not None
-        super().__init__(preparation.characters.column, TensorSpec(TEXT, "BYTES", (-1,)), preparation.target.columns)
+        column = preparation.required_characters.column
+        super().__init__(column, TensorSpec(TEXT, "BYTES", (-1,)), preparation.target.columns)
 
     def read(self, values: Sequence[Any], name: str) -> np.ndarray:
         """Return texts (rows,)."""

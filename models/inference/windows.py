@@ -36,9 +36,8 @@ INPUT = "series"
 
 def known_window(preparation: Preparation) -> Window:
     """Return a model's window with its frequency; of a version from before there were any, every row is a step."""
-    assert preparation.window is not None
     frequency = preparation.series.frequency if preparation.series else ROWS
-    return preparation.window.model_copy(update={"frequency": frequency})
+    return preparation.required_window.model_copy(update={"frequency": frequency})
 
 
 class WindowEnds(NamedTuple):

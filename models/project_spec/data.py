@@ -137,6 +137,26 @@ class Data(SpecBlock):
         return self.kind in ("table", "image") and self.split.deals_rows
 
     @property
+    def past_targets(self) -> list[str]:
+        """The targets whose past is an input, and which a row may lack: those of series."""
+        return self.targets if self.kind == "series" else []
+
+    @property
+    def needed_targets(self) -> list[str]:
+        """The targets without which a row is no example."""
+        return [name for name in self.targets if name not in self.past_targets]
+
+    @property
+    def known_future(self) -> list[str]:
+        """The columns of series that are known beforehand."""
+        return self.window.known_future if self.window else []
+
+    @property
+    def series_keys(self) -> list[str]:
+        """The column that names the series of a row, if there are many series."""
+        return [self.window.series_key] if self.window and self.window.series_key else []
+
+    @property
     def target_name(self) -> str:
         """The target columns in messages: their names, separated by commas."""
         return ", ".join(self.targets)

@@ -10,8 +10,8 @@ or the windows of a series, float64, little-endian.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -20,11 +20,33 @@ from models.data.preparation import Preparation
 from models.inference.input_schema import InputRows
 from models.inference.loaded_model import Prediction
 from models.inference.names import scores_of
+from models.kinds.data_kind import PerDataKind
 from models.serving.json_pieces import written
 from models.serving.releases import place_of
 
 BYTES = "bytes"
 """Key of bytes in JSON: `{"bytes": text}`, with the bytes in base64."""
+
+
+class LoggedColumns(NamedTuple):
+    """The columns of a model by the way in which a record holds them.
+
+    `steps`: of windows, in their order, and `whole_texts`: stored only where a whole request is.
+    """
+
+    numbers: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    steps: Sequence[str] = ()
+    whole_texts: Sequence[str] = ()
+    pictures: Sequence[str] = ()
+
+
+_LOGGED: PerDataKind[Callable[[Preparation], LoggedColumns]] = {
+    "table": lambda preparation: LoggedColumns(preparation.number_columns, preparation.text_columns),
+    "image": lambda preparation: LoggedColumns(pictures=[preparation.required_pixels.image.column]),
+    "series": lambda preparation: LoggedColumns(steps=[part.name for part in preparation.numeric]),
+    "text": lambda preparation: LoggedColumns(whole_texts=[preparation.required_characters.column]),
+}
 
 
 class PredictionRecorder:
@@ -37,19 +59,17 @@ class PredictionRecorder:
 
     def __init__(self, preparation: Preparation, redacted: Collection[str] = ()) -> None:
         self._task = preparation.task
-        self._redacted = frozenset(redacted)
         self._left_out = {*redacted, *preparation.target.columns, preparation.target.name}
-        of_table = preparation.kind == "table"
-        numbers = preparation.number_columns if of_table else []
-        texts = preparation.text_columns if of_table else []
+        logged = _LOGGED[preparation.kind](preparation)
+        numbers, texts = logged.numbers, logged.texts
         self._places = [place for place, name in enumerate(numbers) if name not in redacted]
         self._numbers = [numbers[place] for place in self._places]
         self._takes_all = len(self._numbers) == len(numbers)
         self._texts = [name for name in texts if name not in redacted]
         self._names = orjson.Fragment(orjson.dumps(self._numbers))
-        self._series = [part.name for part in preparation.numeric] if preparation.kind == "series" else []
-        self._text = preparation.characters.column if preparation.characters is not None else None
-        self._picture = preparation.pixels.image.column if preparation.pixels is not None else None
+        self._series = [(place, name) for place, name in enumerate(logged.steps) if name not in redacted]
+        self._whole_texts = [name for name in logged.whole_texts if name not in self._left_out]
+        self._pictures = [name for name in logged.pictures if name not in self._left_out]
 
     def record(
         self, ids: Sequence[str], at_us: int, rows: InputRows, answer: Prediction, *, whole: bool = False
@@ -64,9 +84,7 @@ class PredictionRecorder:
             whole: Also store texts and windows, without which the request cannot be predicted again.
         """
         raw = {name: values for name, values in rows.extra.items() if name not in self._left_out}
-        pictures = {}
-        if self._picture is not None and self._picture not in self._left_out:
-            pictures = {self._picture: [_bytes(picture) for picture in next(iter(rows.feed.values()))]}
+        pictures = {name: [_bytes(picture) for picture in next(iter(rows.feed.values()))] for name in self._pictures}
         scores = scores_of(answer.outputs, self._task)
         record = {
             "ids": ids,
@@ -94,10 +112,8 @@ class PredictionRecorder:
 
     def _inputs(self, rows: InputRows) -> dict[str, list[Any]]:
         feed = rows.feed
-        if self._text is not None and self._text not in self._left_out:
-            return {self._text: feed["text"].tolist()}
-        series = [(position, name) for position, name in enumerate(self._series) if name not in self._redacted]
-        return {name: [_bytes(window[:, position]) for window in feed["series"]] for position, name in series}
+        texts = {name: feed["text"].tolist() for name in self._whole_texts}
+        return texts | {name: [_bytes(window[:, place]) for window in feed["series"]] for place, name in self._series}
 
 
 def label_record(pairs: Iterable[tuple[str, str]], at_us: int, giver: str) -> bytes:

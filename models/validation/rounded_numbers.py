@@ -52,6 +52,6 @@ def _rounded(column: pa.ChunkedArray, name: str, data: Data) -> str:
 def _names(data: Data) -> set[str]:
     """Return the columns whose values name rows, groups or series, or are classes."""
     by = data.split.column if data.split.by in ("group", "hash", "random") else None
-    key = data.window.series_key if data.window else None
+    keys = data.series_keys
     classes = data.targets if data.task is not None and TASKS[data.task].has_classes else []
-    return {name for name in (data.id, key, by, *classes) if name}
+    return {name for name in (data.id, *keys, by, *classes) if name}

@@ -19,10 +19,11 @@ import numpy as np
 
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.inference.predict import Feed
+from models.kinds.data_kind import PerDataKind
 from models.serving import http_errors
 
 INLINE_MS = 0.5
-INLINE_ROWS = 64
+INLINE_ROWS: PerDataKind[int] = {"table": 64, "image": 64, "series": 64, "text": 0}
 MOST_ROWS = 256
 """Maximum rows of a batch: with more rows a call of a small model takes longer and saves little per row."""
 MOST_WAITING = 256
@@ -89,9 +90,8 @@ class DynamicBatcher:
             raise _late() from None
 
     def _is_quick(self, served: LoadedModel, rows: int) -> bool:
-        """Return whether a call may run in the event loop; text calls may not, since their durations vary."""
-        is_small = rows <= INLINE_ROWS and served.preparation.characters is None
-        return is_small and served.call_ms < INLINE_MS
+        """Return whether a call may run in the event loop."""
+        return rows <= INLINE_ROWS[served.preparation.kind] and served.call_ms < INLINE_MS
 
     @property
     def is_stuck(self) -> bool:

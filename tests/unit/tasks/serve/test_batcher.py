@@ -26,7 +26,7 @@ class Model:
     project: str = "tiny"
     version: str = "1"
     call_ms: float = 1.0
-    preparation: Any = field(default_factory=lambda: SimpleNamespace(characters=None))
+    preparation: Any = field(default_factory=lambda: SimpleNamespace(kind="table"))
     batches: list[int] = field(default_factory=list)
     began: threading.Event = field(default_factory=threading.Event)
     gate: threading.Event = field(default_factory=threading.Event)
@@ -76,7 +76,7 @@ def test_a_quick_call_is_made_in_the_loop() -> None:
 @pytest.mark.parametrize("case", [{"call_ms": 0.6}, {"call_ms": 0.1, "rows": 65}, {"call_ms": 0.1, "text": True}])
 def test_what_may_take_long_does_not_hold_the_loop(case: dict[str, Any]) -> None:
     engine, model = DynamicBatcher(), Model(call_ms=case["call_ms"])
-    model.preparation.characters = "some" if case.get("text") else None
+    model.preparation.kind = "text" if case.get("text") else "table"
     asyncio.run(engine.answer(model, feed(*[1.0] * case.get("rows", 1)), later()))  # type: ignore[arg-type]
     assert engine._thread is not None
     engine.close()
