@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -17,6 +16,7 @@ from models.errors import DataError
 from models.inference.input_schema import Columns, InputRows, InputSchema, listed, refusing
 from models.inference.row_values import columns_by_name, csv_cells, number_cells, shown, with_missing
 from models.serving.json_pieces import parsed_in_pieces
+from models.serving.predict_request import PredictRequest
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
 _csv_cells, _columns_by_name = refusing(csv_cells), refusing(columns_by_name)
@@ -26,22 +26,7 @@ LONGEST_ID = 200
 _BODY_CURE = "correct it, or send CSV with `Content-Type: text/csv`"
 
 
-@dataclass(slots=True)
-class ScoringRequest:
-    """Rows to score.
-
-    Attributes:
-        rows: Converts them for the version that predicts.
-        ids: The caller's ids of the rows.
-        parsed: What the body held, row by row; it may be emptied once `rows` was called.
-    """
-
-    rows: Callable[[InputSchema], InputRows]
-    ids: list[str] | None = None
-    parsed: list[Any] = field(default_factory=list)
-
-
-def scoring_of_json(body: bytes) -> ScoringRequest:
+def scoring_of_json(body: bytes) -> PredictRequest:
     """Parse a JSON body: one of `FORMATS`, a list of records, or one record. NaN is a missing value, like null.
 
     Raises:
@@ -49,12 +34,12 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     """
     document = parsed_in_pieces(body, _parsed)
     if isinstance(document, list):
-        return ScoringRequest(lambda schema: schema.from_records(document), parsed=document)
+        return PredictRequest(lambda schema: schema.from_records(document), parsed=document)
     if not isinstance(document, dict):
         raise DataError(f"got {shown(document)}, expected an object with one of {', '.join(FORMATS)}, or records")
     formats = [name for name in FORMATS if name in document]
     if not formats:
-        return ScoringRequest(lambda schema: schema.from_records([document]))
+        return PredictRequest(lambda schema: schema.from_records([document]))
     unexpected = [name for name in document if name not in OPTIONAL_KEYS and name != formats[0]]
     if unexpected:
         raise DataError(
@@ -65,17 +50,17 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     value = document[formats[0]]
     parsed = value.get("data") if isinstance(value, dict) else value
     ids = checked_ids(document.get("ids"))
-    return ScoringRequest(_READ[formats[0]](value), ids, parsed if isinstance(parsed, list) else [])
+    return PredictRequest(_READ[formats[0]](value), ids=ids, parsed=parsed if isinstance(parsed, list) else [])
 
 
-def scoring_of_csv(body: bytes) -> ScoringRequest:
+def scoring_of_csv(body: bytes) -> PredictRequest:
     """Parse a CSV body with a header: numeric columns are read as numbers, cells in `MISSING` as missing values.
 
     Raises:
         DataError: The body is no such CSV in UTF-8; `rows` raises it for values that the model does not accept.
     """
     cells = _csv_cells(body)
-    return ScoringRequest(lambda schema: schema.from_columns(_typed(cells, schema)))
+    return PredictRequest(lambda schema: schema.from_columns(_typed(cells, schema)))
 
 
 def checked_ids(ids: Any) -> list[str] | None:

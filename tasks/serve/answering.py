@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.mlflow_scoring import LONGEST_ID
+from models.serving.predict_request import PredictRequest
 from tasks.serve.batcher import DEADLINE_S
 from tasks.serve.bodies import off_loop
 from tasks.serve.prediction_logger import new_ids
@@ -22,29 +23,6 @@ from tasks.serve.request_context import current
 
 if TYPE_CHECKING:
     from tasks.serve.state import WorkerState
-
-
-@dataclass(slots=True)
-class PredictRequest:
-    """A prediction request.
-
-    Args:
-        rows: Reads the rows for the version that answers; raises `DataError` if they do not fit the version.
-        name: The model's name; None for the only served model.
-        version: The version that must answer; None: the release picks it.
-        key: The key by which the release picks a version: the client's request id; empty for none.
-        ids: The client's ids of the rows; None: ids are generated.
-        deadline: When the client stops waiting, by `time.monotonic`; None for the default.
-        is_large: Whether the rows are read and logged outside the event loop.
-    """
-
-    rows: Callable[[LoadedModel], InputRows]
-    name: str | None = None
-    version: str | None = None
-    key: str = ""
-    ids: Sequence[str] | None = None
-    deadline: float | None = None
-    is_large: bool = False
 
 
 @dataclass(slots=True)
@@ -151,7 +129,10 @@ def picked(state: WorkerState, name: str, version: str | None, key: str) -> Load
 
 def _read(question: PredictRequest, served: LoadedModel) -> InputRows:
     try:
-        return question.rows(served)
+        question.check_version(served)
+        rows = question.rows(served.schema)
+        question.check_rows(served, rows)
+        return rows
     except DataError as error:
         raise http_errors.unreadable(str(error)) from error
 

@@ -12,11 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError
-from models.inference.input_schema import InputRows
-from models.inference.loaded_model import LoadedModel
 from models.serving import http_errors
 from models.serving.open_inference import EXTENSIONS, InferenceRequest, described, inference_of, written
-from tasks.serve.answering import PredictRequest, PredictResponse, answer, checked_key, model_name, picked
+from models.serving.predict_request import PredictRequest
+from tasks.serve.answering import PredictResponse, answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, json_response, off_loop
 from tasks.serve.calls import Endpoint, HttpRequest, HttpResponse, route
 from tasks.serve.health import why_dead, why_not_ready
@@ -93,14 +92,17 @@ def question_of(
     inference: InferenceRequest, name: str, version: str | None, request_id: str, *, is_large: bool = False
 ) -> PredictRequest:
     """Build the prediction request from a request of the protocol, for any transport."""
-
-    def rows(served: LoadedModel) -> InputRows:
-        inference.check_outputs(served.outputs)
-        return served.schema.from_tensors(inference.tensors)
-
     deadline = None if inference.timeout_s is None else time.monotonic() + inference.timeout_s
     key = checked_key(inference.id) or request_id
-    return PredictRequest(rows, name, version, key=key, deadline=deadline, is_large=is_large)
+    return PredictRequest(
+        lambda schema: schema.from_tensors(inference.tensors),
+        name,
+        version,
+        key=key,
+        deadline=deadline,
+        is_large=is_large,
+        check_version=lambda served: inference.check_outputs(served.outputs),
+    )
 
 
 def model_metadata(state: WorkerState, name: str, version: str | None) -> dict[str, Any]:

@@ -9,14 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError
-from models.inference.input_schema import InputRows
-from models.inference.loaded_model import LoadedModel
 from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.json_pieces import free_in_pieces, written
-from models.serving.mlflow_scoring import ScoringRequest, scoring_of_csv, scoring_of_json
+from models.serving.mlflow_scoring import scoring_of_csv, scoring_of_json
+from models.serving.predict_request import PredictRequest
 from tasks.serve import explaining
-from tasks.serve.answering import PredictRequest, PredictResponse, answer, checked_key
+from tasks.serve.answering import PredictResponse, answer, checked_key
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, json_response, kind_of, off_loop
 from tasks.serve.calls import Endpoint, HttpRequest, HttpResponse, route
 from tasks.serve.middleware import REQUEST_ID
@@ -41,23 +40,19 @@ async def score(call: HttpRequest) -> HttpResponse:
     content = content_of(call.headers, call.body, call.state.settings.most_bytes)
     kind = kind_of(call.headers)
     is_large = len(content) > (LARGE_BYTES if kind == CSV else LARGE_JSON)
-    scoring = await off_loop(is_large, _scoring, kind, content)
-    is_large |= len(content) > LARGE_BYTES and not 0 < len(scoring.parsed) <= FEW_ROWS
+    question = await off_loop(is_large, _scoring, kind, content)
+    question.is_large = is_large or (len(content) > LARGE_BYTES and not 0 < len(question.parsed) <= FEW_ROWS)
+    question.name = call.params.get("name")
     explains = explaining.wants_explanations(call.query)
-
-    def rows(served: LoadedModel) -> InputRows:
-        scored_rows = scoring.rows(served.schema)
-        if explains:
-            explaining.check(served, scored_rows)
-        return scored_rows
-
-    question = PredictRequest(rows, call.params.get("name"), key=request_id(call), ids=scoring.ids, is_large=is_large)
+    if explains:
+        question.check_rows = explaining.check
+    question.key = request_id(call)
     response = await answer(call.state, question)
     explanations = await explaining.explanations(call.state, response) if explains else None
-    return await off_loop(is_large, _rendered, call, scoring, response, explanations)
+    return await off_loop(question.is_large, _rendered, call, question, response, explanations)
 
 
-def _scoring(kind: str, body: bytes) -> ScoringRequest:
+def _scoring(kind: str, body: bytes) -> PredictRequest:
     if kind not in ("", "application/json", CSV):
         raise RequestError(415, f"got content type {kind[:60]}, expected application/json or {CSV}")
     try:
@@ -66,8 +61,10 @@ def _scoring(kind: str, body: bytes) -> ScoringRequest:
         raise http_errors.unreadable(str(error)) from error
 
 
-def _rendered(call: HttpRequest, scoring: ScoringRequest, response: PredictResponse, explanations: Any) -> HttpResponse:
-    free_in_pieces(scoring.parsed)
+def _rendered(
+    call: HttpRequest, question: PredictRequest, response: PredictResponse, explanations: Any
+) -> HttpResponse:
+    free_in_pieces(question.parsed)
     served = response.served
     predictions = served.records(response.answer)
     document = {"predictions": predictions, "ids": response.ids, "model": served.project, "version": served.version}

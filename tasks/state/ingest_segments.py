@@ -13,7 +13,6 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -133,16 +132,6 @@ def share_labels(state: Path, labels: pa.Table) -> None:
     shared.append("labels", records, {f"person:{uuid.uuid4()}": 1})
 
 
-@dataclass
-class _SegmentBatch:
-    """Records of some segments that are moved together; how far each was read, and which were read to their end."""
-
-    payloads: list[bytes] = field(default_factory=list)
-    size: int = 0
-    offsets: dict[Segment, int] = field(default_factory=dict)
-    ended: list[Segment] = field(default_factory=list)
-
-
 def _share(state: Path, kind: Literal["predictions", "labels"], shared: SharedLog) -> int:
     """Move segments into the shared log; return how many records."""
     import orjson
@@ -253,36 +242,41 @@ def _move(folder: Path, known: Mapping[str, int], add: Callable[[list[Any], Mapp
     """Read each segment on, add its records, store the offset, and delete segments that are finished."""
     import orjson
 
-    moved = 0
-    sweep(folder)
-    for piece in _pieces(folder, known):
-        if piece.payloads:
-            offsets = {segment.name: offset for segment, offset in piece.offsets.items()}
-            moved += add([orjson.loads(payload) for payload in piece.payloads], offsets)
-        for segment, offset in piece.offsets.items():
+    payloads: list[bytes] = []
+    offsets: dict[Segment, int] = {}
+    ended: list[Segment] = []
+
+    def add_read() -> int:
+        """Move what was read of some segments: of small ones all that waits, of a large one a piece."""
+        named = {segment.name: offset for segment, offset in offsets.items()}
+        moved = add([orjson.loads(payload) for payload in payloads], named) if payloads else 0
+        for segment, offset in offsets.items():
             segment.note_moved(offset)
-        for segment in piece.ended:
-            _end(segment, piece.offsets[segment])
-    return moved
+        for segment in ended:
+            _end(segment, offsets[segment])
+        for read in (payloads, offsets, ended):
+            read.clear()
+        return moved
 
-
-def _pieces(folder: Path, offsets: Mapping[str, int]) -> Iterator[_SegmentBatch]:
-    piece = _SegmentBatch()
+    moved = size = 0
+    sweep(folder)
     for segment in segments(folder):
-        start, is_left = max(offsets.get(segment.name, 0), segment.moved), segment.is_left
-        with contextlib.suppress(FileNotFoundError):
+        start, is_left = max(known.get(segment.name, 0), segment.moved), segment.is_left
+        try:
             content = segment.read(start)
-            piece.offsets[segment] = start
-            for offset, payload in unframed(content):
-                piece.payloads.append(payload)
-                piece.size += len(payload)
-                piece.offsets[segment] = start + offset
-                if piece.size >= PIECE_BYTES:
-                    yield piece
-                    piece = _SegmentBatch(offsets={segment: start + offset})
-            if is_left:
-                piece.ended.append(segment)
-    yield piece
+        except FileNotFoundError:
+            continue
+        offsets[segment] = start
+        for offset, payload in unframed(content):
+            payloads.append(payload)
+            size += len(payload)
+            offsets[segment] = start + offset
+            if size >= PIECE_BYTES:
+                moved, size = moved + add_read(), 0
+                offsets[segment] = start + offset
+        if is_left:
+            ended.append(segment)
+    return moved + add_read()
 
 
 def _end(segment: Segment, offset: int) -> None:

@@ -33,6 +33,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/steps/judge.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/promote.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/register.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "models/serving/predict_request.py": "tests/unit/tasks/serve/test_answering.py: what is asked there",
     "tasks/serve/__main__.py": "tests/integration/test_server.py: a real server",
     "tasks/serve/app.py": "tests/integration/test_server.py: a real server",
     "tasks/steps/rivals.py": "tests/rules/test_margin.py: needs a registry",

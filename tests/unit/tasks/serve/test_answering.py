@@ -14,10 +14,11 @@ from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving import json_pieces
 from models.serving.framing import unframed
 from models.serving.http_errors import RequestError
+from models.serving.predict_request import PredictRequest
 from tasks.release.loaded_versions import LoadedVersions
 from tasks.release.settings import ServerSettings
 from tasks.serve import scoring
-from tasks.serve.answering import PredictRequest, PredictResponse, answer
+from tasks.serve.answering import PredictResponse, answer
 from tasks.serve.calls import HttpRequest
 from tasks.serve.prediction_logger import PredictionLogger
 from tasks.serve.state import WorkerState
@@ -29,7 +30,7 @@ TWO = {"x": [1.0, -2.0], "c": ["u", None]}
 
 def asked(columns: dict[str, list[object]] | None = None, **more: object) -> PredictRequest:
     given = {**TWO, "why": ["a", "b"]} if columns is None else columns
-    return PredictRequest(lambda served: served.schema.from_columns(given), **more)  # type: ignore[arg-type]
+    return PredictRequest(lambda schema: schema.from_columns(given), **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: Ser
     for generation, shadow in enumerate((None, "9"), 1):
         write_json(settings.release_path("tiny"), {"generation": generation, "stable": "1", "shadow": shadow})
         asyncio.run(state.loaded["tiny"].refresh())
-        asyncio.run(answer(state, PredictRequest(lambda served: served.schema.from_array(["ab"]), "tiny")))
+        asyncio.run(answer(state, PredictRequest(lambda schema: schema.from_array(["ab"]), "tiny")))
     (segment,) = segments_folder(settings.state("tiny")).iterdir()
     first, second = (orjson.loads(payload) for _, payload in unframed(segment.read_bytes()))
     assert "sent" not in first
