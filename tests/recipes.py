@@ -14,11 +14,17 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^    ```python\n    # (?P<place>.*)\n(?P<code>(?:    .*\n|\n)*?)    ```$", re.MULTILINE)
 
 
-def follow(recipe: str, folder: Path) -> list[Path]:
+def recipe(name: str) -> str:
+    """The text of a recipe, up to the next one."""
+    (text,) = re.findall(
+        rf"^### {name}\n(.*?)(?=^###? )", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    return str(text)
+
+
+def follow(name: str, folder: Path) -> list[Path]:
     """Put each block of a recipe where its first line says, below `folder`; return the files."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    section = text.partition(f"### {recipe}\n")[2].partition("\n### ")[0]
-    return [insert(folder, block["place"], indented(block["code"])) for block in BLOCK.finditer(section)]
+    return [insert(folder, block["place"], indented(block["code"])) for block in BLOCK.finditer(recipe(name))]
 
 
 def copied(names: Iterable[str], folder: Path) -> None:

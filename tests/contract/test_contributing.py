@@ -1,16 +1,48 @@
-"""The recipes of CONTRIBUTING.md work: a test follows the text for a source and for a metric, in a copy of the tree."""
+"""The recipes of CONTRIBUTING.md work: tests follow their text, in a copy of the tree."""
 
+import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.recipes import check_form, copied, follow, run_tests
+from tests.recipes import check_form, copied, follow, recipe, run_tests
 
 COPIED = ("models", "tests/unit/models/metrics", "tests/unit/models/sources")
+TASK_TABLE = re.compile(r"^\w+: PerTask\[", re.MULTILINE)
+TASK_ROWS = "models/kinds/task.py"
 
 
 def test_the_recipes_for_a_source_and_a_metric_work(tmp_path: Path) -> None:
     copied(COPIED, tmp_path)
-    paths = [path for recipe in ("Add a source", "Add a metric") for path in follow(recipe, tmp_path)]
+    paths = [path for name in ("Add a source", "Add a metric") for path in follow(name, tmp_path)]
     tests = [path for path in paths if path.name.startswith("test_")]
     assert len(tests) == 2
     assert "3 passed" in run_tests(tmp_path, tests, "-k", "json_lines or msle")
     check_form(tmp_path, paths)
+
+
+def test_the_type_checker_names_the_tables_that_the_recipe_for_a_task_lists(root: Path, tmp_path: Path) -> None:
+    """Of the modules alone, without what they import: the whole tree would take the type checker minutes."""
+    tables = [
+        path.relative_to(root).as_posix()
+        for room in ("models", "tasks", "flows")
+        for path in (root / room).rglob("*.py")
+        if TASK_TABLE.search(path.read_text())
+    ]
+    for name in tables:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        for package in (tmp_path / name).relative_to(tmp_path).parents:
+            if package.name:
+                (tmp_path / package / "__init__.py").touch()
+        shutil.copyfile(root / name, tmp_path / name)
+    follow("Add a task", tmp_path)
+    options = ["--config-file", os.devnull, "--follow-imports=skip", "--ignore-missing-imports", "--no-site-packages"]
+    command = [sys.executable, "-m", "mypy", *options, "--no-incremental", *tables]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert f"{TASK_ROWS}:" not in done.stdout, done.stdout
+    named = set(re.findall(r'^(\S+?):\d+: error: Missing key "count"', done.stdout, re.MULTILINE))
+    assert named == {*tables} - {TASK_ROWS}, done.stdout + done.stderr
+    table = recipe("Add a task").partition("| to do |")[2].partition("\n\n")[0]
+    assert {*re.findall(r"`(\S+?\.py)`", table)} == named, "the recipe lists other files than the type checker names"
