@@ -6,11 +6,17 @@ from pathlib import Path
 
 from models.data.header import first_values
 from models.errors import UsageError, did_you_mean
+from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS, Task
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.references import is_own_code
 
-_TASK_OF_KIND = {"series": "regression", "text": "language"}
+_TASK_OF_KIND: PerDataKind[Task | None] = {
+    "table": None,
+    "image": None,
+    "series": "regression",
+    "text": "language",
+}
 
 
 def check_goal(spec: Spec, base: Path) -> None:
@@ -34,9 +40,9 @@ def _check_metric(spec: Spec, base: Path) -> None:
 
     _check_reachable(spec.goal.good_enough, name)
     short = (cutoff_of(name) or (name,))[0]
-    task = "quantile" if spec.data.quantiles else spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
+    task = _stated_task(spec.data)
     if task is not None:
-        resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
+        resolve_metric(name, task, base, spec.goal.direction)
     elif short in METRICS and METRICS[short].is_of_groups:
         raise UsageError(
             f"goal.metric: got {spec.goal.metric}, which is for rankings, but data.task is not set: say `task: ranking`"
@@ -64,16 +70,20 @@ def _check_reachable(good_enough: float | None, metric: str) -> None:
 
 def _check_positive(spec: Spec) -> None:
     """Refuse a positive class where data or metric are known to have not two classes."""
-    positive, data = spec.goal.positive, spec.data
+    positive = spec.goal.positive
     if positive is None:
         return
     from models.data.target_forms import check_positive
     from models.metrics.metrics import is_of_numbers
 
-    task = "quantile" if data.quantiles else data.task or _TASK_OF_KIND.get(data.kind)
-    several = "multilabel" if len(data.targets) > 1 else None
-    of_numbers = "regression" if is_of_numbers(spec.goal.reference) else None
-    check_positive(positive, task or several or of_numbers or "binary")  # type: ignore[arg-type]  # one of the tasks
+    several: Task | None = "multilabel" if len(spec.data.targets) > 1 else None
+    of_numbers: Task | None = "regression" if is_of_numbers(spec.goal.reference) else None
+    check_positive(positive, _stated_task(spec.data) or several or of_numbers or "binary")
+
+
+def _stated_task(data: Data) -> Task | None:
+    """Return the task that the spec or its kind of data states; None where the values of the target decide."""
+    return "quantile" if data.quantiles else data.task or _TASK_OF_KIND[data.kind]
 
 
 def check_goal_of_target(spec: Spec, path: Path, base: Path) -> None:
