@@ -300,7 +300,7 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
     if program != "-c":
         sys.modules["__main__"].__file__ = program
     if (program == "-c" and "RankPool" in arguments[0]) or (arguments[:1] and arguments[0] in TRAINING):
-        _keep_ranks_ready()
+        keep_ranks_ready()
 
 
 def _die_with(parent: int) -> None:
@@ -309,7 +309,7 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _keep_ranks_ready() -> None:
+def keep_ranks_ready() -> None:
     """Fork the first fork server of the command's rank pool, while there are no threads."""
     from tasks.ranks import rank_pool
 

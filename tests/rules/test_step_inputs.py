@@ -7,8 +7,6 @@ only steps that may count it.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +17,9 @@ from models.project_spec.own_reads import ROOT
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.step_cache import StepCache
+from tests import warm
 from tests.environment import QUIET
-from tests.traced import NETWORK, can_trace, files_read, places_outside, traced
+from tests.traced import NETWORK, attached, can_trace, files_read, places_outside
 
 SPEC = """\
 name: tiny
@@ -46,15 +45,15 @@ def load():
     "features.py": """
 import importlib, json, pathlib
 import pyarrow.parquet
-import constants
+import own_constants
 here = pathlib.Path(__file__).parent
 def make(frame):
     late = importlib.import_module("late")
     native = pyarrow.parquet.read_table(here / "native.parquet")
     scale = json.loads((here / "scale.json").read_text())
-    return frame.assign(z=frame.x * scale * constants.ONE * late.ONE + native.num_rows)
+    return frame.assign(z=frame.x * scale * own_constants.ONE * late.ONE + native.num_rows)
 """,
-    "constants.py": "ONE = 1\n",
+    "own_constants.py": "ONE = 1\n",
     "late.py": "import pathlib\nONE = float((pathlib.Path(__file__).parent / 'late.txt').read_text())\n",
     "net.py": """
 import json, os, pathlib
@@ -91,14 +90,18 @@ FILES = {
     **dict.fromkeys(("late.txt", "forward.txt", "loss.txt", "metric.txt"), "1"),
 }
 RUN = """
-import sys
+import os
 from pathlib import Path
+from tests import warm
+from tests.traced import wait_for_tracer
+wait_for_tracer()
+warm.keep_ranks_ready()
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.lifecycle import open_stage
 from tasks.loop.loop import StepResult
 from tasks.steps import export, ingest, judge, prepare, search, train
-workspace = Workspace(Path(sys.argv[1]))
+workspace = Workspace(Path(os.environ["LOOPLINE_HOME"]))
 stores.configure(workspace)
 with open_stage(workspace.project("tiny")) as loop, loop.rank_pool:
     ingest.ingest(loop)
@@ -145,17 +148,16 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, dict[str, se
     """A project after its loop, and the files below its folder that each step opened to read."""
     root = tmp_path_factory.mktemp("traced")
     write(root / "projects" / "tiny")
-    environment = {**os.environ, **QUIET, "LOOPLINE_HOME": str(root), "PYTHONPATH": str(ROOT)}
-    strace = [*traced(("open", "openat", *NETWORK), root / "trace"), "-ttt"]
-    done = subprocess.run(
-        [*strace, sys.executable, "-c", RUN, str(root)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, **QUIET, "LOOPLINE_HOME": str(root)}
+    with Path(os.devnull).open("rb") as nothing, (root / "printed").open("wb") as printed:
+        files = nothing.fileno(), printed.fileno(), printed.fileno()
+        process = warm.server().start("-c", (RUN,), environment, ROOT, files)
+    try:
+        with attached(process.pid, ("open", "openat", *NETWORK), root / "trace", "-ttt"):
+            code = process.wait(240)
+    finally:
+        process.kill()
+    assert code == 0, (root / "printed").read_text()
     calls = files_read(root / "trace")
     project = Workspace(root).project("tiny")
     opened: dict[str, set[Path]] = {}
