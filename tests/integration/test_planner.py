@@ -2,9 +2,11 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,28 +42,55 @@ DAILY = ("heap", "lstm")
 
 TRAINED = """
     import json
+    import os
+    import sys
     import torch
     from models.training.costs.counters import peak_memory_mb, reset_peak
     from models.training.job import TrainingJob
     from models.training.rank import run_job
 
-    small, large = (TrainingJob.model_validate_json(text, strict=False) for text in json.load(open("jobs.json")))
-    run_job(small)  # imports, threads and kernels are there before the look
-    cpu = torch.device("cpu")
-    reset_peak(cpu)
-    before = peak_memory_mb(cpu)
-    result = run_job(large)
-    print(json.dumps([before, peak_memory_mb(cpu), result.costs.peak_memory_mb]))
+    for line in sys.stdin:
+        if os.fork():
+            os.wait()
+            continue
+        small, large = (TrainingJob.model_validate_json(text, strict=False) for text in json.loads(line))
+        run_job(small)  # imports, threads and kernels are there before the look
+        cpu = torch.device("cpu")
+        reset_peak(cpu)
+        before = peak_memory_mb(cpu)
+        result = run_job(large)
+        print(json.dumps([before, peak_memory_mb(cpu), result.costs.peak_memory_mb]), flush=True)
+        os._exit(0)
 """
+Trained = Callable[[TrainingJob, TrainingJob], list[float]]
 
 
-def trained(small: TrainingJob, large: TrainingJob, folder: Path) -> list[float]:
-    """In an interpreter of its own: the heap of a forked process has holes already, which it fills first."""
-    (folder / "jobs.json").write_text(json.dumps([small.model_dump_json(), large.model_dump_json()]))
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    """A function that trains two jobs in a process of their own and gives the memory of the second.
+
+    It is forked from one that has imported what training needs and nothing else: the heap of the tests' other forked
+    processes has large holes, which it fills first.
+    """
     command, environment = [sys.executable, "-c", textwrap.dedent(TRAINED)], {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    folder = tmp_path_factory.mktemp("trained")
+    with (folder / "errors.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+
+    def train(small: TrainingJob, large: TrainingJob) -> list[float]:
+        process.stdin.write(json.dumps([small.model_dump_json(), large.model_dump_json()]) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline() if select.select([process.stdout], [], [], 120)[0] else ""
+        assert line, (folder / "errors.log").read_text()
+        return json.loads(line)
+
+    try:
+        yield train
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def reckoned_mb(job: TrainingJob) -> float:
@@ -74,13 +103,13 @@ def reckoned_mb(job: TrainingJob) -> float:
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=() if case in DAILY else pytest.mark.soak) for case in CASES]
 )
-def test_a_process_holds_what_was_reckoned(make_job, tmp_path, case):
+def test_a_process_holds_what_was_reckoned(make_job: MakeJob, trained: Trained, case: str) -> None:
     """150 to 600 MB, the best weights included, which are kept beside the others."""
     settings = {"precision": "fp32", **CASES[case], "epochs": 2, "async_checkpoints": False}
     settings |= {"job": {"checkpoints": False}}
     large = make_job(folder="large", **settings)
     small = make_job(folder="small", **{**settings, "arguments": {"hidden": 8}, "batch": 32})
-    before, peak, reported = trained(small, large, tmp_path)
+    before, peak, reported = trained(small, large)
     assert reported == pytest.approx(peak, rel=0.05), "what the job says of itself"
     assert peak - before == pytest.approx(reckoned_mb(large), rel=WITHIN.get(case, 0.1))
 
