@@ -40,6 +40,9 @@ PLANS = {
     "fsdp+pp": {"ranks": 4, "pipeline": "interleaved"},
 }
 
+COMPOSED_AGAIN = {"ddp+tp", "ddp+pp"}
+"""Plans that fsdp with the same, and ddp alone, show each day."""
+
 
 def settings(plan):
     name = plan.split("-")[0]
@@ -74,7 +77,9 @@ def alone(tmp_path_factory):
     return alone
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize(
+    "plan", [pytest.param(plan, marks=pytest.mark.soak if plan in COMPOSED_AGAIN else ()) for plan in PLANS]
+)
 def test_every_plan_ends_where_one_process_does(make_job, pool, alone, plan):
     job = make_job(net="transformer", arguments=net_of(plan), **SGD, **settings(plan))
     result, weights = run(job, pool)
@@ -185,7 +190,8 @@ def interrupt(job, pool, last):
         pool.run(job, report)
 
 
-@pytest.mark.parametrize("plan", ["zero", "fsdp", "pp-interleaved"])
+# The bits of fsdp after a kill are seen in test_rank_pool.py.
+@pytest.mark.parametrize("plan", ["zero", pytest.param("fsdp", marks=pytest.mark.soak), "pp-interleaved"])
 def test_going_on_gives_the_bits_of_a_run_that_was_never_interrupted(make_job, pool, plan):
     base = {**SGD, "optimiser": "adamw", "epochs": 2, "async_checkpoints": False, **settings(plan)}
     base |= {"net": "transformer", "arguments": {**net_of(plan), "dropout": 0.2}}

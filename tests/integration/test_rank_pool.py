@@ -164,9 +164,10 @@ def undisturbed(tmp_path_factory, pool):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ({"ranks": 2, "parallel": "fsdp"}, {"ranks": 1}),
+        # Each day test_parallel.py has one rank go on from fsdp, and tp from pp.
+        pytest.param({"ranks": 2, "parallel": "fsdp"}, {"ranks": 1}, marks=pytest.mark.soak),
         ({"ranks": 1}, {"ranks": 4, "parallel": "fsdp"}),
-        ({"ranks": 2, "parallel": "pp"}, {"ranks": 2, "parallel": "tp"}),
+        pytest.param({"ranks": 2, "parallel": "pp"}, {"ranks": 2, "parallel": "tp"}, marks=pytest.mark.soak),
     ],
 )
 def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(pool, make_job, undisturbed, before, after):
