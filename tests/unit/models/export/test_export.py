@@ -18,7 +18,8 @@ from models.inference.predict import predict
 from models.training.job import TrainingJob
 from tests.finished_jobs import METADATA, ExportedJob, FinishedJob
 
-READY = [
+# Of series, one step ahead is the first of several horizons, and a horizon the middle one of several quantiles.
+READY: list[Any] = [
     ("mlp", "table", "binary", {"hidden": 8}),
     ("tabm", "table", "multiclass", {"hidden": 8}),
     ("transformer", "table", "multiclass", {"width": 8, "layers": 1}),
@@ -26,9 +27,9 @@ READY = [
     ("trees", "table", "multiclass", {}),
     ("trees", "table", "regression", {}),
     ("cnn", "image", "multiclass", {"width": 4, "hidden": 8}),
-    ("gru", "series", "regression", {"hidden": 8}),
-    ("trees", "series", "regression", {}),
-    ("linear", "series", "horizons", {}),
+    pytest.param(("gru", "series", "regression", {"hidden": 8}), marks=pytest.mark.soak),
+    pytest.param(("trees", "series", "regression", {}), marks=pytest.mark.soak),
+    pytest.param(("linear", "series", "horizons", {}), marks=pytest.mark.soak),
     ("gru", "series", "horizons", {"hidden": 8}),
     ("trees", "series", "horizons", {}),
     ("linear", "series", "quantile", {}),
