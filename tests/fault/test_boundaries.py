@@ -19,8 +19,8 @@ pytestmark = pytest.mark.fault
 NAMES = [step.name for step in STEPS]
 
 
-KILLED = {"ingest", "train", "promote"}
-ENDED = {"search", "judge"}
+KILLED = {"train", "promote"}
+ENDED = {"judge"}
 
 
 def each(daily: set[str]) -> list[Any]:
