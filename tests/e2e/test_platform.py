@@ -276,7 +276,7 @@ def test_a_killed_supervisord_is_put_right_by_the_next_up_and_down_leaves_nothin
     assert note is not None
     urls = {name: state.url for name, state in home.services().items() if state.url}
     os.kill(note["process"]["pid"], signal.SIGKILL)
-    home("up", PYTHONSAFEPATH="1").ok()  # the one `up` whose services are started cold
+    home("up").ok()
     assert {name: state.url for name, state in home.services().items() if state.url} == urls, "bookmarks go on working"
     assert not {state.state for state in home.services().values()} - {"running", "starting"}
     home("down", "--wait").ok()
@@ -292,6 +292,14 @@ def test_a_killed_supervisord_is_put_right_by_the_next_up_and_down_leaves_nothin
     assert not list((home.home / ".loopline").rglob("*.tmp"))
     assert {state.state for state in home.services().values()} == {"stopped"}
     assert "nothing of the platform was running" in home("down").ok().out
+
+
+@pytest.mark.soak
+def test_services_that_are_started_cold_run(home: Platform):
+    """Each day they are forked (`tests/warm_python.py`); three of them start cold in their own tests."""
+    home("down", "--force")
+    home("up", PYTHONSAFEPATH="1").ok()
+    assert not {state.state for state in home.services().values()} - {"running", "starting"}
 
 
 def command_of(process: psutil.Process) -> list[str]:
