@@ -133,7 +133,7 @@ def objectives(preparation: Preparation, metric: str, objective: str = "auto") -
     Raises:
         UsageError: The goal does not go with the named objective.
     """
-    return OBJECTIVES[preparation.task].parameters(preparation, metric, tree_loss(preparation, metric, objective))
+    return TREE_OBJECTIVES[preparation.task].parameters(preparation, metric, tree_loss(preparation, metric, objective))
 
 
 def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
@@ -145,7 +145,7 @@ def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
     own = loss_name(preparation.task, preparation.target, metric)
     if objective == "auto":
         return own
-    named = OBJECTIVES[preparation.task].named
+    named = TREE_OBJECTIVES[preparation.task].named
     if own not in named.values():
         raise wrong_objective(objective, metric)
     return named[objective]
@@ -183,7 +183,7 @@ def _ranks(preparation: Preparation, metric: str, loss: str) -> list[Parameters]
 
 
 @dataclass(frozen=True)
-class Objective:
+class TreeObjective:
     """How LightGBM learns a task."""
 
     parameters: Callable[[Preparation, str, str], list[Parameters]]
@@ -194,14 +194,14 @@ class Objective:
     """(outputs, true values, the mean loss of outputs) -> what the validation rows are scored by beside the goal."""
 
 
-OBJECTIVES: PerTask[Objective] = {
-    "binary": Objective(_two_classes),
-    "multiclass": Objective(_classes),
-    "multilabel": Objective(_two_classes),
-    "regression": Objective(_numbers, NAMED),
-    "quantile": Objective(_quantiles),
-    "language": Objective(_numbers),  # trees take no texts: refused before
-    "ranking": Objective(_ranks, validation_loss=_one_minus_ndcg),
+TREE_OBJECTIVES: PerTask[TreeObjective] = {
+    "binary": TreeObjective(_two_classes),
+    "multiclass": TreeObjective(_classes),
+    "multilabel": TreeObjective(_two_classes),
+    "regression": TreeObjective(_numbers, NAMED),
+    "quantile": TreeObjective(_quantiles),
+    "language": TreeObjective(_numbers),  # trees take no texts: refused before
+    "ranking": TreeObjective(_ranks, validation_loss=_one_minus_ndcg),
 }
 
 

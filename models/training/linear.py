@@ -272,7 +272,8 @@ def _losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequ
 def _group_losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> _Losses:
     """Return the losses of a ranking, which take all examples at once; a loss of the user's own is one of rows."""
     if job.train.loss is not None:
-        return _losses(job, preparation, metric, sides)._replace(largest_pass=len(sides[1]))
+        own = _losses(job, preparation, metric, sides)
+        return _Losses(own.train, own.validation, len(sides[1]))
     train, validation = (listwise_loss(torch.from_numpy(groups_of(side.values()))) for side in sides)
     return _Losses(train, validation, len(sides[1]))
 

@@ -33,7 +33,7 @@ from models.project_spec.references import call
 from models.training.batches.examples import open_examples
 from models.training.batches.group_order import group_order
 from models.training.boosters import (
-    OBJECTIVES,
+    TREE_OBJECTIVES,
     Boosters,
     Gradients,
     Parameters,
@@ -110,7 +110,7 @@ class _Boosting:
 
     def validation_loss(self, output: NDArray[np.float64]) -> float:
         """Return the mean loss of the validation rows; of a ranking 1 - NDCG."""
-        return OBJECTIVES[self.preparation.task].validation_loss(output, self.values, self._mean_loss)
+        return TREE_OBJECTIVES[self.preparation.task].validation_loss(output, self.values, self._mean_loss)
 
     def _mean_loss(self, output: NDArray[np.float64]) -> float:
         return float(self.loss(torch.from_numpy(output), self.targets, self.weights)) / self.total_weight

@@ -44,5 +44,5 @@ def test_the_type_checker_names_the_tables_that_the_recipe_for_a_task_lists(root
     assert f"{TASK_ROWS}:" not in done.stdout, done.stdout
     named = set(re.findall(r'^(\S+?):\d+: error: Missing key "count"', done.stdout, re.MULTILINE))
     assert named == {*tables} - {TASK_ROWS}, done.stdout + done.stderr
-    table = recipe("Add a task").partition("| to do |")[2].partition("\n\n")[0]
-    assert {*re.findall(r"`(\S+?\.py)`", table)} == named, "the recipe lists other files than the type checker names"
+    step = recipe("Add a task").partition("\n3. ")[2].partition("\n4. ")[0]
+    assert {*re.findall(r"`(\S+?\.py)`", step)} == named, "the recipe lists other files than the type checker names"
