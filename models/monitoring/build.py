@@ -19,6 +19,7 @@ from models.data.prepared_rows import rows_of
 from models.data.weights import weights_of
 from models.inference.predict import predict
 from models.inputs.record import CategoryRecord, Form, InputRecord
+from models.kinds.data_kind import PerDataKind
 from models.monitoring.calibration import fit_calibration
 from models.monitoring.coverage import coverage_of
 from models.monitoring.histogram import Bins, CategoricalBins, measured, numeric_bins
@@ -46,9 +47,7 @@ def build(prepared: Path, graph: Path, preparation: Preparation) -> Reference:
     prediction = predict(graph, feeds(prepared, "test", preparation), preparation)
     target = targets(prepared, "test")
     with pq.ParquetFile(prepared / ROWS_FILE) as file:  # opened once: the time to open a file grows with its columns
-        times = None
-        if preparation.window is not None:
-            times = rows_of(prepared, "test", [KEY_COLUMN]).column(0).to_numpy()
+        times = _TIMES[preparation.kind](prepared)
         rows, weights = functools.partial(_batches, file), weights_of(prepared, "test")
         return reference_of(preparation, target, prediction, rows, times, weights)
 
@@ -88,7 +87,21 @@ def reference_of(
         weighted_calibration=weighted,
         coverage=coverage,
     )
-    return _with_columns(empty, preparation, rows) if preparation.kind == "table" else empty
+    return _WITH_COLUMNS[preparation.kind](empty, preparation, rows)
+
+
+def _times_of_series(prepared: Path) -> NDArray[np.int64]:
+    times: NDArray[np.int64] = rows_of(prepared, "test", [KEY_COLUMN]).column(0).to_numpy()
+    return times
+
+
+_TIMES: PerDataKind[Callable[[Path], NDArray[np.int64] | None]] = {
+    "table": lambda prepared: None,
+    "image": lambda prepared: None,
+    "series": _times_of_series,
+    "text": lambda prepared: None,
+}
+"""Of series, the time of each test example (example,)."""
 
 
 def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Reference:
@@ -107,6 +120,14 @@ def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Ref
         if train.num_rows
     ]
     return empty.model_copy(update={"columns": columns, "gram": [] if train.gram is None else train.gram.tolist()})
+
+
+_WITH_COLUMNS: PerDataKind[Callable[[Reference, Preparation, Rows], Reference]] = {
+    "table": _with_columns,
+    "image": lambda empty, preparation, rows: empty,
+    "series": lambda empty, preparation, rows: empty,
+    "text": lambda empty, preparation, rows: empty,
+}
 
 
 def _tally(rows: Rows, split: str, reference: Reference) -> PredictionCounts:

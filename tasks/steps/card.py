@@ -12,6 +12,7 @@ from models.data.preparation import Preparation, TargetEncoding
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.identity.equal_share import EqualRows
+from models.kinds.data_kind import PerDataKind
 from models.kinds.task import PerTask
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
@@ -404,11 +405,15 @@ def _limits(spec: Spec, preparation: Preparation) -> list[str]:
     ]
     if not spec.judge.slices:
         limits.append("No slices were declared: it may do worse for some groups than the totals show.")
-    if preparation.kind == "series":
-        limits.append(
-            "It expects steps as far apart as in training. A missing value is taken to be the last known one."
-        )
-    return limits
+    return [*limits, *_LIMITS[preparation.kind]]
+
+
+_LIMITS: PerDataKind[tuple[str, ...]] = {
+    "table": (),
+    "image": (),
+    "series": ("It expects steps as far apart as in training. A missing value is taken to be the last known one.",),
+    "text": (),
+}
 
 
 def _short(params: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import DataError
 from models.files import write_bytes, write_text
 from models.judge.verdict import Parity, Verdict
+from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS
 from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
@@ -221,21 +223,44 @@ def _references(
     spec: Spec, project: Project, prepared: Path, preparation: Preparation, baseline: str
 ) -> dict[str, float]:
     """Return a compressor's bits per character for a text, the other naive forecasts of series, else nothing."""
-    if preparation.window is not None:
-        from models.data.feeds import targets
-        from models.judge.held_out import naive_forecasts
+    return _REFERENCES[preparation.kind](spec, project, prepared, preparation, baseline)
 
-        metric, target = metric_of(spec.goal, preparation, project.folder), targets(prepared, "test")
-        forecasts = naive_forecasts(prepared, preparation, metric.name)
-        others = [each for each in forecasts if each.name != baseline]
-        return {each.name: float(metric.value(target, each.prediction)) for each in others}
-    if preparation.characters is None:
-        return {}
+
+def _other_forecasts(
+    spec: Spec, project: Project, prepared: Path, preparation: Preparation, baseline: str
+) -> dict[str, float]:
+    from models.data.feeds import targets
+    from models.judge.held_out import naive_forecasts
+
+    metric, target = metric_of(spec.goal, preparation, project.folder), targets(prepared, "test")
+    forecasts = naive_forecasts(prepared, preparation, metric.name)
+    others = [forecast for forecast in forecasts if forecast.name != baseline]
+    return {forecast.name: float(metric.value(target, forecast.prediction)) for forecast in others}
+
+
+def _compressor(
+    spec: Spec, project: Project, prepared: Path, preparation: Preparation, baseline: str
+) -> dict[str, float]:
     from models.data.text import text_of
     from models.metrics.language import bz2_bits_per_char
 
-    train, test = (text_of(prepared, split, preparation.characters) for split in ("train", "test"))
+    characters = preparation.required_characters
+    train, test = (text_of(prepared, split, characters) for split in ("train", "test"))
     return {"bz2": bz2_bits_per_char(train, test)}
+
+
+def _no_reference(
+    spec: Spec, project: Project, prepared: Path, preparation: Preparation, baseline: str
+) -> dict[str, float]:
+    return {}
+
+
+_REFERENCES: PerDataKind[Callable[[Spec, Project, Path, Preparation, str], dict[str, float]]] = {
+    "table": _no_reference,
+    "image": _no_reference,
+    "series": _other_forecasts,
+    "text": _compressor,
+}
 
 
 def _draw(outbox: Outbox, prepared: Path, folder: Path, verdict: Verdict, evidence: Evidence) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
 from models.files import write_bytes, write_json
+from models.kinds.data_kind import PerDataKind
 from models.metrics.metrics import METRICS, Metric, is_of_numbers, measure, metric_name, metric_of
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 BEST_FILE = "best.json"
 TRIALS, TRIALS_FILE = "trials", "trials.json"
 FIRST_ROUND = "loopline.first_round"
-MOST_MEMBERS = 2
+MOST_MEMBERS: PerDataKind[int] = {"table": 2, "image": 1, "series": 1, "text": 1}
 """Models of one family in an ensemble of a table, at most; of a series one: see docs/decisions/0042."""
 
 
@@ -414,7 +415,7 @@ class _Search:
         if not self._space.is_choice:
             return best, {"params": self._space.settings(best.params), "best_value": best.value}
         going_on = [trial for trial in trials if trial.params.get(NET) in self._first_round.families]
-        num_candidates = MOST_MEMBERS if self._spec.ensemble and self._loop.spec.data.kind == "table" else 1
+        num_candidates = MOST_MEMBERS[self._loop.spec.data.kind] if self._spec.ensemble else 1
         candidates = self._candidates(going_on, num_candidates)
         compared = self._compared(candidates, self._spec.ensemble)
         members, chosen = [best], {str(best.params[NET]): f"chosen: the best {self._metric} on validation"}

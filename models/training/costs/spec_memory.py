@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from models.cores import usable_memory
 from models.errors import TrainingError, UsageError
+from models.kinds.data_kind import PerDataKind
+from models.kinds.task import Task
 from models.nets.arguments import whole_numbers
 from models.nets.catalogue import CATALOGUE, is_descent
 from models.project_spec.blocks import Spec
@@ -124,6 +126,15 @@ def gpu_memory() -> float | None:
     return None
 
 
+_LEAST_TASKS: PerDataKind[Task] = {
+    "table": "binary",
+    "image": "binary",
+    "series": "regression",
+    "text": "language",
+}
+_LEAST_OUTPUTS: PerDataKind[int] = {"table": 1, "image": 1, "series": 1, "text": 2}
+
+
 def least_sizes(spec: Spec) -> Sizes:
     """Return the sizes of the least data that there can be for a spec, for which a net has the fewest weights."""
     from models.nets.sizes import Sizes
@@ -131,12 +142,12 @@ def least_sizes(spec: Spec) -> Sizes:
     kind, image, window = spec.data.kind, spec.data.image, spec.data.window
     return Sizes(
         kind=kind,
-        task={"series": "regression", "text": "language"}.get(kind, "binary"),  # type: ignore[arg-type]  # of the tasks
+        task=_LEAST_TASKS[kind],
         num_numeric=1,
         image=(image.channels, image.height, image.width) if image else (0, 0, 0),
         window=(window.length, 1) if window else (0, 0),
         length=_LENGTH,
-        num_outputs=2 if kind == "text" else 1,
+        num_outputs=_LEAST_OUTPUTS[kind],
     )
 
 
