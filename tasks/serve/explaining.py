@@ -64,12 +64,12 @@ def _explainer(served: LoadedModel) -> Explainer:
     explainer = served.explainer
     if explainer is None:
         preparation = served.preparation
-        reason = (
+        hint = (
             "only tables and series are explained by column"
             if preparation.kind not in ("table", "series")
             else f"it has {len(preparation.target.outputs)} outputs, and one can be explained: leave `explain` out"
             if preparation.target.outputs
             else "it keeps no background rows: train again"
         )
-        raise DataError(f"explain: version {served.version} of {served.project} cannot be: {reason}")
+        raise DataError(f"explain: version {served.version} of {served.project} cannot be: {hint}")
     return explainer
