@@ -53,7 +53,10 @@ def touched_by_others(*folders: Path) -> list[str]:
 
 def loopline(home: Loopline, *arguments: str) -> None:
     """A command whose umask is 0; DVC has it by the tests' warm parent, which has the usual one."""
-    home.python(f"import os, sys; os.umask(0); sys.argv[1:] = {arguments}; from flows.cli import main; main()")
+    home.python(
+        "import os, sys; from tests import warm; os.umask(0); warm.keep_ranks_ready(); "
+        f"sys.argv[1:] = {arguments}; from flows.cli import main; main()"
+    )
 
 
 @pytest.mark.e2e
