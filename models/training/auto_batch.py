@@ -42,22 +42,22 @@ def find_batch(job: TrainingJob, world: World) -> dict[str, int]:
     tried: list[int] = []
     parts = world.size * job.train.accumulate
     examples = len(open_session(_trial(job, 2), World(device=world.device)).train)
-    most = max(2, examples // (_LEAST_STEPS * parts))
+    max_batch = max(2, examples // (_LEAST_STEPS * parts))
 
     def attempt(size: int) -> float | None:
         tried.append(size)
         return _speed(_trial(job, size), world.device)
 
-    micro = largest(min(FIRST, most), most, attempt)
+    micro = largest(min(FIRST, max_batch), max_batch, attempt)
     return {"batch": micro * parts, "micro_batch": micro, "tries": len(tried)}
 
 
-def largest(first: int, most: int, attempt: Try) -> int:
+def largest(first: int, limit: int, attempt: Try) -> int:
     """Return the largest size up to which each doubling fits into memory and raises the speed.
 
     Args:
         first: The first size to try.
-        most: The upper limit of the size.
+        limit: The upper limit of the size.
         attempt: Returns examples per second, or None if the size does not fit.
 
     Raises:
@@ -71,7 +71,7 @@ def largest(first: int, most: int, attempt: Try) -> int:
         speed = attempt(size)
         if speed is not None:
             return size
-    while size * 2 <= most:
+    while size * 2 <= limit:
         faster = attempt(size * 2)
         if faster is None or faster < speed * WORTH:
             break

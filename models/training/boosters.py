@@ -72,8 +72,10 @@ class Boosters:
         earlier = before.boosters if before else [None] * len(parameters)
         return cls(
             [
-                lightgbm.train({**own, **objective}, train_set, 1, init_model=model, keep_training_booster=True)
-                for own, train_set, model in zip(parameters, train_sets, earlier, strict=True)
+                lightgbm.train(
+                    {**parameters_of_model, **objective}, train_set, 1, init_model=model, keep_training_booster=True
+                )
+                for parameters_of_model, train_set, model in zip(parameters, train_sets, earlier, strict=True)
             ]
         )
 
@@ -142,11 +144,11 @@ def tree_loss(preparation: Preparation, metric: str, objective: str) -> str:
     Raises:
         UsageError: The goal does not go with the named objective.
     """
-    own = loss_name(preparation.task, preparation.target, metric)
+    loss = loss_name(preparation.task, preparation.target, metric)
     if objective == "auto":
-        return own
+        return loss
     named = TREE_OBJECTIVES[preparation.task].named
-    if own not in named.values():
+    if loss not in named.values():
         raise wrong_objective(objective, metric)
     return named[objective]
 
@@ -161,8 +163,8 @@ def _classes(preparation: Preparation, metric: str, loss: str) -> list[Parameter
 
 def _numbers(preparation: Preparation, metric: str, loss: str) -> list[Parameters]:
     quantile = quantile_of(metric)
-    own = {**_REGRESSION[loss], **({} if quantile is None else {"alpha": quantile})}
-    return [own] * preparation.num_outputs
+    parameters_of_loss = {**_REGRESSION[loss], **({} if quantile is None else {"alpha": quantile})}
+    return [parameters_of_loss] * preparation.num_outputs
 
 
 def _quantiles(preparation: Preparation, metric: str, loss: str) -> list[Parameters]:

@@ -33,8 +33,8 @@ def settle_choices(job: TrainingJob, world: World) -> TrainingJob:
     path = job.folder / CHOICES_FILE
     stored = read_json(path)
     if world.is_first and job.train.precision == "auto" and "precision" not in stored:
-        precision, why = precision_for(world.device)
-        write_json(path, {**stored, "precision": {"value": precision, "why": why}})
+        precision, reason = precision_for(world.device)
+        write_json(path, {**stored, "precision": {"value": precision, "why": reason}})
     world.gather(None)
     job = with_choices(job, world, read_json(path))
     if world.is_first and job.train.compile == "auto" and kept_choice(job.folder) is None:
@@ -59,11 +59,11 @@ def with_choices(job: TrainingJob, world: World, choices: dict[str, Any] | None 
     return job.model_copy(update={"train": train, "chosen": (*job.chosen, "precision")})
 
 
-def cpu_despite_gpu(why: str) -> dict[str, str]:
+def cpu_despite_gpu(reason: str) -> dict[str, str]:
     """Return the choice of the CPU with its reason, as `reasons` does, if there is a GPU; without one, no choice."""
-    return {"device": f"cpu ({why})"} if torch.cuda.is_available() else {}
+    return {"device": f"cpu ({reason})"} if torch.cuda.is_available() else {}
 
 
 def reasons(folder: Path) -> dict[str, str]:
     """Return the choices of the job in a folder, each with its reason: `{"precision": "fp32 (on a CPU)"}`."""
-    return {key: f"{one['value']} ({one['why']})" for key, one in read_json(folder / CHOICES_FILE).items()}
+    return {key: f"{choice['value']} ({choice['why']})" for key, choice in read_json(folder / CHOICES_FILE).items()}

@@ -210,10 +210,10 @@ class Compilation:
 
     @contextlib.contextmanager
     def _first(self):  # type: ignore[no-untyped-def]  # noqa: ANN202
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         with self._world.excused():
             yield
-        self.cost_s = time.perf_counter() - begun
+        self.cost_s = time.perf_counter() - begin
 
 
 def _known(job: TrainingJob, device: torch.device) -> tuple[float | None, float | None]:

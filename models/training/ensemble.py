@@ -49,11 +49,11 @@ def members_of(job: TrainingJob) -> list[Member]:
         return []
     arguments, members = dict(job.model.arguments), []
     settings = arguments.pop(MEMBERS)  # the other arguments are for each member
-    for name, each in zip(member_names([str(each[NET]) for each in settings]), settings, strict=True):
-        own = {path: value for path, value in each.items() if path != WEIGHT}
-        model, train = with_params(job.model.model_copy(update={"arguments": arguments}), job.train, own)
+    for name, setting in zip(member_names([str(setting[NET]) for setting in settings]), settings, strict=True):
+        params = {path: value for path, value in setting.items() if path != WEIGHT}
+        model, train = with_params(job.model.model_copy(update={"arguments": arguments}), job.train, params)
         changed = {"folder": job.folder / MEMBERS / name, "model": model, "train": train}
-        members.append(Member(name, float(each[WEIGHT]), begun(job.model_copy(update=changed), job.start)))
+        members.append(Member(name, float(setting[WEIGHT]), begun(job.model_copy(update=changed), job.start)))
     return members
 
 
@@ -104,7 +104,7 @@ def fit_members(
 def weights_of(job: TrainingJob, result: TrainingResult) -> list[Path]:
     """Return the weights of a finished job: of an ensemble those of its members, of a refit those of both fits."""
     if result.members:
-        return [path for each in members_of(job) for path in weights_of(each.job, result.members[each.name])]
+        return [path for member in members_of(job) for path in weights_of(member.job, result.members[member.name])]
     first = [job.validated.folder / result.weights] * job.is_refitted
     return [job.folder / result.weights, *first]
 
@@ -125,11 +125,11 @@ def selected(outputs: Mapping[str, NDArray[np.float64]], task: Task, loss: Loss)
     so_far, best = np.zeros_like(parts[0]), (np.inf, 0)
     for turn in range(1, TURNS + 1):
         losses = [loss(output_of((so_far + part) / turn, task)) for part in parts]
-        added.append(int(np.argmin([np.inf if np.isnan(each) else each for each in losses])))
+        added.append(int(np.argmin([np.inf if np.isnan(loss) else loss for loss in losses])))
         so_far = so_far + parts[added[-1]]
         best = min(best, (losses[added[-1]], turn))
     chosen = added[: best[1]] or added[:1]
-    shares = {name: chosen.count(at) / len(chosen) for at, name in enumerate(names)}
+    shares = {name: chosen.count(index) / len(chosen) for index, name in enumerate(names)}
     large = {name: share for name, share in shares.items() if share >= LEAST_WEIGHT}
     return {name: share / sum(large.values()) for name, share in large.items()}
 

@@ -60,8 +60,8 @@ def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
     parts = []
     for rows, count in _spans(session, start, stop):
         output = session.plan.outputs(session.validation.gather(rows))
-        settled = settle(output, session.validation.gather_target(rows), session.preparation.task)
-        parts.append(settled[:count])
+        settled_output = settle(output, session.validation.gather_target(rows), session.preparation.task)
+        parts.append(settled_output[:count])
         session.world.beat()
     return torch.cat(parts)
 
@@ -84,8 +84,8 @@ def _spans(session: TrainingSession, start: int, stop: int) -> Iterator[tuple[to
     Every rank yields the same number of batches, because most parallel plans communicate in each pass.
     """
     examples, model = session.validation, session.job.model
-    most = _BATCH["series" if "words" in examples.tensors else examples.KIND]
-    size = max(1, most // whole_numbers(model.net, model.arguments).get("members", 1))
+    largest_batch = _BATCH["series" if "words" in examples.tensors else examples.KIND]
+    size = max(1, largest_batch // whole_numbers(model.net, model.arguments).get("members", 1))
     longest = -(-len(examples) // session.world.data_size)
     for low in range(start, start + longest, size):
         # A rank with a smaller share takes part with any example and drops the output.

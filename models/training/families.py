@@ -130,7 +130,7 @@ def families_of(spec: Spec) -> tuple[str, ...]:
     if spec.model.net == ENSEMBLE:  # of a replay, which trains what a search found; `check_spec` refuses it in a spec
         members = spec.model.arguments.get(MEMBERS)
         listed = members if isinstance(members, list) else []
-        return member_nets(each for each in listed if isinstance(each, dict) and NET in each)
+        return member_nets(setting for setting in listed if isinstance(setting, dict) and NET in setting)
     if not is_auto(spec):
         if names:
             raise UsageError(
@@ -190,20 +190,20 @@ def search_space(spec: Spec, start: InitialWeights | None = None, num_train: int
     set_paths |= set() if metric == "mae" and spec.train.loss is None else {OBJECTIVE}
     is_table, families = spec.data.kind == "table", {}
     for net in nets:
-        entry = CATALOGUE.get(net)
-        left_out = set_paths | set(() if is_table or entry is None else entry.of_tables)
+        family = CATALOGUE.get(net)
+        left_out = set_paths | set(() if is_table or family is None else family.of_tables)
         begins = start is not None and start.suit(net, spec.train)
         usual = usual_space(net, spec.data.kind, begins)
-        dimensions = spec.search.space or {path: each for path, each in usual.items() if path not in left_out}
-        if entry is None or len(nets) == 1 or is_self_tuned(net, spec.data.kind):
+        dimensions = spec.search.space or {path: dimension for path, dimension in usual.items() if path not in left_out}
+        if family is None or len(nets) == 1 or is_self_tuned(net, spec.data.kind):
             families[net] = Family(dimensions, {})
             continue
-        defaults = {**entry.defaults, **_passes(spec, net, num_train)}
+        defaults = {**family.defaults, **_passes(spec, net, num_train)}
         if start is not None and begins:
-            defaults = {path: each for path, each in defaults.items() if path in usual or path.startswith("train.")}
+            defaults = {path: value for path, value in defaults.items() if path in usual or path.startswith("train.")}
             defaults |= {f"model.{name}": value for name, value in start.arguments(net).items()}
-        own = {path: value for path, value in defaults.items() if path not in left_out}
-        families[net] = Family(dimensions, own, entry.starts if is_table else ())
+        defaults_left = {path: value for path, value in defaults.items() if path not in left_out}
+        families[net] = Family(dimensions, defaults_left, family.starts if is_table else ())
     return SearchSpace(families, is_auto(spec))
 
 
@@ -211,12 +211,12 @@ def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:
     """Return the default epochs of a net that is trained by gradient descent, and the batch if the net has its own."""
     if not is_descent(net):
         return {}
-    own, wanted = {}, CATALOGUE[net].steps_an_epoch
-    if wanted and "batch" not in spec.train.model_fields_set:
-        fitting = 2 ** round(math.log2(max(1, num_train) / wanted))
-        own["train.batch"] = max(_SMALLEST_BATCH, min(_BATCH, fitting))
-    steps = max(1.0, num_train / (own.get("train.batch") or spec.train.batch or _BATCH))
-    return {**own, EPOCHS: max(CATALOGUE[net].fewest_epochs, min(_MOST_EPOCHS, round(_STEPS / steps)))}
+    passes, usual_steps = {}, CATALOGUE[net].steps_an_epoch
+    if usual_steps and "batch" not in spec.train.model_fields_set:
+        fitting = 2 ** round(math.log2(max(1, num_train) / usual_steps))
+        passes["train.batch"] = max(_SMALLEST_BATCH, min(_BATCH, fitting))
+    steps = max(1.0, num_train / (passes.get("train.batch") or spec.train.batch or _BATCH))
+    return {**passes, EPOCHS: max(CATALOGUE[net].fewest_epochs, min(_MOST_EPOCHS, round(_STEPS / steps)))}
 
 
 def _misfit(spec: Spec, net: str) -> str:
@@ -253,12 +253,12 @@ def _refuse_unknown(spec: Spec, nets: Sequence[str]) -> None:
     keys |= {f"search.space.{path}": path.partition(".")[2] for path in searched}
     for key, name in keys.items():
         if all(_unknown(net, [name]) for net in nets):
-            known = [each for net in nets for each in argument_types(net) or ()]
-            cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
+            names = [name for net in nets for name in argument_types(net) or ()]
+            cure = did_you_mean(name, names, f"expected one of {', '.join(names)}")
             raise UsageError(f"{key}: {', '.join(nets)} have no argument {name!r}: {cure}")
 
 
 def _unknown(net: str, arguments: Iterable[str]) -> list[str]:
-    known = argument_types(net)
-    names = [] if known is None else [name for name in arguments if name not in known]
+    types = argument_types(net)
+    names = [] if types is None else [name for name in arguments if name not in types]
     return [name for name in names if not (is_trees(net) and is_parameter(name))]

@@ -91,9 +91,9 @@ KNOWN = (
 def explanation(error: BaseException) -> str | None:
     """Return the sentence for a known error, the original below it; None for any other error."""
     text = str(error)
-    for known in KNOWN:
-        if re.search(known.pattern, text):
-            return f"{known.sentence}\n{type(error).__name__}: {text}"
+    for error_class in KNOWN:
+        if re.search(error_class.pattern, text):
+            return f"{error_class.sentence}\n{type(error).__name__}: {text}"
     return None
 
 

@@ -148,9 +148,9 @@ def _progress(seconds: float, num_train: int, losses: dict[str, float]) -> Progr
 def _settings(arguments: dict[str, Any], kind: Kind) -> tuple[list[float], int]:
     """Return the penalties that are tried, and the iterations."""
     l2, iterations = arguments.get("l2", _PENALTY), arguments.get("iterations", 100)
-    for name, value, least in (("l2", l2, 0), ("iterations", iterations, 1)):
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or value < least:
-            raise UsageError(f"model.arguments.{name}: got {value!r}, expected a number of at least {least}")
+    for name, value, lowest in (("l2", l2, 0), ("iterations", iterations, 1)):
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or value < lowest:
+            raise UsageError(f"model.arguments.{name}: got {value!r}, expected a number of at least {lowest}")
     return [float(l2)] if "l2" in arguments else list(_PENALTIES[kind]), int(iterations)
 
 
@@ -279,10 +279,10 @@ def _group_losses(job: TrainingJob, preparation: Preparation, metric: str, sides
 
 
 @torch.no_grad()
-def _evaluate(net: nn.Module, examples: ExampleSet, loss: Loss, most: int = LARGEST_PASS) -> tuple[torch.Tensor, float]:
-    """Return the outputs (examples, num_outputs) and the mean loss, from passes of `most` examples."""
+def _evaluate(net: nn.Module, examples: ExampleSet, loss: Loss, size: int = LARGEST_PASS) -> tuple[torch.Tensor, float]:
+    """Return the outputs (examples, num_outputs) and the mean loss, from passes of `size` examples."""
     outputs, total = [], 0.0
-    for positions in torch.split(torch.arange(len(examples)), most):
+    for positions in torch.split(torch.arange(len(examples)), size):
         outputs.append(net(**examples.gather(positions)))
         total += float(loss(outputs[-1], examples.gather_target(positions), examples.gather_weight(positions)))
     return torch.cat(outputs), total / examples.total_weight

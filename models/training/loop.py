@@ -89,12 +89,12 @@ def make_step(session: TrainingSession) -> Step:
     scales: dict[int, torch.Tensor] = {}
 
     def step(positions: torch.Tensor | StreamOrder, epoch: int, index: int) -> torch.Tensor:
-        at = epoch * order.num_steps + index
-        with session.compilation.before(at):
-            return taken(positions, epoch, index, at)
+        step_number = epoch * order.num_steps + index
+        with session.compilation.before(step_number):
+            return taken(positions, epoch, index, step_number)
 
-    def taken(positions: torch.Tensor | StreamOrder, epoch: int, index: int, at: int) -> torch.Tensor:
-        rate = learning_rate(train, at, num_steps, session.progress.drops)
+    def taken(positions: torch.Tensor | StreamOrder, epoch: int, index: int, step_number: int) -> torch.Tensor:
+        rate = learning_rate(train, step_number, num_steps, session.progress.drops)
         for group in session.optimiser.param_groups:
             group["lr"] = rate * group["share"]
         start, stop = order.bounds(index)
@@ -114,7 +114,7 @@ def make_step(session: TrainingSession) -> Step:
             total = value if total is None else total + value
         update()
         if session.ema:
-            session.ema.update(at)
+            session.ema.update(step_number)
         assert total is not None
         return total if world.is_output_rank else torch.zeros_like(total)
 
@@ -153,8 +153,8 @@ def _criterion(batch: Batch, loss: Loss) -> Criterion:
 
     if batch.mixed is None:
         return first
-    share, other = batch.mixed
-    second, its_weight = target[other], None if weight is None else weight[other]
+    share, partners = batch.mixed
+    second, its_weight = target[partners], None if weight is None else weight[partners]
 
     def mixed(output: torch.Tensor, part: slice) -> torch.Tensor:
         partner = loss(output, second[part], None if its_weight is None else its_weight[part])
@@ -185,8 +185,8 @@ def _first_bad(session: TrainingSession, step: int) -> str | None:
     take, plan = make_step(session), session.order
     session.plan.learn(True)
     order = functools.lru_cache(1)(lambda epoch: session.train.order(epoch, plan))
-    for at in range(session.progress.step, step):
-        epoch, index = divmod(at, plan.num_steps)
+    for step_number in range(session.progress.step, step):
+        epoch, index = divmod(step_number, plan.num_steps)
         take(order(epoch), epoch, index)
     broken = [name for name, p in session.net.named_parameters() if not p.isfinite().all()]
     epoch, index = divmod(step, plan.num_steps)
@@ -228,17 +228,17 @@ def _run_epoch(session: TrainingSession, step: Step) -> None:
             session.world.beat(progress.step + len(losses))
         due = float(session.is_checkpoint_due() and stop < plan.num_steps)
         summed, launched = torch.stack(losses).double(), time.perf_counter()
-        settled = session.world.total(torch.cat([summed, summed.new_tensor([due * session.world.is_first])])).tolist()
-        bad = [index for index, value in enumerate(settled[:-1]) if not math.isfinite(value)]
+        totals = session.world.total(torch.cat([summed, summed.new_tensor([due * session.world.is_first])])).tolist()
+        bad = [index for index, value in enumerate(totals[:-1]) if not math.isfinite(value)]
         if bad:
             raise NonFiniteError(progress.step + bad[0])
         progress.step += stop - start
         if session.compilation.is_open:
             ended = time.perf_counter()
             session.compilation.observe(progress.step, stop - start, ended - began, ended - launched)
-        progress.loss_sum += sum(settled[:-1])
+        progress.loss_sum += sum(totals[:-1])
         progress.loss_count += plan.bounds(stop - 1)[1] - plan.bounds(start)[0]
-        if settled[-1]:
+        if totals[-1]:
             session.checkpoint()
 
 

@@ -55,13 +55,13 @@ def refuse_what_cannot_fit(
         )
     if needs <= memory:
         return
-    others = {
+    sizes = {
         name: needed(
             train.model_copy(update={"parallel": name, "tensor": None, "stages": None}).parallel_dims(world.size)
         )
         for name in (_PLANS if world.size > 1 else ())
     }
-    fitting = [f"train.parallel={name} ({size / 1e9:,.3g} GB)" for name, size in others.items() if size <= memory]
+    fitting = [f"train.parallel={name} ({size / 1e9:,.3g} GB)" for name, size in sizes.items() if size <= memory]
     cure = " or ".join(fitting) or "more devices with train.parallel=fsdp, an optimiser with less state, a smaller net"
     raise TrainingError(
         f"train.parallel: {world.layout.plan} over {world.size} rank(s) holds {needs / 1e9:,.3g} GB of weights, "

@@ -102,8 +102,8 @@ def as_decided(
     """
     if not has_own_decision(metric, task):
         return metric, prediction
-    most = max(FEWEST_EXAMPLES, 2 * MOST_EXAMPLES // (prediction.shape[1] if prediction.ndim > 1 else 2))
-    stride = -(-len(target) // most)
+    limit = max(FEWEST_EXAMPLES, 2 * MOST_EXAMPLES // (prediction.shape[1] if prediction.ndim > 1 else 2))
+    stride = -(-len(target) // limit)
     some = None if weight is None else weight[::stride]
     return _DECIDED[task](metric, task, (target[::stride], prediction[::stride], some), prediction, weight)
 
@@ -218,17 +218,17 @@ def choose(scores: Sequence[ValidationScore], direction: Direction) -> int:
         direction: Of the goal.
     """
     best = 0
-    for position, each in enumerate(scores):
-        if is_better(each.goal, scores[best].goal, direction):
+    for position, score in enumerate(scores):
+        if is_better(score.goal, scores[best].goal, direction):
             best = position
     chosen = best
-    for position, each in enumerate(scores):
-        fits = _is_within_noise(each, scores[best], direction)
-        if fits and (each.log_loss, position) < (scores[chosen].log_loss, chosen):
+    for position, score in enumerate(scores):
+        fits = _is_within_noise(score, scores[best], direction)
+        if fits and (score.log_loss, position) < (scores[chosen].log_loss, chosen):
             chosen = position
     return chosen
 
 
-def _is_within_noise(each: ValidationScore, best: ValidationScore, direction: str) -> bool:
-    behind = best.goal - each.goal if direction == "maximize" else each.goal - best.goal
+def _is_within_noise(score: ValidationScore, best: ValidationScore, direction: str) -> bool:
+    behind = best.goal - score.goal if direction == "maximize" else score.goal - best.goal
     return behind <= NOISE * best.noise

@@ -66,9 +66,9 @@ def run_job(
         StoreError: The disk is full or cannot be written; the last good checkpoint stays.
     """
     world, report = world or World(), report or (lambda _: True)
-    done = read_finished(job)
-    if done is not None:
-        return done
+    finished = read_finished(job)
+    if finished is not None:
+        return finished
     path = job.folder / own_reads.file_name(f"rank-{world.rank}")
     with own_reads.saving(path) as reads:
         return _run_unfinished(job, _saving_reads(report, reads, path), world, restarts)
@@ -248,7 +248,7 @@ def environment(session: TrainingSession) -> dict[str, Any]:
 
 def _speeds(session: TrainingSession) -> list[MeasuredSpeed]:
     job, compilation = session.job, session.compilation
-    of = MeasuredSpeed(
+    template = MeasuredSpeed(
         device=speed_device(job.processor, session.world.device),
         precision=job.train.precision,
         net=job.model.net,
@@ -256,7 +256,7 @@ def _speeds(session: TrainingSession) -> list[MeasuredSpeed]:
         compile_s=compilation.cost_s,
         ranks=session.world.size,
     )
-    return measured_speeds(session.progress.history, compilation.first_step / session.order.num_steps, of)
+    return measured_speeds(session.progress.history, compilation.first_step / session.order.num_steps, template)
 
 
 def device_name(device: torch.device) -> str:

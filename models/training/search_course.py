@@ -144,9 +144,9 @@ def choose(compared: Comparison, families: Mapping[str, str], direction: str, me
     for name, weight in compared.weights.items():
         shares.setdefault(families[name], []).append(weight)
     better = f"better {compared.joined_by}, and " if compared.joined_by != metric else ""
-    of = f"of an ensemble with {better}{metric} {compared.joined.value:.4g} on validation"
+    ensemble = f"of an ensemble with {better}{metric} {compared.joined.value:.4g} on validation"
     return {
-        family: f"chosen: {' and '.join(format(weight, '.0%') for weight in weights)} {of}"
+        family: f"chosen: {' and '.join(format(weight, '.0%') for weight in weights)} {ensemble}"
         for family, weights in shares.items()
     }
 
@@ -177,8 +177,8 @@ def _choose_one(scores: Mapping[str, Scores], direction: str, metric: str) -> tu
 def next_family(families: Sequence[str], trials: Sequence[Trial], direction: str, turn: int) -> str:
     """Return the family of the trial `turn` (0, 1, ...) after the first round: the leader's is every second one."""
     leader = max(families, key=lambda family: _best(trials, family, direction))
-    others = [family for family in families if family != leader]
-    return others[turn // 2 % len(others)] if others and turn % 2 else leader
+    other_families = [family for family in families if family != leader]
+    return other_families[turn // 2 % len(other_families)] if other_families and turn % 2 else leader
 
 
 def is_stalled(trials: Sequence[Trial], direction: str, patience: int, tolerance: float, first: int = 0) -> bool:
@@ -204,8 +204,8 @@ def left_s(trials: Sequence[Trial], budget: float, family: str | None = None) ->
 
     So what another family's first trial took ends no family before it has had its own first ones.
     """
-    own = [trial for trial in trials if family in (None, trial.params.get(NET))]
-    return budget - sum(trial.work_s for trial in own)
+    trials_of_family = [trial for trial in trials if family in (None, trial.params.get(NET))]
+    return budget - sum(trial.work_s for trial in trials_of_family)
 
 
 def summaries(
@@ -216,14 +216,14 @@ def summaries(
     lone = f"no better than {next(iter(chosen))} by more than a standard error"
     reason = lone if len(chosen) == 1 else "the ensemble is no better with it"
     for family in families:
-        own = [trial for trial in trials if trial.params.get(NET) == family]
-        value = _value(own, direction)
+        trials_of_family = [trial for trial in trials if trial.params.get(NET) == family]
+        value = _value(trials_of_family, direction)
         if family in chosen:
             outcome = chosen[family]
-        elif not own:
+        elif not trials_of_family:
             outcome = "not tried: the search ended before its turn"
         elif value is None:
-            outcome = f"failed: {next((trial.reason for trial in own if trial.reason), 'no trial ended')}"
+            outcome = f"failed: {next((trial.reason for trial in trials_of_family if trial.reason), 'no trial ended')}"
         elif family in out:
             outcome = f"no more trials: {out[family]}"
         else:
@@ -231,9 +231,9 @@ def summaries(
         result.append(
             FamilySummary(
                 family=family,
-                trials=len(own),
+                trials=len(trials_of_family),
                 value=value,
-                device_seconds=total(trial.costs for trial in own).device_seconds,
+                device_seconds=total(trial.costs for trial in trials_of_family).device_seconds,
                 outcome=outcome,
             )
         )

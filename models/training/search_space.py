@@ -104,7 +104,9 @@ def usual_space(net: str, kind: Kind, fixed: bool) -> dict[str, Dimension]:
     space = {} if is_self_tuned(net, kind) else default_space(net)
     if not fixed:
         return space
-    return {path: each for path, each in space.items() if path == "model.dropout" or not path.startswith("model.")}
+    return {
+        path: dimension for path, dimension in space.items() if path == "model.dropout" or not path.startswith("model.")
+    }
 
 
 def with_params(
@@ -136,12 +138,12 @@ def with_params(
 
 def settings_of(weights: Iterable[float], members: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings of an ensemble by spec path, from the weights and the settings of its members."""
-    return {NET: ENSEMBLE, _PATH: [{WEIGHT: weight, **own} for weight, own in zip(weights, members, strict=True)]}
+    return {NET: ENSEMBLE, _PATH: [{WEIGHT: weight, **params} for weight, params in zip(weights, members, strict=True)]}
 
 
 def member_names(nets: Sequence[str]) -> list[str]:
     """Return a name for each member of an ensemble: its family, and of the second one of a family `trees-2`."""
-    counts = [nets[: at + 1].count(net) for at, net in enumerate(nets)]
+    counts = [nets[: index + 1].count(net) for index, net in enumerate(nets)]
     return [net if count == 1 else f"{net}-{count}" for net, count in zip(nets, counts, strict=True)]
 
 
@@ -187,10 +189,10 @@ def grid_point(space: Mapping[str, Dimension], seed: int, position: int) -> dict
 
 def trials_owed(search: Search, space: Mapping[str, Dimension], trials: Sequence[Trial]) -> int:
     """Return how many trials are left to run: killed trials do not count, and a grid ends with its last point."""
-    wanted = search.trials
+    target_count = search.trials
     if search.sampler == "grid":
-        wanted = min(wanted, math.prod(len(values) for values in grid(space).values()))
-    return max(0, wanted - len(trials))
+        target_count = min(target_count, math.prod(len(values) for values in grid(space).values()))
+    return max(0, target_count - len(trials))
 
 
 def best_of(trials: Sequence[Trial], direction: Direction) -> Trial:
@@ -215,14 +217,14 @@ def best_of(trials: Sequence[Trial], direction: Direction) -> Trial:
     )
 
 
-def bests_of(trials: Sequence[Trial], families: Sequence[str], direction: Direction, most: int) -> dict[str, Trial]:
+def bests_of(trials: Sequence[Trial], families: Sequence[str], direction: Direction, limit: int) -> dict[str, Trial]:
     """Return the best trials of each family, at most so many, by the names of an ensemble's members."""
     bests = []
     for net in families:
-        own = [trial for trial in trials if trial.params.get(NET) == net]
-        for _ in range(min(most, len(own))):
-            bests.append(best_of(own, direction))
-            own.remove(bests[-1])
+        trials_of_net = [trial for trial in trials if trial.params.get(NET) == net]
+        for _ in range(min(limit, len(trials_of_net))):
+            bests.append(best_of(trials_of_net, direction))
+            trials_of_net.remove(bests[-1])
     return dict(zip(member_names([trial.params[NET] for trial in bests]), bests, strict=True))
 
 
@@ -236,8 +238,8 @@ def mean_score(results: Sequence[TrainingResult]) -> dict[str, float | None]:
     if not results:
         return {}
     noise = math.sqrt(sum(result.noise**2 for result in results)) / len(results)
-    known = [result.log_loss for result in results if result.log_loss is not None]
-    return {"noise": noise, "log_loss": sum(known) / len(known) if len(known) == len(results) else None}
+    log_losses = [result.log_loss for result in results if result.log_loss is not None]
+    return {"noise": noise, "log_loss": sum(log_losses) / len(log_losses) if len(log_losses) == len(results) else None}
 
 
 def _draw(trial: TrialSuggestions, path: str, dimension: Dimension) -> Any:

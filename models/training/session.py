@@ -142,7 +142,7 @@ class TrainingSession:
         self.progress.spent = self.meter.so_far() if amid_epoch else {}
         self._since = time.perf_counter()
         tensors, scalars = take_tensors(self.net, self.optimiser)
-        more, numbers = take_extra(self.extra)
+        extra_tensors, numbers = take_extra(self.extra)
         random = {f"random/{self.world.rank}/{name}": value for name, value in take_random(self.world.device).items()}
         meta = {
             "progress": asdict(self.progress),
@@ -151,7 +151,7 @@ class TrainingSession:
             "scalars": {name: value for part in self.world.gather(scalars | numbers) for name, value in part.items()},
         }
         best = None if self._best_is_written else self.best
-        self.saver.save(self.progress.step, meta, tensors | more | random, best)
+        self.saver.save(self.progress.step, meta, tensors | extra_tensors | random, best)
         self._best_is_written = True
 
 
@@ -198,9 +198,9 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         ema=Ema(plan.net, job.train.ema) if job.train.ema else None,
     )
     extra = {"scaler": session.scaler, "ema": session.ema}
-    session.extra = {name: one for name, one in extra.items() if one is not None}
+    session.extra = {name: part for name, part in extra.items() if part is not None}
     _resume(session)
-    if [world.size, job.threads] not in [entry[1:] for entry in session.progress.worlds[-1:]]:
+    if [world.size, job.threads] not in [world_record[1:] for world_record in session.progress.worlds[-1:]]:
         session.progress.worlds.append([session.progress.step, world.size, job.threads])
     return session
 
@@ -320,17 +320,17 @@ def _resume(session: TrainingSession) -> None:
 
 
 def _refuse_another_net(path: Path, stored: StoredCheckpoint, weights: Tensors, world: World) -> None:
-    held = set().union(*world.gather(set(weights)))
+    names_of_ranks = set().union(*world.gather(set(weights)))
     lacks = sorted(name for name in weights if name not in stored.shapes)
-    extra = sorted(name for name in stored.shapes if name.startswith("net/") and name not in held)
-    others = [
+    extra = sorted(name for name in stored.shapes if name.startswith("net/") and name not in names_of_ranks)
+    differences_here = [
         f"{name.removeprefix('net/')}: got {stored.shapes[name]}, expected {tuple(tensor.shape)}"
         for name, tensor in weights.items()
         if name in stored.shapes and stored.shapes[name] != tuple(tensor.shape)
     ]
     differences = [f"lacks {name.removeprefix('net/')}" for name in lacks]
     differences += [f"holds {name.removeprefix('net/')}" for name in extra]
-    difference = next((one for one in world.gather([*others, *differences][:3]) if one), None)
+    difference = next((text for text in world.gather([*differences_here, *differences][:3]) if text), None)
     if difference:
         raise TrainingError(
             f"{path}: is a checkpoint of another net ({'; '.join(difference)}): remove the folder {path.parent}, "

@@ -121,7 +121,7 @@ def _check_parallel(spec: Spec, net: str) -> None:
     """Refuse to divide the layers or blocks of a ready net that cannot be divided; own nets are asked when built."""
     shared = {"tp", "pp"} & {*spec.train.parallel.split("+")}
     if shared and is_descent(net) and net in CATALOGUE and not CATALOGUE[net].is_divided:
-        fitting = ", ".join(name for name, entry in CATALOGUE.items() if entry.is_divided)
+        fitting = ", ".join(name for name, family in CATALOGUE.items() if family.is_divided)
         raise UsageError(
             f"train.parallel: got {spec.train.parallel}, but the ranks cannot share {net}: say ddp, fsdp or hsdp, or "
             f"take {fitting}"
@@ -130,18 +130,18 @@ def _check_parallel(spec: Spec, net: str) -> None:
 
 def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -> None:
     """Check the arguments of a ready net: its parameters are read from the source, without importing torch."""
-    known = argument_types(net)
-    if known is None:
+    types = argument_types(net)
+    if types is None:
         return
     for name, value in arguments:
-        if name not in known and is_trees(net):
-            check_parameter(name, value, list(known), key)
+        if name not in types and is_trees(net):
+            check_parameter(name, value, list(types), key)
             continue
-        if name not in known:
-            cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
+        if name not in types:
+            cure = did_you_mean(name, types, f"expected one of {', '.join(types)}")
             raise UsageError(f"{key}.{name}: {net} has no argument {name!r}: {cure}")
         try:
-            TypeAdapter(known[name]).validate_python(value, strict=True)
+            TypeAdapter(types[name]).validate_python(value, strict=True)
         except ValidationError as error:
             expected = error.errors()[0]["msg"].removeprefix("Input should be ")
             raise UsageError(f"{key}.{name}: got {value!r}, expected {expected}, as {net} takes it") from error
@@ -151,9 +151,9 @@ def _check_widths(spec: Spec, net: str) -> None:
     """Every width that a training may have can be divided among its heads."""
     space, named = spec.search.space or {}, spec.model.arguments
     drawn = {name: _values(space[f"model.{name}"]) for name in ("width", "heads") if f"model.{name}" in space}
-    each_value = [[{name: value} for value in values] for name, values in drawn.items()]
-    for chosen in itertools.product([{}], *each_value):
-        arguments = {**named, **{name: value for one in chosen for name, value in one.items()}}
+    choices_of_size = [[{name: value} for value in values] for name, values in drawn.items()]
+    for chosen in itertools.product([{}], *choices_of_size):
+        arguments = {**named, **{name: value for parameter in chosen for name, value in parameter.items()}}
         unit, width = width_unit(net, arguments), whole_numbers(net, arguments).get("width", 0)
         if width % unit:
             key = "search.space.model.width" if "width" in drawn else "model.arguments.width"
@@ -173,26 +173,26 @@ def _check_own_net(spec: Spec, base: Path) -> None:
     if function is None:
         return
     arguments = [*function.args.posonlyargs, *function.args.args]
-    optional = {one.arg for one in arguments[len(arguments) - len(function.args.defaults) :]}
-    for one, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
-        arguments.append(one)
-        optional |= {one.arg} if default is not None else set()
-    names = [one.arg for one in arguments if one.arg != "self"]
+    optional = {parameter.arg for parameter in arguments[len(arguments) - len(function.args.defaults) :]}
+    for parameter, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        arguments.append(parameter)
+        optional |= {parameter.arg} if default is not None else set()
+    names = [parameter.arg for parameter in arguments if parameter.arg != "self"]
     from models.kinds.data_kind import KIND_NAMES
     from models.nets.sizes import COMMON, SIZES_OF_KIND
 
-    known = (*COMMON, *SIZES_OF_KIND[spec.data.kind])
+    offered = (*COMMON, *SIZES_OF_KIND[spec.data.kind])
     for argument in spec.model.arguments:
         if argument not in names and function.args.kwarg is None:
             cure = did_you_mean(argument, names, "remove it")
             raise UsageError(f"model.arguments.{argument}: {spec.model.net} has no argument {argument!r}: {cure}")
-    missing = [each for each in names if each not in optional and each not in (*known, *spec.model.arguments)]
+    missing = [name for name in names if name not in optional and name not in (*offered, *spec.model.arguments)]
     if missing:
         owners = [kind for kind in KIND_NAMES if missing[0] in SIZES_OF_KIND[kind]]
         owner = f", a size of kind {owners[0]}" if owners else ""
         raise UsageError(
             f"model.net: {spec.model.net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "
-            f"sizes of kind {spec.data.kind}: {', '.join(known)}"
+            f"sizes of kind {spec.data.kind}: {', '.join(offered)}"
         )
 
 
@@ -218,7 +218,8 @@ def _check_own_augmentation(spec: Spec, base: Path) -> None:
     num_needed = len(arguments) - len(function.args.defaults)
     if num_needed > 1 or (not arguments and function.args.vararg is None):
         raise UsageError(
-            f"train.augment.function: {reference} takes {', '.join(one.arg for one in arguments) or 'nothing'}, "
+            f"train.augment.function: {reference} takes "
+            f"{', '.join(parameter.arg for parameter in arguments) or 'nothing'}, "
             "expected one argument, a batch: give the others defaults"
         )
 
@@ -256,19 +257,19 @@ def _check_settings(spec: Spec) -> None:
     members, key = settings.get(f"model.{MEMBERS}"), f"{key}.model.{MEMBERS}"
     if reason := refusal(spec.data.task, "ensemble"):
         raise UsageError(f"{key}: {reason}")
-    if not isinstance(members, list) or len(members) < 2 or not all(isinstance(each, dict) for each in members):
+    if not isinstance(members, list) or len(members) < 2 or not all(isinstance(member, dict) for member in members):
         raise UsageError(f"{key}: got {members!r}, expected a list of at least two members with settings and a weight")
-    names = [str(each.get(NET)) for each in members]
+    names = [str(member.get(NET)) for member in members]
     if not {*names} <= {*CATALOGUE}:
         raise UsageError(f"{key}: got the nets {', '.join(names)}, expected ready nets, each by its name")
-    weights = [each.get(WEIGHT) for each in members]
-    shares = [float(each) for each in weights if isinstance(each, int | float) and each > 0]
+    weights = [member.get(WEIGHT) for member in members]
+    shares = [float(weight) for weight in weights if isinstance(weight, int | float) and weight > 0]
     if len(shares) < len(weights) or abs(sum(shares) - 1) > WEIGHT_ERROR:
         raise UsageError(
             f"{key}: got the weights {', '.join(map(str, weights))}, expected shares above 0 whose sum is 1"
         )
-    for each in members:
-        _check_setting(spec, {path: value for path, value in each.items() if path != WEIGHT}, key)
+    for member in members:
+        _check_setting(spec, {path: value for path, value in member.items() if path != WEIGHT}, key)
 
 
 def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str) -> None:
@@ -305,7 +306,7 @@ def _check_ranks(spec: Spec, gpus: int | None) -> None:
 
     Without a GPU, more ranks than any machine of these cores can hold are a slip: each is a process with torch in it.
     """
-    ranks, most = spec.train.ranks, max(64, 8 * usable_cores())
+    ranks, limit = spec.train.ranks, max(64, 8 * usable_cores())
     if gpus and ranks > 1:
         check_gpus(ranks, gpus, "this machine")
         workers = min(spec.search.workers, spec.search.trials)
@@ -314,9 +315,9 @@ def _check_ranks(spec: Spec, gpus: int | None) -> None:
                 f"search.workers: got {workers} with train.ranks {ranks}, which is {workers * ranks} ranks at a time, "
                 f"but this machine has {gpus} GPU{'s' * (gpus > 1)}: expected at most {gpus // ranks}"
             )
-    elif ranks > most:
+    elif ranks > limit:
         raise UsageError(
-            f"train.ranks: got {ranks}, expected at most {most} on this machine, which has {usable_cores()} "
+            f"train.ranks: got {ranks}, expected at most {limit} on this machine, which has {usable_cores()} "
             "cores: one a GPU, or one a core or two"
         )
 

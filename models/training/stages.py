@@ -97,8 +97,8 @@ def _taught(job: TrainingJob, world: World, report: Report, run: Run, history: l
         with world.excused():
             labels = give_labels(teacher, pseudo_labels.confidence, world)
         history.append(labels.counts)
-        taken = {"tensors": {**job.tensors, TAKEN: labels.path}, "pseudo": labels.sha256}
-        student = job.model_copy(update=taken) if labels.counts["taken"] else job
+        changes = {"tensors": {**job.tensors, TAKEN: labels.path}, "pseudo": labels.sha256}
+        student = job.model_copy(update=changes) if labels.counts["taken"] else job
     return student
 
 

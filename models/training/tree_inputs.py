@@ -52,24 +52,24 @@ def tree_inputs(examples: ExampleSet, preparation: Preparation, positions: torch
 def _of_rows(examples: ExampleSet, preparation: Preparation, positions: torch.Tensor | None) -> TreeInputs:
     del preparation
     is_whole = positions is None and examples.keep is None
-    at = torch.arange(len(examples)) if positions is None else positions
-    inputs = examples.tensors if is_whole else examples.gather(at)  # the whole without a copy
+    indices = torch.arange(len(examples)) if positions is None else positions
+    inputs = examples.tensors if is_whole else examples.gather(indices)  # the whole without a copy
     features = torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
-    return TreeInputs(features, np.zeros((len(at), 1)), np.ones((len(at), 1)))
+    return TreeInputs(features, np.zeros((len(indices), 1)), np.ones((len(indices), 1)))
 
 
 def _of_windows(examples: ExampleSet, preparation: Preparation, positions: torch.Tensor | None) -> TreeInputs:
-    at = torch.arange(len(examples)) if positions is None else positions
+    indices = torch.arange(len(examples)) if positions is None else positions
     windows = WindowFeatures(preparation)
     num = preparation.num_outputs
-    features, rest = np.empty((0, 0), np.float32), np.empty((len(at), num + 1))
-    done = 0
+    features, rest = np.empty((0, 0), np.float32), np.empty((len(indices), num + 1))
+    num_done = 0
     with torch.inference_mode():
-        for some in torch.split(at, LARGEST_PASS):
+        for some in torch.split(indices, LARGEST_PASS):
             part = windows(**examples.gather(some)).numpy()
-            if not done:
-                features = np.empty((len(at), part.shape[1] - num - 1), np.float32)
-            rows = slice(done, done := done + len(some))
+            if not num_done:
+                features = np.empty((len(indices), part.shape[1] - num - 1), np.float32)
+            rows = slice(num_done, num_done := num_done + len(some))
             features[rows], rest[rows] = part[:, : -num - 1], part[:, -num - 1 :]
     return TreeInputs(features, rest[:, :num], rest[:, num:])
 

@@ -129,13 +129,13 @@ def is_parameter(name: str) -> bool:
     return name in ALIASES or name in OWNED or name in known_parameters()
 
 
-def check_parameter(name: str, value: Any, own: Sequence[str], key: str = "model.arguments") -> None:
+def check_parameter(name: str, value: Any, model_arguments: Sequence[str], key: str = "model.arguments") -> None:
     """Refuse a parameter that LightGBM does not know, that Loopline owns, or with a value of another type.
 
     Args:
         name: The argument's name in the spec.
         value: Its value.
-        own: The names of the arguments with defaults of Loopline's.
+        model_arguments: The names of the arguments with defaults of Loopline's.
         key: Where it stands in the spec.
 
     Raises:
@@ -147,7 +147,7 @@ def check_parameter(name: str, value: Any, own: Sequence[str], key: str = "model
         raise UsageError(f"{key}.{name}: Loopline sets it: leave it out; {OWNED[name]}")
     defaults = known_parameters()
     if name not in defaults:
-        allowed = [*own, *(each for each in defaults if each not in OWNED)]
+        allowed = [*model_arguments, *(name for name in defaults if name not in OWNED)]
         cure = did_you_mean(name, allowed, "see LightGBM's list of parameters")
         raise UsageError(f"{key}.{name}: LightGBM has no parameter {name!r}: {cure}")
     if name == MONOTONE:
@@ -226,7 +226,9 @@ def with_positions(arguments: Mapping[str, Any], columns: Sequence[str], ordered
         converted[MONOTONE] = [arguments[MONOTONE].get(name, 0) for name in columns]
     if arguments.get(INTERACTIONS):
         groups = arguments[INTERACTIONS]
-        converted[INTERACTIONS] = [[at for at, name in enumerate(columns) if name in group] for group in groups]
+        converted[INTERACTIONS] = [
+            [position for position, name in enumerate(columns) if name in group] for group in groups
+        ]
     return converted
 
 

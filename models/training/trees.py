@@ -154,8 +154,8 @@ class _Boosting:
 
     def parameters(self, start: int) -> list[Parameters]:
         """LightGBM's parameters of each booster for the segment that holds round `start`."""
-        own = objectives(self.preparation, self.metric.name, self.arguments["objective"])
-        return [{**self._common(start), **each} for each in own]
+        objective_parameters = objectives(self.preparation, self.metric.name, self.arguments["objective"])
+        return [{**self._common(start), **objective} for objective in objective_parameters]
 
     def _common(self, start: int) -> Parameters:
         words = {key: value for key, value in self.arguments.items() if key != "rounds"}
@@ -245,9 +245,9 @@ def _open(job: TrainingJob) -> _Boosting:
 
 
 def _labels_of_windows(
-    boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None, inputs: TreeInputs
+    boosting: _Boosting, targets: torch.Tensor, row_weights: torch.Tensor | None, inputs: TreeInputs
 ) -> Labels:
-    of_rows = _row_weights(boosting, targets, own)
+    of_rows = _row_weights(boosting, targets, row_weights)
     # An error of the correction counts in the unit of the target.
     power = 2 if boosting.loss_name == "mse" else 1
     unit = inputs.slope[:, 0] ** power
@@ -256,19 +256,23 @@ def _labels_of_windows(
         yield np.ascontiguousarray(label), weights
 
 
-def _labels_of_rows(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None, inputs: TreeInputs) -> Labels:
+def _labels_of_rows(
+    boosting: _Boosting, targets: torch.Tensor, row_weights: torch.Tensor | None, inputs: TreeInputs
+) -> Labels:
     del inputs
     if targets.ndim == 1:
-        yield targets.numpy(), _row_weights(boosting, targets, own)
+        yield targets.numpy(), _row_weights(boosting, targets, row_weights)
         return
     balanced = boosting.job.train.class_weights == "balanced"
     of_labels = (
-        class_weights(boosting.preparation.target, boosting.preparation.task, targets, own) if balanced else None
+        class_weights(boosting.preparation.target, boosting.preparation.task, targets, row_weights)
+        if balanced
+        else None
     )
-    for at in range(boosting.preparation.num_outputs):
-        label, weights = targets[:, at].contiguous(), own
+    for index in range(boosting.preparation.num_outputs):
+        label, weights = targets[:, index].contiguous(), row_weights
         if of_labels is not None:
-            weights = of_labels[label.long(), at] * (1.0 if own is None else own)
+            weights = of_labels[label.long(), index] * (1.0 if row_weights is None else row_weights)
         yield label.numpy(), None if weights is None else weights.numpy()
 
 
@@ -282,15 +286,15 @@ _LABELS: PerDataKind[Callable[[_Boosting, torch.Tensor, torch.Tensor | None, Tre
 
 def _arguments(model: Model, train: Train, preparation: Preparation, metric: Metric) -> dict[str, Any]:
     """Return all arguments: those of `TreeArguments`, and the further parameters of LightGBM that the spec sets."""
-    own = list(settings())
-    more = {name: value for name, value in model.arguments.items() if name not in own}
-    for name, value in more.items():
-        check_parameter(name, value, own)
+    setting_names = list(settings())
+    further = {name: value for name, value in model.arguments.items() if name not in setting_names}
+    for name, value in further.items():
+        check_parameter(name, value, setting_names)
     objective = str(model.arguments.get("objective", "auto"))
     loss = tree_loss(preparation, metric.name, objective)
     if objective != "auto" and train.loss is not None:
         raise UsageError(f"model.arguments.objective: got {objective} beside train.loss: drop one of them")
-    if more.get(MONOTONE) and loss in RENEWED:
+    if further.get(MONOTONE) and loss in RENEWED:
         raise no_monotone(metric.name)
     numbers = [part.name for part in preparation.inputs if part.axis is None]
     columns = [part.name for part in preparation.inputs for _ in range(part.width)]
@@ -310,8 +314,8 @@ def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -
         start, first = time.perf_counter(), progress.step
         _, stop = share(0, rounds, progress.epoch, epochs)
         for low, high in _looks(first, stop, rounds, boosting.segment):
-            for at in range(low, high):
-                booster = _round(boosting, booster, at, fresh or at % boosting.segment == 0)
+            for index in range(low, high):
+                booster = _round(boosting, booster, index, fresh or index % boosting.segment == 0)
                 fresh = False
             assert booster is not None
             if boosting.is_validated:
@@ -340,13 +344,13 @@ def _epochs(boosting: _Boosting, progress: Progress, booster: Boosters | None) -
         yield booster
 
 
-def _round(boosting: _Boosting, booster: Boosters | None, at: int, anew: bool) -> Boosters:
-    """Grow one more round; `anew` makes new boosters from the text of those before."""
-    if not anew and booster is not None:
+def _round(boosting: _Boosting, booster: Boosters | None, index: int, is_fresh: bool) -> Boosters:
+    """Grow one more round; `is_fresh` makes new boosters from the text of those before."""
+    if not is_fresh and booster is not None:
         booster.update(boosting.gradients)
         return booster
     before = Boosters.of_text(booster.to_text()) if booster is not None else None
-    return Boosters.first_round(boosting.parameters(at), boosting.train_sets, before, boosting.gradients)
+    return Boosters.first_round(boosting.parameters(index), boosting.train_sets, before, boosting.gradients)
 
 
 def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[int, int]]:
@@ -375,17 +379,17 @@ def _is_stale(boosting: _Boosting, progress: Progress) -> bool:
     return progress.step - progress.improved_round >= STALE_ROUNDS
 
 
-def _row_weights(boosting: _Boosting, targets: torch.Tensor, own: torch.Tensor | None) -> NDArray[Any] | None:
+def _row_weights(boosting: _Boosting, targets: torch.Tensor, row_weights: torch.Tensor | None) -> NDArray[Any] | None:
     """Return the weights of the training rows: their own, balanced classes, and the shares of a relative error."""
-    preparation, weights = boosting.preparation, own
+    preparation, weights = boosting.preparation, row_weights
     if boosting.loss_name == "relative_l1":
         relative = relative_weights(targets, preparation.target).double()
         relative = relative / relative.mean()
-        weights = relative if own is None else relative * own
+        weights = relative if row_weights is None else relative * row_weights
     balanced = boosting.job.train.class_weights == "balanced"
-    of_classes = class_weights(preparation.target, preparation.task, targets, own) if balanced else None
+    of_classes = class_weights(preparation.target, preparation.task, targets, row_weights) if balanced else None
     if of_classes is not None:
-        weights = of_classes[targets.long()] * (1.0 if own is None else own)
+        weights = of_classes[targets.long()] * (1.0 if row_weights is None else row_weights)
     return None if weights is None else weights.numpy()
 
 

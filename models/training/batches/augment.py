@@ -75,8 +75,8 @@ class Augmenter:
         share = float(self.generator.beta(self.augment.mixup_alpha, self.augment.mixup_alpha))
         return share, torch.from_numpy(self.generator.permutation(count))
 
-    def _uniform(self, count: int, most: float, like: torch.Tensor) -> torch.Tensor:
-        drawn = self.generator.uniform(-most, most, count).astype(np.float32)
+    def _uniform(self, count: int, bound: float, like: torch.Tensor) -> torch.Tensor:
+        drawn = self.generator.uniform(-bound, bound, count).astype(np.float32)
         return torch.from_numpy(drawn).to(like.device)
 
     def _normal(self, like: torch.Tensor) -> torch.Tensor:
@@ -86,9 +86,9 @@ class Augmenter:
     def _swap(self, values: torch.Tensor) -> torch.Tensor:
         """Replace each value, with probability `swap`, by the value of another row in the same column."""
         rows, columns = values.shape
-        taken = torch.from_numpy(self.generator.random((rows, columns)) < self.augment.swap).to(values.device)
-        other = torch.from_numpy(self.generator.integers(0, rows, (rows, columns))).to(values.device)
-        return torch.where(taken, values.gather(0, other), values)
+        is_swapped = torch.from_numpy(self.generator.random((rows, columns)) < self.augment.swap).to(values.device)
+        partners = torch.from_numpy(self.generator.integers(0, rows, (rows, columns))).to(values.device)
+        return torch.where(is_swapped, values.gather(0, partners), values)
 
     def _erase(self, image: torch.Tensor) -> torch.Tensor:
         """Draw a black rectangle of 1/8 to 1/2 of each side into some images.
@@ -99,6 +99,9 @@ class Augmenter:
         blotted = torch.ones(batch, 1, height, width)
         for index in np.flatnonzero(self.generator.random(batch) < self.augment.erase):
             tall, broad = (max(1, round(side * self.generator.uniform(0.125, 0.5))) for side in (height, width))
-            top, left = self.generator.integers(0, height - tall + 1), self.generator.integers(0, width - broad + 1)
-            blotted[index, :, top : top + tall, left : left + broad] = 0
+            top, left_edge = (
+                self.generator.integers(0, height - tall + 1),
+                self.generator.integers(0, width - broad + 1),
+            )
+            blotted[index, :, top : top + tall, left_edge : left_edge + broad] = 0
         return image * blotted.to(image.device)

@@ -124,10 +124,10 @@ class ExampleSet(ABC):
 
     def gather_target(self, positions: torch.Tensor) -> torch.Tensor:
         """Return the targets of the examples at `positions`: for text the next characters, int64 (examples, window)."""
-        at = self._at(positions)
+        indices = self._at(positions)
         if self.stream is not None:
-            return rows_on(self.device, self.target, at).to(self.target_type)
-        return self.target.index_select(0, at).to(self.target_type)
+            return rows_on(self.device, self.target, indices).to(self.target_type)
+        return self.target.index_select(0, indices).to(self.target_type)
 
     def to(self, device: torch.device) -> Self:
         """Return the same examples on another device; for the CPU nothing is copied."""
@@ -153,10 +153,10 @@ class ExampleSet(ABC):
             return self.stream.at(positions)
         return positions if self.keep is None else self.keep.index_select(0, positions)
 
-    def _select(self, name: str, at: torch.Tensor) -> torch.Tensor:
+    def _select(self, name: str, indices: torch.Tensor) -> torch.Tensor:
         if self.stream is not None:
-            return rows_on(self.device, self.tensors[name], at)
-        return self.tensors[name].index_select(0, at)
+            return rows_on(self.device, self.tensors[name], indices)
+        return self.tensors[name].index_select(0, indices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,9 +168,9 @@ class TableSet(ExampleSet):
     def gather(self, positions: torch.Tensor, change: Change | None = None) -> Inputs:
         """Return `numeric`, float32 (rows, num_numeric), and the indices of categories and words, int64."""
         del change
-        at = self._at(positions)
-        whole = {name: self._select(name, at).long() for name in self._whole_numbers()}
-        return {"numeric": self._select("numeric", at), **whole}
+        indices = self._at(positions)
+        whole = {name: self._select(name, indices).long() for name in self._whole_numbers()}
+        return {"numeric": self._select("numeric", indices), **whole}
 
     def inputs(self) -> Inputs:
         """Return the net's inputs for all rows that count; the numbers of a whole table are not copied."""
@@ -232,8 +232,8 @@ class SeriesSet(ExampleSet):
     @classmethod
     def joined(cls, train: Inputs, validation: Inputs) -> Inputs:
         """Return the examples of both sides; their steps are those of whole series already."""
-        others = {name: tensor for name, tensor in train.items() if name != "series"}
-        return {**super().joined(others, validation), "series": train["series"]}
+        tensors_of_rows = {name: tensor for name, tensor in train.items() if name != "series"}
+        return {**super().joined(tensors_of_rows, validation), "series": train["series"]}
 
     def gather(self, positions: torch.Tensor, change: Change | None = None) -> Inputs:
         """Return `series`, float32 (examples, step, feature)."""
@@ -293,10 +293,10 @@ class TextSet(ExampleSet):
         """Return the characters after those of `gather`, int64 (examples, window)."""
         return self._cut(self._at(positions), 1)
 
-    def _cut(self, at: torch.Tensor, shift: int) -> torch.Tensor:
-        starts = self.target.index_select(0, at)
-        places = (starts.unsqueeze(1) + torch.arange(shift, self.window + shift, device=at.device)).flatten()
-        return self.tensors["tokens"].index_select(0, places).view(len(at), self.window).long()
+    def _cut(self, indices: torch.Tensor, shift: int) -> torch.Tensor:
+        starts = self.target.index_select(0, indices)
+        places = (starts.unsqueeze(1) + torch.arange(shift, self.window + shift, device=indices.device)).flatten()
+        return self.tensors["tokens"].index_select(0, places).view(len(indices), self.window).long()
 
 
 EXAMPLES: PerDataKind[type[ExampleSet]] = {

@@ -62,8 +62,8 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
         return _examples(job.model, preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
     locations = places(path)
     row_bytes = sum(place.row_bytes for place in locations.values())
-    least = max(job.train.batch + job.train.batch // 8, LARGEST_PASS)
-    shards = Shards.fitting(locations["target"].shape[0], row_bytes, limit // 2, least, job.train.seed)
+    smallest_shard = max(job.train.batch + job.train.batch // 8, LARGEST_PASS)
+    shards = Shards.fitting(locations["target"].shape[0], row_bytes, limit // 2, smallest_shard, job.train.seed)
     stream = Stream(path, shards)
     return replace(
         _examples(job.model, preparation, stream.buffers, None), target=stream.buffers["target"], stream=stream
@@ -81,10 +81,10 @@ def _mapped(path: Path) -> Inputs:
 def _examples(model: Model, preparation: Preparation, tensors: Inputs, keep: torch.Tensor | None) -> ExampleSet:
     examples = EXAMPLES[preparation.kind]
     name = examples.TARGET
-    left = {name, KEY, FIRST_KEY, VALUE} | (set() if reads_words(model.net) else {"words"})
+    unused = {name, KEY, FIRST_KEY, VALUE} | (set() if reads_words(model.net) else {"words"})
     kind = _TARGET_TYPES[TASKS[preparation.task].target_type]
     return examples(
-        tensors={key: tensor for key, tensor in tensors.items() if key not in left},
+        tensors={key: tensor for key, tensor in tensors.items() if key not in unused},
         target=tensors[name].to(kind),
         target_type=kind,
         keep=keep,
@@ -96,17 +96,17 @@ def _examples(model: Model, preparation: Preparation, tensors: Inputs, keep: tor
 def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:
     """Return a fold's two sides; in the order of time, a block is judged after training on all before it."""
     assert job.fold is not None
-    index, k = job.fold
+    index, num_folds = job.fold
     joined = _joined(job.tensors, preparation.kind)
     kind = EXAMPLES[preparation.kind]
     rolls = job.rolls(preparation.kind)
     key = joined.get(KEY)
     groups = key if job.fold_by == "groups" else None
     target = joined[kind.TARGET]
-    _check_fold(index, k, target, key if rolls else None, rolls)
-    ordered = _ordered(joined[VALUE], k) if TASKS[preparation.task].is_grouped else None
+    _check_fold(index, num_folds, target, key if rolls else None, rolls)
+    ordered = _ordered(joined[VALUE], num_folds) if TASKS[preparation.task].is_grouped else None
     fold = fold_of(
-        target, k + rolls, job.train.seed, job.cuts_blocks(preparation.kind), groups, times=key, ordered=ordered
+        target, num_folds + rolls, job.train.seed, job.cuts_blocks(preparation.kind), groups, times=key, ordered=ordered
     )
     is_validation = fold == index + rolls
     is_train = fold < index + rolls if rolls else ~is_validation
@@ -124,7 +124,7 @@ def _joined(tensors: dict[str, Path], kind: Kind) -> Inputs:
     return EXAMPLES[kind].joined(*sides)
 
 
-def _ordered(value: torch.Tensor, k: int) -> torch.Tensor:
+def _ordered(value: torch.Tensor, num_folds: int) -> torch.Tensor:
     """Return whether an example's group has an order, bool (example,).
 
     Raises:
@@ -132,9 +132,9 @@ def _ordered(value: torch.Tensor, k: int) -> torch.Tensor:
     """
     ordered = has_order(value.numpy())
     num = len(np.unique(value.numpy()[ordered, 1]))
-    if num < k:
+    if num < num_folds:
         raise TrainingError(
-            f"search.folds: got {k}, but {num} groups hold different grades, expected one in each fold: "
+            f"search.folds: got {num_folds}, but {num} groups hold different grades, expected one in each fold: "
             f"take search.folds: {max(1, num)} or fewer"
         )
     return torch.from_numpy(ordered)
@@ -162,12 +162,14 @@ def _without_shared_targets(train: torch.Tensor, times: torch.Tensor, first: tor
     return apart
 
 
-def _check_fold(index: int, k: int, target: torch.Tensor, times: torch.Tensor | None, rolls: bool) -> None:
-    if not 0 <= index < k <= len(target) - rolls:
-        raise TrainingError(f"fold {index} of {k} over {len(target)} examples: expected 0 <= fold < k <= examples")
-    if times is not None and (num := len(torch.unique(times))) <= k:
+def _check_fold(index: int, num_folds: int, target: torch.Tensor, times: torch.Tensor | None, rolls: bool) -> None:
+    if not 0 <= index < num_folds <= len(target) - rolls:
         raise TrainingError(
-            f"search.folds: got {k}, but the rows have {num} different times, expected more times than folds: "
+            f"fold {index} of {num_folds} over {len(target)} examples: expected 0 <= fold < k <= examples"
+        )
+    if times is not None and (num := len(torch.unique(times))) <= num_folds:
+        raise TrainingError(
+            f"search.folds: got {num_folds}, but the rows have {num} different times, expected more times than folds: "
             f"take search.folds: {max(1, num - 1)} or fewer"
         )
 

@@ -67,10 +67,10 @@ def _moved(maker: BatchMaker, positions: torch.Tensor, batch: Batch, changer: Au
     mixed = changer.mix(len(positions))
     if mixed is None:
         return replace(batch, inputs=inputs)
-    share, other = mixed
-    other = other.to(batch.target.device)
-    image = inputs["image"] * share + inputs["image"][other] * (1 - share)
-    return replace(batch, inputs={"image": image}, mixed=(share, other))
+    share, partners = mixed
+    partners = partners.to(batch.target.device)
+    image = inputs["image"] * share + inputs["image"][partners] * (1 - share)
+    return replace(batch, inputs={"image": image}, mixed=(share, partners))
 
 
 Augmented = Callable[[BatchMaker, torch.Tensor, Batch, Augmenter, int], Batch]

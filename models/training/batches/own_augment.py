@@ -56,19 +56,24 @@ class OwnAugmentation:
             UsageError: There is no such function.
             UserCodeError: It raises, returns other names, shapes or types, or draws what no seed decides.
         """
-        own = cls(reference, resolve(reference, base), columns_of(preparation.kind, preparation.inputs))
-        inputs = _random_inputs(preparation, own.columns)
-        first, second = (own.change(_copy(inputs), 1) for _ in range(2))
-        own.change({name: tensor[:1].clone() for name, tensor in inputs.items()}, 2)  # a last batch may be small
+        augmentation = cls(reference, resolve(reference, base), columns_of(preparation.kind, preparation.inputs))
+        inputs = _random_inputs(preparation, augmentation.columns)
+        first, second = (augmentation.change(_copy(inputs), 1) for _ in range(2))
+        augmentation.change(
+            {name: tensor[:1].clone() for name, tensor in inputs.items()}, 2
+        )  # a last batch may be small
         if not all(tensor.isfinite().all() for tensor in first.values()):
             examples = "images in [0, 1]" if preparation.pixels else "finite numbers"
-            raise UserCodeError(f"{own._where}: returned numbers that are not finite for {examples}: correct it")
+            raise UserCodeError(
+                f"{augmentation._where}: returned numbers that are not finite for {examples}: correct it"
+            )
         if not all(torch.equal(first[name], second[name]) for name in first):
             raise UserCodeError(
-                f"{own._where}: returned another batch for the same seed, so a resumed run would differ: draw with "
+                f"{augmentation._where}: returned another batch for the same seed, so a resumed run would differ: "
+                "draw with "
                 "torch, numpy.random or random, without a generator of your own"
             )
-        return own
+        return augmentation
 
     def change(self, inputs: Inputs, seed: int) -> Inputs:
         """Return the inputs of a batch as the user's function changes them; images are in [0, 1].
@@ -83,15 +88,16 @@ class OwnAugmentation:
             return {"image": self._checked("", self._call(images, seed, images.device), images)}
         columns = {column.name: _part(inputs, column) for column in self.columns}
         device = next(iter(inputs.values())).device
-        made = self._call({name: tensor.clone() for name, tensor in columns.items()}, seed, device)
-        if not isinstance(made, Mapping) or {*made} != {*columns}:
+        returned = self._call({name: tensor.clone() for name, tensor in columns.items()}, seed, device)
+        if not isinstance(returned, Mapping) or {*returned} != {*columns}:
             raise UserCodeError(
-                f"{self._where}: returned {_difference(made, columns)}, expected a dict of the columns that it got: "
+                f"{self._where}: returned {_difference(returned, columns)}, expected a dict of the columns that it "
+                "got: "
                 "return each of them, changed or not"
             )
         changed = _copy(inputs)
         for column in self.columns:
-            values = self._checked(f"column {column.name!r} as ", made[column.name], columns[column.name])
+            values = self._checked(f"column {column.name!r} as ", returned[column.name], columns[column.name])
             self._check_indices(column, values)
             _part(changed, column).copy_(values)
         return changed
@@ -100,16 +106,21 @@ class OwnAugmentation:
         with _seeded(seed, device), torch.no_grad():
             return call(self.function, self._where, batch)
 
-    def _checked(self, what: str, made: object, original: torch.Tensor) -> torch.Tensor:
+    def _checked(self, subject: str, returned: object, original: torch.Tensor) -> torch.Tensor:
         """Return a copy of a tensor that the user's function made; its own tensor stays the function's."""
         shape, dtype = original.shape, original.dtype
-        if not isinstance(made, torch.Tensor) or made.shape != shape or made.dtype != dtype:
-            got = f"{tuple(made.shape)} {made.dtype}" if isinstance(made, torch.Tensor) else type(made).__name__
+        if not isinstance(returned, torch.Tensor) or returned.shape != shape or returned.dtype != dtype:
+            got = (
+                f"{tuple(returned.shape)} {returned.dtype}"
+                if isinstance(returned, torch.Tensor)
+                else type(returned).__name__
+            )
             raise UserCodeError(
-                f"{self._where}: returned {what}{got} for {tuple(shape)} {dtype}, expected a tensor of the same shape "
+                f"{self._where}: returned {subject}{got} for {tuple(shape)} {dtype}, expected a tensor of the same "
+                "shape "
                 "and type: return the whole batch, changed"
             )
-        return made.to(original.device).clone()
+        return returned.to(original.device).clone()
 
     def _check_indices(self, column: InputColumn, indices: torch.Tensor) -> None:
         """Refuse an index that is no category: an embedding would fail on it, on a GPU without a cause."""
@@ -151,11 +162,11 @@ def _part(inputs: Inputs, column: InputColumn) -> torch.Tensor:
     return tensor.narrow(-1, column.start, column.width)
 
 
-def _difference(made: object, columns: Mapping[str, torch.Tensor]) -> str:
-    if not isinstance(made, Mapping):
-        return type(made).__name__
-    lacking = next((name for name in columns if name not in made), None)
-    return f"no column {lacking!r}" if lacking else f"another column, {next(n for n in made if n not in columns)!r}"
+def _difference(returned: object, columns: Mapping[str, torch.Tensor]) -> str:
+    if not isinstance(returned, Mapping):
+        return type(returned).__name__
+    lacking = next((name for name in columns if name not in returned), None)
+    return f"no column {lacking!r}" if lacking else f"another column, {next(n for n in returned if n not in columns)!r}"
 
 
 def _copy(inputs: Inputs) -> Inputs:

@@ -59,8 +59,8 @@ def give_labels(teacher: TrainingJob, confidence: float, world: World) -> Pseudo
         position = torch.nonzero(chance >= confidence).flatten()
         save_weights(path, {"position": position, "target": label[position]})
     world.gather(None)
-    taken = len(load_file(path)["position"])
-    return PseudoLabelFile(path, weights_sha256(path), {"taken": taken, "unlabelled": len(unlabelled)})
+    num_taken = len(load_file(path)["position"])
+    return PseudoLabelFile(path, weights_sha256(path), {"taken": num_taken, "unlabelled": len(unlabelled)})
 
 
 @torch.no_grad()

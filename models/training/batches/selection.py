@@ -23,7 +23,7 @@ def is_chosen(job: TrainingJob) -> bool:
 
 def fold_of(
     target: torch.Tensor,
-    k: int,
+    num_folds: int,
     seed: int,
     blocks: bool = False,
     groups: torch.Tensor | None = None,
@@ -35,7 +35,7 @@ def fold_of(
     Args:
         target: Classes or values, of several outputs (n, output); each fold gets its share of every class, or of every
             range of values.
-        k: Number of folds.
+        num_folds: Number of folds.
         seed: Seed of the shuffle before examples are assigned to folds.
         blocks: Cut into k blocks in the order of time instead, as series and a split by time need.
         groups: The group of each example; no group is divided, and the folds are as equal as that allows. A class that
@@ -46,15 +46,15 @@ def fold_of(
     """
     count = len(target)
     if groups is not None:
-        fold = _fold_of_groups(groups, k, seed, ordered)
+        fold = _fold_of_groups(groups, num_folds, seed, ordered)
         is_class = ordered is None and target.ndim == 1 and not target.is_floating_point()
-        return _with_every_class(fold, target, groups, k) if is_class else fold
+        return _with_every_class(fold, target, groups, num_folds) if is_class else fold
     if blocks:
-        return torch.arange(count) * k // count if times is None else _blocks_of_times(times, k)
+        return torch.arange(count) * num_folds // count if times is None else _blocks_of_times(times, num_folds)
     if target.ndim > 1:  # several outputs: a row with more labels, or larger values
         target = target.float().mean(dim=1)
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(seed_of("fold", seed)))
-    return _dealt(shuffled[torch.argsort(target[shuffled], stable=True)], torch.arange(count) % k)
+    return _dealt(shuffled[torch.argsort(target[shuffled], stable=True)], torch.arange(count) % num_folds)
 
 
 def _dealt(order: torch.Tensor, folds: torch.Tensor) -> torch.Tensor:
@@ -64,20 +64,20 @@ def _dealt(order: torch.Tensor, folds: torch.Tensor) -> torch.Tensor:
     return fold
 
 
-def _blocks_of_times(times: torch.Tensor, k: int) -> torch.Tensor:
+def _blocks_of_times(times: torch.Tensor, num_folds: int) -> torch.Tensor:
     """Cut between the different times that are nearest to equal numbers of examples."""
     _, moment, counts = torch.unique(times, return_inverse=True, return_counts=True)
     until, first = counts.cumsum(0), 0
     block = torch.zeros_like(until)
-    for cut in range(1, k):
-        wanted = -(-cut * len(times) // k)
-        nearest = int((until - wanted).abs().argmin()) + 1
-        first = max(first + 1, min(nearest, len(until) - (k - cut)))
+    for cut in range(1, num_folds):
+        ideal = -(-cut * len(times) // num_folds)
+        nearest = int((until - ideal).abs().argmin()) + 1
+        first = max(first + 1, min(nearest, len(until) - (num_folds - cut)))
         block[first:] = cut
     return block[moment]
 
 
-def _fold_of_groups(groups: torch.Tensor, k: int, seed: int, ordered: torch.Tensor | None) -> torch.Tensor:
+def _fold_of_groups(groups: torch.Tensor, num_folds: int, seed: int, ordered: torch.Tensor | None) -> torch.Tensor:
     """Put each group, those with an order and the largest first, into the fold that has the fewest examples so far."""
     _, member, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
     shuffled = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed_of("fold", seed)))
@@ -85,7 +85,7 @@ def _fold_of_groups(groups: torch.Tensor, k: int, seed: int, ordered: torch.Tens
     if ordered is not None:
         is_first = torch.zeros(len(sizes), dtype=torch.int8).index_fill(0, member[ordered], 1)
         dealt = dealt[torch.argsort(is_first[dealt], descending=True, stable=True)]
-    filled, fold_of_group = [0] * k, torch.empty(len(sizes), dtype=torch.int64)
+    filled, fold_of_group = [0] * num_folds, torch.empty(len(sizes), dtype=torch.int64)
     for group in dealt.tolist():
         emptiest = filled.index(min(filled))
         fold_of_group[group] = emptiest
@@ -93,7 +93,7 @@ def _fold_of_groups(groups: torch.Tensor, k: int, seed: int, ordered: torch.Tens
     return fold_of_group[member]
 
 
-def _with_every_class(fold: torch.Tensor, target: torch.Tensor, groups: torch.Tensor, k: int) -> torch.Tensor:
+def _with_every_class(fold: torch.Tensor, target: torch.Tensor, groups: torch.Tensor, num_folds: int) -> torch.Tensor:
     """Return the folds; if one lacks a class, deal the groups anew, those of the rarest class first.
 
     Each group goes to the fold with the fewest examples of the rarest class in it. A class in fewer groups than folds
@@ -103,16 +103,18 @@ def _with_every_class(fold: torch.Tensor, target: torch.Tensor, groups: torch.Te
     _, member = torch.unique(groups, return_inverse=True)
     counts = torch.zeros(int(member.max()) + 1, len(classes), dtype=torch.int64)
     counts.index_put_((member, label), torch.ones_like(label), accumulate=True)
-    there = torch.zeros(k, len(classes), dtype=torch.bool).index_put_((fold, label), torch.tensor(True))
-    if there.all():
+    has_class = torch.zeros(num_folds, len(classes), dtype=torch.bool).index_put_((fold, label), torch.tensor(True))
+    if has_class.all():
         return fold
     rarity = torch.argsort(torch.argsort((counts > 0).sum(dim=0), stable=True))
     rarest = torch.argmin(torch.where(counts > 0, rarity, len(classes)), dim=1)
-    sizes, filled = counts.sum(dim=1), torch.zeros(k, len(classes), dtype=torch.int64)
+    sizes, filled = counts.sum(dim=1), torch.zeros(num_folds, len(classes), dtype=torch.int64)
     fold_of_group = torch.empty_like(sizes)
-    for group in sorted(range(len(counts)), key=lambda at: (int(rarity[rarest[at]]), -int(sizes[at]))):
-        wanted = filled[:, rarest[group]] * len(target) + filled.sum(dim=1)
-        emptiest = int(torch.argmin(wanted))
+    for group in sorted(
+        range(len(counts)), key=lambda group_index: (int(rarity[rarest[group_index]]), -int(sizes[group_index]))
+    ):
+        imbalance = filled[:, rarest[group]] * len(target) + filled.sum(dim=1)
+        emptiest = int(torch.argmin(imbalance))
         fold_of_group[group] = emptiest
         filled[emptiest] += counts[group]
     return fold_of_group[member]

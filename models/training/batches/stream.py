@@ -147,7 +147,7 @@ class Stream:
         shard = rows // self.shards.shard_rows
         slot = self._slots.index_select(0, shard)
         if int(slot.min()) < 0:
-            first, last = (int(one) // self.shards.group_shards for one in (shard.min(), shard.max()))
+            first, last = (int(bound) // self.shards.group_shards for bound in (shard.min(), shard.max()))
             self.bring([(-1, number) for number in range(first, last + 1)])
             slot = self._slots.index_select(0, shard)
         return slot * self.shards.shard_rows + rows % self.shards.shard_rows

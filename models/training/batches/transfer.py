@@ -7,16 +7,16 @@ import functools
 import torch
 
 
-def rows_on(device: torch.device, source: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-    """Return the rows `at` of a tensor in the host's memory, on `device`.
+def rows_on(device: torch.device, source: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    """Return the rows `indices` of a tensor in the host's memory, on `device`.
 
     For a GPU they are gathered in pinned memory and copied by a stream of their own, so that neither this process nor
     the computation waits. A plain gather would give pageable memory, whose copy waits in spite of `non_blocking`.
     """
     if device.type != "cuda":
-        return source.index_select(0, at)
-    staged = torch.empty((len(at), *source.shape[1:]), dtype=source.dtype, pin_memory=True)
-    torch.index_select(source, 0, at, out=staged)
+        return source.index_select(0, indices)
+    staged = torch.empty((len(indices), *source.shape[1:]), dtype=source.dtype, pin_memory=True)
+    torch.index_select(source, 0, indices, out=staged)
     copies, computation = _copies(device), torch.cuda.current_stream(device)
     with torch.cuda.stream(copies):
         rows = staged.to(device, non_blocking=True)

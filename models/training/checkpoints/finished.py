@@ -43,9 +43,11 @@ def identity(job: TrainingJob) -> dict[str, Any]:
 
 def difference(got: dict[str, Any], expected: dict[str, Any]) -> str:
     """Return the first three differences of two identities as text; empty if they are equal."""
-    actual, wanted = _flat(got), _flat(expected)
-    keys = [key for key in sorted(actual.keys() | wanted.keys()) if actual.get(key) != wanted.get(key)]
-    return ", ".join(f"{key}: got {actual.get(key)!r}, expected {wanted.get(key)!r}" for key in keys[:3])
+    actual, expected_values = _flat(got), _flat(expected)
+    keys = [
+        key for key in sorted(actual.keys() | expected_values.keys()) if actual.get(key) != expected_values.get(key)
+    ]
+    return ", ".join(f"{key}: got {actual.get(key)!r}, expected {expected_values.get(key)!r}" for key in keys[:3])
 
 
 def read_finished(job: TrainingJob) -> TrainingResult | None:
@@ -80,21 +82,21 @@ def take_over(job: TrainingJob, folders: Iterable[Path]) -> TrainingResult | Non
     """
     if (job.folder / RESULT_FILE).exists():
         return None
-    own = identity(job)
+    identity_of_job = identity(job)
     for folder in folders:
-        if read_json(folder / RESULT_FILE).get("environment", {}).get("job") != own:
+        if read_json(folder / RESULT_FILE).get("environment", {}).get("job") != identity_of_job:
             continue  # before the weights are read, which may be large
-        done = read_finished(job.model_copy(update={"folder": folder}))
-        if done is not None and not done.pruned:
-            return _taken_over(job, done, folder)
+        finished = read_finished(job.model_copy(update={"folder": folder}))
+        if finished is not None and not finished.pruned:
+            return _taken_over(job, finished, folder)
     return None
 
 
-def _taken_over(job: TrainingJob, done: TrainingResult, folder: Path) -> TrainingResult:
-    chosen = {**done.environment.get("chosen", {}), "fit": "that of the search's trial with these settings"}
-    own: dict[str, Any] = {"seconds": 0.0, "costs": None, "speeds": [], "restarts": 0, "resumed_from": []}
-    own["environment"] = {**done.environment, "chosen": chosen}
-    result = done.model_copy(update=own)
+def _taken_over(job: TrainingJob, finished: TrainingResult, folder: Path) -> TrainingResult:
+    chosen = {**finished.environment.get("chosen", {}), "fit": "that of the search's trial with these settings"}
+    changes: dict[str, Any] = {"seconds": 0.0, "costs": None, "speeds": [], "restarts": 0, "resumed_from": []}
+    changes["environment"] = {**finished.environment, "chosen": chosen}
+    result = finished.model_copy(update=changes)
     own_reads.save(own_reads.load(folder), job.folder / own_reads.file_name("taken-over"))
     write_bytes(job.folder / result.weights, (folder / result.weights).read_bytes())
     write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))

@@ -103,7 +103,9 @@ class CheckpointSaver:
             StoreError: The disk is full or cannot be written.
         """
         self.settle()
-        is_apart = bool(best) and (not self._world.is_first or any(isinstance(one, DTensor) for one in best.values()))
+        is_apart = bool(best) and (
+            not self._world.is_first or any(isinstance(tensor, DTensor) for tensor in best.values())
+        )
         if self._group is None or not any(self._world.gather(is_apart)):
             return best
         draft = CheckpointDraft(self._folder.with_name(".best"), 0, {}, keep=1)
@@ -134,6 +136,6 @@ def own_part(tensors: Tensors, world: World) -> Tensors:
     """
     if world.size == 1:
         return tensors
-    held = world.gather([name for name, value in tensors.items() if not isinstance(value, DTensor)])
-    before = {name for names in held[: world.rank] for name in names}
+    names_of_ranks = world.gather([name for name, value in tensors.items() if not isinstance(value, DTensor)])
+    before = {name for names in names_of_ranks[: world.rank] for name in names}
     return {name: value for name, value in tensors.items() if name not in before}

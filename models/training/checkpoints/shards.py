@@ -64,13 +64,13 @@ class StoredCheckpoint:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._metadata = HuggingFaceStorageReader(str(path)).read_metadata()
-        known = {
+        stored = {
             name: value
             for name, value in self._metadata.state_dict_metadata.items()
             if isinstance(value, TensorStorageMetadata)
         }
-        self.shapes = {name: tuple(value.size) for name, value in known.items()}
-        self.types = {name: value.properties.dtype for name, value in known.items()}
+        self.shapes = {name: tuple(value.size) for name, value in stored.items()}
+        self.types = {name: value.properties.dtype for name, value in stored.items()}
 
     def read(self, prefix: str = "") -> Tensors:
         """Return all tensors whose names begin with `prefix`, whole, on the CPU.
@@ -136,6 +136,6 @@ class _Writer(FileSystemWriter):
         """Finish the checkpoint, on the coordinator, after all parts are written."""
         del metadata
         digests: Digests = {}
-        for result in (one for part in results for one in part):
+        for result in (result_of_part for part in results for result_of_part in part):
             digests |= result.storage_data
         self._draft.close(digests)

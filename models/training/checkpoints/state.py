@@ -169,7 +169,7 @@ def weights_of(net: nn.Module) -> Tensors:
 
 def take_extra(extra: dict[str, Checkpointable]) -> tuple[Tensors, Scalars]:
     """Return the further state in checkpoints: its tensors and its numbers."""
-    values = {f"extra/{name}/{key}": value for name, one in extra.items() for key, value in one.state_dict().items()}
+    values = {f"extra/{name}/{key}": value for name, part in extra.items() for key, value in part.state_dict().items()}
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
     return tensors, {name: value for name, value in values.items() if name not in tensors}
 
@@ -180,10 +180,10 @@ def put_extra(stored: StoredCheckpoint, scalars: Scalars, extra: dict[str, Check
     Raises:
         StoreError: The checkpoint cannot be read, or holds other state.
     """
-    for name, one in extra.items():
-        state, prefix = one.state_dict(), f"extra/{name}/"
+    for name, part in extra.items():
+        state, prefix = part.state_dict(), f"extra/{name}/"
         stored.load({f"{prefix}{key}": value for key, value in state.items() if isinstance(value, torch.Tensor)})
-        one.load_state_dict(state | _under(prefix, scalars))
+        part.load_state_dict(state | _under(prefix, scalars))
 
 
 def plain_name(name: str) -> str:

@@ -34,13 +34,13 @@ def weights_sha256(path: Path) -> str:
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            for name, each in sorted(read_header(file).items()):
-                start, stop = each["data_offsets"]
+            for name, tensor_header in sorted(read_header(file).items()):
+                start, stop = tensor_header["data_offsets"]
                 file.seek(start)
                 content = file.read(stop - start)
                 if len(content) != stop - start:
                     raise ValueError("cut short")
-                digest.update(f"{name}\0{each['dtype']}\0{each['shape']}\0".encode())
+                digest.update(f"{name}\0{tensor_header['dtype']}\0{tensor_header['shape']}\0".encode())
                 digest.update(content)
     except (OSError, ValueError, KeyError, struct.error) as error:
         raise StoreError(f"{path}: cannot be read as safetensors ({error}): copy or make it again") from error

@@ -108,11 +108,11 @@ def measured_peak(threads: int, precision: str = "fp32") -> float | None:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        left = torch.ones(_SIDE, _SIDE, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
+        matrix = torch.ones(_SIDE, _SIDE, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
         best = 0.0
         for _ in range(_REPEATS):
             start = time.process_time()
-            torch.mm(left, left)
+            torch.mm(matrix, matrix)
             best = max(best, 2 * _SIDE**3 * threads / max(time.process_time() - start, 1e-9))
         return best
     finally:

@@ -107,8 +107,8 @@ def examples_of_step(job: TrainingJob, preparation: Preparation) -> int:
         return batch
     num = rows["train"]
     if job.fold is not None:
-        (index, k), num = job.fold, num + rows.get("validation", 0)
-        share *= (index + 1) / (k + 1) if job.rolls(preparation.kind) else 1 - 1 / k
+        (index, num_folds), num = job.fold, num + rows.get("validation", 0)
+        share *= (index + 1) / (num_folds + 1) if job.rolls(preparation.kind) else 1 - 1 / num_folds
     if job.train.recent is not None:
         share *= job.train.recent.share + job.train.recent.replay * (1 - job.train.recent.share)
     return min(batch, max(1, round(num * share)))
@@ -121,8 +121,8 @@ def gpu_memory() -> float | None:
         return None
     command = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-        done = subprocess.run(command, capture_output=True, timeout=20, check=True, text=True)
-        return max(float(line) for line in done.stdout.split()) * 2**20
+        completed = subprocess.run(command, capture_output=True, timeout=20, check=True, text=True)
+        return max(float(line) for line in completed.stdout.split()) * 2**20
     return None
 
 

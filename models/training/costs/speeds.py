@@ -41,7 +41,7 @@ class Efficiency(FrozenModel):
 
 
 def measured_speeds(
-    epochs: Sequence[Mapping[str, float]], first_compiled: float, of: MeasuredSpeed
+    epochs: Sequence[Mapping[str, float]], first_compiled: float, speed: MeasuredSpeed
 ) -> list[MeasuredSpeed]:
     """Return what a job measured: its fastest epoch before it was compiled, and its fastest one afterwards.
 
@@ -49,7 +49,7 @@ def measured_speeds(
         epochs: The reported values of its epochs.
         first_compiled: The epoch, from 0, in which compiled steps began, as a number with a fraction; infinite if none
             did. An epoch with both kinds of steps, and the first one of several, which warms up, count nothing.
-        of: The device, the precision and the net, with any `mfu`.
+        speed: The device, the precision and the net, with any `mfu`.
     """
     warm = list(enumerate(epochs))[1 if len(epochs) > 1 else 0 :]
     sides = {
@@ -57,7 +57,9 @@ def measured_speeds(
         True: [epoch.get("mfu", 0.0) for index, epoch in warm if index > first_compiled],
     }
     return [
-        of.model_copy(update={"compiled": compiled, "mfu": max(rates), "compile_s": of.compile_s if compiled else None})
+        speed.model_copy(
+            update={"compiled": compiled, "mfu": max(rates), "compile_s": speed.compile_s if compiled else None}
+        )
         for compiled, rates in sides.items()
         if max(rates, default=0.0) > 0
     ]
@@ -67,7 +69,7 @@ def efficiency_of(
     speeds: Sequence[MeasuredSpeed], device: str, precision: str, net: str, compiled: bool = False
 ) -> Efficiency | None:
     """Return the median share of the peak in these jobs; None without any."""
-    shares = [one.mfu for one in _alike(speeds, device, precision, net) if one.compiled == compiled]
+    shares = [speed.mfu for speed in _alike(speeds, device, precision, net) if speed.compiled == compiled]
     return Efficiency(share=statistics.median(shares), num_jobs=len(shares)) if shares else None
 
 
@@ -76,11 +78,11 @@ def compile_facts(
 ) -> tuple[float | None, float | None]:
     """Return by what factor compiling made these jobs faster, and its median seconds; None for what is not known."""
     alike = _alike(speeds, device, precision, net)
-    compiled, plain = ([one.mfu for one in alike if one.compiled == side] for side in (True, False))
-    costs = [one.compile_s for one in alike if one.compile_s is not None]
+    compiled, plain = ([speed.mfu for speed in alike if speed.compiled == side] for side in (True, False))
+    costs = [speed.compile_s for speed in alike if speed.compile_s is not None]
     gain = statistics.median(compiled) / statistics.median(plain) if compiled and plain else None
     return gain, statistics.median(costs) if costs else None
 
 
 def _alike(speeds: Sequence[MeasuredSpeed], device: str, precision: str, net: str) -> list[MeasuredSpeed]:
-    return [one for one in speeds if (one.device, one.precision, one.net) == (device, precision, net)]
+    return [speed for speed in speeds if (speed.device, speed.precision, speed.net) == (device, precision, net)]

@@ -38,8 +38,8 @@ class Costs(FrozenModel):
 
     def figures(self) -> dict[str, float]:
         """Return all known values by name, for a metrics store."""
-        known = self.model_dump(exclude={"device"}, exclude_none=True)
-        return known if self.petaflop_s_days is None else {**known, "petaflop_s_days": self.petaflop_s_days}
+        values = self.model_dump(exclude={"device"}, exclude_none=True)
+        return values if self.petaflop_s_days is None else {**values, "petaflop_s_days": self.petaflop_s_days}
 
 
 def of_epochs(epochs: Sequence[Mapping[str, float]], device: str, peak_flops_per_s: float | None = None) -> Costs:
@@ -63,17 +63,17 @@ def total(parts: Iterable[Costs | None]) -> Costs:
 
     FLOPs and energy are None unless every job has them.
     """
-    known = [part for part in parts if part is not None]
-    flops, energy = [part.flops for part in known], [part.energy_j for part in known]
-    memory = [part.peak_memory_mb for part in known if part.peak_memory_mb is not None]
-    wait = [part.data_wait_s for part in known if part.data_wait_s is not None]
+    measured = [part for part in parts if part is not None]
+    flops, energy = [part.flops for part in measured], [part.energy_j for part in measured]
+    memory = [part.peak_memory_mb for part in measured if part.peak_memory_mb is not None]
+    wait = [part.data_wait_s for part in measured if part.data_wait_s is not None]
     return Costs(
-        device=", ".join(sorted({part.device for part in known})),
-        device_seconds=sum(part.device_seconds for part in known),
-        flops=None if not known or None in flops else sum(value or 0.0 for value in flops),
+        device=", ".join(sorted({part.device for part in measured})),
+        device_seconds=sum(part.device_seconds for part in measured),
+        flops=None if not measured or None in flops else sum(value or 0.0 for value in flops),
         peak_memory_mb=max(memory, default=None),
         data_wait_s=sum(wait) if wait else None,
-        energy_j=None if not known or None in energy else sum(value or 0.0 for value in energy),
+        energy_j=None if not measured or None in energy else sum(value or 0.0 for value in energy),
     )
 
 

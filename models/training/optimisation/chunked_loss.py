@@ -26,8 +26,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         for part in _chunks(logits):
             rows = logits[part].float()
             total = rows.logsumexp(dim=1)
-            wanted = rows.gather(1, target[part].unsqueeze(1)).squeeze(1)
-            losses[part] = total - (1 - smoothing) * wanted
+            target_scores = rows.gather(1, target[part].unsqueeze(1)).squeeze(1)
+            losses[part] = total - (1 - smoothing) * target_scores
             if smoothing:
                 losses[part] -= smoothing * rows.mean(dim=1)
             totals[part] = total

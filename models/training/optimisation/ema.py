@@ -63,6 +63,6 @@ class Ema:
 
     @torch.no_grad()
     def _put(self, tensors: list[list[torch.Tensor]]) -> None:
-        for live, wanted in zip(self._live, tensors, strict=True):
+        for live, tensor in zip(self._live, tensors, strict=True):
             if live:
-                torch._foreach_copy_(live, wanted)
+                torch._foreach_copy_(live, tensor)

@@ -50,19 +50,19 @@ def load_origin(net: nn.Module, name: str, origin: InitialWeights, preparation: 
         StoreError: The file cannot be read, or its hash differs.
         TrainingError: The weights do not fit; the message names the layers or the inputs that differ.
     """
-    own = net.state_dict()
-    tensors = _by_prefix(_read(origin), own)
-    known = origin.weights.parent / PREPARATION_FILE
-    if known.exists():
-        before = Preparation.load(known.parent)
+    state = net.state_dict()
+    tensors = _by_prefix(_read(origin), state)
+    preparation_file = origin.weights.parent / PREPARATION_FILE
+    if preparation_file.exists():
+        before = Preparation.load(preparation_file.parent)
         _check_inputs(before, preparation, origin, partial)
-        tensors = _by_name(tensors, own, before, preparation)
-        tensors = _without_other_classes(tensors, own, before.target, preparation.target)
-    misfits = _misfits(tensors, own)
-    fitting = {key: tensor for key, tensor in tensors.items() if key in own and own[key].shape == tensor.shape}
+        tensors = _by_name(tensors, state, before, preparation)
+        tensors = _without_other_classes(tensors, state, before.target, preparation.target)
+    misfits = _misfits(tensors, state)
+    fitting = {key: tensor for key, tensor in tensors.items() if key in state and state[key].shape == tensor.shape}
     is_other = not fitting or (origin.model is not None and origin.model.net != name)
     if is_other and not (fitting and (partial or not misfits)):
-        raise TrainingError(_of_another_net(name, own, origin, tensors, bool(fitting)))
+        raise TrainingError(_of_another_net(name, state, origin, tensors, bool(fitting)))
     if misfits and not partial:
         raise TrainingError(
             f"train.start: {origin.label} does not fit the net: {first_of(misfits, _SHOWN)}: give "
@@ -119,7 +119,7 @@ def _read(origin: InitialWeights) -> Tensors:
     return tensors
 
 
-def _by_prefix(tensors: Tensors, own: Tensors) -> Tensors:
+def _by_prefix(tensors: Tensors, state: Tensors) -> Tensors:
     """Return the tensors by the names of the net: with or without the prefix of an adapter, or of a torch wrapper.
 
     The form is taken in which most tensors have the name and the shape of one of the net's; as they are wins a tie.
@@ -131,7 +131,7 @@ def _by_prefix(tensors: Tensors, own: Tensors) -> Tensors:
             forms += [bare, {ADAPTER_PREFIX + name: tensor for name, tensor in bare.items()}]
 
     def fitting(form: Tensors) -> int:
-        return sum(name in own and own[name].shape == tensor.shape for name, tensor in form.items())
+        return sum(name in state and state[name].shape == tensor.shape for name, tensor in form.items())
 
     return max(forms, key=fitting)
 
@@ -145,12 +145,12 @@ def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights,
     facts += [
         (record.PLURAL, _names(before.inputs, kind), _names(now.inputs, kind)) for kind, record in RECORDS.items()
     ]
-    for what, was, there in facts:
-        if was != there and not (partial and what == "task"):
+    for feature, was, there in facts:
+        if was != there and not (partial and feature == "task"):
             lost, new = [x for x in was if x not in there], [x for x in there if x not in was]
             then, current = ", ".join(lost or was[:_SHOWN]), ", ".join(new or there[:_SHOWN])
             raise TrainingError(
-                f"train.start: {origin.label} was trained on other {what} (then {then}, now {current}): "
+                f"train.start: {origin.label} was trained on other {feature} (then {then}, now {current}): "
                 "begin from another version, or make the features the same"
             )
 
@@ -160,17 +160,18 @@ def _names(inputs: list[InputRecord], kind: str) -> list[str]:
     return [part.name for part in inputs if part.kind == kind]
 
 
-def _of_another_net(name: str, own: Tensors, origin: InitialWeights, tensors: Tensors, fits_in_part: bool) -> str:
+def _of_another_net(name: str, state: Tensors, origin: InitialWeights, tensors: Tensors, fits_in_part: bool) -> str:
     """Return the message about weights of another net than the one that is trained."""
 
     def layers(tensors: Tensors) -> str:
-        return first_of(list(dict.fromkeys(each.rpartition(".")[0] or each for each in tensors)), _SHOWN)
+        return first_of(list(dict.fromkeys(name.rpartition(".")[0] or name for name in tensors)), _SHOWN)
 
     theirs = f"model.net {origin.model.net}" if origin.model is not None else "another net"
     cure = ", or say `partial: true` to begin with the layers that fit" if fits_in_part else ""
     return (
         f"train.start: {origin.label} is of {theirs} with the layers {layers(tensors)}, and model.net {name}, which is "
-        f"trained, has {layers(own)}: begin from weights of {name}, or name the net of these weights in model.net{cure}"
+        f"trained, has {layers(state)}: begin from weights of {name}, or name the net of these weights in "
+        f"model.net{cure}"
     )
 
 
@@ -198,15 +199,15 @@ class _NamedRows(NamedTuple):
         if old.ndim != fresh.ndim or old.shape[-1] != fresh.shape[-1] or (old.shape[-2], fresh.shape[-2]) != sizes:
             return old
         place = {name: row for row, name in enumerate(self.before, first)}
-        known = [(row, place[name]) for row, name in enumerate(self.now, first) if name in place]
-        pairs = torch.tensor([*((row, row) for row in range(first)), *known], dtype=torch.int64).view(-1, 2)
+        shared_rows = [(row, place[name]) for row, name in enumerate(self.now, first) if name in place]
+        pairs = torch.tensor([*((row, row) for row in range(first)), *shared_rows], dtype=torch.int64).view(-1, 2)
         return fresh.detach().index_copy(-2, pairs[:, 0], old.index_select(-2, pairs[:, 1]))
 
 
 def _named_rows(before: Preparation, now: Preparation) -> Iterator[_NamedRows]:
     """Yield the rows of embeddings of categories, words and stems, then those of the positions of a table's tokens."""
-    for position, (was, there) in enumerate(zip(before.of(CategoryRecord), now.of(CategoryRecord), strict=True)):
-        yield _NamedRows(f"embeddings.{position}.weight", 1, was.categories, there.categories)
+    for position, (was, now_record) in enumerate(zip(before.of(CategoryRecord), now.of(CategoryRecord), strict=True)):
+        yield _NamedRows(f"embeddings.{position}.weight", 1, was.categories, now_record.categories)
     is_new = not before.num_words
     if now.num_words:
         words, stems = zip(_words(before.texts), _words(now.texts), strict=True)
@@ -224,39 +225,42 @@ def _words(texts: list[TextColumn]) -> tuple[list[Hashable], list[Hashable]]:
 def _tokens(preparation: Preparation) -> list[Hashable]:
     """Return the columns, by their places, then the place of each word in its text."""
     num_columns = preparation.num_numeric + len(preparation.cardinalities)
-    return [*range(num_columns), *((text.name, at) for text in preparation.texts for at in range(text.length))]
+    return [
+        *range(num_columns),
+        *((text.name, position) for text in preparation.texts for position in range(text.length)),
+    ]
 
 
-def _by_name(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
+def _by_name(tensors: Tensors, state: Tensors, before: Preparation, now: Preparation) -> Tensors:
     """Put the rows of categories, words and positions where the net has them; new ones stay as they are in the net."""
     moved = dict(tensors)
     for rows in _named_rows(before, now):
-        for name in [name for name in own if name == rows.ending or name.endswith("." + rows.ending)]:
+        for name in [name for name in state if name == rows.ending or name.endswith("." + rows.ending)]:
             if name in tensors:
-                moved[name] = rows.moved(tensors[name], own[name])
+                moved[name] = rows.moved(tensors[name], state[name])
             elif rows.is_new:
-                moved[name] = own[name]
+                moved[name] = state[name]
     return moved
 
 
 def _without_other_classes(
-    tensors: Tensors, own: Tensors, target_before: TargetEncoding, target: TargetEncoding
+    tensors: Tensors, state: Tensors, target_before: TargetEncoding, target: TargetEncoding
 ) -> Tensors:
     """Drop the last layer if the classes differ, because its outputs are classes by position."""
     if target_before.predicts_same(target):
         return tensors
-    layer = list(own)[-1].rpartition(".")[0]
+    layer = list(state)[-1].rpartition(".")[0]
     return {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[0] != layer}
 
 
-def _misfits(tensors: Tensors, own: Tensors) -> list[str]:
+def _misfits(tensors: Tensors, state: Tensors) -> list[str]:
     def shown(tensor: torch.Tensor | None) -> str:
         return "none" if tensor is None else str(tuple(tensor.shape))
 
     return [
-        f"{name} has {shown(tensors.get(name))}, the net {shown(own.get(name))}"
-        for name in sorted(tensors.keys() | own.keys())
-        if shown(tensors.get(name)) != shown(own.get(name))
+        f"{name} has {shown(tensors.get(name))}, the net {shown(state.get(name))}"
+        for name in sorted(tensors.keys() | state.keys())
+        if shown(tensors.get(name)) != shown(state.get(name))
     ]
 
 

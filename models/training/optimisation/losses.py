@@ -161,23 +161,27 @@ def class_weights(
 
     Of labels: (2, label), the weights of 0 and of 1 of each label. Rows count by their `weights` (example,).
     """
-    own = torch.ones(len(targets), dtype=torch.float64) if weights is None else weights.double()
-    return _CLASS_WEIGHTS[task](target, targets, own.to(targets.device))
+    row_weights = torch.ones(len(targets), dtype=torch.float64) if weights is None else weights.double()
+    return _CLASS_WEIGHTS[task](target, targets, row_weights.to(targets.device))
 
 
-def _weights_of_labels(target: TargetEncoding, targets: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    total = float(own.sum())
-    ones = ((targets > 0.5).double() * own[:, None]).sum(dim=0).clamp(min(1.0, total / 2), max(total - 1, total / 2))
+def _weights_of_labels(target: TargetEncoding, targets: torch.Tensor, row_weights: torch.Tensor) -> torch.Tensor:
+    total = float(row_weights.sum())
+    ones = (
+        ((targets > 0.5).double() * row_weights[:, None])
+        .sum(dim=0)
+        .clamp(min(1.0, total / 2), max(total - 1, total / 2))
+    )
     return (total / (2 * torch.stack([total - ones, ones]))).float()
 
 
-def _weights_of_classes(target: TargetEncoding, targets: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    counts = torch.bincount(targets.long(), own, minlength=len(target.class_names))
+def _weights_of_classes(target: TargetEncoding, targets: torch.Tensor, row_weights: torch.Tensor) -> torch.Tensor:
+    counts = torch.bincount(targets.long(), row_weights, minlength=len(target.class_names))
     counts = torch.where(counts > 0, counts, 1.0)
-    return (float(own.sum()) / (len(counts) * counts)).float()
+    return (float(row_weights.sum()) / (len(counts) * counts)).float()
 
 
-def _no_weights(target: TargetEncoding, targets: torch.Tensor, own: torch.Tensor) -> None:
+def _no_weights(target: TargetEncoding, targets: torch.Tensor, row_weights: torch.Tensor) -> None:
     """Numbers and characters have no classes that could be rare."""
 
 
@@ -235,14 +239,14 @@ def _own_loss(reference: str, base: Path, preparation: Preparation, targets: tor
     function = resolve(reference, base)
 
     def losses(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        each = call(function, f"train.loss: {reference}", output.float(), target)
-        if not isinstance(each, torch.Tensor) or each.shape != target.shape[:1]:
-            shape = tuple(each.shape) if isinstance(each, torch.Tensor) else type(each).__name__
+        loss = call(function, f"train.loss: {reference}", output.float(), target)
+        if not isinstance(loss, torch.Tensor) or loss.shape != target.shape[:1]:
+            shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
             raise UserCodeError(
                 f"train.loss: {reference} gave back {shape}, expected the loss of each example, shape "
                 f"{tuple(target.shape[:1])}: do not sum or average it"
             )
-        return each
+        return loss
 
     loss = summed(_form(preparation.task).of_own(losses))
     _form(preparation.task).check_own(loss, reference, preparation, targets)
@@ -264,11 +268,11 @@ def _unchecked(loss: Loss, reference: str, preparation: Preparation, targets: to
 
 
 def _bce(output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: torch.Tensor | None) -> torch.Tensor:
-    each = None if weight is None else torch.where(target > 0.5, weight[1], weight[0])
+    element_weight = None if weight is None else torch.where(target > 0.5, weight[1], weight[0])
     if smoothing:
         target = target * (1 - smoothing) + smoothing / 2
     logits = _as_target(output, target)
-    return _mean_of_outputs(F.binary_cross_entropy_with_logits(logits, target, weight=each, reduction="none"))
+    return _mean_of_outputs(F.binary_cross_entropy_with_logits(logits, target, weight=element_weight, reduction="none"))
 
 
 def _cross_entropy(

@@ -42,8 +42,8 @@ def make_optimiser(net: nn.Module, train: Train) -> torch.optim.Optimizer:
     if train.optimiser in _PLAIN:
         decoupled = {"decoupled_weight_decay": True} if train.optimiser in ("nadam", "radam") else {}
         return _PLAIN[train.optimiser](groups, lr=train.lr, **decoupled)
-    more = {"momentum": train.momentum, "nesterov": train.nesterov} if train.optimiser == "sgd" else {}
-    return _FUSED[train.optimiser](groups, lr=train.lr, fused=is_fused(net, train.optimiser), **more)
+    settings = {"momentum": train.momentum, "nesterov": train.nesterov} if train.optimiser == "sgd" else {}
+    return _FUSED[train.optimiser](groups, lr=train.lr, fused=is_fused(net, train.optimiser), **settings)
 
 
 class Muon(torch.optim.Optimizer):
@@ -95,24 +95,24 @@ def fits(name: str, pattern: str) -> bool:
     The name in the user's own net counts too, without the prefix of the adapter around it.
     """
     names = {name, name.removeprefix(ADAPTER_PREFIX)}
-    return any(fnmatchcase(each, pattern) or fnmatchcase(each, pattern + ".*") for each in names)
+    return any(fnmatchcase(name, pattern) or fnmatchcase(name, pattern + ".*") for name in names)
 
 
-def clip(gradients: list[torch.Tensor], norm: torch.Tensor, most: float) -> None:
-    """Scale the gradients, whose joint 2-norm is `norm`, to a norm of at most `most`.
+def clip(gradients: list[torch.Tensor], norm: torch.Tensor, limit: float) -> None:
+    """Scale the gradients, whose joint 2-norm is `norm`, to a norm of at most `limit`.
 
     Like `torch.nn.utils.clip_grad_norm_`, with three calls in total instead of two per tensor.
     """
-    torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp_(max=1.0))
+    torch._foreach_mul_(gradients, (limit / (norm + 1e-6)).clamp_(max=1.0))
 
 
 def _groups(net: nn.Module, train: Train) -> list[Group]:
     scales = train.start.lr_scale if train.start else {}
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for decay, wanted in ((train.weight_decay, True), (0.0, False)):
+    for decay, has_decay in ((train.weight_decay, True), (0.0, False)):
         for name, parameter in net.named_parameters():
-            if parameter.requires_grad and (parameter.ndim >= 2) is wanted:
-                groups.setdefault((decay if wanted else 0.0, scale_of(name, scales)), []).append(parameter)
+            if parameter.requires_grad and (parameter.ndim >= 2) is has_decay:
+                groups.setdefault((decay if has_decay else 0.0, scale_of(name, scales)), []).append(parameter)
     return [
         {"params": parameters, "weight_decay": decay, "share": share} for (decay, share), parameters in groups.items()
     ]
@@ -138,6 +138,8 @@ def state_ratio(train: Train) -> float:
     optimiser = make_optimiser(layer, train)
     layer(torch.ones(1, _WIDTH)).sum().backward()
     optimiser.step()
-    held = [value for state in optimiser.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
+    values = [
+        value for state in optimiser.state.values() for value in state.values() if isinstance(value, torch.Tensor)
+    ]
     weights = sum(p.numel() * p.element_size() for p in layer.parameters())
-    return sum(value.numel() * value.element_size() for value in held if value.ndim) / weights
+    return sum(value.numel() * value.element_size() for value in values if value.ndim) / weights

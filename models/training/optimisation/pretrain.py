@@ -75,10 +75,14 @@ class MaskingScheme:
         numeric, categorical = inputs["numeric"], inputs["categorical"]
         true = torch.cat([numeric, categorical.to(numeric.dtype)], dim=1)
         hidden = self._drawn(generator, tuple(true.shape), true)
-        shown = 1 - hidden
+        is_shown = 1 - hidden
         width = numeric.shape[1]
-        left = {**inputs, "numeric": numeric * shown[:, :width], "categorical": categorical * shown[:, width:].long()}
-        return left, torch.stack([true, hidden], dim=1)
+        visible = {
+            **inputs,
+            "numeric": numeric * is_shown[:, :width],
+            "categorical": categorical * is_shown[:, width:].long(),
+        }
+        return visible, torch.stack([true, hidden], dim=1)
 
     def loss(self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, /) -> torch.Tensor:
         """Return the mean error of masked parts (squared, or cross-entropy for categories), summed over examples.
@@ -92,9 +96,9 @@ class MaskingScheme:
         errors = [(output[:, :width] - true[:, :width]).square()]
         start = width
         for position, cardinality in enumerate(self.sizes.cardinalities):
-            wanted = true[:, width + position].long()
-            each = F.cross_entropy(output[:, start : start + cardinality], wanted, reduction="none")
-            errors.append(each.unsqueeze(1))
+            true_category = true[:, width + position].long()
+            errors_of_column = F.cross_entropy(output[:, start : start + cardinality], true_category, reduction="none")
+            errors.append(errors_of_column.unsqueeze(1))
             start += cardinality
         expected = self.pretrain.mask * true.shape[1]
         return (torch.cat(errors, dim=1) * hidden).sum() / expected

@@ -28,8 +28,8 @@ def learning_rate(train: Train, step: int, num_steps: int, drops: int = 0) -> fl
         return train.lr * (step + 1) / (rise + 1)
     if train.schedule == "plateau":
         return train.lr * train.decay**drops
-    done = (step - rise) / max(1, num_steps - rise)
-    return train.lr * _FALL[train.schedule](done, train)
+    progress = (step - rise) / max(1, num_steps - rise)
+    return train.lr * _FALL[train.schedule](progress, train)
 
 
 def is_plateau(progress: Progress, train: Train) -> bool:
@@ -38,21 +38,23 @@ def is_plateau(progress: Progress, train: Train) -> bool:
     return train.schedule == "plateau" and progress.epoch - since >= train.plateau_patience
 
 
-def _cosine(done: float) -> float:
-    return 0.5 * (1 + math.cos(math.pi * done))
+def _cosine(progress: float) -> float:
+    return 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def _one_cycle(done: float) -> float:
-    if done < _CYCLE_RISE:
-        return _CYCLE_START + (1 - _CYCLE_START) * (1 - _cosine(done / _CYCLE_RISE))
-    return _CYCLE_END + (1 - _CYCLE_END) * _cosine((done - _CYCLE_RISE) / (1 - _CYCLE_RISE))
+def _one_cycle(progress: float) -> float:
+    if progress < _CYCLE_RISE:
+        return _CYCLE_START + (1 - _CYCLE_START) * (1 - _cosine(progress / _CYCLE_RISE))
+    return _CYCLE_END + (1 - _CYCLE_END) * _cosine((progress - _CYCLE_RISE) / (1 - _CYCLE_RISE))
 
 
 _FALL: dict[str, Callable[[float, Train], float]] = {
-    "constant": lambda done, train: 1.0,
-    "linear": lambda done, train: 1 - done,
-    "cosine": lambda done, train: _cosine(done),
-    "restarts": lambda done, train: _cosine(done * train.cycles % 1),  # Source: Loshchilov and Hutter 2017 (SGDR)
-    "step": lambda done, train: train.decay ** int(done * train.cycles),
-    "exponential": lambda done, train: train.decay**done,
+    "constant": lambda progress, train: 1.0,
+    "linear": lambda progress, train: 1 - progress,
+    "cosine": lambda progress, train: _cosine(progress),
+    "restarts": lambda progress, train: _cosine(
+        progress * train.cycles % 1
+    ),  # Source: Loshchilov and Hutter 2017 (SGDR)
+    "step": lambda progress, train: train.decay ** int(progress * train.cycles),
+    "exponential": lambda progress, train: train.decay**progress,
 }
