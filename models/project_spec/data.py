@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from models.kinds.data_kind import Kind as Kind
-from models.kinds.task import Task
+from models.kinds.task import PerTask, Task
 from models.project_spec.block import (
     MAX_OUTPUTS,
     Expectation,
@@ -177,8 +178,8 @@ def check_data(data: Data) -> None:
     _check_fitted(data)
     if data.quantiles is not None:
         _check_quantiles(data, data.quantiles)
-    if data.task == "ranking":
-        _check_ranking(data)
+    if data.task is not None:
+        _TASK_CHECKS[data.task](data)
 
 
 def _check_kind(data: Data) -> None:
@@ -205,8 +206,6 @@ def _check_kind(data: Data) -> None:
             )
     if data.weight is not None and data.kind not in ("table", "image"):
         raise ValueError(f"weight is for tables and images, but kind is {data.kind}: remove it")
-    if data.kind != "text" and data.task == "language":
-        raise ValueError("task language is for `kind: text`")
 
 
 def _check_text(data: Data, text: Text) -> None:
@@ -228,13 +227,6 @@ def _check_targets(data: Data) -> None:
             "predicted apart; name another column, or say `by: stratified`"
         )
     if isinstance(data.target, str):
-        if data.task == "multilabel":
-            raise ValueError(
-                f"task multilabel needs a list of 0/1 columns, got target {data.target}: write `target: [first, "
-                "second]`; for one label say `task: binary`"
-            )
-        if data.task == "quantile" and data.quantiles is None:
-            raise ValueError("task quantile needs the quantiles: write `quantiles: [0.1, 0.5, 0.9]`")
         return
     if data.kind not in ("table", "image"):
         raise ValueError(f"kind {data.kind} predicts one column, got {len(data.target)} targets: name one")
@@ -303,3 +295,36 @@ def _check_ranking(data: Data) -> None:
         raise ValueError("target_scale: log is for numbers, but the target of a ranking is a grade: remove it")
     if data.unlabelled:
         raise ValueError("unlabelled: a row without a grade has no place in its group's order: remove it")
+
+
+def _check_several(data: Data) -> None:
+    if isinstance(data.target, str):
+        raise ValueError(
+            f"task multilabel needs a list of 0/1 columns, got target {data.target}: write `target: [first, "
+            "second]`; for one label say `task: binary`"
+        )
+
+
+def _check_levels(data: Data) -> None:
+    if data.quantiles is None:
+        raise ValueError("task quantile needs the quantiles: write `quantiles: [0.1, 0.5, 0.9]`")
+
+
+def _check_language(data: Data) -> None:
+    if data.kind != "text":
+        raise ValueError("task language is for `kind: text`")
+
+
+def _accept(data: Data) -> None:
+    """Accept any data: the checks of targets and kinds say all."""
+
+
+_TASK_CHECKS: PerTask[Callable[[Data], None]] = {
+    "binary": _accept,
+    "multiclass": _accept,
+    "multilabel": _check_several,
+    "regression": _accept,
+    "quantile": _check_levels,
+    "language": _check_language,
+    "ranking": _check_ranking,
+}
