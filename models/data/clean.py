@@ -82,34 +82,36 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
     """
     function = references.resolve(reference, base)
     frame = as_frame(table)
-    made = references.call(function, reference, frame)
-    if not hasattr(made, "columns") or not hasattr(made, "index"):
+    featured = references.call(function, reference, frame)
+    if not hasattr(featured, "columns") or not hasattr(featured, "index"):
         raise UserCodeError(
-            f"data.features.make {reference}: got a {type(made).__name__}, expected the pandas DataFrame with more "
+            f"data.features.make {reference}: got a {type(featured).__name__}, expected the pandas DataFrame with more "
             "columns: end it with `return frame`"
         )
-    if len(made) != table.num_rows or not np.array_equal(np.asarray(made.index), np.arange(table.num_rows)):
+    if len(featured) != table.num_rows or not np.array_equal(np.asarray(featured.index), np.arange(table.num_rows)):
         raise UserCodeError(
-            f"data.features.make {reference}: got {len(made)} rows, expected the {table.num_rows} of its argument in "
+            f"data.features.make {reference}: got {len(featured)} rows, expected the {table.num_rows} of its argument "
+            "in "
             "the same order: drop or sort rows in a source function instead"
         )
-    lost = [name for name in table.column_names if name not in made.columns]
+    lost = [name for name in table.column_names if name not in featured.columns]
     if lost:
         raise UserCodeError(
-            f"data.features.make {reference}: {no_such_column(lost[0], [str(name) for name in made.columns])}: keep "
+            f"data.features.make {reference}: {no_such_column(lost[0], [str(name) for name in featured.columns])}: "
+            "keep "
             "every raw column and leave it out with data.features.drop"
         )
     try:
-        return _as_they_came(read_source(made, display_name=f"data.features.make {reference}"), table.schema)
+        return _as_they_came(read_source(featured, display_name=f"data.features.make {reference}"), table.schema)
     except DataError as error:
         raise UserCodeError(str(error)) from error
 
 
-def _as_they_came(made: pa.Table, came: pa.Schema) -> pa.Table:
+def _as_they_came(featured: pa.Table, source_schema: pa.Schema) -> pa.Table:
     """Cast integer columns back to integers: pandas turns an integer column with a missing value into floats."""
-    for position, field in enumerate(made.schema):
-        before = came.field(field.name).type if field.name in came.names else None
+    for position, field in enumerate(featured.schema):
+        before = source_schema.field(field.name).type if field.name in source_schema.names else None
         if before is not None and pa.types.is_integer(before) and pa.types.is_floating(field.type):
             with contextlib.suppress(pa.ArrowInvalid):  # the function turned them into fractions
-                made = made.set_column(position, field.name, made.column(position).cast(before))
-    return made
+                featured = featured.set_column(position, field.name, featured.column(position).cast(before))
+    return featured

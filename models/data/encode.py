@@ -109,7 +109,7 @@ def _write_rows(prepared: Path, preparation: Preparation, paths: Mapping[str, Pa
     with contextlib.ExitStack() as files:
         writers = {}
         for split, count in zip(SPLITS, counts, strict=True):
-            layout = {name: (each.dtype, (int(count), *each.shape[1:])) for name, each in empty.items()}
+            layout = {name: (array.dtype, (int(count), *array.shape[1:])) for name, array in empty.items()}
             writers[split] = files.enter_context(RowWriter(paths[split], layout))
         for batch in row_batches(prepared):
             for number, split in enumerate(SPLITS):

@@ -107,9 +107,9 @@ def _check_count(prepared: Path, split: str, count: int, positions: np.ndarray) 
         )
 
 
-def spread_positions(count: int, most: int) -> np.ndarray:
-    """Return at most `most` positions of `count` examples, int64, ascending and evenly spread."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+def spread_positions(count: int, limit: int) -> np.ndarray:
+    """Return at most `limit` positions of `count` examples, int64, ascending and evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, limit)).astype(np.int64))
 
 
 def targets(prepared: Path, split: str) -> np.ndarray:
@@ -162,17 +162,17 @@ def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np
     """
     if not columns:
         return {}
-    there = pq.read_schema(prepared / ROWS_FILE).names
-    held = {name: name if name in there else SLICE_PREFIX + name for name in columns}
-    for name, column in held.items():
-        if column not in there:
+    stored_names = pq.read_schema(prepared / ROWS_FILE).names
+    stored_columns = {name: name if name in stored_names else SLICE_PREFIX + name for name in columns}
+    for name, column in stored_columns.items():
+        if column not in stored_names:
             raise DataError(
                 f"{prepared / ROWS_FILE}: no column {name!r} for judge.slices: the rows were prepared without it; "
                 "run the loop again"
             )
-    own = Preparation.load(prepared).kind
-    rows = _ROWS_OF_EXAMPLES[own](prepared, split, rows_of(prepared, split, list(held.values())))
-    return {name: _text_input(rows.column(column)) for name, column in held.items()}
+    stored_kind = Preparation.load(prepared).kind
+    rows = _ROWS_OF_EXAMPLES[stored_kind](prepared, split, rows_of(prepared, split, list(stored_columns.values())))
+    return {name: _text_input(rows.column(column)) for name, column in stored_columns.items()}
 
 
 def groups(prepared: Path, split: str) -> np.ndarray:
@@ -195,14 +195,15 @@ def _examples_of_series(prepared: Path, split: str, preparation: Preparation, ra
 
 def _examples_of_text(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:
     del raw
-    own, length = _characters(prepared), preparation.required_characters.length
-    if length < own.length:
+    characters, length = _characters(prepared), preparation.required_characters.length
+    if length < characters.length:
         raise DataError(
-            f"data.text: the model reads {length} characters and these windows are of {own.length}: they cannot be "
+            f"data.text: the model reads {length} characters and these windows are of {characters.length}: they "
+            "cannot be "
             "compared; shorten data.text.length, or start a new project"
         )
     points, starts = _text(prepared, split)
-    return len(starts), lambda positions: {"text": windows_of(points, starts[positions], own.length)}
+    return len(starts), lambda positions: {"text": windows_of(points, starts[positions], characters.length)}
 
 
 def _text(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -219,10 +220,10 @@ def _inputs(
     raw: Path | None = None,
     positions: np.ndarray | None = None,
 ) -> pa.Table:
-    names, there = list(preparation.row_inputs), pq.read_schema(prepared / ROWS_FILE)
-    known = pq.read_schema(raw) if raw is not None else pa.schema([])
-    absent = [name for name in names if name not in there.names and name in known.names]
-    _check_inputs(pa.schema([*there, *(known.field(name) for name in absent)]), names, preparation.inputs)
+    names, stored_schema = list(preparation.row_inputs), pq.read_schema(prepared / ROWS_FILE)
+    raw_schema = pq.read_schema(raw) if raw is not None else pa.schema([])
+    absent = [name for name in names if name not in stored_schema.names and name in raw_schema.names]
+    _check_inputs(pa.schema([*stored_schema, *(raw_schema.field(name) for name in absent)]), names, preparation.inputs)
     if raw is None or not absent:
         return rows_of(prepared, split, names, positions)
     rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
@@ -327,17 +328,18 @@ def _lines_of_windows(prepared: Path, split: str, rows: pa.Table) -> pa.Table:
 
 def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.ndarray, np.ndarray]:
     """Return the values (step, feature) of all steps, and the last step (example,) of each window of a split."""
-    own, window = Preparation.load(prepared).window, preparation.required_window
-    if own is None or window.horizons != own.horizons:
+    stored_window, window = Preparation.load(prepared).window, preparation.required_window
+    if stored_window is None or window.horizons != stored_window.horizons:
         raise DataError(
-            f"data.window: the model looks {window.horizon} steps ahead and these rows {own and own.horizon}: they "
+            f"data.window: the model looks {window.horizon} steps ahead and these rows "
+            f"{stored_window and stored_window.horizon}: they "
             "cannot be compared; keep the horizon, or start a new project"
         )
-    there = pq.read_schema(prepared / ROWS_FILE)
+    stored_schema = pq.read_schema(prepared / ROWS_FILE)
     # A champion may know columns beforehand that the spec does not name any more: they are made again.
-    parts = [part if part.name not in there.names else part.as_column() for part in preparation.numeric]
+    parts = [part if part.name not in stored_schema.names else part.as_column() for part in preparation.numeric]
     names = list(dict.fromkeys(part.column for part in parts))
-    _check_inputs(there, names, preparation.inputs)
+    _check_inputs(stored_schema, names, preparation.inputs)
     rows = read_table(prepared / ROWS_FILE, [*names, SPLIT_COLUMN, STEP_COLUMN])
     steps = rows.column(STEP_COLUMN).to_numpy()
     values = with_future({name: rows.column(name).to_numpy() for name in names}, steps, parts)

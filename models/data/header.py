@@ -68,10 +68,10 @@ def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) ->
         "data.image.column": [data.image.column] if data.image else [],
         "judge.slices": list(slices),
     }
-    there = set(names)
+    names_of_columns = set(names)
     for key, columns in named.items():
         for column in columns:
-            if column not in there:
+            if column not in names_of_columns:
                 raise DataError(f"{key}: {no_such_column(column, list(names))}")
 
 

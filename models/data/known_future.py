@@ -20,17 +20,17 @@ def future_inputs(window: Window) -> list[NumericInput]:
     ]
 
 
-def moved(values: np.ndarray, steps: np.ndarray, by: int) -> np.ndarray:
-    """Return the value `by` steps later, or earlier if `by` is negative; NaN where the stretch without a gap has none.
+def moved(values: np.ndarray, steps: np.ndarray, offset: int) -> np.ndarray:
+    """Return the value `offset` steps later, or earlier if `offset` is negative; NaN where its stretch has none.
 
     Args:
         values: Float64 (step,), series by series and oldest first.
         steps: How many steps of the same series lie directly before each, without a gap (step,).
-        by: Steps.
+        offset: Steps.
     """
-    place = np.arange(len(values)) + by
+    place = np.arange(len(values)) + offset
     inside = np.clip(place, 0, len(values) - 1)
-    is_there = (place == inside) & (steps[inside if by > 0 else slice(None)] >= abs(by))
+    is_there = (place == inside) & (steps[inside if offset > 0 else slice(None)] >= abs(offset))
     return np.where(is_there, values[inside], np.nan)
 
 
@@ -42,8 +42,10 @@ def with_future(columns: dict[str, np.ndarray], steps: np.ndarray, parts: Sequen
         steps: How many steps of the same series lie directly before each, without a gap (step,).
         parts: The model's numeric inputs.
     """
-    made = [moved(columns[part.column], steps, part.ahead) if part.ahead else columns[part.column] for part in parts]
-    return np.stack(made, axis=1)
+    columns_of_parts = [
+        moved(columns[part.column], steps, part.ahead) if part.ahead else columns[part.column] for part in parts
+    ]
+    return np.stack(columns_of_parts, axis=1)
 
 
 def ends_with_future(

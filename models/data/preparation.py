@@ -194,8 +194,8 @@ class Preparation(FrozenModel):
 
     def with_inputs(self, kind: str, inputs: Iterable[InputRecord]) -> Preparation:
         """Return the same preparation with other inputs of one kind."""
-        others = [part for part in self.inputs if part.kind != kind]
-        return self.model_copy(update={"inputs": in_order([*others, *inputs])})
+        different_parts = [part for part in self.inputs if part.kind != kind]
+        return self.model_copy(update={"inputs": in_order([*different_parts, *inputs])})
 
     @property
     def column_inputs(self) -> list[InputRecord]:

@@ -131,15 +131,15 @@ def _prepare_series(
         series, steps = series[is_newest], _remaining_steps(steps[is_newest], series[is_newest])
     codes = example_splits(codes, steps, table, data)
     check_not_empty(codes, data.split)
-    own = np.where(positions < 0, 0, identities[positions])
-    rows = SplitRows.of(table, data, codes, positions, own)
+    identities_of_rows = np.where(positions < 0, 0, identities[positions])
+    rows = SplitRows.of(table, data, codes, positions, identities_of_rows)
     shifted = with_horizons(table, steps, window, data.targets[0])
     shifted = with_known_future(shifted, steps, window, _seen_in_training(rows))
     future = {part.name: part for part in future_inputs(window)}
     columns.kinds.update(dict.fromkeys(future, "numeric"))
-    made, preparation = _fit(shifted, data, rows, columns, spec.goal)
-    made = made.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
-    values = _values(made, preparation, steps, codes)
+    prepared, preparation = _fit(shifted, data, rows, columns, spec.goal)
+    prepared = prepared.append_column(SERIES_COLUMN, pa.array(series)).append_column(STEP_COLUMN, pa.array(steps))
+    values = _values(prepared, preparation, steps, codes)
     season = season_of(values, ordered.frequency, window)
     update = {
         "series": _series_input(ordered, data, window).model_copy(update={"season": season}),
@@ -149,19 +149,19 @@ def _prepare_series(
     preparation = preparation.with_inputs(
         "numeric", [_of_source(part, future.get(part.name)) for part in preparation.numeric]
     )
-    return with_slices(made, table, spec.judge.slices), preparation.model_copy(update=update)
+    return with_slices(prepared, table, spec.judge.slices), preparation.model_copy(update=update)
 
 
 def _of_source(part: NumericInput, future: NumericInput | None) -> NumericInput:
     return part if future is None else part.model_copy(update={"source": future.source, "ahead": future.ahead})
 
 
-def _values(made: pa.Table, preparation: Preparation, steps: np.ndarray, codes: np.ndarray) -> SeriesValues:
-    inputs = np.stack([made.column(part.name).to_numpy() for part in preparation.numeric], axis=1)
+def _values(prepared: pa.Table, preparation: Preparation, steps: np.ndarray, codes: np.ndarray) -> SeriesValues:
+    inputs = np.stack([prepared.column(part.name).to_numpy() for part in preparation.numeric], axis=1)
     rows = np.flatnonzero(codes == TRAIN)
-    moments = made.column(KEY_COLUMN).to_numpy()
+    moments = prepared.column(KEY_COLUMN).to_numpy()
     rows = rows[np.argsort(moments[rows], kind="stable")]
-    return SeriesValues(inputs, made.column(preparation.target.name).to_numpy(), steps, rows, moments)
+    return SeriesValues(inputs, prepared.column(preparation.target.name).to_numpy(), steps, rows, moments)
 
 
 def _older(is_newest: np.ndarray, data: Data) -> dict[str, int]:
@@ -204,10 +204,10 @@ def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
 def _fit(
     table: pa.Table, data: Data, rows: SplitRows, columns: Columns, goal: Goal, base: Path | None = None
 ) -> tuple[pa.Table, Preparation]:
-    made: PreparedColumns = {}
-    task, target = _target(table, data, rows, made, goal)
+    prepared: PreparedColumns = {}
+    task, target = _target(table, data, rows, prepared, goal)
     learnt = LearntInputs(_by_their_texts(columns, table, data, rows.train))
-    answers = partial(_learnt_by_texts, made, task, target, rows.train)
+    answers = partial(_learnt_by_texts, prepared, task, target, rows.train)
     learn(_raw_rows(table, data, rows, base, answers, TASKS[task].has_classes), learnt)
     if not learnt.parts:
         raise no_input_column(columns.left_out)
@@ -225,15 +225,15 @@ def _fit(
         left_out=columns.left_out,
         extremes=columns.extremes,
     )
-    made = {**learnt.prepared, **made}
-    made[ROW_COLUMN] = pa.array(rows.positions, pa.int64())
-    made[IDENTITY_COLUMN] = pa.array(rows.identities, pa.uint64())
-    made[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
+    prepared = {**learnt.prepared, **prepared}
+    prepared[ROW_COLUMN] = pa.array(rows.positions, pa.int64())
+    prepared[IDENTITY_COLUMN] = pa.array(rows.identities, pa.uint64())
+    prepared[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
     if rows.weights is not None:
-        made[WEIGHT_COLUMN] = pa.array(rows.weights)
+        prepared[WEIGHT_COLUMN] = pa.array(rows.weights)
     if rows.key is not None:
-        made[KEY_COLUMN] = pa.array(rows.key, pa.int64())
-    return pa.table(made), preparation
+        prepared[KEY_COLUMN] = pa.array(rows.key, pa.int64())
+    return pa.table(prepared), preparation
 
 
 def _raw_rows(
@@ -286,16 +286,16 @@ _SEEN: PerDataKind[Callable[[SplitRows], np.ndarray]] = {
 """The rows whose inputs training sees."""
 
 
-def _learnt_by_texts(made: PreparedColumns, task: Task, target: TargetEncoding, train: np.ndarray) -> np.ndarray:
-    return learnt_by_texts([made[name].filter(pa.array(train)) for name in target.columns], task, target)
+def _learnt_by_texts(prepared: PreparedColumns, task: Task, target: TargetEncoding, train: np.ndarray) -> np.ndarray:
+    return learnt_by_texts([prepared[name].filter(pa.array(train)) for name in target.columns], task, target)
 
 
 def _target(
-    table: pa.Table, data: Data, rows: SplitRows, made: PreparedColumns, goal: Goal
+    table: pa.Table, data: Data, rows: SplitRows, prepared: PreparedColumns, goal: Goal
 ) -> tuple[Task, TargetEncoding]:
     training = table.select(data.targets).filter(pa.array(rows.train))
     task = infer_task(training, data, goal.metric)
     is_log = is_on_log_scale(table, training, data, task, goal.metric)
     target = fit_target(training, data, task, is_log, rows.train_weights, goal.positive)
-    made.update(prepared_target(table, target, task, data, (rows.codes, rows.key)))
+    prepared.update(prepared_target(table, target, task, data, (rows.codes, rows.key)))
     return task, target

@@ -45,12 +45,12 @@ def _pieces_of(
     file: pq.ParquetFile, code: int, columns: Sequence[str] | None, positions: np.ndarray | None
 ) -> Iterator[pa.Table]:
     """Yield the rows of a split, a piece of the file at a time, after a table without rows."""
-    wanted = file.schema_arrow.names if columns is None else list(columns)
-    yield file.schema_arrow.empty_table().select(wanted)
+    selected = file.schema_arrow.names if columns is None else list(columns)
+    yield file.schema_arrow.empty_table().select(selected)
     start = 0
-    for batch in file.iter_batches(_PIECE_ROWS, columns=[*wanted, SPLIT_COLUMN]):
+    for batch in file.iter_batches(_PIECE_ROWS, columns=[*selected, SPLIT_COLUMN]):
         rows = pa.Table.from_batches([batch])
-        rows = rows.filter(pc.equal(rows.column(SPLIT_COLUMN), code)).select(wanted)
+        rows = rows.filter(pc.equal(rows.column(SPLIT_COLUMN), code)).select(selected)
         if positions is None:
             yield rows
         else:

@@ -60,13 +60,16 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
         )
 
 
-def _unlike(whole: pa.Table, other: pa.Table, data: Data) -> list[str]:
+def _unlike(whole: pa.Table, other_table: pa.Table, data: Data) -> list[str]:
     """Return the columns of a table, targets apart, that another table lacks or has with other values."""
     return [
         name
         for name in whole.column_names
         if name not in data.targets
-        and (name not in other.column_names or not np.array_equal(hash_rows(whole, [name]), hash_rows(other, [name])))
+        and (
+            name not in other_table.column_names
+            or not np.array_equal(hash_rows(whole, [name]), hash_rows(other_table, [name]))
+        )
     ]
 
 
@@ -88,12 +91,12 @@ def is_row_wise(rows: pa.Table, reference: str, base: Path) -> bool:
         if not piece.num_rows:
             break
         try:
-            made = made_features(piece, reference, base)
+            featured = made_features(piece, reference, base)
         except UserCodeError:
             return False  # the function needs more rows
-        if set(made.column_names) != set(whole.column_names):
+        if set(featured.column_names) != set(whole.column_names):
             return False
-        if not np.array_equal(hash_rows(made, made.column_names), expected[start : start + piece.num_rows]):
+        if not np.array_equal(hash_rows(featured, featured.column_names), expected[start : start + piece.num_rows]):
             return False
         start = start + size if size < sample.num_rows else start
     return True

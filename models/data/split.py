@@ -141,13 +141,13 @@ class SplitRows:
         data: Data,
         codes: np.ndarray,
         positions: np.ndarray,
-        own: Hashes,
+        hashes: Hashes,
         equal: np.ndarray | None = None,
     ) -> SplitRows:
-        """Return the rows of a table, whose identities are `own`; `equal` numbers the units of equal rows (rows,)."""
+        """Return the rows of a table, whose identities are `hashes`; `equal` counts the units of equal rows (rows,)."""
         key = split_key(table, data.split) if equal is None else equal
         weights = None if data.weight is None else row_weights(table.column(data.weight), data.weight, codes)
-        return cls(codes, positions, own, key, weights, independent_units(data.split, key, own))
+        return cls(codes, positions, hashes, key, weights, independent_units(data.split, key, hashes))
 
     @property
     def train(self) -> np.ndarray:
@@ -208,10 +208,10 @@ def check_not_empty(codes: np.ndarray, split: Split) -> None:
     counts = np.bincount(codes[codes >= 0], minlength=3)
     for code, name in enumerate(SPLITS):
         if not counts[code]:
-            others = ", ".join(f"{other} {counts[i]}" for i, other in enumerate(SPLITS))
+            counts_of_splits = ", ".join(f"{split_name} {counts[i]}" for i, split_name in enumerate(SPLITS))
             how = "another way" if split.column is None else "by another column"
             raise DataError(
-                f"data.split: by {split.by} leaves {name} without rows ({others}), expected some in each: "
+                f"data.split: by {split.by} leaves {name} without rows ({counts_of_splits}), expected some in each: "
                 f"give more data, larger shares, or split {how}"
             )
 

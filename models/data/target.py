@@ -94,12 +94,12 @@ def is_on_log_scale(table: pa.Table, training: pa.Table, data: Data, task: Task,
     if data.kind not in FORMS[task].log_scale or len(data.targets) > 1:
         return False
     (name,) = data.targets
-    least = float(np.nanmin(as_float64(table.column(name), name), initial=np.inf))
-    if data.target_scale == "log" and least < 0:
-        raise DataError(f"data.target_scale: log, but {name!r} has values down to {least:g}: say linear")
+    lowest = float(np.nanmin(as_float64(table.column(name), name), initial=np.inf))
+    if data.target_scale == "log" and lowest < 0:
+        raise DataError(f"data.target_scale: log, but {name!r} has values down to {lowest:g}: say linear")
     if data.target_scale != "auto":
         return data.target_scale == "log"
-    if data.kind == "series" or metric not in _OF_QUANTILES or least <= 0:
+    if data.kind == "series" or metric not in _OF_QUANTILES or lowest <= 0:
         return False
     values = as_float64(training.column(name), name)
     values = values[~np.isnan(values)]
@@ -141,14 +141,14 @@ def without_a_class(targets: pa.Table, codes: np.ndarray, data: Data, goal: Goal
     texts = as_text(targets.column(data.targets[0]))
     counts = pc.value_counts(texts.filter(train))
     ordered = sorted(zip(counts.field("counts").to_pylist(), counts.field("values").to_pylist(), strict=True))[::-1]
-    learnt, what = [text for _, text in ordered], "that no training row has"
+    learnt, fault = [text for _, text in ordered], "that no training row has"
     if of_two and 0 < sum(count for count, _ in ordered[2:]) <= MOST_STRAYS * ordered[1][0]:
-        learnt, what = learnt[:2], f"beside the two of {of_two}"
+        learnt, fault = learnt[:2], f"beside the two of {of_two}"
     is_lost = pc.invert(pc.is_in(texts, pa.array(learnt, texts.type))).to_numpy(zero_copy_only=False)
     if not is_lost.any():
         return {}
     lost = sorted(pc.unique(texts.filter(pa.array(is_lost))).to_pylist())
-    reason = f"of a class {what} ({', '.join(map(repr, lost[:SHOWN]))}{', ...' * (len(lost) > SHOWN)})"
+    reason = f"of a class {fault} ({', '.join(map(repr, lost[:SHOWN]))}{', ...' * (len(lost) > SHOWN)})"
     for code, split in enumerate(SPLITS):
         num_lost, num_rows = int(is_lost[codes == code].sum()), int((codes == code).sum())
         if num_lost > MOST_LOST * num_rows:

@@ -68,14 +68,16 @@ class TargetEncoding(FrozenModel):
         """Quantiles of each true value, which are next to each other among the outputs; 1 without quantiles."""
         return max(1, len(self.outputs) // len(self.columns))
 
-    def predicts_same(self, other: TargetEncoding) -> bool:
+    def predicts_same(self, other_target: TargetEncoding) -> bool:
         """Return whether predictions of this target can be compared with those of another one."""
-        own, theirs = ([(each.name, each.quantile) for each in target.outputs] for target in (self, other))
-        return (self.classes, own) == (other.classes, theirs)
+        ours, theirs = (
+            [(output.name, output.quantile) for output in target.outputs] for target in (self, other_target)
+        )
+        return (self.classes, ours) == (other_target.classes, theirs)
 
-    def is_reversed(self, other: TargetEncoding) -> bool:
+    def is_reversed(self, other_target: TargetEncoding) -> bool:
         """Return whether both are of the same two classes, of which the other one is positive."""
-        return len(self.class_names) == 2 and self.class_names[::-1] == other.classes
+        return len(self.class_names) == 2 and self.class_names[::-1] == other_target.classes
 
     @property
     def positive(self) -> str:

@@ -215,7 +215,7 @@ def _with_positive_last(classes: list[str], positive: str, name: str) -> list[st
             f"goal.positive: got {positive!r}, expected one of the classes of {name!r}, "
             f"{' or '.join(map(repr, classes))}"
         )
-    return [*(other for other in classes if other != positive), positive]
+    return [*(class_name for class_name in classes if class_name != positive), positive]
 
 
 def _fit_labels(targets: pa.Table, data: Data, is_log: bool, weights: Weights) -> TargetEncoding:

@@ -107,7 +107,8 @@ def read_header(file: BinaryIO) -> dict[str, dict[str, Any]]:
     header.pop("__metadata__", None)
     first = _LENGTH.size + length
     return {
-        name: {**each, "data_offsets": [first + at for at in each["data_offsets"]]} for name, each in header.items()
+        name: {**tensor, "data_offsets": [first + offset for offset in tensor["data_offsets"]]}
+        for name, tensor in header.items()
     }
 
 
@@ -121,10 +122,10 @@ def places(path: Path) -> dict[str, TensorLocation]:
         with path.open("rb") as file:
             header = read_header(file)
         locations = {
-            name: TensorLocation(np.dtype(_CODES[each["dtype"]]), tuple(each["shape"]), each["data_offsets"][0])
-            for name, each in header.items()
+            name: TensorLocation(np.dtype(_CODES[tensor["dtype"]]), tuple(tensor["shape"]), tensor["data_offsets"][0])
+            for name, tensor in header.items()
         }
-        end = max((each["data_offsets"][1] for each in header.values()), default=0)
+        end = max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
         if path.stat().st_size < end:
             raise ValueError(f"{path.stat().st_size} bytes where {end} were written")
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
@@ -140,12 +141,12 @@ def read_rows(file: int, place: TensorLocation, start: int, stop: int) -> np.nda
     """
     rows = np.empty((stop - start, *place.shape[1:]), dtype=place.dtype)
     view = _bytes(rows)
-    at = place.offset + start * place.row_bytes
+    offset = place.offset + start * place.row_bytes
     while view:
-        count = os.preadv(file, [view], at)
+        count = os.preadv(file, [view], offset)
         if not count:
-            raise OSError(f"ends at byte {at}, expected {len(view)} more")
-        view, at = view[count:], at + count
+            raise OSError(f"ends at byte {offset}, expected {len(view)} more")
+        view, offset = view[count:], offset + count
     return rows
 
 
@@ -153,7 +154,7 @@ def _bytes(values: np.ndarray) -> memoryview:
     return values.reshape(-1).view(np.uint8).data if values.size else memoryview(b"")
 
 
-def _write(file: int, view: memoryview, at: int) -> None:
+def _write(file: int, view: memoryview, offset: int) -> None:
     while view:
-        count = os.pwrite(file, view, at)
-        view, at = view[count:], at + count
+        count = os.pwrite(file, view, offset)
+        view, offset = view[count:], offset + count

@@ -79,9 +79,9 @@ def text_of(prepared: Path, split: str, characters: TextInput) -> str:
 
 def indices_of(points: np.ndarray, characters: TextInput) -> np.ndarray:
     """Return code points as indices of the alphabet, 0 for an unseen character, in the smallest integer type."""
-    known = code_points(characters.alphabet)
-    place = np.minimum(np.searchsorted(known, points), len(known) - 1)
-    indices = np.where(known[place] == points, place + 1, 0)
+    alphabet = code_points(characters.alphabet)
+    place = np.minimum(np.searchsorted(alphabet, points), len(alphabet) - 1)
+    indices = np.where(alphabet[place] == points, place + 1, 0)
     kinds = (np.uint8, np.int16, np.int32)
     return indices.astype(next(kind for kind in kinds if characters.cardinality - 1 <= np.iinfo(kind).max))
 

@@ -30,9 +30,10 @@ def row_weights(column: pa.ChunkedArray, name: str, codes: np.ndarray) -> np.nda
     for code, split in enumerate(SPLITS):
         of_split = values[codes == code]
         if len(of_split) and not of_split.any():
-            what = "nothing can be learnt" if split == "train" else "no metric can be measured"
+            consequence = "nothing can be learnt" if split == "train" else "no metric can be measured"
             raise DataError(
-                f"data.weight {name!r}: all {len(of_split):,} {split} rows weigh 0, so {what}: expected some weight in "
+                f"data.weight {name!r}: all {len(of_split):,} {split} rows weigh 0, so {consequence}: expected some "
+                "weight in "
                 "each split: correct the weights in the source, split another way (data.split), or name another column"
             )
     return np.asarray(values / float(values[codes == 0].mean()))

@@ -143,7 +143,7 @@ def held_out(series: SeriesValues, window: Window) -> HeldOut:
 def _best(
     data: WindowExamples, column: int, back: list[int], reference: str, parts: HeldOut, levels: Sequence[float]
 ) -> WindowReference:
-    early, late = (data.only(each) for each in parts)
+    early, late = (data.only(part) for part in parts)
 
     def loss(candidate: WindowReference) -> float:
         return _loss(early, late, candidate, levels)
@@ -185,13 +185,13 @@ class WindowExamples(NamedTuple):
     @classmethod
     def of(cls, windows: np.ndarray, target: np.ndarray, column: int, floor: float | None = None) -> WindowExamples:
         """Return the examples of windows (example, step, feature); the default floor is measured in them."""
-        own = windows[:, :, column]
-        others = np.delete(windows[:, -1, :], column, axis=1)
+        own_window = windows[:, :, column]
+        other_inputs = np.delete(windows[:, -1, :], column, axis=1)
         if floor is not None:
-            return cls(own, others, target, floor)
-        spread = np.sqrt(((own - own[:, -1:]) ** 2).mean(axis=1))
+            return cls(own_window, other_inputs, target, floor)
+        spread = np.sqrt(((own_window - own_window[:, -1:]) ** 2).mean(axis=1))
         usual = float(np.median(spread)) or float(spread.mean()) or 1.0
-        return cls(own, others, target, _FLOOR * usual)
+        return cls(own_window, other_inputs, target, _FLOOR * usual)
 
     @property
     def last(self) -> np.ndarray:
@@ -288,12 +288,12 @@ def _examples(series: SeriesValues, preparation: Preparation) -> tuple[np.ndarra
     steps = np.arange(1 - window.length, 1)
     windows = series.values[(rows - window.last_horizon)[:, None] + steps]
     places = np.where(np.isnan(windows), -1, np.arange(window.length)[None, :, None])
-    known = np.maximum.accumulate(places, axis=1)
-    windows = np.take_along_axis(windows, np.maximum(known, 0), axis=1)
+    last_known = np.maximum.accumulate(places, axis=1)
+    windows = np.take_along_axis(windows, np.maximum(last_known, 0), axis=1)
     target = series.target[(rows - window.last_horizon)[:, None] + window.horizons]
-    for at, part in enumerate(preparation.numeric):
-        filled = np.where(np.isnan(windows[:, :, at]), part.fill, windows[:, :, at])
-        windows[:, :, at] = (filled - part.shift) / part.scale
+    for index, part in enumerate(preparation.numeric):
+        filled = np.where(np.isnan(windows[:, :, index]), part.fill, windows[:, :, index])
+        windows[:, :, index] = (filled - part.shift) / part.scale
         if part.name == preparation.target.name:
             target = (target - part.shift) / part.scale
     return windows, target

@@ -19,7 +19,9 @@ def write_background(folder: Path, prepared: Path, preparation: Preparation) -> 
     """Write `background.json` into a folder; None for images and texts, which are not explained by column."""
     if not DATA_KINDS[preparation.kind].has_columns:
         return None
-    at = spread_positions(preparation.rows["train"], BACKGROUND_ROWS)
+    positions = spread_positions(preparation.rows["train"], BACKGROUND_ROWS)
     path = folder / BACKGROUND_FILE
-    write_text(path, json.dumps(input_example(feed_at(prepared, "train", preparation, at), len(at))) + "\n")
+    write_text(
+        path, json.dumps(input_example(feed_at(prepared, "train", preparation, positions), len(positions))) + "\n"
+    )
     return path

@@ -54,12 +54,14 @@ class BenchmarkRows:
         """Return rows of the training split for calibration, and of the validation split for measurement."""
         train = spread_positions(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
         target = targets(prepared, "validation")
-        at = spread_positions(len(target), MOST_ROWS[preparation.kind])
-        some = feed_at(prepared, "validation", preparation, at)
-        pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(at), PASS_ROWS)]
+        positions = spread_positions(len(target), MOST_ROWS[preparation.kind])
+        some = feed_at(prepared, "validation", preparation, positions)
+        pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(positions), PASS_ROWS)]
         weights = weights_of(prepared, "validation")
-        own = None if weights is None else weights[at]
-        return cls(preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[at], own)
+        weights_of_rows = None if weights is None else weights[positions]
+        return cls(
+            preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[positions], weights_of_rows
+        )
 
     def predictions(self, path: Path) -> Array:
         """Return a model file's predictions of the validation rows."""
@@ -100,7 +102,7 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
         return [VariantMeasurement(name=FP32, size_bytes=exported.stat().st_size, refused=str(error), served=True)]
     table += [bench.variant(name) for name in serve.variants]
     table = choose(bench.timed(table))
-    best = next(each.name for each in table if each.served)
+    best = next(variant.name for variant in table if variant.served)
     if best != FP32:
         exported.replace(folder / UNCHANGED_FILE)
         bench.files[best].replace(exported)
@@ -155,15 +157,15 @@ class _VariantBuilder:
         """Return the table with latencies, and with the reasons of variants whose latency or loss is over the limit."""
         took = latencies(self.files, _cut(self.rows.validation[0], 0, 1))
         variants = []
-        for each in table:
-            known = {}
-            if each.name in took:
-                ratios = took[each.name] / took[FP32]
-                known = {"latency_ms": float(np.median(took[each.name])), "times_fp32": at_least(ratios)}
-            variant = each.model_copy(update=known)
-            same = self.same.get(each.name, False)
-            why = refusal(variant, same, self.allowed, self.serve.max_latency_ms)
-            variants.append(variant.model_copy(update={"refused": why}))
+        for measured in table:
+            timing = {}
+            if measured.name in took:
+                ratios = took[measured.name] / took[FP32]
+                timing = {"latency_ms": float(np.median(took[measured.name])), "times_fp32": at_least(ratios)}
+            variant = measured.model_copy(update=timing)
+            same = self.same.get(measured.name, False)
+            reason = refusal(variant, same, self.allowed, self.serve.max_latency_ms)
+            variants.append(variant.model_copy(update={"refused": reason}))
         return variants
 
     def _keeps(self, variant: VariantMeasurement) -> bool:
@@ -178,12 +180,14 @@ class _VariantBuilder:
             write_bytes(path, content)
             after = self.rows.predictions(path)
             target, weight = self.rows.target, self.rows.weight
-            loss, most = loss_of(self.metric, target, self.before, after, self.seed, weight)
+            loss, most_lost = loss_of(self.metric, target, self.before, after, self.seed, weight)
             value = measure(self.metric, target, after, weight)
         except LooplineError as error:
             return VariantMeasurement(name=name, how=how, refused=str(error).splitlines()[0][:MOST_REASON])
         self.files[name], self.same[name] = path, are_same(self.before, after)
-        return VariantMeasurement(name=name, how=how, size_bytes=len(content), value=value, loss=loss, most_lost=most)
+        return VariantMeasurement(
+            name=name, how=how, size_bytes=len(content), value=value, loss=loss, most_lost=most_lost
+        )
 
 
 def at_least(ratios: Array) -> float:
@@ -205,19 +209,19 @@ def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, Array]:
     took: dict[str, list[float]] = {name: [] for name in files}
     feed = dict(example)
     began = time.perf_counter()
-    for done in range(ROUNDS + 1):
+    for num_rounds in range(ROUNDS + 1):
         for name, each in running.items():
             start = time.perf_counter()
             each.run(None, feed)
             took[name].append(time.perf_counter() - start)
-        if done >= FEWEST_ROUNDS and time.perf_counter() - began > MOST_SECONDS:
+        if num_rounds >= FEWEST_ROUNDS and time.perf_counter() - began > MOST_SECONDS:
             break
     return {name: np.array(seconds[1:]) * 1e3 for name, seconds in took.items()}
 
 
 def _has_weights(model: onnx.ModelProto) -> bool:
     constants = Layers(model).constants.values()
-    return any(each.data_type == FLOAT and int(np.prod(each.dims)) >= LEAST_WEIGHTS for each in constants)
+    return any(constant.data_type == FLOAT and int(np.prod(constant.dims)) >= LEAST_WEIGHTS for constant in constants)
 
 
 def _cut(feed: Feed, start: int, stop: int) -> Feed:

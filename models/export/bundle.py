@@ -46,12 +46,12 @@ def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
         facts: Facts for the README, in order.
     """
     preparation = served.preparation
-    shown = json.dumps(example(preparation), ensure_ascii=False, indent=1)
+    example_json = json.dumps(example(preparation), ensure_ascii=False, indent=1)
     return {
         SCRIPT: _SCRIPT,
         **portable_code(),
         SCHEMA: json.dumps(schema(served), ensure_ascii=False, indent=1) + "\n",
-        EXAMPLE: shown + "\n",
+        EXAMPLE: example_json + "\n",
         README: _readme(served, facts),
     }
 

@@ -23,7 +23,7 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
         UserCodeError: The net cannot be exported.
     """
     if members := members_of(job):
-        parts = [MemberPart(*core_of(each.job, preparation), each.name, each.weight) for each in members]
+        parts = [MemberPart(*core_of(member.job, preparation), member.name, member.weight) for member in members]
         return ensemble_part(parts, preparation.task)
     if is_trees(job.model.net):
         return trees_part(trees_text(job.folder), preparation)

@@ -38,12 +38,14 @@ def ensemble_part(members: list[MemberPart], task: Task) -> tuple[GraphBuilder, 
         rename = _renamed(member.builder, prefix)
         whole.nodes += member.builder.nodes
         whole.constants += member.builder.constants
-        own = GraphBuilder(f"{prefix}mean/")
-        double = own.node("Cast", [rename(member.output)], "double", to=onnx.TensorProto.DOUBLE)
-        form = link.averaged(own, double)
-        weighted.append(own.node("Mul", [form, own.constant("weight", np.array(member.weight))], "weighted"))
-        whole.nodes += own.nodes
-        whole.constants += own.constants
+        mean_builder = GraphBuilder(f"{prefix}mean/")
+        double = mean_builder.node("Cast", [rename(member.output)], "double", to=onnx.TensorProto.DOUBLE)
+        form = link.averaged(mean_builder, double)
+        weighted.append(
+            mean_builder.node("Mul", [form, mean_builder.constant("weight", np.array(member.weight))], "weighted")
+        )
+        whole.nodes += mean_builder.nodes
+        whole.constants += mean_builder.constants
     return whole, link.output(whole, whole.node("Sum", weighted, "mean"))
 
 
@@ -78,8 +80,8 @@ def _shares(builder: GraphBuilder, logits: str) -> str:
 
 
 def _logarithms(builder: GraphBuilder, mean: str) -> str:
-    least = builder.constant("mean/least", np.array(TINY))
-    return builder.node("Log", [builder.node("Max", [mean, least], "mean/above")], "mean/logits")
+    tiny = builder.constant("mean/least", np.array(TINY))
+    return builder.node("Log", [builder.node("Max", [mean, tiny], "mean/above")], "mean/logits")
 
 
 def _same(builder: GraphBuilder, values: str) -> str:
@@ -97,11 +99,11 @@ LINKS: PerLink[LinkNodes] = {
 
 def _renamed(builder: GraphBuilder, prefix: str) -> Callable[[str], str]:
     """Give all names that the part makes itself another prefix, in place; return the new name of an old one."""
-    made = {name for node in builder.nodes for name in node.output if name}
-    made |= {constant.name for constant in builder.constants}
+    outputs = {name for node in builder.nodes for name in node.output if name}
+    outputs |= {constant.name for constant in builder.constants}
 
     def rename(name: str) -> str:
-        return prefix + name.removeprefix(CORE_PREFIX) if name in made else name
+        return prefix + name.removeprefix(CORE_PREFIX) if name in outputs else name
 
     for constant in builder.constants:
         constant.name = rename(constant.name)

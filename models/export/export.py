@@ -75,15 +75,15 @@ def _samples(job: TrainingJob, preparation: Preparation) -> list[dict[str, Any]]
     characters = preparation.characters
     assert characters is not None
     prompt = text_of(job.prepared, "validation", characters)[: min(PROMPT, characters.length // 2)]
-    made = write_samples(net_of(job, preparation), characters, prompt, job.train.seed)
-    return [sample.model_dump() for sample in made]
+    samples = write_samples(net_of(job, preparation), characters, prompt, job.train.seed)
+    return [sample.model_dump() for sample in samples]
 
 
 def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, Any]:
     """Measure parity on validation rows spread evenly over the split; the result includes an input example."""
     count = num_validation_examples(job.tensors)
-    most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
-    positions = spread_positions(count, most)
+    limit = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
+    positions = spread_positions(count, limit)
     rows = [feed_at(job.prepared, "validation", preparation, positions)]
     expected = with_class_head(validation_predictions(job, preparation, positions), preparation.class_head)
     result = parity(path, rows, expected, preparation)

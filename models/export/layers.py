@@ -18,7 +18,9 @@ class Layers:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.graph = model.graph
-        self.constants = {each.name: each for each in self.graph.initializer if each.name.startswith(CORE_PREFIX)}
+        self.constants = {
+            constant.name: constant for constant in self.graph.initializer if constant.name.startswith(CORE_PREFIX)
+        }
 
     def nodes(self, *kinds: str) -> Iterator[onnx.NodeProto]:
         """Yield the net's nodes; with `kinds`, only those of these operators."""
@@ -48,19 +50,27 @@ class Layers:
         """Remove the net's constants that no node reads."""
         read = {name for node in self.graph.node for name in node.input}
         read_constants = [
-            each for each in self.graph.initializer if each.name in read or each.name not in self.constants
+            constant
+            for constant in self.graph.initializer
+            if constant.name in read or constant.name not in self.constants
         ]
         del self.graph.initializer[:]
         self.graph.initializer.extend(read_constants)
-        self.constants = {each.name: each for each in self.graph.initializer if each.name.startswith(CORE_PREFIX)}
+        self.constants = {
+            constant.name: constant for constant in self.graph.initializer if constant.name.startswith(CORE_PREFIX)
+        }
 
 
 def is_upright(node: onnx.NodeProto) -> bool:
     """Return True if a Gemm's weights are (output, input)."""
-    return any(each.name == "transB" and each.i for each in node.attribute)
+    return any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
 
 
 def is_plain(node: onnx.NodeProto) -> bool:
     """Return True if a dense layer is a product and a sum without further factors."""
-    odd = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute if each.name != "transB"}
+    odd = {
+        attribute.name: onnx.helper.get_attribute_value(attribute)
+        for attribute in node.attribute
+        if attribute.name != "transB"
+    }
     return not odd.get("transA") and odd.get("alpha", 1.0) == 1.0 and odd.get("beta", 1.0) == 1.0

@@ -70,13 +70,13 @@ def _torch_export(net: nn.Module, batch: dict[str, torch.Tensor]) -> onnx.ModelP
             raise UserCodeError(_refusal(net, reason(error))) from error
     model = program.model_proto if program else None
     dims = model.graph.output[0].type.tensor_type.shape.dim if model else []
-    if model is None or any(dims[at].HasField("dim_value") for at in sizes):
+    if model is None or any(dims[size_index].HasField("dim_value") for size_index in sizes):
         raise UserCodeError(_refusal(net, f"its output has a fixed {' or '.join(map(str, sizes.values()))}"))
     return model
 
 
-def _refusal(net: nn.Module, why: str) -> str:
+def _refusal(net: nn.Module, reason: str) -> str:
     return (
-        f"export: torch cannot turn {type(net).__name__} into a graph for any batch size ({why}): write its "
+        f"export: torch cannot turn {type(net).__name__} into a graph for any batch size ({reason}): write its "
         "forward without branches on values and without the batch size (of text also the length) as a number"
     )

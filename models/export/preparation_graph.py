@@ -25,15 +25,15 @@ def graph_inputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
     return _GRAPH_INPUTS[preparation.kind](preparation)
 
 
-def preparation_part(preparation: Preparation, wanted: set[str]) -> GraphBuilder:
+def preparation_part(preparation: Preparation, tensors: set[str]) -> GraphBuilder:
     """Return the nodes that make the net's tensors: `core/numeric`, `core/categorical`, `core/image` and so on.
 
     Args:
         preparation: The preparation schema of the model.
-        wanted: The tensors that the net reads; no nodes are written for the others.
+        tensors: The tensors that the net reads; no nodes are written for the others.
     """
     builder = GraphBuilder("prepare/")
-    _WRITTEN[preparation.kind](builder, preparation, wanted)
+    _WRITTEN[preparation.kind](builder, preparation, tensors)
     return builder
 
 
@@ -67,21 +67,21 @@ _GRAPH_INPUTS: PerDataKind[Callable[[Preparation], list[onnx.ValueInfoProto]]] =
 }
 
 
-def _of_rows(builder: GraphBuilder, preparation: Preparation, wanted: set[str]) -> None:
+def _of_rows(builder: GraphBuilder, preparation: Preparation, tensors: set[str]) -> None:
     for tensor, join in _JOINED.items():
-        if tensor in wanted:
+        if tensor in tensors:
             join(builder, write_nodes(builder, tensor, preparation.inputs, preparation.files), preparation)
 
 
-def _of_series(builder: GraphBuilder, preparation: Preparation, wanted: set[str]) -> None:
-    del wanted
+def _of_series(builder: GraphBuilder, preparation: Preparation, tensors: set[str]) -> None:
+    del tensors
     raw = _carried_forward(builder, "series", preparation.required_window.length)
     normalise(builder, raw, preparation.numeric, CORE_PREFIX + "series")
 
 
-def _of_text(builder: GraphBuilder, preparation: Preparation, wanted: set[str]) -> None:
+def _of_text(builder: GraphBuilder, preparation: Preparation, tensors: set[str]) -> None:
     """Convert code points to indices of the alphabet."""
-    del wanted
+    del tensors
     characters = preparation.required_characters
     builder.node(
         "LabelEncoder",
@@ -142,7 +142,7 @@ def _carried_forward(builder: GraphBuilder, raw: str, length: int) -> str:
     before.
     """
     axis = builder.constant("carry/axis", np.array([1], np.int64))
-    start, stop = (builder.constant(f"carry/{at}", np.array([at], np.int64)) for at in (0, length))
+    start, stop = (builder.constant(f"carry/{bound}", np.array([bound], np.int64)) for bound in (0, length))
     none = builder.constant("carry/none", np.array(-1, np.int64))
     steps = builder.constant("carry/steps", np.arange(length).reshape(1, -1, 1))
     missing = builder.node("IsNaN", [raw], "carry/missing")
@@ -153,14 +153,14 @@ def _carried_forward(builder: GraphBuilder, raw: str, length: int) -> str:
         earlier = builder.node("Slice", [padded, start, stop, axis], f"carry/earlier/{back}")
         last = builder.node("Max", [last, earlier], f"carry/last/{back}")
     zero = builder.constant("carry/zero", np.array(0, np.int64))
-    known = builder.node("Max", [last, zero], "carry/place")
-    return builder.node("GatherElements", [raw, known], "carry/carried", axis=1)
+    place = builder.node("Max", [last, zero], "carry/place")
+    return builder.node("GatherElements", [raw, place], "carry/carried", axis=1)
 
 
-def _nothing(builder: GraphBuilder, column: str, what: str, dtype: int) -> None:
+def _nothing(builder: GraphBuilder, column: str, prefix: str, dtype: int) -> None:
     """Add an empty tensor (batch, 0), the net's input for a kind of column that the table lacks."""
-    batch = builder.node("Shape", [column], f"{what}/batch")
-    zero = builder.constant(f"{what}/zero", np.array([0], np.int64))
-    shape = builder.node("Concat", [batch, zero], f"{what}/shape", axis=0)
+    batch = builder.node("Shape", [column], f"{prefix}/batch")
+    zero = builder.constant(f"{prefix}/zero", np.array([0], np.int64))
+    shape = builder.node("Concat", [batch, zero], f"{prefix}/shape", axis=0)
     value = helper.make_tensor("value", dtype, [1], [0])
-    builder.node("ConstantOfShape", [shape], f"{what}/empty", output=CORE_PREFIX + what, value=value)
+    builder.node("ConstantOfShape", [shape], f"{prefix}/empty", output=CORE_PREFIX + prefix, value=value)

@@ -83,7 +83,7 @@ def _follow(layers: Layers, hidden: PrunableUnits) -> bool:
         tensor = todo.pop()
         for node in layers.readers(tensor):
             if node.op_type in DENSE and node.input[0] == tensor and _is_sink(layers, node, tensor):
-                hidden.sinks += [node] * all(each is not node for each in hidden.sinks)
+                hidden.sinks += [node] * all(sink is not node for sink in hidden.sinks)
                 continue
             if not _is_unitwise(layers, node, hidden):
                 return False
@@ -145,7 +145,7 @@ def _activations(model: onnx.ModelProto, tensors: list[str], calibration: Sequen
     options.log_severity_level = 3
     running = onnxruntime.InferenceSession(watched.SerializeToString(), options, providers=["CPUExecutionProvider"])
     parts = [running.run(tensors, dict(feed)) for feed in calibration]
-    return [np.concatenate([each.reshape(-1, each.shape[-1]) for each in some]) for some in zip(*parts, strict=True)]
+    return [np.concatenate([array.reshape(-1, array.shape[-1]) for array in some]) for some in zip(*parts, strict=True)]
 
 
 def _narrow(layers: Layers, hidden: PrunableUnits, values: np.ndarray, share: float) -> None:
@@ -179,8 +179,8 @@ def _add_bias(layers: Layers, node: onnx.NodeProto, shift: np.ndarray) -> None:
     layers.put(fresh, shift)
     output, product = node.output[0], f"{node.name}/narrow"
     node.output[0] = product
-    at = next(place for place, each in enumerate(layers.graph.node) if each.name == node.name)
-    layers.graph.node.insert(at + 1, helper.make_node("Add", [product, fresh], [output], name=fresh))
+    index = next(place for place, node_of_layer in enumerate(layers.graph.node) if node_of_layer.name == node.name)
+    layers.graph.node.insert(index + 1, helper.make_node("Add", [product, fresh], [output], name=fresh))
 
 
 def _by_input(node: onnx.NodeProto, weight: np.ndarray | None) -> np.ndarray:

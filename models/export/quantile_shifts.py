@@ -39,14 +39,14 @@ def choose_quantile_shifts(job: TrainingJob, preparation: Preparation) -> tuple[
     errors = preparation.target.encode(target) - ordered_quantiles(learnt, preparation.target)
     errors = errors.reshape(len(errors), -1)
     stated = np.resize(levels, errors.shape[1]).tolist()
-    own = None if weight is None else weight[positions]
-    shifts = [_shift(errors[:, at], level, own) for at, level in enumerate(stated)]
+    weights_of_rows = None if weight is None else weight[positions]
+    shifts = [_shift(errors[:, index], level, weights_of_rows) for index, level in enumerate(stated)]
     record = {
         "names": [output.name for output in preparation.outputs] or [preparation.target.name],
         "levels": stated,
         "num_examples": len(errors),
         "shifts": shifts,
-        "share_below": np.average(errors <= 0, axis=0, weights=own).tolist(),
+        "share_below": np.average(errors <= 0, axis=0, weights=weights_of_rows).tolist(),
     }
     return preparation.model_copy(update={"quantile_shifts": shifts}), {"quantile_shifts": record}
 

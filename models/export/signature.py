@@ -51,9 +51,9 @@ def feed_of(example: Mapping[str, list[Any]], inputs: Iterable[Mapping[str, Any]
         inputs: The result of `signature` for the graph's inputs.
     """
     feed = {}
-    for entry in inputs:
-        dtype = DTYPES[entry["dtype"]]
-        feed[entry["name"]] = np.array(example[entry["name"]], object if dtype is np.str_ else dtype)
+    for tensor_spec in inputs:
+        dtype = DTYPES[tensor_spec["dtype"]]
+        feed[tensor_spec["name"]] = np.array(example[tensor_spec["name"]], object if dtype is np.str_ else dtype)
     return feed
 
 

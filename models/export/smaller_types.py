@@ -119,8 +119,8 @@ def halved(model: onnx.ModelProto) -> onnx.ModelProto:
     return smaller
 
 
-def _names(model: onnx.ModelProto, kinds: Sequence[str], *more: str) -> list[str]:
-    names = [node.name for node in Layers(model).nodes(*kinds, *more)]
+def _names(model: onnx.ModelProto, kinds: Sequence[str], *further_kinds: str) -> list[str]:
+    names = [node.name for node in Layers(model).nodes(*kinds, *further_kinds)]
     if not names:
         raise TrainingError(f"the net has no layer that can be made int8 ({', '.join(kinds)})")
     return names
@@ -179,13 +179,13 @@ def _files(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
         root.setLevel(level)
 
 
-def _taken(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
+def _taken(converted: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the tool's model with the metadata and producer of the original model."""
-    kinds = {onnx.TensorProto.DataType.Name(each.data_type) for each in made.graph.initializer}
+    kinds = {onnx.TensorProto.DataType.Name(constant.data_type) for constant in converted.graph.initializer}
     if not kinds & set(SMALL):
         raise TrainingError("ONNX Runtime's quantisation found no layer of the net that it can make int8")
-    del made.metadata_props[:]
-    made.metadata_props.extend(model.metadata_props)
-    made.producer_name, made.producer_version = model.producer_name, model.producer_version
-    del made.graph.value_info[:]
-    return made
+    del converted.metadata_props[:]
+    converted.metadata_props.extend(model.metadata_props)
+    converted.producer_name, converted.producer_version = model.producer_name, model.producer_version
+    del converted.graph.value_info[:]
+    return converted

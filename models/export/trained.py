@@ -48,8 +48,10 @@ def validation_outputs(
 ) -> np.ndarray:
     """Return the trained model's raw outputs, float64 (example, output), as `validation_predictions` takes them."""
     if members := members_of(job):
-        outputs = [validation_outputs(each.job, preparation, positions, of_first_fit=of_first_fit) for each in members]
-        return combined(outputs, [each.weight for each in members], preparation.task)
+        outputs = [
+            validation_outputs(member.job, preparation, positions, of_first_fit=of_first_fit) for member in members
+        ]
+        return combined(outputs, [member.weight for member in members], preparation.task)
     job = job.validated if of_first_fit else job
     if is_trees(job.model.net):
         return _trees_outputs(job, preparation, positions)
@@ -104,9 +106,9 @@ def _net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarr
     net = net_of(job, preparation)
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
     examples = open_examples(whole, preparation)[1]
-    at = torch.from_numpy(positions)
+    indices = torch.from_numpy(positions)
     with torch.inference_mode():
-        passes = torch.split(at, EXAMPLES_A_PASS[preparation.kind])
+        passes = torch.split(indices, EXAMPLES_A_PASS[preparation.kind])
         parts = [
             settle(net(**examples.gather(some)), examples.gather_target(some), preparation.task) for some in passes
         ]

@@ -84,7 +84,7 @@ def _of_windows(preparation: Preparation) -> _TreeInput:
     builder, output = net_part(WindowFeatures(preparation), preparation)
 
     def columns(name: str, start: int, stop: int) -> str:
-        ends = [builder.constant(f"trees/{name}/{at}", np.array([at], np.int64)) for at in (start, stop, 1)]
+        ends = [builder.constant(f"trees/{name}/{bound}", np.array([bound], np.int64)) for bound in (start, stop, 1)]
         return builder.node("Slice", [output, *ends], f"trees/{name}")
 
     last = -preparation.num_outputs - 1
@@ -119,8 +119,8 @@ def _logit_factor(dump: dict[str, Any]) -> float:
         return float(settings["sigmoid"])
     if words[0] == "multiclass" or (words[0] in IDENTITY and "sqrt" not in words):
         return 1.0
-    known = ", ".join(("binary", "multiclass", *IDENTITY))
-    raise TrainingError(f"export: got objective {dump['objective']!r}, expected one of {known}: train with such")
+    names = ", ".join(("binary", "multiclass", *IDENTITY))
+    raise TrainingError(f"export: got objective {dump['objective']!r}, expected one of {names}: train with such")
 
 
 @dataclass(slots=True)
@@ -150,8 +150,8 @@ def _node(split: dict[str, Any]) -> _Node:
     if -ZERO <= threshold < 0:
         threshold = float(np.nextafter(-ZERO, -np.inf))
     # Trees that saw no missing value in training treat a missing value as zero.
-    left = split["default_left"] if split["missing_type"] == "NaN" else threshold >= 0.0
-    return _Node(feature, threshold, LEQ, int(left))
+    goes_left = split["default_left"] if split["missing_type"] == "NaN" else threshold >= 0.0
+    return _Node(feature, threshold, LEQ, int(goes_left))
 
 
 def _targeted(dumps: list[dict[str, Any]]) -> tuple[list[tuple[dict[str, Any], int]], int]:
@@ -161,8 +161,8 @@ def _targeted(dumps: list[dict[str, Any]]) -> tuple[list[tuple[dict[str, Any], i
     """
     per_round = int(dumps[0]["num_tree_per_iteration"])
     trees = [
-        (tree["tree_structure"], at if len(dumps) > 1 else int(tree["tree_index"]) % per_round)
-        for at, dump in enumerate(dumps)
+        (tree["tree_structure"], index if len(dumps) > 1 else int(tree["tree_index"]) % per_round)
+        for index, dump in enumerate(dumps)
         for tree in dump["tree_info"]
     ]
     return trees, max(len(dumps), per_round)
@@ -176,7 +176,7 @@ def _ensemble(trees: list[tuple[dict[str, Any], int]], num_targets: int) -> dict
     for root, target in trees:
         roots.append(len(nodes))
         _grow(nodes, leaves, root, target)
-    columns = {one.name: [getattr(node, one.name) for node in nodes] for one in fields(_Node)}
+    columns = {field.name: [getattr(node, field.name) for node in nodes] for field in fields(_Node)}
     members = [member for group in columns.pop("members") for member in group]
     attributes: dict[str, Any] = {
         "n_targets": num_targets,

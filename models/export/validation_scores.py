@@ -42,19 +42,19 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
     """
     finished = {name: TrainingJob.from_json(job) for name, job in jobs.items()}
     side = _Validation(next(iter(finished.values())))
-    at = side.positions
+    positions = side.positions
     groups = side.metric.units(side.target)
     apart = validation_units(side.job, side.preparation.kind)
-    units = groups if groups is not None else at if apart is None else apart.of_rows
+    units = groups if groups is not None else positions if apart is None else apart.of_rows
     left_out = np.array_split(np.unique(units), min(BLOCKS, len(np.unique(units))))
     blocks = [np.flatnonzero(np.isin(units, block)) for block in left_out]
     scores, outputs = {}, {}
     for name, job in finished.items():
-        outputs[name] = validation_outputs(job, side.preparation, at)
+        outputs[name] = validation_outputs(job, side.preparation, positions)
         scores[name] = side.scores(outputs[name], blocks)
-    made = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": None}
-    made["joined_by"] = side.joined_by.name
-    return {**made, **_joined(outputs, side, blocks)} if is_joined else made
+    document = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": None}
+    document["joined_by"] = side.joined_by.name
+    return {**document, **_joined(outputs, side, blocks)} if is_joined else document
 
 
 def validation_value(job: dict[str, Any]) -> float:
@@ -145,7 +145,7 @@ class _Validation:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 evaluate = metric.evaluator(self.target, predicted)
-                return [float(call(evaluate, metric.name, each)) for each in weights]
+                return [float(call(evaluate, metric.name, row_weights)) for row_weights in weights]
         except LooplineError:
             return [float("nan")] * len(weights)
 

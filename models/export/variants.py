@@ -54,7 +54,7 @@ def loss_of(
     loss = metric.sign * (measure(metric, target, before, weight) - measure(metric, target, after, weight))
     if are_same(before, after):
         return 0.0, 0.0
-    pair = [metric.weighted(target, each, weight) for each in (before, after)]
+    pair = [metric.weighted(target, scores, weight) for scores in (before, after)]
     values = resample(pair, len(target), RESAMPLES, seed, metric.units(target))
     lost = metric.sign * (values[:, 0] - values[:, 1])
     lost = lost[~np.isnan(lost)]
@@ -111,6 +111,6 @@ def choose(table: Sequence[VariantMeasurement]) -> list[VariantMeasurement]:
 
     Latency counts only through refusals: which of two fast variants is faster may change with the load of the machine.
     """
-    fitting = [each for each in table if not each.refused and each.size_bytes is not None]
-    best = min(fitting, key=lambda each: each.size_bytes or 0, default=table[0])
-    return [each.model_copy(update={"served": each is best}) for each in table]
+    fitting = [variant for variant in table if not variant.refused and variant.size_bytes is not None]
+    best = min(fitting, key=lambda variant: variant.size_bytes or 0, default=table[0])
+    return [variant.model_copy(update={"served": variant is best}) for variant in table]

@@ -146,7 +146,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind if readable else pa.string()
 
 
-def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: datetime, data: Data) -> pa.Table:
+def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, moment: datetime, data: Data) -> pa.Table:
     """Return a table with the caller's columns, then the log's; its metadata `SHOWN` is the number of the first.
 
     Those of a window begin with its series and the time of its last step, unless their names are taken.
@@ -156,7 +156,7 @@ def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: dateti
         rows: The rows; of series the last step of each window.
         feed: The rows as inputs of the model.
         ids: Ids of the rows.
-        at: Time of the predictions.
+        moment: Time of the predictions.
         data: The spec's data block.
 
     Raises:
@@ -171,7 +171,7 @@ def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: dateti
         ) from error
     scores = scores_of(answer.outputs, model.preparation.task)
     kinds = {LABELS: pa.list_(pa.string())}
-    shown = {
+    score_columns = {
         name: pa.array(values, kinds.get(name), from_pandas=True) for name, values in model.columns(answer).items()
     }
     series = model.preparation.series
@@ -179,10 +179,10 @@ def part_of(model: LoadedModel, rows: pa.Table, feed: Feed, ids: Any, at: dateti
         [name for name in (series.key, series.time) if name and name in rows.column_names] if series else []
     )
     window = {name: rows.column(name) for name in named}  # a made id does not say which it is
-    own = {"id": ids, **shown, "version": pa.array([model.version] * rows.num_rows, pa.string())}
-    columns = {"id": ids, **window} | own
+    columns_of_model = {"id": ids, **score_columns, "version": pa.array([model.version] * rows.num_rows, pa.string())}
+    columns = {"id": ids, **window} | columns_of_model
     metadata = {SHOWN: str(len(columns)).encode()}
-    columns |= _logged(model.preparation.kind, scores, rows, feed, at, data)
+    columns |= _logged(model.preparation.kind, scores, rows, feed, moment, data)
     return pa.table(columns).replace_schema_metadata(metadata)
 
 
@@ -193,8 +193,8 @@ def shown_columns(schema: pa.Schema) -> list[str]:
 
 def logged_columns(schema: pa.Schema) -> list[str]:
     """Return the columns of a part that the prediction log stores."""
-    shown = int(schema.metadata[SHOWN])
-    return ["id", "version", *schema.names[shown:]]
+    num_window_columns = int(schema.metadata[SHOWN])
+    return ["id", "version", *schema.names[num_window_columns:]]
 
 
 def _part_rows(preparation: Preparation) -> int:
@@ -241,8 +241,8 @@ def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tup
         f"data.features.make {make}: called on the whole at once, in memory (what it makes of a row depends on others)"
     )
     whole = concatenated(list(batches))
-    made = made_features(whole, make, reading.base)
-    yield from zip(sized(iter([whole]), PART_ROWS), sized(iter([made]), PART_ROWS), strict=True)
+    featured = made_features(whole, make, reading.base)
+    yield from zip(sized(iter([whole]), PART_ROWS), sized(iter([featured]), PART_ROWS), strict=True)
 
 
 def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
@@ -255,7 +255,9 @@ def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
     rows, every = _ordered(whole, reading, display_name)
     names = StepNames(rows.table, _time_column(reading), known_window(preparation).series_key)
     try:
-        steps, ends = schema.with_future(values, rows.steps, rows.positions, every, lambda at: f"step {names.at(at)}")
+        steps, ends = schema.with_future(
+            values, rows.steps, rows.positions, every, lambda index: f"step {names.at(index)}"
+        )
     except (DataError, RowError) as error:
         raise DataError(f"{display_name}: {error}") from error
     if len(ends) < len(every):
@@ -296,11 +298,13 @@ def _ordered(rows: pa.Table, reading: ReadOptions, display_name: str) -> tuple[S
     return ordered, ends
 
 
-def _logged(kind: Kind, scores: np.ndarray, raw_rows: pa.Table, feed: Feed, at: datetime, data: Data) -> dict[str, Any]:
+def _logged(
+    kind: Kind, scores: np.ndarray, raw_rows: pa.Table, feed: Feed, moment: datetime, data: Data
+) -> dict[str, Any]:
     """Return the columns of the prediction log, without id and version."""
     rows = raw_rows.num_rows
     columns: dict[str, Any] = {
-        "at": pa.array([at] * rows, pa.timestamp("us", tz="UTC")),
+        "at": pa.array([moment] * rows, pa.timestamp("us", tz="UTC")),
         "origin": pa.array([ORIGIN] * rows, pa.string()),
         **score_columns(scores),
     }

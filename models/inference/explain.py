@@ -97,7 +97,7 @@ class Explainer:
             return None
         document = orjson.loads(path.read_bytes())
         texts = preparation.text_columns
-        rows = {name: np.array(each, object if name in texts else float) for name, each in document.items()}
+        rows = {name: np.array(values, object if name in texts else float) for name, values in document.items()}
         return cls(preparation, rows)
 
     def evaluations(self, rows: int) -> int:
@@ -110,15 +110,17 @@ class Explainer:
         Raises:
             DataError: The message has the limit.
         """
-        fixed, each = self.evaluations(0), self.evaluations(1) - self.evaluations(0)
-        most = (MOST_EVALUATIONS - fixed) // each
-        if most < 1:
+        fixed, per_row = self.evaluations(0), self.evaluations(1) - self.evaluations(0)
+        max_rows = (MOST_EVALUATIONS - fixed) // per_row
+        if max_rows < 1:
             raise DataError(
                 f"explain: {len(self.columns)} columns are too many to be explained within a request: leave `explain` "
                 "out, or train on fewer columns (data.features.drop)"
             )
-        if rows > most:
-            raise DataError(f"explain: got {rows} rows, expected {most} at most of {len(self.columns)} columns each")
+        if rows > max_rows:
+            raise DataError(
+                f"explain: got {rows} rows, expected {max_rows} at most of {len(self.columns)} columns each"
+            )
 
     def question(self, feed: Feed) -> Feed:
         """Return all rows that the model must predict, in one feed: background, rows, and mixtures of the two."""
@@ -134,26 +136,30 @@ class Explainer:
         values = np.asarray(answers.get(PROBABILITIES, answers.get(PREDICTION)), np.float64)
         values = values.reshape(len(values), -1)
         size = len(self._orders) // 2
-        own = values[size : size + rows]
-        chosen = [self._classes.index(each) for each in answers[LABEL][size:][:rows]] if self._classes else [0] * rows
+        class_values = values[size : size + rows]
+        chosen = (
+            [self._classes.index(class_index) for class_index in answers[LABEL][size:][:rows]]
+            if self._classes
+            else [0] * rows
+        )
         between = values[size + rows :].reshape(rows, *self._taken.shape[:2], values.shape[1])
         return [
-            self._explanation(at, values[:size, at], float(own[row, at]), between[row, ..., at])
-            for row, at in enumerate(chosen)
+            self._explanation(index, values[:size, index], float(class_values[row, index]), between[row, ..., index])
+            for row, index in enumerate(chosen)
         ]
 
-    def _explanation(self, at: int, background: np.ndarray, value: float, between: np.ndarray) -> Explanation:
+    def _explanation(self, class_index: int, background: np.ndarray, value: float, between: np.ndarray) -> Explanation:
         """Compute one row's explanation from its predictions along each path (path, step)."""
         ends = np.full(len(self._orders), value)
         along = np.concatenate([background[self._starts][:, None], between, ends[:, None]], axis=1)
         changes = np.empty_like(along[:, 1:])
         np.put_along_axis(changes, self._orders, np.diff(along, axis=1), axis=1)
-        of = f"probability_{self._classes[at]}" if self._classes else PREDICTION
+        output_name = f"probability_{self._classes[class_index]}" if self._classes else PREDICTION
         mean = changes.mean(axis=0).tolist()
-        return Explanation(of, float(background.mean()), value, dict(zip(self.columns, mean, strict=True)))
+        return Explanation(output_name, float(background.mean()), value, dict(zip(self.columns, mean, strict=True)))
 
     def _between(self, name: str, rows: np.ndarray) -> np.ndarray:
         background = np.asarray(self._background[name])
-        taken = self._taken_at(self._taken, name, self.columns)
-        mixed = np.where(taken, rows[:, None, None], background[self._starts][None, :, None])
+        is_taken = self._taken_at(self._taken, name, self.columns)
+        mixed = np.where(is_taken, rows[:, None, None], background[self._starts][None, :, None])
         return np.concatenate([background, rows, mixed.reshape(-1, *rows.shape[1:])])

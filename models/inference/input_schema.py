@@ -141,9 +141,9 @@ def check_records(records: Sequence[Any]) -> None:
         raise DataError("got no rows, expected one or more")
     if _OBJECT.issuperset(map(type, records)):
         return
-    for at, record in enumerate(records, 1):
+    for number, record in enumerate(records, 1):
         if not isinstance(record, dict):
-            raise DataError(f"row {at}: got {shown(record)}, expected an object of columns and values")
+            raise DataError(f"row {number}: got {shown(record)}, expected an object of columns and values")
 
 
 def check_complete(records: Sequence[dict[str, Any]], names: Sequence[str], keys: Sequence[str] = ()) -> None:
@@ -157,13 +157,13 @@ def check_complete(records: Sequence[dict[str, Any]], names: Sequence[str], keys
     Raises:
         DataError: Names row and column.
     """
-    for at, record in enumerate(records, 1):
+    for number, record in enumerate(records, 1):
         for name in names:
             try:
                 column_of(record, name, names)
             except DataError as error:
                 cure = "give it in each row" if name in keys else "give null for a missing value"
-                raise DataError(f"row {at}: {error}: {cure}") from None
+                raise DataError(f"row {number}: {error}: {cure}") from None
 
 
 def check_columns(columns: Columns) -> None:
@@ -179,10 +179,10 @@ def check_columns(columns: Columns) -> None:
             raise DataError(f"column {name[:60]!r}: got {shown(values)}, expected a list: a value for each row")
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        most = max(lengths.values())
-        short = next(name for name, length in lengths.items() if length < most)
+        longest = max(lengths.values())
+        short = next(name for name, length in lengths.items() if length < longest)
         raise DataError(
-            f"columns are of different lengths: {short[:60]!r} has {lengths[short]} values, another {most}: "
+            f"columns are of different lengths: {short[:60]!r} has {lengths[short]} values, another {longest}: "
             "give a value, or null, for every row in each"
         )
     if not max(lengths.values()):
@@ -202,7 +202,7 @@ def column_of(columns: Mapping[str, Any], name: str, inputs: Collection[str] = (
     """
     if name in columns:
         return columns[name]
-    near = difflib.get_close_matches(name, [other for other in columns if other not in inputs], 1)
+    near = difflib.get_close_matches(name, [column for column in columns if column not in inputs], 1)
     hint = f"did you mean it by {near[0][:60]!r}?" if near else f"got {listed(columns) or 'none'}"
     raise DataError(f"the model takes {name!r}: {hint}")
 

@@ -85,9 +85,9 @@ def refuse_taken_names(preparation: Preparation) -> None:
     """
     if preparation.kind != "table":
         return
-    taken = sorted({*preparation.columns} & {*output_names(preparation.task)})
-    if taken:
+    clashes = sorted({*preparation.columns} & {*output_names(preparation.task)})
+    if clashes:
         raise UsageError(
-            f"data.features: column {taken[0]!r} has the name of an output of the served model: rename it in "
+            f"data.features: column {clashes[0]!r} has the name of an output of the served model: rename it in "
             "the source or in `features.make`, or drop it with `features.drop`"
         )

@@ -59,7 +59,7 @@ class OneColumnSchema(InputSchema):
         check_columns(columns)
         (name,) = self.names_in(columns)
         values = self.read(column_of(columns, name), name)
-        extra = {other: values for other, values in columns.items() if other not in (name, *self._targets)}
+        extra = {column: values for column, values in columns.items() if column not in (name, *self._targets)}
         return InputRows({self.inputs[0].name: values}, extra)
 
     def from_array(self, values: Any) -> InputRows:
@@ -68,8 +68,8 @@ class OneColumnSchema(InputSchema):
 
     def names_in(self, columns: Collection[str]) -> list[str]:
         """Return the name under which `columns` holds the input: the column's, or the tensor's."""
-        own, tensor = self.columns[0], self.inputs[0].name
-        return [tensor if tensor in columns and own not in columns else own]
+        column, tensor = self.columns[0], self.inputs[0].name
+        return [tensor if tensor in columns and column not in columns else column]
 
 
 class ImageSchema(OneColumnSchema):
@@ -83,7 +83,9 @@ class ImageSchema(OneColumnSchema):
 
     def read(self, values: Sequence[Any], name: str) -> np.ndarray:
         """Return images from nested lists, or base64 of their bytes."""
-        return np.stack([self._pixels(value, f"row {at}, column {name!r}") for at, value in enumerate(values, 1)])
+        return np.stack(
+            [self._pixels(value, f"row {number}, column {name!r}") for number, value in enumerate(values, 1)]
+        )
 
     def from_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Return rows from the tensor `image`."""

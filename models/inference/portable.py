@@ -124,7 +124,7 @@ def run_in_passes(
         session.run(names, {name: values[start : start + size] for name, values in feed.items()})
         for start in range(0, rows, size)
     ]
-    return [np.concatenate(each) for each in zip(*parts, strict=True)]
+    return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
 
 
 class Predictor:
@@ -208,18 +208,21 @@ class Predictor:
         steps = {name: numbers(_column(columns, name), name, "step") for name in self._numeric}
         length, key = self._preparation["window"]["length"], self._preparation["window"].get("series_key")
         num_future = max(ahead for _, ahead in self._parts)
-        least = length + num_future
+        num_needed = length + num_future
         places: dict[Any, list[int]] = {}
         for place, name in enumerate(_column(columns, key) if key else [None] * len(steps[self._numeric[0]])):
             places.setdefault(name, []).append(place)
-        of = [f" of {name!r}" if key else "" for name in places]
-        for series, own in zip(of, places.values(), strict=True):
-            if len(own) < least:
-                raise RowError(f"got {len(own)} steps{series}, expected {least} or more")
-            self._check_future(columns, own[len(own) - num_future :], series)
-        rows = [[steps[name][own[-least:]][at : at + length] for name, at in self._parts] for own in places.values()]
+        suffixes = [f" of {name!r}" if key else "" for name in places]
+        for series, steps_of_series in zip(suffixes, places.values(), strict=True):
+            if len(steps_of_series) < num_needed:
+                raise RowError(f"got {len(steps_of_series)} steps{series}, expected {num_needed} or more")
+            self._check_future(columns, steps_of_series[len(steps_of_series) - num_future :], series)
+        rows = [
+            [steps[name][steps_of_series[-num_needed:]][offset : offset + length] for name, offset in self._parts]
+            for steps_of_series in places.values()
+        ]
         windows = np.stack(rows).swapaxes(1, 2)
-        check_known(windows[:, -1], self._parts, lambda at: f"the last window{of[at]}")
+        check_known(windows[:, -1], self._parts, lambda index: f"the last window{suffixes[index]}")
         return windows
 
     def _check_future(self, columns: Mapping[str, Sequence[Any]], future: Sequence[int], series: str) -> None:

@@ -50,9 +50,9 @@ class RowError(ValueError):
 def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 1) -> np.ndarray:
     """Return a column of numbers as float64 (rows,), NaN for missing, or raise `RowError`, with `place` for a row."""
     if not NUMBERS.issuperset(map(type, values)):
-        at = next(at for at, value in enumerate(values) if type(value) not in NUMBERS)
-        wrong = shown(values[at])
-        raise RowError(f"{place} {first + at}, column {name!r}: got {wrong}, expected a number, or null for missing")
+        index = next(index for index, value in enumerate(values) if type(value) not in NUMBERS)
+        wrong = shown(values[index])
+        raise RowError(f"{place} {first + index}, column {name!r}: got {wrong}, expected a number, or null for missing")
     try:
         array = np.array(values, np.float64)
     except OverflowError:  # an int of Python beyond float64
@@ -64,9 +64,11 @@ def numbers(values: Sequence[Any], name: str, place: str = "row", first: int = 1
 def in_range(values: np.ndarray, name: str, place: str = "row", first: int = 1) -> np.ndarray:
     """Return the same numbers, or raise `RowError` if one is infinite or larger than `MOST_NUMBER`."""
     if not are_in_range(values):
-        at = tuple(np.argwhere(np.abs(values) > MOST_NUMBER)[0])
+        index = tuple(np.argwhere(np.abs(values) > MOST_NUMBER)[0])
         expected = f"a number between -{MOST_NUMBER:g} and {MOST_NUMBER:g}, or null for missing"
-        raise RowError(f"{place} {first + int(at[0])}, column {name!r}: got {float(values[at])!r}, expected {expected}")
+        raise RowError(
+            f"{place} {first + int(index[0])}, column {name!r}: got {float(values[index])!r}, expected {expected}"
+        )
     return values
 
 
@@ -97,7 +99,7 @@ def checked_windows(values: np.ndarray, length: int, parts: Sequence[tuple[str, 
     if values.dtype.kind not in "fiub":
         raise RowError("input 'series': got BYTES, expected FP64, or another type of numbers")
     windows = in_range(np.ascontiguousarray(values, np.float64), "series", "window")
-    check_known(windows[:, -1], parts, lambda at: f"window {at + 1}")
+    check_known(windows[:, -1], parts, lambda index: f"window {index + 1}")
     return windows
 
 
@@ -112,8 +114,8 @@ def check_known(last: np.ndarray, parts: Sequence[tuple[str, int]], place: Calla
     Raises:
         RowError: Names the first window and the column.
     """
-    for at, (name, ahead) in enumerate(parts):
-        lacks = np.isnan(last[:, at])
+    for index, (name, ahead) in enumerate(parts):
+        lacks = np.isnan(last[:, index])
         if ahead and lacks.any():
             raise RowError(
                 f"{place(int(lacks.argmax()))}: no value of {name!r} for the step {ahead} ahead, which the model takes "
@@ -144,8 +146,8 @@ def moments(values: Sequence[Any], name: str, first: int = 1) -> np.ndarray:
 
 def _complete(parts: list[Any], values: Sequence[Any], name: str, first: int, expected: str) -> list[Any]:
     if None in parts:
-        at = parts.index(None)
-        raise RowError(f"row {first + at}, column {name!r}: got {shown(values[at])}, expected {expected}")
+        index = parts.index(None)
+        raise RowError(f"row {first + index}, column {name!r}: got {shown(values[index])}, expected {expected}")
     return parts
 
 
@@ -176,9 +178,9 @@ def texts(values: Sequence[Any], name: str) -> np.ndarray:
     Raises:
         RowError: A value is no text; names row, column and value.
     """
-    for at, value in enumerate(values, 1):
+    for number, value in enumerate(values, 1):
         if value is not None and value == value and not isinstance(value, str):
-            raise RowError(f"row {at}, column {name!r}: got {shown(value)}, expected text, or null for missing")
+            raise RowError(f"row {number}, column {name!r}: got {shown(value)}, expected text, or null for missing")
     return np.array([value if isinstance(value, str) else "" for value in values], object)
 
 
@@ -287,13 +289,15 @@ def columns_by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise RowError(f"{where}: expected the columns as a list of names")
     if len(set(names)) != len(names):
-        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        twice = next(name for position, name in enumerate(names) if name in names[:position])
         raise RowError(f"{where}: a column is there twice: {twice[:60]!r}")
     if not isinstance(rows, list) or not rows:
         raise RowError(f"{where}: got no rows, expected one or more, each a list of values")
-    for at, row in enumerate(rows, 1):
+    for number, row in enumerate(rows, 1):
         if not isinstance(row, list) or len(row) != len(names):
-            raise RowError(f"{where}, row {at}: got {shown(row)}, expected a list of {len(names)}: a value a column")
+            raise RowError(
+                f"{where}, row {number}: got {shown(row)}, expected a list of {len(names)}: a value a column"
+            )
     return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
 
 

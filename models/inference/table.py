@@ -129,20 +129,20 @@ class TableSchema(InputSchema):
         """Return the values of each of `self.columns`."""
         starts = range(0, len(records), PIECE_ITEMS)
         # lists: CPython leaks 190 bytes where an argument `*iterator` raises beside one by name (3.11.7)
-        rows = ([*map(self._values, records[at : at + PIECE_ITEMS])] for at in starts)
+        rows = ([*map(self._values, records[start : start + PIECE_ITEMS])] for start in starts)
         pieces = [zip(*piece, strict=True) for piece in rows]
         return list(pieces[0]) if len(pieces) == 1 else [list(chain(*parts)) for parts in zip(*pieces, strict=True)]
 
     def _doubles(self, columns: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
         """Return all numbers in one array (column, row), so that one call checks them."""
         numbers = np.empty((len(self.numbers), num_rows))
-        for at, name in enumerate(self.numbers):
+        for index, name in enumerate(self.numbers):
             if name in self._times:
-                numbers[at] = row_values.moments(columns[name].tolist(), name)
+                numbers[index] = row_values.moments(columns[name].tolist(), name)
                 continue
             if columns[name].dtype == object:
                 raise DataError(f"input {name!r}: got BYTES, expected FP64, or another type of numbers")
-            numbers[at] = columns[name]
+            numbers[index] = columns[name]
         if not row_values.are_in_range(numbers):
             for values, name in zip(numbers, self.numbers, strict=True):
                 row_values.in_range(values, name)
@@ -169,7 +169,7 @@ class TableSchema(InputSchema):
             if row_values.are_in_range(numbers):
                 return numbers
         named = zip(columns, self.numbers, strict=True)
-        return np.array([row_values.numbers(*each) for each in named]).reshape(len(columns), num_rows)
+        return np.array([row_values.numbers(*value) for value in named]).reshape(len(columns), num_rows)
 
     @refusing
     def _with_seconds(self, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

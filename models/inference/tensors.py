@@ -161,15 +161,15 @@ def _flat(data: list[Any], shape: tuple[int, ...], name: str) -> list[Any]:
 
 def _texts(content: bytes | memoryview, count: int, name: str) -> np.ndarray:
     texts: list[str] = []
-    at, end = 0, len(content)
-    while at + _LENGTH.size <= end and len(texts) < count:
-        (length,) = _LENGTH.unpack_from(content, at)
-        at += _LENGTH.size
-        if at + length > end:
+    offset, end = 0, len(content)
+    while offset + _LENGTH.size <= end and len(texts) < count:
+        (length,) = _LENGTH.unpack_from(content, offset)
+        offset += _LENGTH.size
+        if offset + length > end:
             break
-        texts.append(text_of(bytes(content[at : at + length]), name))
-        at += length
-    if len(texts) != count or at != end:
+        texts.append(text_of(bytes(content[offset : offset + length]), name))
+        offset += length
+    if len(texts) != count or offset != end:
         raise DataError(
             f"input {name!r}: got {end} bytes, expected {count} texts, each with its length before it, as four bytes"
         )

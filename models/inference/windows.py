@@ -102,7 +102,7 @@ class SeriesSchema(InputSchema):
         check_names(tensors, self.inputs)
         values = column_of(tensors, INPUT)
         windows = row_values.checked_windows(values, self._length, self._parts)
-        last = {name: _plain(windows[:, -1, at]) for at, name in enumerate(self.numbers)}
+        last = {name: _plain(windows[:, -1, index]) for index, name in enumerate(self.numbers)}
         return InputRows({INPUT: windows}, last)
 
     def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
@@ -144,14 +144,18 @@ class SeriesSchema(InputSchema):
         rows = series_rows(_table({time: columns.get(time, range(num_steps)), **named}), window, time)
         ends = window_ends(rows, self._length)
         ends = ends[np.argsort(rows.positions[ends])]
-        made = self.with_future(steps, rows.steps, rows.positions, ends, lambda at: f"step {rows.positions[at] + 1}")
-        return self._windows(made.steps)[made.ends - self._length + 1], rows.positions[made.ends].tolist()
+        with_ahead = self.with_future(
+            steps, rows.steps, rows.positions, ends, lambda index: f"step {rows.positions[index] + 1}"
+        )
+        return self._windows(with_ahead.steps)[with_ahead.ends - self._length + 1], rows.positions[
+            with_ahead.ends
+        ].tolist()
 
     def _of_one_series(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return every window of steps without a gap, and the steps (window,) that end them."""
         every = np.arange(len(steps))
-        made = self.with_future(steps, every, every, every[self._length - 1 :], lambda at: f"step {at + 1}")
-        return self._windows(made.steps)[made.ends - self._length + 1], made.ends
+        with_ahead = self.with_future(steps, every, every, every[self._length - 1 :], lambda index: f"step {index + 1}")
+        return self._windows(with_ahead.steps)[with_ahead.ends - self._length + 1], with_ahead.ends
 
     def with_future(
         self,
@@ -179,9 +183,9 @@ class SeriesSchema(InputSchema):
             return WindowEnds(ordered, ends)
         ends = ends_with_future(ends, before, positions, self._length, self._preparation.aheads)
         columns = dict(zip(self._read, ordered.T, strict=True))
-        made = with_future(columns, before, self._preparation.numeric)
-        row_values.check_known(made[ends], self._parts, lambda at: place(int(ends[at])))
-        return WindowEnds(made, ends)
+        with_ahead = with_future(columns, before, self._preparation.numeric)
+        row_values.check_known(with_ahead[ends], self._parts, lambda index: place(int(ends[index])))
+        return WindowEnds(with_ahead, ends)
 
     def feed(self, steps: np.ndarray, ends: np.ndarray) -> Feed:
         """Return the windows of steps (step, input) that end with some of them, as the inputs of the graph."""
@@ -213,8 +217,8 @@ def _text(value: Any) -> Any:
     )
 
 
-def _list_of(item: Schema, count: int) -> Schema:
-    return {"type": "array", "items": item, "minItems": count, "maxItems": count}
+def _list_of(element: Schema, count: int) -> Schema:
+    return {"type": "array", "items": element, "minItems": count, "maxItems": count}
 
 
 def _is_numeric(values: np.ndarray) -> bool:

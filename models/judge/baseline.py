@@ -169,6 +169,6 @@ def naive_forecast(series: Array, steps: Array, target_rows: Array, lag: int, mi
     if len(rows) and before.min() < 0:
         raise DataError(f"naive forecast: an example has {before.min() + lag} steps before it, expected {lag} or more")
     values = np.asarray(series, dtype=np.float64)
-    known = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))[rows - lag]
-    prediction = np.where(known < rows - steps[rows], middle, values[known])
+    last_known = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))[rows - lag]
+    prediction = np.where(last_known < rows - steps[rows], middle, values[last_known])
     return Baseline(f"the value {lag} step{'s' if lag > 1 else ''} earlier", prediction)

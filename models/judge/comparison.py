@@ -53,63 +53,63 @@ class ResampledMetrics:
             low, high = self.metric.range.interval(value, num_units, confidence)
         return Estimate(value=value, low=low, high=high)
 
-    def gains(self, other: str) -> Array:
-        """Return the resampled gain (resample,) of the challenger over `other`: more is better, in any metric."""
-        return self.metric.sign * (self.resampled["challenger"] - self.resampled[other])
+    def gains(self, rival: str) -> Array:
+        """Return the resampled gain (resample,) of the challenger over `rival`: more is better, in any metric."""
+        return self.metric.sign * (self.resampled["challenger"] - self.resampled[rival])
 
-    def difference(self, other: str, threshold: Threshold, confidence: float) -> Difference:
-        """Return challenger minus `other`, tested against a threshold."""
-        value, drawn = self._widened(other, confidence)
+    def difference(self, rival: str, threshold: Threshold, confidence: float) -> Difference:
+        """Return challenger minus `rival`, tested against a threshold."""
+        value, drawn = self._widened(rival, confidence)
         low, high = percentile_interval(drawn, confidence) or (None, None)
-        p = p_value(self.metric.sign * drawn, threshold.value, at_threshold=not threshold.strict)
-        num_units = self._units_without_difference(other, drawn)
+        chance = p_value(self.metric.sign * drawn, threshold.value, at_threshold=not threshold.strict)
+        num_units = self._units_without_difference(rival, drawn)
         if low is not None and num_units is not None:
             reach = self._span * bounds.exact_reach(num_units, confidence)
             low, high = max(-self._span, value - reach), min(self._span, value + reach)
             beyond = (self.metric.sign * value - threshold.value) / self._span
             # Models that no example tells apart are the same for every threshold that the same model reaches.
             if abs(value) > bounds.SAME and beyond > 0:
-                p = min(1.0, 2 * max(0.0, 1 - beyond) ** num_units)
-        reached = p is not None and p < 1 - confidence
-        return Difference(value=value, low=low, high=high, p_value=p, reached=reached)
+                chance = min(1.0, 2 * max(0.0, 1 - beyond) ** num_units)
+        reached = chance is not None and chance < 1 - confidence
+        return Difference(value=value, low=low, high=high, p_value=chance, reached=reached)
 
     @property
     def _span(self) -> float:
         return self.metric.range.high - self.metric.range.low if self.metric.range else 0.0
 
-    def _units_without_difference(self, other: str, drawn: Array) -> float | None:
+    def _units_without_difference(self, rival: str, drawn: Array) -> float | None:
         """Return the units that show no variation of a difference; None if it varies, or is exact by itself."""
-        if other in self.same or not bounds.never_vary(drawn):
+        if rival in self.same or not bounds.never_vary(drawn):
             return None
-        numbers = [self.units_of_terms[name] for name in ("challenger", other) if name in self.units_of_terms]
+        numbers = [self.units_of_terms[name] for name in ("challenger", rival) if name in self.units_of_terms]
         return min(numbers, default=None)
 
-    def resolvable_loss(self, other: str, confidence: float, power: float = POWER) -> float:
-        """Return the default margin: with it an equal challenger is shown to be no worse than `other` with `power`.
+    def resolvable_loss(self, rival: str, confidence: float, power: float = POWER) -> float:
+        """Return the default margin: with it an equal challenger is shown to be no worse than `rival` with `power`.
 
         It is the reach of the interval of the gain plus what an equal model loses by chance, and at least the standard
-        error of the metric of `other`, for a smaller loss is not visible in its value. 0 if there is no interval.
+        error of the metric of `rival`, for a smaller loss is not visible in its value. 0 if there is no interval.
         """
         from scipy.special import ndtri
 
-        value, drawn = self._widened(other, confidence)
+        value, drawn = self._widened(rival, confidence)
         gains = self.metric.sign * drawn
         low, _ = percentile_interval(gains, confidence) or (None, None)
         if low is None:
             return 0.0
-        num_units = self._units_without_difference(other, drawn)
+        num_units = self._units_without_difference(rival, drawn)
         if num_units is not None:
             return self._span * bounds.exact_reach(num_units, 1 - (1 - confidence) * (1 - power))
         by_chance = float(ndtri(power) * np.nanstd(gains, ddof=1))
-        return max(float(np.nanstd(self.resampled[other], ddof=1)), self.metric.sign * value - low + by_chance)
+        return max(float(np.nanstd(self.resampled[rival], ddof=1)), self.metric.sign * value - low + by_chance)
 
-    def _widened(self, other: str, confidence: float) -> tuple[float, Array]:
-        """Return challenger minus `other`, and its resamples (resample,), widened where there are few units."""
-        value = self.values["challenger"] - self.values[other]
-        drawn = self.resampled["challenger"] - self.resampled[other]
+    def _widened(self, rival: str, confidence: float) -> tuple[float, Array]:
+        """Return challenger minus `rival`, and its resamples (resample,), widened where there are few units."""
+        value = self.values["challenger"] - self.values[rival]
+        drawn = self.resampled["challenger"] - self.resampled[rival]
         return value, value + few_units_factor(self.num_units, confidence) * (drawn - value)
 
-    def loss_p_value(self, other: str, allowed: float) -> float | None:
+    def loss_p_value(self, rival: str, allowed: float) -> float | None:
         """Return the p-value for a loss of the challenger of more than `allowed`, on the two-sided scale.
 
         It uses the bootstrap's standard error: counting resamples could not go below 2 / resamples, which a
@@ -119,11 +119,11 @@ class ResampledMetrics:
         """
         from scipy.special import stdtr
 
-        gains, degrees = self.gains(other), self.num_units - 1
+        gains, degrees = self.gains(rival), self.num_units - 1
         if percentile_interval(gains, 0.5) is None or degrees < 1:
             return None
         error = float(np.nanstd(gains, ddof=1)) * math.sqrt(self.num_units / degrees)
-        distance = self.metric.sign * (self.values["challenger"] - self.values[other]) + allowed
+        distance = self.metric.sign * (self.values["challenger"] - self.values[rival]) + allowed
         if distance >= 0:
             return 1.0
         return float(2 * stdtr(degrees, distance / error)) if error > 0 else 0.0
@@ -145,10 +145,10 @@ def resample_models(
     evaluators = [metric.weighted(target, prediction, weights) for prediction in models.values()]
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
-    values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
-    own = None if metric.own else weights
-    apart = np.arange(len(target)) if clusters is None and own is not None else clusters
-    num_units = len(target) if apart is None else effective_units(metric.sizes(target, apart, own))
+    values = {name: evaluator(once) for name, evaluator in zip(models, evaluators, strict=True)}
+    metric_weights = None if metric.own else weights
+    apart = np.arange(len(target)) if clusters is None and metric_weights is not None else clusters
+    num_units = len(target) if apart is None else effective_units(metric.sizes(target, apart, metric_weights))
     resampled = {name: drawn[:, column] for column, name in enumerate(models)}
     terms = {
         name: _units_of_terms(metric, target, prediction, num_units, clusters, weights)
@@ -201,14 +201,15 @@ def horizon_estimates(
         return {}
     horizons = by_horizon(outputs)
     evaluators = [
-        of_some([outputs[place] for place in at])(target[:, at], prediction[:, at]) for at in horizons.values()
+        of_some([outputs[place] for place in columns])(target[:, columns], prediction[:, columns])
+        for columns in horizons.values()
     ]
     drawn, once = resample(evaluators, len(target), resamples, seed, clusters), np.ones(len(target))
     estimates = {}
-    for at, name in enumerate(horizons):
-        low, high = percentile_interval(drawn[:, at], confidence) or (None, None)
-        value = evaluators[at](once)
-        if low is not None and metric.range and bounds.never_vary(drawn[:, at]):
+    for index, name in enumerate(horizons):
+        low, high = percentile_interval(drawn[:, index], confidence) or (None, None)
+        value = evaluators[index](once)
+        if low is not None and metric.range and bounds.never_vary(drawn[:, index]):
             places = horizons[name]
             num_units = bounds.least_units(metric.range.terms(target[:, places], prediction[:, places]), clusters, None)
             low, high = metric.range.interval(value, num_units, confidence)
@@ -246,11 +247,11 @@ def mcnemar_difference(
     counts = mcnemar.discordant(target, challenger, champion)
     gain, low, high, error = mcnemar.difference(counts, confidence)
     if threshold.value == 0:
-        p = mcnemar.midp(counts)
+        chance = mcnemar.midp(counts)
         never_differ = counts.challenger + counts.champion == 0
-        reached = (gain > 0 and p < 1 - confidence) or (never_differ and not threshold.strict)
+        reached = (gain > 0 and chance < 1 - confidence) or (never_differ and not threshold.strict)
     else:
         beyond = (gain - threshold.value) / error
-        p = math.erfc(beyond / math.sqrt(2)) if beyond > 0 else 1.0
-        reached = p < 1 - confidence
-    return Difference(value=gain, low=low, high=high, p_value=p, reached=reached)
+        chance = math.erfc(beyond / math.sqrt(2)) if beyond > 0 else 1.0
+        reached = chance < 1 - confidence
+    return Difference(value=gain, low=low, high=high, p_value=chance, reached=reached)

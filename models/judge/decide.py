@@ -57,7 +57,7 @@ def judge(
     evidence.check()
     if rules.test == "mcnemar" and metric.name != "accuracy":
         raise UsageError(f"judge.test: mcnemar is for accuracy, goal.metric is {metric.name}: use bootstrap")
-    limits = [each for each in (rules.max_latency_ms, max_latency_ms) if each is not None]
+    limits = [limit for limit in (rules.max_latency_ms, max_latency_ms) if limit is not None]
     bounds = {"good_enough": good_enough, "max_latency_ms": min(limits, default=None)}
     draft = _measured(_weighing(evidence, metric), rules, metric, seed)
     whole = {"unweighted": _unweighted(evidence, rules, metric, seed), "digests": evidence.digests()}
@@ -152,11 +152,11 @@ def _unweighted(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int
 
 def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) -> dict[str, dict[str, float | None]]:
     values: dict[str, dict[str, float | None]] = {metric.name: dict(result.values)}
-    for each in metrics_for(evidence.task, evidence.outputs):
-        if each.name != metric.name:
-            predictions = evidence.models_for(each)
-            values[each.name] = {
-                name: each.value(evidence.target, p, evidence.weights) for name, p in predictions.items()
+    for candidate in metrics_for(evidence.task, evidence.outputs):
+        if candidate.name != metric.name:
+            predictions = evidence.models_for(candidate)
+            values[candidate.name] = {
+                name: candidate.value(evidence.target, p, evidence.weights) for name, p in predictions.items()
             }
     return values
 
@@ -176,24 +176,24 @@ def _outputs(
         clusters,
     )
     figures = {name: _figures(evidence, name) for name in ("challenger", "champion") if name in evidence.models}
-    horizon_of = {at: name for name, places in by_horizon(evidence.outputs).items() for at in places}
+    horizon_of = {place: name for name, places in by_horizon(evidence.outputs).items() for place in places}
     return [
         OutputFigures(
             name=output.name,
             quantile=output.quantile,
-            horizon=horizon_of[at] if output.quantile is not None and output.horizon is not None else None,
-            goal=goal.get(horizon_of[at]),
+            horizon=horizon_of[place] if output.quantile is not None and output.horizon is not None else None,
+            goal=goal.get(horizon_of[place]),
             challenger=figures["challenger"][output.name],
             champion=figures["champion"][output.name] if "champion" in figures else {},
         )
-        for at, output in enumerate(evidence.outputs)
+        for place, output in enumerate(evidence.outputs)
     ]
 
 
 def _figures(evidence: Evidence, model: str) -> dict[str, dict[str, float]]:
     """Return the figures of each output of a model: those of decisions by the model's own."""
     fitting, merged = metrics_for(evidence.task), dict[str, dict[str, float]]()
-    for metric in [each for each in fitting if each.name in _OUTPUT_METRICS] or fitting[:1]:
+    for metric in [figure for figure in fitting if figure.name in _OUTPUT_METRICS] or fitting[:1]:
         named = {metric.name: metric.prepare} if metric.name in _OUTPUT_METRICS else {}
         prediction = evidence.models_for(metric)[model]
         figures = output_figures(named, evidence.outputs, evidence.target, prediction, evidence.weights)

@@ -35,15 +35,15 @@ def gates_of(verdict: Verdict) -> list[Gate]:
 
 def sample_gate(verdict: Verdict) -> Gate:
     """Pass if there are enough test examples for a decision."""
-    num, least = verdict.num_samples, verdict.rules.min_samples
-    if num < least:
-        return _gate("sample", False, f"too few test examples: {num}, judge.min_samples asks for {least}")
+    num, num_needed = verdict.num_samples, verdict.rules.min_samples
+    if num < num_needed:
+        return _gate("sample", False, f"too few test examples: {num}, judge.min_samples asks for {num_needed}")
     if verdict.num_clusters is not None and verdict.num_clusters < LEAST_CLUSTERS:
         clusters = f"{verdict.num_clusters} {CLUSTERS[verdict.task]}, at least {LEAST_CLUSTERS} are needed"
         cure = f"; judge.unit is {verdict.rules.unit}: name a shorter one (none if the times are no dates)"
         cure = cure if verdict.rules.unit else "; take a larger test split"
         return _gate("sample", False, f"too few independent test examples: they fall into {clusters}{cure}")
-    return _gate("sample", True, f"{num} test examples, {least} are enough")
+    return _gate("sample", True, f"{num} test examples, {num_needed} are enough")
 
 
 def champion_gate(verdict: Verdict) -> Gate | None:
@@ -134,12 +134,12 @@ def slices_gate(verdict: Verdict) -> Gate | None:
     """Pass if no slice lost more than allowed, after correction for their number."""
     if verdict.rules.slice_margin is None or verdict.difference is None or not verdict.slices:
         return None
-    tested = [each for each in verdict.slices if each.p_holm is not None]
-    lost = sorted((each for each in tested if each.lost), key=lambda each: each.p_holm or 0.0)
+    tested = [part for part in verdict.slices if part.p_holm is not None]
+    lost = sorted((part for part in tested if part.lost), key=lambda part: part.p_holm or 0.0)
     more_than = f"more than {number(verdict.rules.slice_margin)} of {verdict.metric}"
     if not lost:
         return _gate("slices", True, f"none of {len(tested)} tested slices is shown to lose {more_than}")
-    losses = "; ".join(_slice_in_words(each) for each in lost[:3]) + (" and others" if len(lost) > 3 else "")
+    losses = "; ".join(_slice_in_words(part) for part in lost[:3]) + (" and others" if len(lost) > 3 else "")
     return _gate("slices", False, f"{len(lost)} of {len(tested)} tested slices lose {more_than}: {losses}")
 
 
@@ -223,18 +223,18 @@ def _cure(verdict: Verdict, difference: Difference) -> str:
     return "; the interval leaves it open: more test examples would decide"
 
 
-def _slice_in_words(each: Slice) -> str:
-    before = each.champion.value if each.champion else None
-    change = f"{number(before)} to {number(each.challenger.value)}"
-    return f"{each.column} = {each.value} ({change}, {each.num_samples} examples)"
+def _slice_in_words(part: Slice) -> str:
+    before = part.champion.value if part.champion else None
+    change = f"{number(before)} to {number(part.challenger.value)}"
+    return f"{part.column} = {part.value} ({change}, {part.num_samples} examples)"
 
 
 def _cost_gate(
-    name: Literal["latency", "size"], value: float | None, most: float | None, what: str, unit: str
+    name: Literal["latency", "size"], value: float | None, limit: float | None, quantity: str, unit: str
 ) -> Gate | None:
-    if most is None:
+    if limit is None:
         return None
-    allowed = f"at most {number(most)} {unit} is allowed"
+    allowed = f"at most {number(limit)} {unit} is allowed"
     if value is None:
         return _gate(name, False, f"{name} was not measured, {allowed}")
-    return _gate(name, value <= most, f"{what} {number(value)} {unit}, {allowed}")
+    return _gate(name, value <= limit, f"{quantity} {number(value)} {unit}, {allowed}")

@@ -95,7 +95,7 @@ def check_measurable(prepared: Path, preparation: Preparation, metric: str | Non
         DataError: Names the split, the metric and the cure.
     """
     name, outputs = metric or TASKS[preparation.task].metric, preparation.target.outputs
-    ready = next((each for each in metrics_for(preparation.task, outputs) if each.name == name), None)
+    ready = next((candidate for candidate in metrics_for(preparation.task, outputs) if candidate.name == name), None)
     if ready is None:
         return
     for split in _MEASURED[preparation.kind]:
@@ -118,7 +118,7 @@ def naive_forecasts(prepared: Path, preparation: Preparation, metric: str = "") 
     middle = float(feeds.targets(prepared, "train").mean())
     test = feeds.series_targets(prepared)
     train = feeds.series_targets(prepared, "train") if levels else None
-    of_each = []
+    by_output = []
     for ahead in window.horizons:
         forecasts = _naive_of_horizon(test, ahead, preparation, middle)
         if train is not None:
@@ -126,18 +126,22 @@ def naive_forecasts(prepared: Path, preparation: Preparation, metric: str = "") 
             true = train.values[train.rows - (window.last_horizon - ahead)]
             pairs = zip(forecasts, itertools.chain(past, itertools.repeat(past[-1])), strict=False)
             forecasts = [
-                Baseline(each.name, each.prediction[:, None] + sample_quantiles(true - before.prediction, levels))
-                for each, before in pairs
+                Baseline(
+                    forecast.name, forecast.prediction[:, None] + sample_quantiles(true - before.prediction, levels)
+                )
+                for forecast, before in pairs
             ]
-        of_each.append(forecasts)
-    if len(of_each) == 1:
+        by_output.append(forecasts)
+    if len(by_output) == 1:
         form = (-1, len(preparation.outputs)) if preparation.outputs else (-1,)
-        return [Baseline(each.name, each.prediction.reshape(form)) for each in of_each[0]]
+        return [Baseline(forecast.name, forecast.prediction.reshape(form)) for forecast in by_output[0]]
     names = ("the last value", "the value of a season ago")
-    num = max(len(forecasts) for forecasts in of_each)
+    num = max(len(forecasts) for forecasts in by_output)
     return [
-        Baseline(name, np.column_stack([forecasts[min(at, len(forecasts) - 1)].prediction for forecasts in of_each]))
-        for at, name in enumerate(names[:num])
+        Baseline(
+            name, np.column_stack([forecasts[min(index, len(forecasts) - 1)].prediction for forecasts in by_output])
+        )
+        for index, name in enumerate(names[:num])
     ]
 
 
@@ -174,16 +178,16 @@ def example_rows(prepared: Path, preparation: Preparation) -> Hashes:
     return _TARGET_ROWS[preparation.kind](prepared, "test", preparation)[:, 0]
 
 
-def is_known(prepared: Path, known: Hashes) -> np.ndarray:
+def is_known(prepared: Path, hashes: Hashes) -> np.ndarray:
     """Return which test examples have a row that is, or may be, known to another model, bool (example,).
 
     If some have and the record of the other model is a sample, also the rows beyond its last one may be known.
     """
     preparation = Preparation.load(prepared)
     identities = _TARGET_ROWS[preparation.kind](prepared, "test", preparation)
-    mask = np.asarray(np.isin(identities, known).any(axis=1))
-    if len(known) == MOST_KNOWN and mask.any():
-        np.logical_or(mask, (identities > known[-1]).any(axis=1), out=mask)
+    mask = np.asarray(np.isin(identities, hashes).any(axis=1))
+    if len(hashes) == MOST_KNOWN and mask.any():
+        np.logical_or(mask, (identities > hashes[-1]).any(axis=1), out=mask)
     return mask
 
 
@@ -261,19 +265,22 @@ _CLUSTERS: PerDataKind[Callable[[Evidence, Path, Preparation, Spec], Array | Non
 }
 
 
-def joined(evidence: Evidence, units: Array, least: int) -> Array:
-    """Return the clusters (example,) of units in the order of time: blocks of `least` units, or of as many as depend.
+def joined(evidence: Evidence, units: Array, min_length: int) -> Array:
+    """Return the clusters (example,) of units in the order of time: blocks of `min_length` units, or as many as depend.
 
     The length comes from the differences in loss between the challenger and the other models.
     """
     models = [*evidence.models.values(), *([] if evidence.best is None else [evidence.best])]
-    own, *others = (EXAMPLE_LOSSES[evidence.task](evidence.target, each) for each in models)
+    ours, *losses_of_others = (EXAMPLE_LOSSES[evidence.task](evidence.target, outputs) for outputs in models)
     weights = np.ones(len(units)) if evidence.weights is None else evidence.weights
     sizes = np.bincount(units, weights)
     counted = np.where(sizes > 0, sizes, 1.0)
-    losses = (np.bincount(units, weights * (own - each)) / counted for each in others or [np.zeros(len(own))])
-    length = max(block_length(each[sizes > 0]) for each in losses)
-    clusters: Array = time_blocks(len(sizes), max(least, min(len(sizes) // LEAST_BLOCKS, length)))[units]
+    losses = (
+        np.bincount(units, weights * (ours - loss_of_other)) / counted
+        for loss_of_other in losses_of_others or [np.zeros(len(ours))]
+    )
+    length = max(block_length(difference[sizes > 0]) for difference in losses)
+    clusters: Array = time_blocks(len(sizes), max(min_length, min(len(sizes) // LEAST_BLOCKS, length)))[units]
     return clusters
 
 

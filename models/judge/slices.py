@@ -30,11 +30,11 @@ def judge_slices(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: in
         for column, values in evidence.slices.items()
         for value, chosen in _groups(as_text(values))
     ]
-    raw = [each.difference.p_value if each.difference else None for each in slices]
+    raw = [part.difference.p_value if part.difference else None for part in slices]
     level = 1 - rules.confidence
     return [
-        each.model_copy(update={"p_holm": p, "lost": p is not None and p < level})
-        for each, p in zip(slices, holm(raw), strict=True)
+        part.model_copy(update={"p_holm": p, "lost": p is not None and p < level})
+        for part, p in zip(slices, holm(raw), strict=True)
     ]
 
 
@@ -52,7 +52,7 @@ def _groups(values: Array) -> Iterator[tuple[str, Array]]:
 def _judge_slice(
     evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int, column: str, value: str, chosen: Array
 ) -> Slice:
-    models = {name: each[chosen] for name, each in evidence.models_for(metric).items() if name != "baseline"}
+    models = {name: values[chosen] for name, values in evidence.models_for(metric).items() if name != "baseline"}
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters[chosen], return_inverse=True)[1]
     num_units = None if clusters is None else len(metric.sizes(evidence.target[chosen], clusters))
     too_few = _too_few(len(chosen), num_units)
@@ -63,8 +63,10 @@ def _judge_slice(
     if "champion" in models:
         allowed = rules.slice_margin or 0.0
         difference = result.difference("champion", Threshold(-allowed, strict=False), rules.confidence)
-        p = None if too_few else result.loss_p_value("champion", allowed)
-        difference = difference.model_copy(update={"p_value": p, "reached": difference.reached and p is not None})
+        chance = None if too_few else result.loss_p_value("champion", allowed)
+        difference = difference.model_copy(
+            update={"p_value": chance, "reached": difference.reached and chance is not None}
+        )
     return Slice(
         column=column,
         value=value,

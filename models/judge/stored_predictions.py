@@ -51,13 +51,13 @@ class StoredPredictions(NamedTuple):
         """
         order = np.argsort(self.rows, kind="stable")
         places = np.searchsorted(self.rows[order], rows)
-        there = places < len(order)
-        there[there] = self.rows[order[places[there]]] == rows[there]
-        if not there.any():
+        is_stored = places < len(order)
+        is_stored[is_stored] = self.rows[order[places[is_stored]]] == rows[is_stored]
+        if not is_stored.any():
             return None
-        at = order[places[there]]
-        if self.target.shape[1:] != target.shape[1:] or not np.array_equal(self.target[at], target[there]):
+        stored_rows = order[places[is_stored]]
+        if self.target.shape[1:] != target.shape[1:] or not np.array_equal(self.target[stored_rows], target[is_stored]):
             return None
         prediction = np.zeros((len(rows), *self.prediction.shape[1:]), dtype=self.prediction.dtype)
-        prediction[there] = self.prediction[at]
-        return prediction, there
+        prediction[is_stored] = self.prediction[stored_rows]
+        return prediction, is_stored
