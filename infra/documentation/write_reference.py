@@ -374,6 +374,13 @@ def walks() -> str:
     return page(NOTE)
 
 
+def kinds() -> str:
+    """Return the page of the kinds and of the tables that hold what they do."""
+    from infra.documentation.kind_tables import page
+
+    return page(NOTE)
+
+
 def _drawing(rows: list[list[str]]) -> str:
     boxes = "".join(f'  r{index}["{" | ".join(row)}"]\n' for index, row in enumerate(rows))
     return boxes + "  " + " --> ".join(f"r{index}" for index in range(len(rows))) + "\n"
@@ -428,6 +435,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/workspace.md": workspace,
     "architecture/walks.md": walks,
     "architecture/layers.md": layers,
+    "architecture/kinds.md": kinds,
     "decisions/index.md": decisions,
     "../examples/notebook/leavers.ipynb": notebook,
 }

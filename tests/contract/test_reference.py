@@ -30,6 +30,7 @@ PAGES = (
     "reference/workspace.md",
     "architecture/walks.md",
     "architecture/layers.md",
+    "architecture/kinds.md",
     "decisions/index.md",
     "../examples/notebook/leavers.ipynb",
 )

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tests.structure.vocabulary import OWN_LISTS, SHAPES, STAND_INS, WORDS, Vocabulary, is_table, strings
+from tests.structure.vocabulary import OWN_LISTS, SHAPES, STAND_INS, WORDS, Vocabulary, is_table, names, strings
 
 Place = ast.expr | ast.pattern
 
@@ -127,7 +127,7 @@ def group_of_comparison(node: ast.Compare, words: Vocabulary, scope: Scope) -> s
     if is_of_table(node, source, words, scope):
         return "table"
     is_of_type = any(isinstance(side, ast.Call) and ast.unparse(side.func) == "type" for side in sides)
-    return "class" if is_of_type and any(end_of(side) & words.classes for side in sides) else ""
+    return "class" if is_of_type and any(names(side) & words.classes for side in sides) else ""
 
 
 def group_of_words(texts: set[str], source: str) -> str:
@@ -186,7 +186,7 @@ def group_of_call(node: ast.Call, words: Vocabulary, scope: Scope) -> str:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in words.functions:
             return "answer"
         case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]):
-            return "class" if any(end_of(part) & words.classes for part in ast.walk(classes)) else ""
+            return "class" if names(classes) & words.classes else ""
         case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Constant(value=name)]):
             return "class" if name in FIELDS | OWN_LISTS | words.flags else ""
         case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), _]):
@@ -202,7 +202,7 @@ def group_of_pattern(pattern: ast.pattern, subject: ast.expr, words: Vocabulary,
     if group := next((group for group, of_group in WORDS.items() if texts and texts <= of_group), ""):
         return group
     for part in ast.walk(pattern):
-        if isinstance(part, ast.MatchClass) and (end_of(part.cls) & words.classes or set(part.kwd_attrs) & words.flags):
+        if isinstance(part, ast.MatchClass) and end_of(part.cls) & words.classes:
             return "class"
     if is_of_choice(subject, strings(pattern), words, scope):
         return "flag"

@@ -69,7 +69,7 @@ def vocabulary_of(trees: Trees) -> Vocabulary:
                 if name not in CATALOGUES:
                     words.tables.setdefault(module, set()).add(name)
                 words.rows |= class_names(row_type(annotation), *called(held_values(value)))
-                words.classes |= class_names(annotation, value)
+                words.classes |= words.rows | class_names(value)
                 if is_choice(annotation, value):
                     words.choices.add(name)
     words.classes &= {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
