@@ -67,10 +67,10 @@ def fit_features(code: FeatureCode, rows: FitRows, inputs: InputColumns, as_text
     graph, names = b"", [lookup.name for lookup in state.lookups]
     if code.transform is not None:
         graph, names = transform_graph(code, state, state.columns(inputs))
-    taken = [name for name in names if name in inputs.names or name in rows.table.column_names]
-    if taken:
+    clashes = [name for name in names if name in inputs.names or name in rows.table.column_names]
+    if clashes:
         raise UserCodeError(
-            f"data.features.transform {code.transform}: {taken[0]!r} is a column of the data already: rename it"
+            f"data.features.transform {code.transform}: {clashes[0]!r} is a column of the data already: rename it"
         )
     values = feature_values(state.lookups, graph, names, inputs)
     if reads_target:
@@ -119,19 +119,19 @@ def _cross_fit(
         )
     for fold in np.unique(folds[rows.is_training]):
         is_left_out = folds == fold
-        others = rows.table.filter(pa.array(rows.is_training & ~is_left_out))
-        state = fit_state(code, others, inputs, as_text)
+        other_rows = rows.table.filter(pa.array(rows.is_training & ~is_left_out))
+        state = fit_state(code, other_rows, inputs, as_text)
         mask = pa.array(is_left_out)
         left_out = InputColumns(
             {name: column[is_left_out] for name, column in inputs.numbers.items()},
             {name: column.filter(mask) for name, column in inputs.texts.items()},
         )
         columns = state.columns(left_out)
-        made = columns if code.transform is None else transform_eagerly(code, state, columns)
+        transformed = columns if code.transform is None else transform_eagerly(code, state, columns)
         for name in values:
-            if name not in made:
+            if name not in transformed:
                 raise UserCodeError(
                     f"data.features.{'transform' if code.transform else 'fit'} {code.transform or code.fit}: makes "
                     f"{name!r} of some rows and not of others: return the same names for any rows"
                 )
-            values[name][is_left_out] = made[name]
+            values[name][is_left_out] = transformed[name]

@@ -52,16 +52,16 @@ class FittedState:
     lookups: list[Lookup]
     arrays: dict[str, np.ndarray]
 
-    def equals(self, other: FittedState) -> bool:
+    def equals(self, other_state: FittedState) -> bool:
         """Return whether both hold the same names and numbers, up to what the order of a sum on threads changes."""
-        mine, others = self._numbers(), other._numbers()
-        return mine.keys() == others.keys() and all(
-            array.shape == others[name].shape and np.allclose(array, others[name], rtol=1e-9, atol=1e-15)
+        mine, other_numbers = self._numbers(), other_state._numbers()
+        return mine.keys() == other_numbers.keys() and all(
+            array.shape == other_numbers[name].shape and np.allclose(array, other_numbers[name], rtol=1e-9, atol=1e-15)
             for name, array in mine.items()
         )
 
     def _numbers(self) -> dict[tuple[str, ...], np.ndarray]:
-        tables = {(each.name, each.column, *each.keys): np.array(each.values) for each in self.lookups}
+        tables = {(lookup.name, lookup.column, *lookup.keys): np.array(lookup.values) for lookup in self.lookups}
         return {**tables, **{(name,): array for name, array in self.arrays.items()}}
 
     def columns(self, inputs: InputColumns) -> dict[str, np.ndarray]:
@@ -83,14 +83,15 @@ def fit_state(code: FeatureCode, rows: pa.Table, inputs: InputColumns, as_text: 
         UserCodeError: The function raised, or returned something else than named numbers.
     """
     where = f"data.features.fit {code.fit}"
-    made = references.call(references.resolve(code.fit, code.base), code.fit, as_frame(rows))
-    if not isinstance(made, Mapping) or not made:
+    returned = references.call(references.resolve(code.fit, code.base), code.fit, as_frame(rows))
+    if not isinstance(returned, Mapping) or not returned:
         raise UserCodeError(
-            f"{where}: got {type(made).__name__}, expected a dict with a pandas Series, a number or an array of each "
+            f"{where}: got {type(returned).__name__}, expected a dict with a pandas Series, a number or an array of "
+            "each "
             "name: end it with `return {'name': ...}`"
         )
     lookups, arrays = [], {}
-    for name, value in made.items():
+    for name, value in returned.items():
         if not isinstance(name, str) or not name or name in inputs.names or name in rows.column_names:
             raise UserCodeError(f"{where}: got the name {name!r}, expected a text that is no column: rename it")
         if hasattr(value, "index") and hasattr(value, "to_numpy"):
@@ -126,20 +127,21 @@ def _lookup(name: str, series: Any, texts: Mapping[str, pa.ChunkedArray], where:
             f"{where}: the index of {name!r} is no column of categories ({error}): correct it"
         ) from error
     is_known = ~np.isnan(values) & keys.is_valid().to_numpy()
-    known = keys.filter(pa.array(is_known)).to_pylist()
-    if len(known) != len(set(known)):
+    index_values = keys.filter(pa.array(is_known)).to_pylist()
+    if len(index_values) != len(set(index_values)):
         raise UserCodeError(f"{where}: the index of {name!r} holds a value of {column!r} twice: group by it")
-    if len(known) > MOST_KEYS:
+    if len(index_values) > MOST_KEYS:
         raise UserCodeError(
-            f"{where}: {name!r} has {len(known):,} values, expected at most {MOST_KEYS:,}: leave rare ones out"
+            f"{where}: {name!r} has {len(index_values):,} values, expected at most {MOST_KEYS:,}: leave rare ones out"
         )
-    if known and not pc.any(pc.is_in(texts[column], pa.array(known, pa.string()))).as_py():
+    if index_values and not pc.any(pc.is_in(texts[column], pa.array(index_values, pa.string()))).as_py():
         raise UserCodeError(
-            f"{where}: no row has a value of the index of {name!r} ({', '.join(map(repr, known[:3]))}), expected "
+            f"{where}: no row has a value of the index of {name!r} ({', '.join(map(repr, index_values[:3]))}), "
+            "expected "
             f"values of {column!r} such as {', '.join(map(repr, texts[column].drop_null()[:3].to_pylist()))}: group by "
             "the column as it is"
         )
-    return Lookup(name=name, column=column, keys=known, values=values[is_known].tolist())
+    return Lookup(name=name, column=column, keys=index_values, values=values[is_known].tolist())
 
 
 def _array(name: str, value: Any, where: str, *, takes_missing: bool = False) -> np.ndarray:

@@ -40,20 +40,20 @@ def transform_eagerly(code: FeatureCode, state: FittedState, columns: Columns) -
     tensors = {name: torch.from_numpy(np.array(values)) for name, values in columns.items()}
     function = references.resolve(code.transform, code.base)
     with torch.no_grad():
-        made = references.call(function, code.transform, tensors, _state_tensors(state))
+        returned = references.call(function, code.transform, tensors, _state_tensors(state))
     where, num_rows = f"data.features.transform {code.transform}", len(next(iter(columns.values())))
-    if not isinstance(made, Mapping) or not made:
+    if not isinstance(returned, Mapping) or not returned:
         raise UserCodeError(
-            f"{where}: got {type(made).__name__}, expected a dict with a tensor of each name: end it with "
+            f"{where}: got {type(returned).__name__}, expected a dict with a tensor of each name: end it with "
             "`return {'name': ...}`"
         )
-    for name, values in made.items():
+    for name, values in returned.items():
         if not isinstance(name, str) or not name:
             raise UserCodeError(f"{where}: got the name {name!r}, expected a text: rename it")
         if not isinstance(values, torch.Tensor) or values.shape != (num_rows,):
             got = f"shape {tuple(values.shape)}" if isinstance(values, torch.Tensor) else type(values).__name__
             raise UserCodeError(f"{where}: {name!r} is {got}, expected a tensor of one number a row, ({num_rows},)")
-    return {name: _number_or_missing(values).numpy() for name, values in made.items()}
+    return {name: _number_or_missing(values).numpy() for name, values in returned.items()}
 
 
 def transform_graph(code: FeatureCode, state: FittedState, columns: Columns) -> tuple[bytes, list[str]]:
@@ -90,13 +90,13 @@ def _sample(columns: Columns) -> dict[str, np.ndarray]:
 def _with_gaps(columns: Columns) -> dict[str, np.ndarray]:
     """Return the rows with every fifth number missing, each column in other rows: a request may lack any number."""
     return {
-        name: np.where((np.arange(len(values)) + at) % 5 == 0, np.nan, values)
-        for at, (name, values) in enumerate(columns.items())
+        name: np.where((np.arange(len(values)) + offset) % 5 == 0, np.nan, values)
+        for offset, (name, values) in enumerate(columns.items())
     }
 
 
-def _agree(made: Columns, expected: Columns) -> bool:
-    return all(np.allclose(made[name], expected[name], rtol=1e-6, atol=1e-9, equal_nan=True) for name in expected)
+def _agree(actual: Columns, expected: Columns) -> bool:
+    return all(np.allclose(actual[name], expected[name], rtol=1e-6, atol=1e-9, equal_nan=True) for name in expected)
 
 
 def _check_row_wise(code: FeatureCode, graph: bytes, names: list[str], rows: Columns) -> None:
@@ -122,9 +122,9 @@ def run_graph(graph: bytes, names: list[str], columns: Columns) -> dict[str, np.
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    wanted = {value.name for value in session.get_inputs()}
-    feed = {f"c{at}": values for at, values in enumerate(columns.values()) if f"c{at}" in wanted}
-    return dict(zip(names, session.run([f"f{at}" for at in range(len(names))], feed), strict=True))
+    input_names = {value.name for value in session.get_inputs()}
+    feed = {f"c{number}": values for number, values in enumerate(columns.values()) if f"c{number}" in input_names}
+    return dict(zip(names, session.run([f"f{number}" for number in range(len(names))], feed), strict=True))
 
 
 def _number_or_missing(values: torch.Tensor) -> torch.Tensor:
@@ -155,8 +155,8 @@ def _exported(code: FeatureCode, state: FittedState, columns: Columns, num_featu
             program = torch.onnx.export(
                 _module(code, state, names),
                 tuple(few),
-                input_names=[f"c{at}" for at in range(len(names))],
-                output_names=[f"f{at}" for at in range(num_features)],
+                input_names=[f"c{number}" for number in range(len(names))],
+                output_names=[f"f{number}" for number in range(num_features)],
                 dynamo=True,
                 dynamic_shapes=(tuple({0: rows} for _ in names),),
                 opset_version=OPSET,
@@ -189,7 +189,7 @@ def _module(code: FeatureCode, state: FittedState, names: list[str]) -> Any:
 
     class Transform(torch.nn.Module):
         def forward(self, *columns: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            made = function(dict(zip(names, columns, strict=True)), constants)
-            return tuple(_number_or_missing(values) for values in made.values())
+            returned = function(dict(zip(names, columns, strict=True)), constants)
+            return tuple(_number_or_missing(values) for values in returned.values())
 
     return Transform().eval()

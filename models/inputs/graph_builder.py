@@ -38,8 +38,8 @@ class GraphBuilder:
         return self.prefix + name
 
 
-def stacked(builder: GraphBuilder, names: list[str], what: str, output: str = "") -> str:
+def stacked(builder: GraphBuilder, names: list[str], prefix: str, output: str = "") -> str:
     """Stack columns (batch,) into (batch, column); the runtime refuses columns of different lengths."""
-    axis = builder.constant(f"{what}/axis", np.array([1], np.int64))
-    upright = [builder.node("Unsqueeze", [name, axis], f"{what}/{position}") for position, name in enumerate(names)]
-    return builder.node("Concat", upright, what, output=output, axis=1)
+    axis = builder.constant(f"{prefix}/axis", np.array([1], np.int64))
+    upright = [builder.node("Unsqueeze", [name, axis], f"{prefix}/{position}") for position, name in enumerate(names)]
+    return builder.node("Concat", upright, prefix, output=output, axis=1)

@@ -42,7 +42,7 @@ class Columns:
 
     def of(self, kind: str) -> list[str]:
         """Return the columns of one kind."""
-        return [name for name, own in self.kinds.items() if own == kind]
+        return [name for name, kind_of_column in self.kinds.items() if kind_of_column == kind]
 
 
 @dataclass(frozen=True)

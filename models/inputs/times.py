@@ -66,15 +66,15 @@ def parsed_times(texts: pa.ChunkedArray, where: str, kinds: Sequence[pa.DataType
     Raises:
         DataError: Names the first text that the type which takes the most before it does not take.
     """
-    most = 0
+    most_times = 0
     for kind in kinds:
         try:
             return texts.cast(kind)
         except pa.ArrowInvalid:
-            most = max(most, _num_taken(texts, kind))
-    is_time = any(_num_taken(texts.slice(most, 1), kind) for kind in TIMES)
+            most_times = max(most_times, _num_taken(texts, kind))
+    is_time = any(_num_taken(texts.slice(most_times, 1), kind) for kind in TIMES)
     expected = "all times with a zone, or all without" if is_time else "a time"
-    text, cure = texts[most].as_py(), f"{_CURE}; a source function (`source: ./data.py:load`) can parse them"
+    text, cure = texts[most_times].as_py(), f"{_CURE}; a source function (`source: ./data.py:load`) can parse them"
     raise DataError(f"{where}: got {text!r}, expected {expected}: {cure}")
 
 

@@ -76,10 +76,10 @@ def _declared(net: str) -> list[Argument] | None:
         return None
     for node in read_python(Path(module_spec.origin)).body:
         match node:
-            case ast.FunctionDef(name=own, args=ast.arguments(args=args, defaults=defaults)) if own == name:
+            case ast.FunctionDef(name=defined, args=ast.arguments(args=args, defaults=defaults)) if defined == name:
                 values = [*[None] * (len(args) - len(defaults)), *defaults]
                 return [Argument(arg.arg, arg.annotation, value) for arg, value in zip(args, values, strict=True)]
-            case ast.ClassDef(name=own, body=body) if own == name:
+            case ast.ClassDef(name=defined, body=body) if defined == name:
                 fields = [field for field in body if isinstance(field, ast.AnnAssign)]
                 return [Argument(ast.unparse(field.target), field.annotation, field.value) for field in fields]
     return None

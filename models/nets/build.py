@@ -48,7 +48,7 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
         raise UsageError(f"model.net: {name} is not a torch net; it is trained by {NETS[name]}: name a torch net")
     factory = resolve(name, base, NETS)
     if name in NETS:
-        check_arguments(name, factory, model.arguments, known=("sizes",))
+        check_arguments(name, factory, model.arguments, reserved=("sizes",))
         net: nn.Module = factory(sizes, **model.arguments)
     else:
         net = adapt(_own_net(name, factory, model.arguments, sizes), sizes, name)
@@ -85,7 +85,7 @@ def draft_net(model: Model, sizes: Sizes, base: Path) -> NetDraft:
 
 
 def check_arguments(
-    name: str, factory: Callable[..., Any], arguments: dict[str, Any], known: tuple[str, ...] = ()
+    name: str, factory: Callable[..., Any], arguments: dict[str, Any], reserved: tuple[str, ...] = ()
 ) -> None:
     """Reject arguments that `factory` does not have.
 
@@ -95,7 +95,7 @@ def check_arguments(
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    names = [parameter.name for parameter in parameters if parameter.name not in known]
+    names = [parameter.name for parameter in parameters if parameter.name not in reserved]
     for argument in arguments:
         if argument not in names:
             cure = did_you_mean(argument, names, "remove it")
@@ -111,8 +111,8 @@ def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -
         )
     parameters = inspect.signature(factory).parameters
     check_arguments(name, factory, arguments)
-    wanted = {key for key, parameter in parameters.items() if parameter.default is parameter.empty}
-    values = {key: value for key, value in sizes.for_net().items() if key in wanted} | arguments
+    required = {key for key, parameter in parameters.items() if parameter.default is parameter.empty}
+    values = {key: value for key, value in sizes.for_net().items() if key in required} | arguments
     missing = [
         parameter.name
         for parameter in parameters.values()

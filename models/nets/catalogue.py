@@ -216,7 +216,7 @@ def net_name(net: str, kind: Kind) -> str:
         return name
     if name in CATALOGUE:
         if kind not in CATALOGUE[name].kinds:
-            fitting = ", ".join(other for other, entry in CATALOGUE.items() if kind in entry.kinds)
+            fitting = ", ".join(family_name for family_name, family in CATALOGUE.items() if kind in family.kinds)
             raise UsageError(f"model.net: got {name}, which takes no data of kind {kind}, expected one of {fitting}")
     elif not is_own_code(name):
         try:
@@ -236,14 +236,14 @@ def is_descent(net: str) -> bool:
     return net not in WITHOUT_DESCENT
 
 
-def can_begin(net: str, other: str, partial: bool = False) -> bool:
+def can_begin(net: str, other_net: str, partial: bool = False) -> bool:
     """Return whether a net can begin with the weights of another model, both by their resolved names.
 
     Trees, linear models and ensembles have no weights for a net, and take none. An own net may have the layers of any
     other net, and with `partial` (`train.start.partial`) some layers are enough: the load tells.
     """
-    are_nets = is_descent(net) and is_descent(other) and ENSEMBLE not in (net, other)
-    return are_nets and (net == other or partial or not {net, other} <= CATALOGUE.keys())
+    are_nets = is_descent(net) and is_descent(other_net) and ENSEMBLE not in (net, other_net)
+    return are_nets and (net == other_net or partial or not {net, other_net} <= CATALOGUE.keys())
 
 
 def reads_words(net: str) -> bool:
@@ -267,7 +267,7 @@ def default_space(net: str) -> dict[str, Dimension]:
     Args:
         net: A key of `NETS`, or a reference to the user's code, with a search of learning rate and decay only.
     """
-    entry = CATALOGUE.get(net)
-    if entry is None:
+    family = CATALOGUE.get(net)
+    if family is None:
         return dict(_TRAIN_SPACE)
-    return {**(_TRAIN_SPACE if is_descent(net) else {}), **entry.space}
+    return {**(_TRAIN_SPACE if is_descent(net) else {}), **family.space}

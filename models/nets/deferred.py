@@ -64,7 +64,7 @@ class InitRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._set(out, (Operation(*_MAKING[func](args)),))
         elif func.name() in _COPYING:
             self._set(out, self.recipe(args[0]))
-        elif func in _SCALING and all(isinstance(other, int | float) for other in args[1:]):
+        elif func in _SCALING and all(isinstance(argument, int | float) for argument in args[1:]):
             before = self.recipe(args[0])
             self._set(out, before and (*before, Operation(_SCALING[func], tuple(args[1:]))))
         elif func.name().partition(".")[0].endswith("_") and isinstance(first, torch.Tensor):
@@ -146,9 +146,9 @@ class NetDraft:
             _put(tensor, _drawn(self.recipes[name], tensor, seed(name)))
 
         tensors = dict(_tensors(self.net))
-        whole = [item for item in tensors.items() if not isinstance(item[1], DTensor)]
+        whole = [name_and_tensor for name_and_tensor in tensors.items() if not isinstance(name_and_tensor[1], DTensor)]
         with ThreadPoolExecutor(max(1, threads)) as pool:
-            for future in [pool.submit(put, *item) for item in whole]:
+            for future in [pool.submit(put, *name_and_tensor) for name_and_tensor in whole]:
                 future.result()
         for name, tensor in tensors.items():
             if isinstance(tensor, DTensor):
@@ -200,8 +200,8 @@ def _drawn(recipe: Recipe, like: torch.Tensor, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for operator, arguments in recipe:
-            more = {"generator": generator} if operator in _RANDOM else {}
-            operator(values, *arguments, **more)
+            extra_arguments = {"generator": generator} if operator in _RANDOM else {}
+            operator(values, *arguments, **extra_arguments)
     return values
 
 

@@ -66,17 +66,19 @@ class LinearWindow(nn.Module):
         numbers = [*(reference.log or ()), reference.factor, reference.shift]
         self.register_buffer("numbers", torch.tensor(numbers), persistent=False)
         linear = reference.forecast.model_copy(update={"kind": "linear"})
-        self._plain, self._scaled = (linear.model_copy(update={"is_scaled": each}) for each in (False, True))
+        self._plain, self._scaled = (linear.model_copy(update={"is_scaled": is_scaled}) for is_scaled in (False, True))
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
         """Return (batch, output), the standardised target, from series (batch, time, feature)."""
         floor = self.reference.forecast.floor
-        plain, scaled = (window_parts(series, each, self.weight, floor) for each in (self._plain, self._scaled))
+        plain, scaled = (
+            window_parts(series, reference, self.weight, floor) for reference in (self._plain, self._scaled)
+        )
         change = torch.where(self.is_scaled, scaled.change * scaled.scale, plain.change)
         if self.reference.log is None:
             return (plain.last + change) * self.reference.factor + self.reference.shift
-        own = series[:, :, self.reference.forecast.column]
-        parts = on_log_scale(WindowParts(plain.relative, plain.last, plain.scale, change), own, self.numbers)
+        own_series = series[:, :, self.reference.forecast.column]
+        parts = on_log_scale(WindowParts(plain.relative, plain.last, plain.scale, change), own_series, self.numbers)
         return parts.last + parts.change
 
 

@@ -47,9 +47,9 @@ def window_parts(
         quantiles: Of its errors, in the type of `series` (output,); those of a horizon are next to each other.
     """
     column = forecast.column
-    own = series[:, :, column]
-    last = own[:, -1:]
-    relative = own - last
+    own_series = series[:, :, column]
+    last = own_series[:, -1:]
+    relative = own_series - last
     scale = torch.ones_like(last)
     if forecast.is_scaled:
         # Not `+ floor**2`: torch's exporter drops an addition of a constant below 1e-8, and a flat window divides by 0.
@@ -57,32 +57,32 @@ def window_parts(
     relative = relative / scale
     change = torch.zeros_like(last)
     if forecast.kind == "seasonal":
-        places = [own.shape[1] - 1 - back for back in forecast.back]
+        places = [own_series.shape[1] - 1 - back for back in forecast.back]
         change = torch.cat([relative[:, place : place + 1] for place in places], dim=1)
     elif forecast.kind == "linear":
         before, after = series[:, -1, :column], series[:, -1, column + 1 :]
-        known = torch.cat([relative, before, after, torch.ones_like(last)], dim=1)
-        change = torch.cat([(known * row).sum(dim=1, keepdim=True) for row in weights.unbind()], dim=1)
+        facts = torch.cat([relative, before, after, torch.ones_like(last)], dim=1)
+        change = torch.cat([(facts * row).sum(dim=1, keepdim=True) for row in weights.unbind()], dim=1)
     if quantiles is not None and len(quantiles):
         num = len(quantiles) // change.shape[1]
-        places = [at for at in range(change.shape[1]) for _ in range(num)]
-        change = torch.cat([change[:, at : at + 1] for at in places], dim=1) + quantiles
+        places = [index for index in range(change.shape[1]) for _ in range(num)]
+        change = torch.cat([change[:, index : index + 1] for index in places], dim=1) + quantiles
     return WindowParts(relative, last, scale, change)
 
 
-def on_log_scale(parts: WindowParts, own: torch.Tensor, numbers: torch.Tensor) -> WindowParts:
+def on_log_scale(parts: WindowParts, own_series: torch.Tensor, numbers: torch.Tensor) -> WindowParts:
     """Return the parts of windows in the unit of a standardised target on the log scale, with the scale 1.
 
     Args:
         parts: In standardised units of the inputs.
-        own: The target's window (batch, time).
+        own_series: The target's window (batch, time).
         numbers: Offset and least value of the logarithm, then factor and shift (4,); `NetReference` describes them.
     """
-    offset, least, factor, shift = (numbers[at] for at in range(4))
+    offset, lowest, factor, shift = (numbers[index] for index in range(4))
     forecast = parts.last + parts.scale * parts.change
-    values = torch.cat([own, forecast], dim=1) + offset
-    logarithms = torch.maximum(values, least).log() * factor + shift
-    length = own.shape[1]
+    values = torch.cat([own_series, forecast], dim=1) + offset
+    logarithms = torch.maximum(values, lowest).log() * factor + shift
+    length = own_series.shape[1]
     last = logarithms[:, length - 1 : length]
     return WindowParts(logarithms[:, :length] - last, last, torch.ones_like(last), logarithms[:, length:] - last)
 

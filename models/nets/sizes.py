@@ -36,8 +36,8 @@ class NetSizes(SimpleNamespace):
         Raises:
             AttributeError: Names the sizes that there are.
         """
-        known = ", ".join(sorted(vars(self)))
-        raise AttributeError(f"sizes.{name}: data of kind {vars(self).get('kind')} has {known}")
+        names = ", ".join(sorted(vars(self)))
+        raise AttributeError(f"sizes.{name}: data of kind {vars(self).get('kind')} has {names}")
 
 
 _LEAST_SHARE = 1e-3
@@ -81,8 +81,8 @@ class NetReference:
             factor = part.scale / target.scale
             return cls(forecast, factor, shift, is_chosen, None, len(target.columns))
         mean = target.shift - math.log(part.scale)
-        least = math.exp(mean + min(math.log(_LEAST_SHARE), -_LOWEST * target.scale))
-        log = LogScale((part.shift + target.log_offset) / part.scale, max(least, LEAST_VALUE))
+        smallest = math.exp(mean + min(math.log(_LEAST_SHARE), -_LOWEST * target.scale))
+        log = LogScale((part.shift + target.log_offset) / part.scale, max(smallest, LEAST_VALUE))
         return cls(forecast, 1 / target.scale, -mean / target.scale, is_chosen, log, len(target.columns))
 
 

@@ -66,9 +66,9 @@ class WindowFeatures(nn.Module):
         if self.reference.log is not None:
             parts = on_log_scale(parts, wide[:, :, forecast.column], self.numbers[1:])
             factor, shift = torch.ones_like(factor), torch.zeros_like(shift)
-        others = torch.cat([wide[:, :, : forecast.column], wide[:, :, forecast.column + 1 :]], dim=2)
-        known = [parts.change, parts.last, parts.scale, others[:, -1], others.mean(dim=1)]
-        features = torch.cat([self._of(parts.relative.unsqueeze(2)), *known], dim=1)
+        other_columns = torch.cat([wide[:, :, : forecast.column], wide[:, :, forecast.column + 1 :]], dim=2)
+        facts = [parts.change, parts.last, parts.scale, other_columns[:, -1], other_columns.mean(dim=1)]
+        features = torch.cat([self._of(parts.relative.unsqueeze(2)), *facts], dim=1)
         base = (parts.last + parts.scale * parts.change) * factor + shift
         slope = parts.scale * factor
         bases = [base] * (self.num_outputs // base.shape[1])

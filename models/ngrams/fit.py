@@ -57,8 +57,8 @@ def fit_ngrams(
 
     Cost: about 1 ms for each of `MOST_LEARNT` texts of a hundred words; .1 ms for each further text.
     """
-    at = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), MOST_LEARNT)).astype(np.int64))
-    learnt = [texts[row][:MOST_CHARACTERS] for row in at]
+    sampled = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), MOST_LEARNT)).astype(np.int64))
+    learnt = [texts[row][:MOST_CHARACTERS] for row in sampled]
     alphabet = alphabet_of(learnt)
     terms, num_words = terms_of(learnt, alphabet)
     if not terms:
@@ -68,22 +68,22 @@ def fit_ngrams(
     idf = np.log((1 + len(learnt)) / (1 + np.bincount(occurring.indices, minlength=len(terms)))) + 1
     weighted = weights(occurring, idf, num_words)
     folds = (rows_apart(len(texts)) if units is None else units).folds(NUM_FOLDS)
-    own = np.ones(len(at)) if weight is None else weight[at]
-    scores = _scores(weighted, target[at], is_class, folds[at], own)
+    own = np.ones(len(sampled)) if weight is None else weight[sampled]
+    scores = _scores(weighted, target[sampled], is_class, folds[sampled], own)
     topics = _topics(weighted)
     model, features = _standardised(replace(blank, idf=idf), scores, weighted @ topics, topics, learnt)
-    return model, _of_all_texts(model, texts, at, features, scores, folds)
+    return model, _of_all_texts(model, texts, sampled, features, scores, folds)
 
 
 def _standardised(
     blank: NgramModel, scores: _Scores, of_topics: np.ndarray, topics: np.ndarray, learnt: Sequence[str]
 ) -> tuple[NgramModel, np.ndarray]:
     """Return the model, and the features of the texts that it is learnt from (text, features)."""
-    known = np.hstack([scores.out_of_fold, of_topics])
+    columns = np.hstack([scores.out_of_fold, of_topics])
     lengths = np.log1p([len(text) for text in learnt])
-    shift, scale = known.mean(axis=0), _spread(known)
+    shift, scale = columns.mean(axis=0), _spread(columns)
     length = np.array([lengths.mean(), _spread(lengths)])
-    features = np.column_stack([(known - shift) / scale, (lengths - length[0]) / length[1]])
+    features = np.column_stack([(columns - shift) / scale, (lengths - length[0]) / length[1]])
     map_, intercept = scores.of_all
     model = replace(
         blank,
@@ -99,7 +99,7 @@ def _standardised(
 def _of_all_texts(
     model: NgramModel,
     texts: Sequence[str],
-    at: np.ndarray,
+    sampled: np.ndarray,
     features: np.ndarray,
     scores: _Scores,
     folds: np.ndarray,
@@ -109,18 +109,18 @@ def _of_all_texts(
     Texts that were not learnt from, beyond `MOST_LEARNT`, may share a unit with some that were.
     """
     num = scores.out_of_fold.shape[1]
-    made = ngram_features(model, texts)
-    made[at, :num] = features[:, :num]
-    others = np.setdiff1d(np.arange(len(texts)), at)
+    features_of_all = ngram_features(model, texts)
+    features_of_all[sampled, :num] = features[:, :num]
+    other_rows = np.setdiff1d(np.arange(len(texts)), sampled)
     shift, scale = scores.out_of_fold.mean(axis=0), _spread(scores.out_of_fold)
-    for fold in np.unique(folds[others]) if num else ():
-        rows = others[folds[others] == fold]
+    for fold in np.unique(folds[other_rows]) if num else ():
+        rows = other_rows[folds[other_rows] == fold]
         map_, intercept = scores.of_fold[fold]
         projection, bias = model.projection.copy(), model.bias.copy()
         projection[:, :num], bias[:num] = map_ / scale, (intercept - shift) / scale
         of_fold = replace(model, projection=projection, bias=bias)
-        made[rows, :num] = ngram_features(of_fold, [texts[row] for row in rows])[:, :num]
-    return made
+        features_of_all[rows, :num] = ngram_features(of_fold, [texts[row] for row in rows])[:, :num]
+    return features_of_all
 
 
 def ngram_features(model: NgramModel, texts: Sequence[str]) -> np.ndarray:
@@ -171,10 +171,10 @@ def _scores(weighted: csr_matrix, target: np.ndarray, is_class: bool, folds: np.
     out_of_fold, is_scored = np.zeros((num_texts, num_scores)), np.zeros(num_texts, dtype=bool)
     of_fold = {}
     for fold in range(NUM_FOLDS):
-        held, seen = folds == fold, (folds != fold) & counts
+        is_left_out, seen = folds == fold, (folds != fold) & counts
         if seen.any() and (not is_class or len(np.unique(target[seen])) == len(classes)):
             of_fold[fold] = map_, bias = _linear(weighted[seen], target[seen], is_class, weight[seen])
-            out_of_fold[held], is_scored[held] = weighted[held] @ map_ + bias, True
+            out_of_fold[is_left_out], is_scored[is_left_out] = weighted[is_left_out] @ map_ + bias, True
     usual = out_of_fold[is_scored].mean(axis=0) if is_scored.any() else np.zeros(num_scores)
     out_of_fold[~is_scored] = usual
     of_fold = {fold: (np.zeros((num_terms, num_scores)), usual) for fold in range(NUM_FOLDS)} | of_fold

@@ -163,16 +163,16 @@ def character_codes(nodes: Nodes, model: NgramModel, texts: str) -> str:
         values_int64s=[model.codes[form] for form in model.alphabet.values()],
         default_int64=UNKNOWN,
     )
-    start, stop, one = (nodes.constant(np.array([at], np.int64)) for at in (0, MOST_CHARACTERS + 1, 1))
-    return nodes("Slice", codes, start, stop, one)
+    start, stop, unit_step = (nodes.constant(np.array([bound], np.int64)) for bound in (0, MOST_CHARACTERS + 1, 1))
+    return nodes("Slice", codes, start, stop, unit_step)
 
 
 def _counted(nodes: Nodes, model: NgramModel, codes: str) -> str:
     """Return how often each term occurs (batch, term), float32."""
-    order = sorted(range(len(model.terms)), key=lambda at: (len(model.terms[at]), at))
-    lengths = [len(model.terms[at]) for at in order]
+    order = sorted(range(len(model.terms)), key=lambda index: (len(model.terms[index]), index))
+    lengths = [len(model.terms[index]) for index in order]
     longest = max(lengths)
-    pool = [[model.codes[character] for character in model.terms[at]] for at in order]
+    pool = [[model.codes[character] for character in model.terms[index]] for index in order]
     starts = np.cumsum([0, *(length * lengths.count(length) for length in range(1, longest))])
     return nodes(
         "TfIdfVectorizer",
@@ -189,13 +189,13 @@ def _counted(nodes: Nodes, model: NgramModel, codes: str) -> str:
 
 def _single_spaced(nodes: Nodes, codes: str) -> str:
     """Return the codes without spaces after a space; each row is filled up with UNKNOWN, which is in no term."""
-    space, one = nodes.constant(np.array(SPACE)), nodes.constant(np.array([1], np.int64))
+    space, ones = nodes.constant(np.array(SPACE)), nodes.constant(np.array([1], np.int64))
     before = nodes("Pad", codes, nodes.constant(np.array([0, 1, 0, -1], np.int64)))
     drop = nodes("And", nodes("Equal", codes, space), nodes("Equal", before, space))
     keep = nodes("Cast", nodes("Not", drop), to=onnx.TensorProto.INT64)
-    places = nodes("Sub", nodes("CumSum", keep, nodes.constant(np.array(1))), one)
+    places = nodes("Sub", nodes("CumSum", keep, nodes.constant(np.array(1))), ones)
     shape = nodes("Shape", codes)
-    width = nodes("Gather", shape, one)
+    width = nodes("Gather", shape, ones)
     wider = nodes("Add", shape, nodes.constant(np.array([0, 1], np.int64)))
     blank = nodes("ConstantOfShape", wider, value=helper.make_tensor("value", onnx.TensorProto.INT64, [1], [UNKNOWN]))
     return nodes("ScatterElements", blank, nodes("Where", drop, width, places), codes, axis=1)

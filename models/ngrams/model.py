@@ -45,11 +45,15 @@ class NgramModel:
     low: np.ndarray
     high: np.ndarray
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, NgramModel):
+    def __eq__(self, other_model: object) -> bool:
+        if not isinstance(other_model, NgramModel):
             return NotImplemented
-        same = (self.alphabet, self.terms, self.num_words) == (other.alphabet, other.terms, other.num_words)
-        return same and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS)
+        same = (self.alphabet, self.terms, self.num_words) == (
+            other_model.alphabet,
+            other_model.terms,
+            other_model.num_words,
+        )
+        return same and all(np.array_equal(getattr(self, name), getattr(other_model, name)) for name in _ARRAYS)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -71,10 +75,14 @@ def save_ngrams(models: Mapping[str, NgramModel], folder: Path) -> None:
 
     if not models:
         return
-    arrays = {f"{at}.{field}": getattr(one, field) for at, one in enumerate(models.values()) for field in _ARRAYS}
+    arrays = {
+        f"{position}.{field}": getattr(model, field)
+        for position, model in enumerate(models.values())
+        for field in _ARRAYS
+    }
     vocabularies = [
-        {"column": name, "alphabet": dict(one.alphabet), "terms": one.terms, "num_words": one.num_words}
-        for name, one in models.items()
+        {"column": name, "alphabet": dict(model.alphabet), "terms": model.terms, "num_words": model.num_words}
+        for name, model in models.items()
     ]
     with whole_file(folder / NGRAMS_FILE) as path:
         save_file(arrays, path, metadata={"columns": json.dumps(vocabularies)})
@@ -94,7 +102,12 @@ def load_ngrams(folder: Path) -> dict[str, NgramModel]:
     try:
         with safe_open(path, framework="numpy") as file:
             columns = json.loads(file.metadata()["columns"])
-            arrays = [{name: file.get_tensor(f"{at}.{name}") for name in _ARRAYS} for at in range(len(columns))]
+            arrays = [
+                {name: file.get_tensor(f"{position}.{name}") for name in _ARRAYS} for position in range(len(columns))
+            ]
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise StoreError(f"{path}: cannot be read ({type(error).__name__}): remove {folder} and run again") from error
-    return {column.pop("column"): NgramModel(**column, **each) for column, each in zip(columns, arrays, strict=True)}
+    return {
+        column.pop("column"): NgramModel(**column, **arrays_of_model)
+        for column, arrays_of_model in zip(columns, arrays, strict=True)
+    }

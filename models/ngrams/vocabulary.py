@@ -55,23 +55,25 @@ def terms_of(texts: Sequence[str], alphabet: dict[str, str]) -> tuple[list[str],
         words.update({f" {token} " for token in tokens})
         pairs.update({f" {first} {second} " for first, second in pairwise(tokens)})
     whole = _most_frequent(words + pairs, MOST_WORD_TERMS)
-    taken = set(whole)
-    pieces = Counter({piece: count for piece, count in _pieces(words).items() if piece not in taken})
+    whole_words = set(whole)
+    pieces = Counter({piece: count for piece, count in _pieces(words).items() if piece not in whole_words})
     return [*whole, *_most_frequent(pieces, MOST_PIECES)], len(whole)
 
 
 def _pieces(words: Counter[str]) -> Counter[str]:
     pieces: Counter[str] = Counter()
-    left = MOST_PIECE_CHARACTERS
+    num_left = MOST_PIECE_CHARACTERS
     for word, count in sorted(words.items(), key=lambda pair: (-pair[1], pair[0])):
-        left -= len(word)
-        if left < 0:
+        num_left -= len(word)
+        if num_left < 0:
             break
-        for piece in {word[at : at + length] for length in PIECE_LENGTHS for at in range(len(word) - length + 1)}:
+        for piece in {
+            word[start : start + length] for length in PIECE_LENGTHS for start in range(len(word) - length + 1)
+        }:
             pieces[piece] += count
     return pieces
 
 
-def _most_frequent(counts: Counter[str], most: int) -> list[str]:
+def _most_frequent(counts: Counter[str], limit: int) -> list[str]:
     frequent = [(-count, term) for term, count in counts.items() if count >= FEWEST_TEXTS and len(term) <= LONGEST_TERM]
-    return [term for _, term in sorted(frequent)[:most]]
+    return [term for _, term in sorted(frequent)[:limit]]

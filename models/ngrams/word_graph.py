@@ -64,21 +64,21 @@ def usual_length(model: NgramModel, texts: Sequence[str]) -> int:
 
     It is that of at most `MOST_MEASURED` texts, spread evenly.
     """
-    at = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), MOST_MEASURED)).astype(np.int64))
-    ids = word_ids(model, [texts[row] for row in at], MOST_WORDS)
+    sampled = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), MOST_MEASURED)).astype(np.int64))
+    ids = word_ids(model, [texts[row] for row in sampled], MOST_WORDS)
     num_words = (ids[:, :, 0] != NO_WORD).sum(axis=1)
     return max(FEWEST_WORDS, int(np.quantile(num_words, 0.95, method="inverted_cdf"))) if texts else FEWEST_WORDS
 
 
 def _ids(nodes: Nodes, model: NgramModel, text: str, length: int, word_offset: int, stem_offset: int) -> str:
     """Return the ids of the words of one text (1,) and of their stems, int64 (length, 2)."""
-    zero, one = (nodes.constant(np.array([at])) for at in (0, 1))
+    zero, unit = (nodes.constant(np.array([number])) for number in (0, 1))
     read = nodes("Squeeze", character_codes(nodes, model, text), zero)
     codes = nodes("Concat", read, nodes.constant(np.full(_WIDTH, SPACE)), axis=0)
     starts, sizes = _words(nodes, model, codes, length)
     place = nodes.constant(np.arange(_WIDTH))
-    column = nodes("Unsqueeze", sizes, one)
-    characters = nodes("Gather", nodes("Add", codes, one), nodes("Add", nodes("Unsqueeze", starts, one), place))
+    column = nodes("Unsqueeze", sizes, unit)
+    characters = nodes("Gather", nodes("Add", codes, unit), nodes("Add", nodes("Unsqueeze", starts, unit), place))
     inside = nodes("Cast", nodes("Less", place, column), to=onnx.TensorProto.INT64)
     factors = _factors(len(model.codes))
     keys = nodes("MatMul", nodes("Mul", characters, inside), nodes.constant(factors))
@@ -98,7 +98,7 @@ def _ids(nodes: Nodes, model: NgramModel, text: str, length: int, word_offset: i
 
 def _words(nodes: Nodes, model: NgramModel, codes: str, length: int) -> tuple[str, str]:
     """Return where the first words start and how many characters they have, both int64 (words,)."""
-    zero, one, minus_one, most = (nodes.constant(np.array([at])) for at in (0, 1, -1, length))
+    zero, unit, minus_one, length_limit = (nodes.constant(np.array([number])) for number in (0, 1, -1, length))
     is_dense = np.zeros(len(model.codes) + 1, bool)
     is_dense[[code for form, code in model.codes.items() if is_without_spaces(form)]] = True
     dense = nodes("Gather", nodes.constant(is_dense), codes)
@@ -107,21 +107,21 @@ def _words(nodes: Nodes, model: NgramModel, codes: str, length: int) -> tuple[st
     before = nodes("Concat", nodes.constant(np.array([True])), is_break, axis=0)
     after_break = nodes("Slice", before, zero, minus_one)
     is_start = nodes("And", nodes("Not", space), nodes("Or", dense, after_break))
-    starts = nodes("Slice", nodes("Squeeze", nodes("NonZero", is_start), zero), zero, most)
+    starts = nodes("Slice", nodes("Squeeze", nodes("NonZero", is_start), zero), zero, length_limit)
     breaks = nodes("Squeeze", nodes("NonZero", is_break), zero)
     num_breaks = nodes("CumSum", nodes("Cast", is_break, to=onnx.TensorProto.INT64), nodes.constant(np.array(0)))
     next_break = nodes("Gather", breaks, nodes("Gather", num_breaks, starts))
-    next_dense = nodes("Cast", nodes("Gather", dense, nodes("Add", starts, one)), to=onnx.TensorProto.INT64)
+    next_dense = nodes("Cast", nodes("Gather", dense, nodes("Add", starts, unit)), to=onnx.TensorProto.INT64)
     sizes = nodes(
-        "Where", nodes("Gather", dense, starts), nodes("Add", next_dense, one), nodes("Sub", next_break, starts)
+        "Where", nodes("Gather", dense, starts), nodes("Add", next_dense, unit), nodes("Sub", next_break, starts)
     )
     return starts, sizes
 
 
 def _factors(num_codes: int) -> np.ndarray:
     """Return the factor of each place, for words and for stems, int64 (place, 2), so that no sum leaves int64."""
-    most = (2**63 - 1) // (_WIDTH * (num_codes + 1))
-    factors = np.random.default_rng(0).integers(1, most, (_WIDTH, 2))
+    bound = (2**63 - 1) // (_WIDTH * (num_codes + 1))
+    factors = np.random.default_rng(0).integers(1, bound, (_WIDTH, 2))
     factors[STEM_LENGTH:, 1] = 0
     return factors
 
@@ -133,6 +133,6 @@ def _table(model: NgramModel, factors: np.ndarray, word_offset: int, stem_offset
     for column, ids, offset in ((0, index.words, word_offset), (1, index.stems, stem_offset)):
         factor = factors[:, column].tolist()
         for word, number in ids.items():
-            key = sum(factor[at] * (model.codes[character] + 1) for at, character in enumerate(word))
+            key = sum(factor[index] * (model.codes[character] + 1) for index, character in enumerate(word))
             table[key] = number + offset
     return table

@@ -46,7 +46,7 @@ def expectation_lines(table: pa.Table, columns: list[str], target: str) -> Itera
 def yaml_value(value: Any) -> str:
     """Return a value as YAML on one line."""
     if isinstance(value, list):
-        return f"[{', '.join(yaml_value(one) for one in value)}]"
+        return f"[{', '.join(yaml_value(element) for element in value)}]"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return yaml_text(value) if isinstance(value, str) else json.dumps(value)
@@ -77,11 +77,11 @@ def _most_telling(table: pa.Table, lines: dict[str, list[str]], target: str) -> 
     ranks = _ranks(rows.column(target))
     ordered = sorted(lines, key=lambda name: -_explained(rows.column(name), ranks))
     chosen: set[str] = set()
-    left = MOST_LINES - 1
+    num_left = MOST_LINES - 1
     for name in ordered:
-        if len(lines[name]) <= left:
+        if len(lines[name]) <= num_left:
             chosen.add(name)
-            left -= len(lines[name])
+            num_left -= len(lines[name])
     return chosen
 
 
@@ -135,9 +135,11 @@ def _range(column: pa.ChunkedArray) -> tuple[float, float]:
     low, high = extent["min"].as_py() or 0.0, extent["max"].as_py() or 0.0
     span = high - low or abs(high) or 1.0
     step = 10.0 ** math.floor(math.log10(span) - 1)
-    least = round(math.floor((low - span * _SLACK) / step) * step, 12)
-    most = round(math.ceil((high + span * _SLACK) / step) * step, 12)
-    return (max(least, 0.0) if low >= 0 else least), most  # columns without negative values get no negative limit
+    low_end = round(math.floor((low - span * _SLACK) / step) * step, 12)
+    high_end = round(math.ceil((high + span * _SLACK) / step) * step, 12)
+    return (
+        max(low_end, 0.0) if low >= 0 else low_end
+    ), high_end  # columns without negative values get no negative limit
 
 
 def _expectation(name: str, arguments: dict[str, Any], severity: str = "warn") -> str:

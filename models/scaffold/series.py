@@ -59,7 +59,7 @@ def recognise(table: pa.Table, target: str) -> SeriesShape | None:
     return None
 
 
-def _keys(table: pa.Table, target: str, least: float) -> list[str | None]:
+def _keys(table: pa.Table, target: str, min_values: float) -> list[str | None]:
     """Return the columns that may name a series: texts and whole numbers with as many values as rows share a time."""
     names: list[str | None] = []
     for field in table.schema:
@@ -67,7 +67,7 @@ def _keys(table: pa.Table, target: str, least: float) -> list[str | None]:
         if field.name == target or not may_name or table.column(field.name).null_count:
             continue
         num_values = pc.count_distinct(table.column(field.name)).as_py()
-        if least <= num_values <= table.num_rows / FEWEST_STEPS:
+        if min_values <= num_values <= table.num_rows / FEWEST_STEPS:
             names.append(field.name)
     return names
 

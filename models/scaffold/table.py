@@ -58,17 +58,17 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     target = target or guess_target(table)
     targets = _target_names(target, table.column_names)
     data = Data(source=source or str(path), target=targets if len(targets) > 1 else targets[0])
-    known = table.filter(pc.invert(pa.array(unanswered(table, data))))
-    if not known.num_rows:
+    answered = table.filter(pc.invert(pa.array(unanswered(table, data))))
+    if not answered.num_rows:
         raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
-    task, group = _guess_task(known, data)
+    task, group = _guess_task(answered, data)
     guess = _GUESSES[task]
-    forms, taken = text_forms(table), [*targets, *([group] if group else [])]
-    read = {name: _kind_of(table.column(name)) for name in table.column_names if name not in (*taken, *forms)}
+    forms, roles = text_forms(table), [*targets, *([group] if group else [])]
+    read = {name: _kind_of(table.column(name)) for name in table.column_names if name not in (*roles, *forms)}
     kinds = {name: kind for name, kind in read.items() if kind}
-    is_forecast = len(targets) == 1 and known.num_rows >= TARGET_PRESENT * table.num_rows
+    is_forecast = len(targets) == 1 and answered.num_rows >= TARGET_PRESENT * table.num_rows
     shape = guess.series(table, target) if is_forecast else None
-    drop, inputs = _inputs(table, taken, kinds, forms)
+    drop, inputs = _inputs(table, roles, kinds, forms)
     time = None if shape or group else _split_time(table, inputs)
     if not inputs and not shape:
         raise UsageError(_no_inputs(path, target, drop))
@@ -80,26 +80,26 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         "data:",
         f"  source: {yaml_text(data.source)}",
         f"  target: {yaml_value(targets) if len(targets) > 1 else yaml_text(target)}",
-        *([] if shape else [f"  task: {task}  # {guess.why(known.select(targets))}"]),
-        *([] if shape or group else _unlabelled_lines(table.num_rows - known.num_rows, table.num_rows)),
+        *([] if shape else [f"  task: {task}  # {guess.why(answered.select(targets))}"]),
+        *([] if shape or group else _unlabelled_lines(table.num_rows - answered.num_rows, table.num_rows)),
         *(_series_lines(shape) if shape else _split_lines(time, guess.split, group)),
         *_feature_lines(drop, {} if shape else {**kinds, **({time: "datetime"} if time else {})}),
         *expectation_lines(table, inputs, targets[0]),
         "",
-        *guess.goal_lines(known.column(targets[0])),
+        *guess.goal_lines(answered.column(targets[0])),
         *([] if shape else _slice_lines(table, inputs)),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _inputs(
-    table: pa.Table, taken: Sequence[str], kinds: Collection[str], forms: Mapping[str, TextForm]
+    table: pa.Table, roles: Sequence[str], kinds: Collection[str], forms: Mapping[str, TextForm]
 ) -> tuple[dict[str, str], list[str]]:
     """Return the columns that are no input, with the reason of each, and those that are."""
-    drop = dict(_not_features(table, [*taken, *kinds], forms))
-    if {*drop, *taken} >= {*table.column_names}:  # a number in the order of the file that is the only input is no id
+    drop = dict(_not_features(table, [*roles, *kinds], forms))
+    if {*drop, *roles} >= {*table.column_names}:  # a number in the order of the file that is the only input is no id
         drop = {name: reason for name, reason in drop.items() if reason != BEHAVES}
-    return drop, [column for column in table.column_names if column not in (*drop, *taken)]
+    return drop, [column for column in table.column_names if column not in (*drop, *roles)]
 
 
 def _refuse_constants(targets: pa.Table) -> None:
@@ -155,10 +155,10 @@ def _doubt_lines(table: pa.Table, data: Data, forms: Mapping[str, TextForm], dro
         yield f"# {message[0].upper()}{message[1:]}."
 
 
-def _not_features(table: pa.Table, taken: Sequence[str], forms: Mapping[str, TextForm]) -> Iterator[tuple[str, str]]:
+def _not_features(table: pa.Table, roles: Sequence[str], forms: Mapping[str, TextForm]) -> Iterator[tuple[str, str]]:
     for name in table.column_names:
         column = table.column(name)
-        if name in taken:
+        if name in roles:
             continue
         if column.null_count == len(column):
             yield name, "no value at all"
@@ -180,12 +180,12 @@ def _num_values(column: pa.ChunkedArray) -> int:
     return int(pc.count_distinct(plain).as_py())
 
 
-def _guess_task(known: pa.Table, data: Data) -> tuple[Task, str | None]:
+def _guess_task(answered: pa.Table, data: Data) -> tuple[Task, str | None]:
     """Return the task, and of a ranking the column of the groups, from the rows that have a target."""
-    targets = known.select(data.targets)
+    targets = answered.select(data.targets)
     task = infer_task(targets, data)
     _GUESSES[task].check(targets)
-    group = _group_of(known, data.targets)
+    group = _group_of(answered, data.targets)
     return "ranking" if group else task, group
 
 
@@ -231,7 +231,10 @@ def _no_lines(column: pa.ChunkedArray) -> Iterator[str]:
 
 def _positive_lines(column: pa.ChunkedArray) -> Iterator[str]:
     """Yield the positive one of two classes: the rarer one, of equal ones the later."""
-    counts = {str(each["values"]): each["counts"].as_py() for each in as_text(column).drop_null().value_counts()}
+    counts = {
+        str(count_of_value["values"]): count_of_value["counts"].as_py()
+        for count_of_value in as_text(column).drop_null().value_counts()
+    }
     rarer = min(sorted(counts, reverse=True), key=lambda name: counts[name])
     yield "goal:"
     yield (
@@ -264,8 +267,8 @@ def _split_lines(time: str | None, split: str, group: str | None) -> Iterator[st
 
 
 def _series_lines(shape: SeriesShape) -> Iterator[str]:
-    of = "a row" if shape.key is None else f"a row of each {yaml_text(shape.key)}"
-    yield f"  # {of[0].upper()}{of[1:]} a {shape.frequency}: a forecast of the next one. For a plain table, remove"
+    unit = "a row" if shape.key is None else f"a row of each {yaml_text(shape.key)}"
+    yield f"  # {unit[0].upper()}{unit[1:]} a {shape.frequency}: a forecast of the next one. For a plain table, remove"
     yield f"  # `kind` and `window`. The model sees {shape.length} past steps."
     yield "  kind: series"
     key = "" if shape.key is None else f", series_key: {yaml_text(shape.key)}"

@@ -100,6 +100,6 @@ def guess_text_spec(path: Path, name: str, source: str) -> str:
 def _length(path: Path, size: int) -> int:
     length = min(LENGTH, int(size * SPLIT.test) // (TEST_WINDOWS + 1))
     if length < LEAST_LENGTH:
-        least = int(LEAST_LENGTH * (TEST_WINDOWS + 1) / SPLIT.test) + 1
-        raise DataError(f"{path}: the text has {size} characters, expected at least {least} to learn and judge from")
+        needed = int(LEAST_LENGTH * (TEST_WINDOWS + 1) / SPLIT.test) + 1
+        raise DataError(f"{path}: the text has {size} characters, expected at least {needed} to learn and judge from")
     return length

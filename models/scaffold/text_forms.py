@@ -76,13 +76,13 @@ def text_form(column: pa.ChunkedArray) -> TextForm | None:
     texts, times = counts.field("values"), counts.field("counts")
     for kind, pattern in _FORMS.items():
         fits = pc.match_substring_regex(texts, pattern)
-        others = texts.filter(pc.invert(fits))
+        misfits = texts.filter(pc.invert(fits))
         num_fitting, num_texts = pc.sum(times.filter(fits)).as_py() or 0, pc.sum(times).as_py() or 0
         share = num_fitting / num_texts if num_texts else 0.0
-        are_marks = len(others) <= _MOST_MARKS and not pc.any(pc.match_substring_regex(others, "[0-9]")).as_py()
+        are_marks = len(misfits) <= _MOST_MARKS and not pc.any(pc.match_substring_regex(misfits, "[0-9]")).as_py()
         if share >= (LEAST_LOOK_LIKE if are_marks else MOST_LOOK_LIKE):
-            other = others[0].as_py() if len(others) else ""
-            return TextForm(kind, texts.filter(fits)[0].as_py(), num_texts - num_fitting, other)
+            misfit = misfits[0].as_py() if len(misfits) else ""
+            return TextForm(kind, texts.filter(fits)[0].as_py(), num_texts - num_fitting, misfit)
     return None
 
 

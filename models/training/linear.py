@@ -79,7 +79,7 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
     reset_peak(CPU)
     start = time.perf_counter()
     preparation = Preparation.load(job.prepared)
-    check_arguments("linear", build, job.model.arguments, known=("sizes",))
+    check_arguments("linear", build, job.model.arguments, reserved=("sizes",))
     l2, iterations = _settings(job.model.arguments, preparation.kind)
     train, validation = open_examples(job, preparation)
     metric = metric_of(job, preparation, job.project)

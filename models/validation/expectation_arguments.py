@@ -22,12 +22,12 @@ _OF_RECORD = ("mostly", "ignore_row_if", *_ROWS)
 _COLUMN, _PAIR, _LIST = ("column",), ("column_A", "column_B"), ("column_list",)
 EXPECTATIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     **{
-        f"column_distinct_values_to_{what}_set": ((*_COLUMN, "value_set"), _ROWS)
-        for what in ("be_in", "contain", "equal")
+        f"column_distinct_values_to_{relation}_set": ((*_COLUMN, "value_set"), _ROWS)
+        for relation in ("be_in", "contain", "equal")
     },
     **{
-        f"column_{what}_to_be_between": (_COLUMN, (*_RANGE, *_ROWS))
-        for what in (
+        f"column_{quantity}_to_be_between": (_COLUMN, (*_RANGE, *_ROWS))
+        for quantity in (
             *("max", "mean", "median", "min", "stdev", "sum", "unique_value_count"),
             *("proportion_of_non_null_values", "proportion_of_unique_values"),
         )
@@ -51,11 +51,14 @@ EXPECTATIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "column_value_z_scores_to_be_less_than": ((*_COLUMN, "threshold", "double_sided"), _SOME),
     "column_values_to_be_between": (_COLUMN, (*_RANGE, *_SOME)),
     **{
-        f"column_values_to_be_{what}": (_COLUMN, _SOME)
-        for what in ("dateutil_parseable", "json_parseable", "null", "unique")
+        f"column_values_to_be_{property_}": (_COLUMN, _SOME)
+        for property_ in ("dateutil_parseable", "json_parseable", "null", "unique")
     },
-    **{f"column_values_to_be_{what}": (_COLUMN, ("strictly", *_SOME)) for what in ("decreasing", "increasing")},
-    **{f"column_values_to_{what}_in_set": ((*_COLUMN, "value_set"), _SOME) for what in ("be", "not_be")},
+    **{
+        f"column_values_to_be_{direction}": (_COLUMN, ("strictly", *_SOME))
+        for direction in ("decreasing", "increasing")
+    },
+    **{f"column_values_to_{relation}_in_set": ((*_COLUMN, "value_set"), _SOME) for relation in ("be", "not_be")},
     "column_values_to_be_in_type_list": (_COLUMN, ("type_list", *_SOME)),
     "column_values_to_be_of_type": ((*_COLUMN, "type_"), _SOME),
     "column_values_to_match_json_schema": ((*_COLUMN, "json_schema"), _SOME),
@@ -94,14 +97,14 @@ def check_expectations(expectations: Sequence[Expectation], names: Collection[st
         UsageError: Names the expectation, what was got and what is expected.
         DataError: There is no such column.
     """
-    for at, one in enumerate(expectations):
-        key, name = f"data.expectations.{at}", one.expect.removeprefix("expect_")
+    for position, expectation in enumerate(expectations):
+        key, name = f"data.expectations.{position}", expectation.expect.removeprefix("expect_")
         if name not in EXPECTATIONS:
             cure = did_you_mean(name, EXPECTATIONS, "expected a check that Great Expectations has for data frames")
-            raise UsageError(f"{key}.expect: got {one.expect!r}, {cure}")
-        _check_arguments(f"{key}.arguments", name, one.arguments)
-        if names is not None and one.on == "raw" and name != "column_to_exist":
-            for column in columns_of(name, one.arguments):
+            raise UsageError(f"{key}.expect: got {expectation.expect!r}, {cure}")
+        _check_arguments(f"{key}.arguments", name, expectation.arguments)
+        if names is not None and expectation.on == "raw" and name != "column_to_exist":
+            for column in columns_of(name, expectation.arguments):
                 if column not in names:
                     raise DataError(f"{key}.arguments: {no_such_column(column, list(names))}")
 
@@ -114,11 +117,11 @@ def columns_of(name: str, arguments: dict[str, Any]) -> Iterator[str]:
 
 
 def _check_arguments(key: str, name: str, arguments: dict[str, Any]) -> None:
-    needed, others = EXPECTATIONS[name]
-    known = [*needed, *others]
+    needed, optional = EXPECTATIONS[name]
+    names = [*needed, *optional]
     for argument in arguments:
-        if argument not in known:
-            cure = did_you_mean(argument, known, f"expected {', '.join(known)}")
+        if argument not in names:
+            cure = did_you_mean(argument, names, f"expected {', '.join(names)}")
             raise UsageError(f"{key}.{argument}: {name} has no argument {argument!r}: {cure}")
     missing = [argument for argument in needed if argument not in arguments]
     if missing:

@@ -49,17 +49,17 @@ def raw_checks(data: Data) -> list[ExpectationCheck]:
     90 % of the rows must have a target, unless the spec allows unlabelled rows (`data.unlabelled`).
     """
     needed = [*data.targets, data.split.column, *(data.features.columns or []), data.image and data.image.column]
-    made = bool(data.features.make)
+    has_own_function = bool(data.features.make)
     return [
         ExpectationCheck(expectation="table_row_count_to_be_between", arguments={"min_value": least_rows(data)}),
         *(
             ExpectationCheck(expectation="column_to_exist", arguments={"column": column})
             for column in dict.fromkeys(needed)
-            if column and not made
+            if column and not has_own_function
         ),
         *(
             []
-            if made or data.unlabelled
+            if has_own_function or data.unlabelled
             else [_present(name, TARGET_PRESENT, "reject", "default") for name in data.targets]
         ),
         *_of_spec(data, "raw"),
@@ -68,9 +68,11 @@ def raw_checks(data: Data) -> list[ExpectationCheck]:
 
 def row_checks(data: Data) -> list[ExpectationCheck]:
     """Return the spec's rejecting checks of raw data that check each row separately, with any share allowed to fail."""
-    each = ("column_values_", "column_pair_values_", "column_value_", "multicolumn_", "select_column_values_")
+    prefixes = ("column_values_", "column_pair_values_", "column_value_", "multicolumn_", "select_column_values_")
     return [
-        check for check in _of_spec(data, "raw") if check.severity == "reject" and check.expectation.startswith(each)
+        check
+        for check in _of_spec(data, "raw")
+        if check.severity == "reject" and check.expectation.startswith(prefixes)
     ]
 
 
@@ -112,12 +114,12 @@ def reference(prepared: Path) -> dict[str, Any]:
 
 
 def _of_spec(data: Data, on: str) -> Iterator[ExpectationCheck]:
-    for one in data.expectations:
-        if one.on == on:
+    for expectation in data.expectations:
+        if expectation.on == on:
             yield ExpectationCheck(
-                expectation=one.expect.removeprefix("expect_"),
-                arguments=one.arguments,
-                severity=one.severity,
+                expectation=expectation.expect.removeprefix("expect_"),
+                arguments=expectation.arguments,
+                severity=expectation.severity,
                 origin="spec",
             )
 

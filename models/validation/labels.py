@@ -82,8 +82,8 @@ def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, dis
     except DataError as error:
         raise DataError(f"{display_name}: {error}") from error
     columns = rows.select(names)
-    for one in (rows.column(id_column), *columns.columns):
-        _refuse_unfit(one.type, display_name)
+    for column in (rows.column(id_column), *columns.columns):
+        _refuse_unfit(column.type, display_name)
     ids = as_text(rows.column(id_column))
     is_set = _are_set(columns, display_name)
     numbers = np.flatnonzero(is_set) + 1
@@ -108,18 +108,18 @@ def _are_set(columns: pa.Table, display_name: str) -> np.ndarray:
     Raises:
         DataError: A row has labels of some targets only.
     """
-    known = np.stack(
+    is_set = np.stack(
         [
-            pc.invert(pc.is_null(as_text(one), nan_is_null=True)).to_numpy(zero_copy_only=False)
-            for one in columns.columns
+            pc.invert(pc.is_null(as_text(column), nan_is_null=True)).to_numpy(zero_copy_only=False)
+            for column in columns.columns
         ]
     )
-    partial = np.flatnonzero(known.any(axis=0) & ~known.all(axis=0))
+    partial = np.flatnonzero(is_set.any(axis=0) & ~is_set.all(axis=0))
     if len(partial):
         row = int(partial[0])
-        lacks = columns.column_names[int(np.flatnonzero(~known[:, row])[0])]
+        lacks = columns.column_names[int(np.flatnonzero(~is_set[:, row])[0])]
         raise DataError(f"{display_name}, row {row + 1}: no {lacks!r}, expected a label of every target, or of none")
-    return np.asarray(known.all(axis=0))
+    return np.asarray(is_set.all(axis=0))
 
 
 def _number_labels(columns: pa.Table, target: TargetEncoding, numbers: np.ndarray, display_name: str) -> pa.Array:
@@ -216,9 +216,10 @@ def _one_each(table: pa.Table, numbers: np.ndarray, display_name: str) -> pa.Tab
     if differs.any():
         row = int(np.flatnonzero(differs)[0])
         earlier = int(first[place[row].as_py()])
-        here, there = (table.column(LABEL)[one].as_py() for one in (row, earlier))
+        label, label_before = (table.column(LABEL)[index].as_py() for index in (row, earlier))
         raise DataError(
-            f"{display_name}, row {numbers[row]}: id {ids[row].as_py()!r} has label {here!r} here and {there!r} in row "
+            f"{display_name}, row {numbers[row]}: id {ids[row].as_py()!r} has label {label!r} here and "
+            f"{label_before!r} in row "
             f"{numbers[earlier]}: keep one"
         )
     return rows

@@ -22,8 +22,8 @@ def odd_cells(table: pa.Table, data: Data) -> list[str]:
     Cost: `LOOKED_AT` rows of each text column; linear in the number of columns.
     """
     left_alone = {*data.targets, *data.features.drop, *data.features.kinds}
-    there = dict.fromkeys(table.column_names)
-    names = [name for name in data.features.columns or there if name in there and name not in left_alone]
+    table_names = dict.fromkeys(table.column_names)
+    names = [name for name in data.features.columns or table_names if name in table_names and name not in left_alone]
     findings = [_odd(table.column(name).slice(0, LOOKED_AT), name) for name in names]
     return [text for text in findings if text]
 
@@ -32,11 +32,12 @@ def _odd(values: pa.ChunkedArray, name: str) -> str:
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return ""
     is_number = pc.match_substring_regex(values, _NUMBER)
-    numbers, there = pc.sum(is_number).as_py() or 0, len(values) - values.null_count
-    if numbers == there or numbers < LEAST_SHARE * there:
+    numbers, num_present = pc.sum(is_number).as_py() or 0, len(values) - values.null_count
+    if numbers == num_present or numbers < LEAST_SHARE * num_present:
         return ""
     row = pc.index(pc.fill_null(is_number, True), False).as_py()
     message = (
-        f"column {name!r}: {numbers:,} of {there:,} values are numbers, row {row + 1} is {values[row].as_py()[:40]!r}"
+        f"column {name!r}: {numbers:,} of {num_present:,} values are numbers, row {row + 1} is "
+        f"{values[row].as_py()[:40]!r}"
     )
     return f"{message}: read as text; correct it or leave it empty, or name the kind in data.features.kinds"

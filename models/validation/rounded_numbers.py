@@ -32,7 +32,7 @@ def _rounded(column: pa.ChunkedArray, name: str, data: Data) -> str:
         values = pc.unique(column.drop_null()).sort()
         together = np.flatnonzero(np.diff(values.cast(pa.float64(), safe=False).to_numpy()) == 0)
         if len(together):
-            first, second = (values[int(together[0]) + at].as_py() for at in (0, 1))
+            first, second = (values[int(together[0]) + offset].as_py() for offset in (0, 1))
             return (
                 f"column {name!r}: {len(together):,} of {len(values):,} values become the same number as another one, "
                 f"such as {first} and {second}, since float64 is exact up to 2^53 only: if they name something, say "
@@ -51,7 +51,7 @@ def _rounded(column: pa.ChunkedArray, name: str, data: Data) -> str:
 
 def _names(data: Data) -> set[str]:
     """Return the columns whose values name rows, groups or series, or are classes."""
-    by = data.split.column if data.split.by in ("group", "hash", "random") else None
+    split_column = data.split.column if data.split.by in ("group", "hash", "random") else None
     keys = data.series_keys
     classes = data.targets if data.task is not None and TASKS[data.task].has_classes else []
-    return {name for name in (data.id, *keys, by, *classes) if name}
+    return {name for name in (data.id, *keys, split_column, *classes) if name}

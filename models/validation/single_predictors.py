@@ -43,16 +43,18 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
     if preparation.kind != "table" or min(train.sum(), validation.sum()) < FEWEST_ROWS:
         return {}
     weights = rows.column(WEIGHT_COLUMN).to_numpy() if WEIGHT_COLUMN in rows.column_names else np.ones(rows.num_rows)
-    own = weights[train]
+    train_weights = weights[train]
     target_of, encoding = _TARGETS[preparation.task], preparation.target
     targets = [target_of(rows.column(name), encoding, train) for name in encoding.columns]
     telling: dict[str, float] = {}
     for name, cells in _cells(rows, preparation.inputs, train):
         num_cells = int(cells.max()) + 1
-        counts = np.bincount(cells[train], own, minlength=num_cells) + 1.0
+        counts = np.bincount(cells[train], train_weights, minlength=num_cells) + 1.0
         for metric, values, target in targets:
-            prior = np.average(values[train], axis=0, weights=own)
-            sums = [np.bincount(cells[train], each[train] * own, num_cells) for each in values.T]
+            prior = np.average(values[train], axis=0, weights=train_weights)
+            sums = [
+                np.bincount(cells[train], column_values[train] * train_weights, num_cells) for column_values in values.T
+            ]
             predicted = ((np.stack(sums, axis=1) + prior) / counts[:, None])[cells[validation]]
             prediction = predicted if predicted.shape[1] > 1 else predicted[:, 0]
             score = METRICS[metric].value(target[validation], prediction, weights[validation])
@@ -108,8 +110,12 @@ def _cells(rows: pa.Table, inputs: list[InputRecord], train: Array) -> list[tupl
 def _bins(rows: pa.Table, part: InputRecord, train: Array, prefix: str = "") -> Array:
     values = rows.column(prefix + part.name).to_numpy()
     num_bins = min(MOST_BINS, int(train.sum()) // ROWS_A_BIN)
-    known = np.sort(values[train & ~np.isnan(values)])
-    edges = np.unique(np.quantile(known, np.linspace(0, 1, num_bins + 1)[1:-1])) if len(known) else known
+    sorted_values = np.sort(values[train & ~np.isnan(values)])
+    edges = (
+        np.unique(np.quantile(sorted_values, np.linspace(0, 1, num_bins + 1)[1:-1]))
+        if len(sorted_values)
+        else sorted_values
+    )
     bins: Array = np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, "right"))
     return bins
 

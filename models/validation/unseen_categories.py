@@ -36,8 +36,8 @@ def unseen_categories(prepared: Path, preparation: Preparation) -> list[str]:
 
 
 def _message(part: CategoryRecord, values: pa.ChunkedArray, split: str) -> str:
-    known = pc.sum(pc.is_in(values, value_set=pa.array(part.categories, values.type))).as_py() or 0
-    unknown = len(values) - known
+    num_seen = pc.sum(pc.is_in(values, value_set=pa.array(part.categories, values.type))).as_py() or 0
+    unknown = len(values) - num_seen
     if unknown <= MOST_SHARE * len(values):
         return ""
     return (

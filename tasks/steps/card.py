@@ -109,7 +109,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         families=_families(search),
         provenance=_provenance(loop, trained, search),
         samples=_samples(exported),
-        variants=[VariantMeasurement.model_validate(each) for each in exported["variants"]],
+        variants=[VariantMeasurement.model_validate(variant) for variant in exported["variants"]],
         usage=_usage(loop.spec, number, exported.get("input_example")),
         warnings=inputs["judge"].result.get("warnings", []),
         limits=_limits(loop.spec, preparation),
@@ -126,11 +126,15 @@ def _fits(trained: dict[str, Any]) -> dict[str, Any]:
     """Return the course of a training; of an ensemble that of each member."""
     members = trained.get("members", {})
     if members:
-        return {f"{name}: {key}": value for name, own in members.items() for key, value in _fits(own).items()}
+        return {
+            f"{name}: {key}": value
+            for name, trained_member in members.items()
+            for key, value in _fits(trained_member).items()
+        }
     return {
         "epochs": f"{len(trained['epochs'])}, best {trained['best_epoch']}",
         **_refit(trained["environment"].get(REFIT)),
-        **{f"{key}, chosen": why for key, why in trained["environment"].get("chosen", {}).items()},
+        **{f"{key}, chosen": reason for key, reason in trained["environment"].get("chosen", {}).items()},
     }
 
 
@@ -157,10 +161,10 @@ def _decision(head: dict[str, Any], preparation: Preparation, is_named: bool) ->
         return {}
     target = preparation.target
     words = "calibrated on validation rows" if head.get("calibrated") else "as the model gives them"
-    known = {"log loss": "log_loss", "expected calibration error": "ece"}
+    labels = {"log loss": "log_loss", "expected calibration error": "ece"}
     measured = {
         f"{name} on validation rows, {when}": float(f"{head[key + suffix]:.4g}")
-        for name, key in known.items()
+        for name, key in labels.items()
         for when, suffix in (("as trained", ""), ("calibrated on the other folds", "_after"))
         if key in head
     }
@@ -169,9 +173,9 @@ def _decision(head: dict[str, Any], preparation: Preparation, is_named: bool) ->
 
 
 def _positive(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
-    why = "goal.positive" if is_named else "the later of the two: goal.positive is not set"
+    source = "goal.positive" if is_named else "the later of the two: goal.positive is not set"
     threshold = {f"threshold of {target.positive}": float(f"{head['threshold']:.4g}")}
-    return {"positive class": f"{target.positive} ({why})", **threshold}
+    return {"positive class": f"{target.positive} ({source})", **threshold}
 
 
 def _class_scores(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
@@ -186,7 +190,9 @@ def _class_scores(head: dict[str, Any], target: TargetEncoding, is_named: bool) 
 def _label_thresholds(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
     names = [output.name for output in target.outputs]
     thresholds = head.get("decision", {}).get("thresholds") or [0.5] * len(names)
-    return {f"threshold of {name}": float(f"{each:.4g}") for name, each in zip(names, thresholds, strict=True)}
+    return {
+        f"threshold of {name}": float(f"{threshold:.4g}") for name, threshold in zip(names, thresholds, strict=True)
+    }
 
 
 def _nothing_decided(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
@@ -220,21 +226,21 @@ def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
     parts = of_results(search, trained)
     if not parts:
         return {}
-    own, both = parts.get("train", Costs()), parts["total"]
+    training, both = parts.get("train", Costs()), parts["total"]
     rates = {
-        "samples per second": own.samples_per_s,
-        "tokens per second": own.tokens_per_s,
-        "share of the device's peak (MFU)": own.mfu,
-        "waiting for data, seconds": own.data_wait_s,
-        "most memory of a rank, MB": own.peak_memory_mb,
-        "device": own.device,
-        "device-seconds, training": own.device_seconds,
+        "samples per second": training.samples_per_s,
+        "tokens per second": training.tokens_per_s,
+        "share of the device's peak (MFU)": training.mfu,
+        "waiting for data, seconds": training.data_wait_s,
+        "most memory of a rank, MB": training.peak_memory_mb,
+        "device": training.device,
+        "device-seconds, training": training.device_seconds,
         "device-seconds, with the search": both.device_seconds,
         "petaflop/s-days, with the search": both.petaflop_s_days,
         "energy, with the search, kJ": None if both.energy_j is None else both.energy_j / 1e3,
     }
-    known = {name: value for name, value in rates.items() if value is not None}
-    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in known.items()}
+    measured = {name: value for name, value in rates.items() if value is not None}
+    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in measured.items()}
 
 
 def _figures(inputs: Inputs) -> list[Any]:
@@ -253,10 +259,10 @@ def _figures(inputs: Inputs) -> list[Any]:
         Figure(
             f"Learning curves{name and f': {name}'}",
             "Loss and metric after each epoch.",
-            learning_curves(own["epochs"], metric, own["best_epoch"]),
+            learning_curves(member["epochs"], metric, member["best_epoch"]),
             "training",
         )
-        for name, own in fits.items()
+        for name, member in fits.items()
     ]
     return [*pictures, *curves]
 
@@ -387,10 +393,10 @@ def python_use(model: str, number: str) -> str:
 def _usage(spec: Spec, number: str, example: Any) -> list[Any]:
     from models.report.card import Snippet
 
-    shown = json.dumps(example, ensure_ascii=False)[:600] if example else ""
+    example_json = json.dumps(example, ensure_ascii=False)[:600] if example else ""
     return [
         Snippet('In Python, after `eval "$(loopline env)"`', python_use(spec.name, number)),
-        *([Snippet("An input", shown)] if shown else []),
+        *([Snippet("An input", example_json)] if example_json else []),
         Snippet("On a machine without Loopline", f"loopline export {spec.name} --version {number} --to bundle"),
         Snippet("Undo the promotion", f"loopline rollback {spec.name}"),
     ]

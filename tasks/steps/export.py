@@ -46,19 +46,19 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         }
         model = json.loads(trained.file("model.json").read_text())
         metadata = {"loopline.project": loop.spec.name, "loopline.dataset": prepared.digest}
-        made = loop.rank_pool.call(
+        exported = loop.rank_pool.call(
             "models.export.export:export",
             job={**places, "model": model},
             out=str(folder),
             metadata=metadata,
         )
-        if "samples" in made:
-            _keep_samples(loop.outbox, folder, made["samples"])
-        made |= _optimised(loop, prepared.folder, folder, made["knows_validation"])
-        loop.outbox.metrics(LOOP_RUN, {"parity": made["parity"], "size_bytes": made["size_bytes"]})
+        if "samples" in exported:
+            _keep_samples(loop.outbox, folder, exported["samples"])
+        exported |= _optimised(loop, prepared.folder, folder, exported["knows_validation"])
+        loop.outbox.metrics(LOOP_RUN, {"parity": exported["parity"], "size_bytes": exported["size_bytes"]})
         reference = _reference(prepared.folder, folder)
-        more = [folder / UNCHANGED_FILE] * (made["served"] != FP32) + _background(prepared.folder, folder)
-        return StepResult([folder / MODEL_FILE, folder / "preparation.json", reference, *more], made)
+        further_files = [folder / UNCHANGED_FILE] * (exported["served"] != FP32) + _background(prepared.folder, folder)
+        return StepResult([folder / MODEL_FILE, folder / "preparation.json", reference, *further_files], exported)
 
     return loop.carry_out("export", act)
 
@@ -97,7 +97,7 @@ def _optimised(loop: Loop, prepared: Path, folder: Path, knows_validation: bool)
             )
         serve = serve.model_copy(update={"variants": []})
     table = optimise(folder, prepared, metric, serve, spec.train.seed)
-    served = next((each.name for each in table if each.served), FP32)
+    served = next((variant.name for variant in table if variant.served), FP32)
     _log(loop.outbox, served, table)
     path = folder / MODEL_FILE
     summary = {
@@ -106,14 +106,14 @@ def _optimised(loop: Loop, prepared: Path, folder: Path, knows_validation: bool)
         "size_bytes": path.stat().st_size,
         "variant_metric": metric.name,
     }
-    return {**summary, "variants": [each.model_dump() for each in table]}
+    return {**summary, "variants": [variant.model_dump() for variant in table]}
 
 
 def _log(outbox: Outbox, served: str, table: list[VariantMeasurement]) -> None:
-    for each in table:
-        metrics = {"size_bytes": each.size_bytes, "latency_ms": each.latency_ms, "metric_loss": each.loss}
-        known = {f"variant_{each.name}_{name}": value for name, value in metrics.items() if value is not None}
-        outbox.metrics(LOOP_RUN, known)
+    for variant in table:
+        metrics = {"size_bytes": variant.size_bytes, "latency_ms": variant.latency_ms, "metric_loss": variant.loss}
+        measured = {f"variant_{variant.name}_{name}": value for name, value in metrics.items() if value is not None}
+        outbox.metrics(LOOP_RUN, measured)
     outbox.tags(LOOP_RUN, {"loopline.served": served})
 
 

@@ -43,8 +43,8 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
         rival = inputs.external("champion")
-        whole, known = _evidence(loop, inputs, rival)
-        evidence, num_known = _without_known(loop.report, whole, known)
+        whole, is_train_row = _evidence(loop, inputs, rival)
+        evidence, num_known = _without_known(loop.report, whole, is_train_row)
         verdict = _verdict(loop.spec, loop.project, evidence).model_copy(update={"num_known": num_known})
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
         _log(loop.outbox, verdict)
@@ -85,7 +85,7 @@ def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
     missed = missed_classes(evidence.target, evidence.decided)
     if not len(missed):
         return ""
-    names = ", ".join(classes[each] for each in missed[:SHOWN]) + ("" if len(missed) <= SHOWN else ", ...")
+    names = ", ".join(classes[index] for index in missed[:SHOWN]) + ("" if len(missed) <= SHOWN else ", ...")
     return (
         f"{len(missed)} of {len(classes)} classes occur in the test rows but are never predicted: {names}; "
         f"{weighing(spec)} weighs them more"
@@ -206,17 +206,20 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known
 
 
-def _without_known(report: Reporter, evidence: Evidence, known: np.ndarray | None) -> tuple[Evidence, int]:
+def _without_known(report: Reporter, evidence: Evidence, is_train_row: np.ndarray | None) -> tuple[Evidence, int]:
     """Return the evidence without the test rows that the champion knows, and the number of these rows."""
-    if known is None or not known.any():
+    if is_train_row is None or not is_train_row.any():
         return evidence, 0
-    note = f"{known.sum():,} of {len(known):,} test rows are, or may be, among those that the champion was trained on"
-    if known.all():
+    note = (
+        f"{is_train_row.sum():,} of {len(is_train_row):,} test rows are, or may be, among those that the champion was "
+        "trained on"
+    )
+    if is_train_row.all():
         raise DataError(
             f"judge: {note}, and nothing is left to compare on: put data.split back as it was, or promote by hand"
         )
     report.note(f"judge: {note}: they do not count")
-    return evidence.only(~known), int(known.sum())
+    return evidence.only(~is_train_row), int(is_train_row.sum())
 
 
 def _references(
@@ -234,8 +237,8 @@ def _other_forecasts(
 
     metric, target = metric_of(spec.goal, preparation, project.folder), targets(prepared, "test")
     forecasts = naive_forecasts(prepared, preparation, metric.name)
-    others = [forecast for forecast in forecasts if forecast.name != baseline]
-    return {forecast.name: float(metric.value(target, forecast.prediction)) for forecast in others}
+    forecasts_beside = [forecast for forecast in forecasts if forecast.name != baseline]
+    return {forecast.name: float(metric.value(target, forecast.prediction)) for forecast in forecasts_beside}
 
 
 def _compressor(
@@ -291,7 +294,7 @@ def _log(outbox: Outbox, verdict: Verdict) -> None:
         outbox.metrics(LOOP_RUN, named(model))
     references = {f"test_{name}_{verdict.metric}": value for name, value in verdict.references.items()}
     for output in verdict.outputs:
-        own = {f"test_{_plain(output.name)}_{_plain(name)}": value for name, value in output.challenger.items()}
-        references |= own
+        scores = {f"test_{_plain(output.name)}_{_plain(name)}": value for name, value in output.challenger.items()}
+        references |= scores
     outbox.metrics(LOOP_RUN, {name: value for name, value in references.items() if value is not None})
     outbox.tags(LOOP_RUN, {"loopline.decision": verdict.decision, "loopline.verdict": verdict.summary})

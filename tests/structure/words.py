@@ -1,4 +1,4 @@
-"""Counts the names of the product that say nothing: participles and stand-ins, as `known`, `made`, `each` and `one`.
+"""Counts the names of the product that say nothing: participles and stand-ins, as `known`, `made`, `each`, `one`.
 
 Run `python -m tests.structure.words [-v] [FOLDER]`; `-v` prints each of them, FOLDER is another checkout. A name counts
 where it is bound: as a variable, a parameter, an attribute, a function or a class.

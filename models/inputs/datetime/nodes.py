@@ -33,18 +33,21 @@ def _features(builder: GraphBuilder, parts: Sequence[DatetimeInput]) -> str:
         )
 
     seconds = stacked(builder, [part.name for part in parts], "datetime/seconds")
-    cycles = [(at, CYCLE_S[cycle]) for at, part in enumerate(parts) for cycle in part.cycles]
+    cycles = [(position, CYCLE_S[cycle]) for position, part in enumerate(parts) for cycle in part.cycles]
     features = []
     if cycles:
         periods = constant("periods", [period for _, period in cycles])
-        turned = builder.node("Mod", [chosen("cycles", [at for at, _ in cycles]), periods], "datetime/turned", fmod=1)
+        turned = builder.node(
+            "Mod", [chosen("cycles", [position for position, _ in cycles]), periods], "datetime/turned", fmod=1
+        )
         radians = constant("radians", [period / (2 * np.pi) for _, period in cycles])
         angle = builder.node("Div", [turned, radians], "datetime/angle")
         features += [builder.node(op, [angle], f"datetime/{op.lower()}") for op in ("Sin", "Cos")]
-    trends = [at for at, part in enumerate(parts) if part.trend]
+    trends = [position for position, part in enumerate(parts) if part.trend]
     if trends:
         low, high, shift, scale = (
-            constant(field, [getattr(parts[at], field) for at in trends]) for field in ("low", "high", "shift", "scale")
+            constant(field, [getattr(parts[position], field) for position in trends])
+            for field in ("low", "high", "shift", "scale")
         )
         late = builder.node("Max", [chosen("trends", trends), low], "datetime/late")
         within = builder.node("Min", [late, high], "datetime/within")

@@ -28,10 +28,12 @@ def fit_datetime(name: str, seconds: np.ndarray, split_times: np.ndarray | None 
         seconds: Training values.
         split_times: The time of the split in the same rows, if rows are split by time.
     """
-    known = ~np.isnan(seconds)
-    values = seconds[known]
+    is_present = ~np.isnan(seconds)
+    values = seconds[is_present]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-    runs = split_times is not None and low < high and _rank_correlation(values, split_times[known]) > MOST_CORRELATED
+    runs = (
+        split_times is not None and low < high and _rank_correlation(values, split_times[is_present]) > MOST_CORRELATED
+    )
     scale = float(values.std()) if len(values) else 0.0
     return DatetimeInput(
         name=name,
@@ -49,12 +51,13 @@ def datetime_features(seconds: np.ndarray, parts: Sequence[DatetimeInput]) -> np
 
     The arithmetic is float64 until the last cast, as in the exported graph.
     """
-    cycles = [(at, CYCLE_S[cycle]) for at, part in enumerate(parts) for cycle in part.cycles]
-    trends = [at for at, part in enumerate(parts) if part.trend]
-    angle = np.fmod(seconds[:, [at for at, _ in cycles]], [period for _, period in cycles])
+    cycles = [(position, CYCLE_S[cycle]) for position, part in enumerate(parts) for cycle in part.cycles]
+    trends = [position for position, part in enumerate(parts) if part.trend]
+    angle = np.fmod(seconds[:, [position for position, _ in cycles]], [period for _, period in cycles])
     angle = angle / [period / (2 * np.pi) for _, period in cycles]
     low, high, shift, scale = (
-        np.array([getattr(parts[at], field) for at in trends]) for field in ("low", "high", "shift", "scale")
+        np.array([getattr(parts[position], field) for position in trends])
+        for field in ("low", "high", "shift", "scale")
     )
     trend = (np.clip(seconds[:, trends], low, high) - shift) / scale
     features = np.hstack([np.sin(angle), np.cos(angle), trend])
@@ -79,7 +82,7 @@ def _days(values: np.ndarray) -> np.ndarray:
 
 
 def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    ranks = [np.argsort(np.argsort(each, kind="stable"), kind="stable") for each in (first, second)]
+    ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (first, second)]
     correlation: float = np.asarray(np.corrcoef(np.stack(ranks)))[0, 1]
     return correlation
 

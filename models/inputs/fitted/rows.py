@@ -31,21 +31,21 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Fitt
     from models.fitted_features.fit import FitRows, fit_features
 
     code = FeatureCode(str(features.fit), features.transform, rows.base)
-    made = fit_features(
+    fitted = fit_features(
         code,
         FitRows(rows.table, rows.data.targets, rows.train, rows.units),
         feature_inputs(learnt.prepared, learnt.parts),
         as_text,
     )
     parts = []
-    for name, values in made.values.items():
+    for name, values in fitted.values.items():
         try:
             scaled = fit_numeric(name, values[rows.train], features)
         except DataError as error:
             raise UserCodeError(f"data.features.fit {code.fit}: {error}") from error
         parts.append(FittedInput(**scaled.model_dump(include={"name", "fill", "shift", "scale", "low", "high"})))
         learnt.prepared[FITTED_PREFIX + name] = pa.array(values)
-    learnt.files.lookups, learnt.files.transform = made.lookups, made.graph
+    learnt.files.lookups, learnt.files.transform = fitted.lookups, fitted.graph
     return parts
 
 

@@ -14,25 +14,25 @@ from models.inputs.record import InputRecord, LearntFiles
 
 
 def normalise(
-    builder: GraphBuilder, raw: str, parts: Sequence[ScaledNumber], output: str = "", *, what: str = "numeric"
+    builder: GraphBuilder, raw: str, parts: Sequence[ScaledNumber], output: str = "", *, prefix: str = "numeric"
 ) -> str:
-    """Return numbers (batch, part) as `encode_numeric` makes them; `output` and `what` name the nodes."""
+    """Return numbers (batch, part) as `encode_numeric` makes them; `output` and `prefix` name the nodes."""
 
     def constant(name: str, values: list[float]) -> str:
-        return builder.constant(f"{what}/{name}", np.array(values, np.float64))
+        return builder.constant(f"{prefix}/{name}", np.array(values, np.float64))
 
-    missing = builder.node("IsNaN", [raw], f"{what}/missing")
+    missing = builder.node("IsNaN", [raw], f"{prefix}/missing")
     fill = constant("fill", [part.fill for part in parts])
-    filled = builder.node("Where", [missing, fill, raw], f"{what}/filled")
+    filled = builder.node("Where", [missing, fill, raw], f"{prefix}/filled")
     if any(part.low is not None for part in parts):
         low = constant("low", [-np.inf if part.low is None else part.low for part in parts])
         high = constant("high", [np.inf if part.high is None else part.high for part in parts])
-        filled = builder.node("Min", [builder.node("Max", [filled, low], f"{what}/least"), high], f"{what}/most")
+        filled = builder.node("Min", [builder.node("Max", [filled, low], f"{prefix}/least"), high], f"{prefix}/most")
     shift = constant("shift", [part.shift for part in parts])
     scale = constant("scale", [part.scale for part in parts])
-    centred = builder.node("Sub", [filled, shift], f"{what}/centred")
-    scaled = builder.node("Div", [centred, scale], f"{what}/scaled")
-    return builder.node("Cast", [scaled], f"{what}/float", output=output, to=onnx.TensorProto.FLOAT)
+    centred = builder.node("Sub", [filled, shift], f"{prefix}/centred")
+    scaled = builder.node("Div", [centred, scale], f"{prefix}/scaled")
+    return builder.node("Cast", [scaled], f"{prefix}/float", output=output, to=onnx.TensorProto.FLOAT)
 
 
 def _numbers(

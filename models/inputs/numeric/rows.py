@@ -64,21 +64,24 @@ def extremes_of(part: NumericInput, values: np.ndarray) -> str | None:
     is_beyond = np.zeros(len(present), bool)
     if part.low is not None and part.high is not None:
         is_beyond = (present < part.low) | (present > part.high)
-        what = f"count as {part.low:.4g} or {part.high:.4g}, for else the others would be one number"
+        consequence = f"count as {part.low:.4g} or {part.high:.4g}, for else the others would be one number"
     if not is_beyond.any() and distances.any() and not np.ptp(np.percentile(present, _MOST_ROWS)):
         # A mostly constant column, of which it cannot be said what is usual.
         is_beyond = distances > MOST_SPREADS * np.median(distances[distances > 0])
-        what = "are scaled as they are, so that the others are nearly one number"
+        consequence = "are scaled as they are, so that the others are nearly one number"
     if not is_beyond.any():
         return None
-    return f"{is_beyond.sum():,} values lie far from all others, such as {present[distances.argmax()]:.4g}, and {what}"
+    return (
+        f"{is_beyond.sum():,} values lie far from all others, such as {present[distances.argmax()]:.4g}, and "
+        f"{consequence}"
+    )
 
 
 def _bounds(present: np.ndarray) -> tuple[float, float] | tuple[None, None]:
     """Return the ends of a column's values; of a mostly constant one its deviation is the range."""
     with np.errstate(over="ignore", invalid="ignore"):
-        least, middle, most = np.percentile(present, [_MOST_ROWS[0], 50, _MOST_ROWS[1]])
-        reach = MOST_SPREADS * ((most - least) or present.std() or abs(middle) or 1.0)
+        low_end, middle, high_end = np.percentile(present, [_MOST_ROWS[0], 50, _MOST_ROWS[1]])
+        reach = MOST_SPREADS * ((high_end - low_end) or present.std() or abs(middle) or 1.0)
         low, high = float(middle - reach), float(middle + reach)
     return (low, high) if np.isfinite(reach) else (None, None)
 
@@ -96,7 +99,7 @@ def _shift_and_scale(values: np.ndarray, normalise: str) -> tuple[float, float]:
         lowest, low, middle, high, highest = np.percentile(values, [5, 25, 50, 75, 95])
         reach = max(values.max() - middle, middle - values.min())
         # Of a mostly constant column the quartiles are equal: then the range of nine tenths, or the deviation, scales.
-        ranges = [each for each in (high - low, highest - lowest) if each > 0 and reach <= MOST_SPREADS * each]
+        ranges = [extent for extent in (high - low, highest - lowest) if extent > 0 and reach <= MOST_SPREADS * extent]
         return float(middle), float(ranges[0] if ranges else values.std())
     if normalise == "minmax":
         return float(values.min()), float(values.max() - values.min())

@@ -42,14 +42,14 @@ def _learn(name: str, column: pa.ChunkedArray, rows: RawRows, learnt: LearntInpu
     from models.ngrams.words import word_index
 
     texts = plain_texts(column)
-    training, others = np.flatnonzero(rows.train), np.flatnonzero(~rows.train)
+    training, rest = np.flatnonzero(rows.train), np.flatnonzero(~rows.train)
     seen = [texts[row] for row in training]
     fitted = fit_ngrams(seen, rows.answers(), rows.has_classes, rows.units.at(training), rows.weights)
     if fitted is None:
         return None
     model, own_features = fitted
     features = np.empty((len(texts), model.num_features), np.float32)
-    features[training], features[others] = own_features, ngram_features(model, [texts[row] for row in others])
+    features[training], features[rest] = own_features, ngram_features(model, [texts[row] for row in rest])
     learnt.prepared[name], learnt.prepared[TEXT_PREFIX + name] = column, feature_column(features)
     learnt.files.ngrams[name] = model
     index = word_index(model)
