@@ -350,6 +350,10 @@ def _check_columns(spec: Spec, path: Path, base: Path) -> None:
 def _check_series_types(data: Data, path: Path) -> None:
     """Columns of series that are no numbers, as their first rows show."""
     first = {name: first_values(path, name) for name in (*data.past_targets, *data.known_future)}
+    if not first:
+        return
+    from models.data.check import check_series_types  # Arrow: a spec of a table is checked without it
+
     types = {name: values.type for name, values in first.items() if values is not None}
     if not types:  # as of a table, whose plan loads no Arrow
         return
