@@ -264,12 +264,9 @@ def _labels_of_rows(
         yield targets.numpy(), _row_weights(boosting, targets, row_weights)
         return
     balanced = boosting.job.train.class_weights == "balanced"
-    of_labels = (
-        class_weights(boosting.preparation.target, boosting.preparation.task, targets, row_weights)
-        if balanced
-        else None
-    )
-    for index in range(boosting.preparation.num_outputs):
+    preparation = boosting.preparation
+    of_labels = class_weights(preparation.target, preparation.task, targets, row_weights) if balanced else None
+    for index in range(preparation.num_outputs):
         label, weights = targets[:, index].contiguous(), row_weights
         if of_labels is not None:
             weights = of_labels[label.long(), index] * (1.0 if row_weights is None else row_weights)

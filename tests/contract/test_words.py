@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.structure.words import stand_ins
 
-CEILING = 0.023
+CEILING = 0.008
 """Of all names that the product binds."""
 
 
