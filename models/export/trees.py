@@ -26,7 +26,10 @@ ZERO = float(np.float32(1e-35))
 """LightGBM treats smaller numbers as zero before it decides. Source: its kZeroThreshold."""
 CUSTOM = "custom"
 """Trees of an objective that is no part of LightGBM: their sums are the standardised values."""
-IDENTITY = (CUSTOM, "regression", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank")
+OBJECTIVES = (
+    "binary", "multiclass", CUSTOM, "regression", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank"
+)  # fmt: skip
+"""Those whose sums of leaves are logits, or the standardised values."""
 
 
 def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
@@ -115,12 +118,10 @@ def _logit_factor(dump: dict[str, Any]) -> float:
     settings = dict(word.split(":", 1) for word in words[1:] if ":" in word)
     if dump["average_output"]:
         raise TrainingError("export: got averaged trees (boosting rf), expected boosted ones (gbdt)")
-    if words[0] == "binary":
-        return float(settings["sigmoid"])
-    if words[0] == "multiclass" or (words[0] in IDENTITY and "sqrt" not in words):
-        return 1.0
-    names = ", ".join(("binary", "multiclass", *IDENTITY))
-    raise TrainingError(f"export: got objective {dump['objective']!r}, expected one of {names}: train with such")
+    if words[0] not in OBJECTIVES or "sqrt" in words:
+        names = ", ".join(OBJECTIVES)
+        raise TrainingError(f"export: got objective {dump['objective']!r}, expected one of {names}: train with such")
+    return float(settings.get("sigmoid", 1.0))
 
 
 @dataclass(slots=True)
