@@ -357,7 +357,6 @@ def _check_series_types(data: Data, path: Path) -> None:
     types = {name: values.type for name, values in first.items() if values is not None}
     if not types:  # as of a table, whose plan loads no Arrow
         return
-    from models.data.check import check_series_types
 
     check_series_types({name: kind for name, kind in types.items() if str(kind) != "null"}, data)
 
