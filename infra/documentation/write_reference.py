@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import configparser
+import importlib
 import inspect
 import json
 import re
@@ -367,18 +368,9 @@ def layers() -> str:
     return _page(parts, "promises.md", "promises and their tests")
 
 
-def walks() -> str:
-    """Return the page of the walks through the code."""
-    from infra.documentation.walks import page
-
-    return page(NOTE)
-
-
-def kinds() -> str:
-    """Return the page of the kinds and of the tables that hold what they do."""
-    from infra.documentation.kind_tables import page
-
-    return page(NOTE)
+def written_by(module: str) -> Callable[[], str]:
+    """Return what writes the page of a module beside this one."""
+    return lambda: str(importlib.import_module(f"infra.documentation.{module}").page(NOTE))
 
 
 def _drawing(rows: list[list[str]]) -> str:
@@ -433,9 +425,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/python.md": python,
     "reference/errors.md": errors,
     "reference/workspace.md": workspace,
-    "architecture/walks.md": walks,
+    "architecture/walks.md": written_by("walks"),
     "architecture/layers.md": layers,
-    "architecture/kinds.md": kinds,
+    "architecture/kinds.md": written_by("kind_tables"),
     "decisions/index.md": decisions,
     "../examples/notebook/leavers.ipynb": notebook,
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.structure.records import takers
 
-CEILING = 51
+CEILING = 45
 
 
 def test_functions_that_take_a_record_for_two_fields_stay_below_their_ceiling(trees: dict[Path, ast.Module]) -> None:
