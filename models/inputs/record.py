@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from models.frozen_model import FrozenModel
 
@@ -49,6 +50,11 @@ class InputRecord(FrozenModel):
     def width(self) -> int:
         """Number of columns of the tensor `numeric` that it becomes."""
         return 0
+
+    @classmethod
+    def owners(cls, parts: Sequence[Self]) -> list[str]:
+        """Return the name of the input behind each column of `numeric` that inputs of this kind become, in order."""
+        return [part.name for part in parts for _ in range(part.width)]
 
     @property
     def cardinalities(self) -> tuple[int, ...]:

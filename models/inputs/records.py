@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from models.errors import UsageError, did_you_mean
@@ -46,6 +46,15 @@ def record_of(stored: InputRecord | Mapping[str, Any]) -> InputRecord:
             "Loopline; install that one"
         )
     return RECORDS[kind].model_validate(stored)
+
+
+def owners(inputs: Sequence[InputRecord]) -> list[str]:
+    """Return the name of the input behind each column of the tensor `numeric`, in its order."""
+    return [
+        name
+        for kind, record in RECORDS.items()
+        for name in record.owners([part for part in inputs if part.kind == kind])
+    ]
 
 
 def column_kinds() -> list[str]:

@@ -24,6 +24,7 @@ from models.distributed.order import seed_of, share
 from models.distributed.world import World
 from models.errors import TrainingError, UsageError
 from models.files import write_text
+from models.inputs.records import owners
 from models.inputs.types import collected_later
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS
@@ -294,7 +295,7 @@ def _arguments(model: Model, train: Train, preparation: Preparation, metric: Met
     if further.get(MONOTONE) and loss in RENEWED:
         raise no_monotone(metric.name)
     numbers = [part.name for part in preparation.inputs if part.axis is None]
-    columns = [part.name for part in preparation.inputs for _ in range(part.width)]
+    columns = owners(preparation.inputs)
     columns += [part.name for part in preparation.inputs for _ in part.cardinalities]
     arguments = without_columns(model.arguments, collected_later(preparation.left_out))
     return {**settings(), **with_positions(arguments, columns, numbers)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -35,6 +36,12 @@ class DatetimeInput(InputRecord):
     def width(self) -> int:
         """A sine and a cosine for each cycle, and the trend."""
         return 2 * len(self.cycles) + self.trend
+
+    @classmethod
+    def owners(cls, parts: Sequence[Self]) -> list[str]:
+        """Return the name of the time behind each column: all sines stand first, then all cosines, then all trends."""
+        cycles = [part.name for part in parts for _ in part.cycles]
+        return [*cycles, *cycles, *[part.name for part in parts if part.trend]]
 
     @property
     def measure(self) -> Measure:

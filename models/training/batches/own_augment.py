@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import torch
 from models.data.preparation import Preparation
 from models.errors import UserCodeError
 from models.inputs.record import InputRecord
+from models.inputs.records import owners
 from models.kinds.data_kind import PerDataKind
 from models.project_spec.blocks import Kind
 from models.project_spec.references import call, resolve
@@ -23,16 +23,16 @@ from models.training.batches.example_set import Inputs
 
 
 class InputColumn(NamedTuple):
-    """A column of a batch: its place in a tensor of the net's inputs, along the last axis.
+    """A column of a batch: its places in a tensor of the net's inputs, along the last axis.
 
-    `width` is None for a column of one value a row or step, which has no axis of its own. `cardinality` is the number
-    of indices of a categorical column, else None.
+    A column of one value a row or step has no axis of its own. `cardinality` is the number of indices of a categorical
+    column, else None.
     """
 
     name: str
     tensor: str
-    start: int
-    width: int | None = None
+    places: list[int]
+    has_axis: bool = False
     cardinality: int | None = None
 
 
@@ -88,7 +88,7 @@ class OwnAugmentation:
             return {"image": self._checked("", self._call(images, seed, images.device), images)}
         columns = {column.name: _part(inputs, column) for column in self.columns}
         device = next(iter(inputs.values())).device
-        returned = self._call({name: tensor.clone() for name, tensor in columns.items()}, seed, device)
+        returned = self._call({name: values.clone() for name, values in columns.items()}, seed, device)
         if not isinstance(returned, Mapping) or {*returned} != {*columns}:
             raise UserCodeError(
                 f"{self._where}: returned {_difference(returned, columns)}, expected a dict of the columns that it "
@@ -99,7 +99,7 @@ class OwnAugmentation:
         for column in self.columns:
             values = self._checked(f"column {column.name!r} as ", returned[column.name], columns[column.name])
             self._check_indices(column, values)
-            _part(changed, column).copy_(values)
+            changed[column.tensor][..., column.places] = values if column.has_axis else values[..., None]
         return changed
 
     def _call(self, batch: Any, seed: int, device: torch.device) -> Any:
@@ -145,21 +145,20 @@ _TENSORS: PerDataKind[str] = {"table": "numeric", "image": "image", "series": "s
 def columns_of(kind: Kind, inputs: list[InputRecord]) -> tuple[InputColumn, ...]:
     """Return the columns of a batch of a table or a series, in the order of the net's inputs; none for other kinds."""
     tensor = _TENSORS[kind]
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(owners(inputs)):
+        places.setdefault(name, []).append(place)
     numbers = [part for part in inputs if part.width]
-    starts = itertools.accumulate((part.width for part in numbers), initial=0)
-    columns = [InputColumn(part.name, tensor, start, part.axis) for part, start in zip(numbers, starts, strict=False)]
-    indices = [(part.name, cardinality) for part in inputs for cardinality in part.cardinalities]
-    places = enumerate(indices)
-    columns += [InputColumn(name, "categorical", place, None, cardinality) for place, (name, cardinality) in places]
+    columns = [InputColumn(part.name, tensor, places[part.name], part.axis is not None) for part in numbers]
+    indices = enumerate((part.name, cardinality) for part in inputs for cardinality in part.cardinalities)
+    columns += [InputColumn(name, "categorical", [place], False, number) for place, (name, number) in indices]
     return tuple(columns)
 
 
 def _part(inputs: Inputs, column: InputColumn) -> torch.Tensor:
-    """Return a column as a view of its tensor."""
-    tensor = inputs[column.tensor]
-    if column.width is None:
-        return tensor.select(-1, column.start)
-    return tensor.narrow(-1, column.start, column.width)
+    """Return a copy of a column."""
+    values = inputs[column.tensor][..., column.places]
+    return values if column.has_axis else values.squeeze(-1)
 
 
 def _difference(returned: object, columns: Mapping[str, torch.Tensor]) -> str:

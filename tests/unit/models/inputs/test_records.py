@@ -1,14 +1,16 @@
+import numpy as np
 import pytest
 
 from models.data.preparation import Preparation, TargetEncoding
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.datetime.record import DatetimeInput
+from models.inputs.datetime.rows import datetime_features
 from models.inputs.fitted.record import FittedInput
 from models.inputs.image.record import ImageInput
 from models.inputs.nodes import NODES
 from models.inputs.numeric.record import NumericInput
 from models.inputs.record import InputRecord
-from models.inputs.records import RECORDS, in_order, record_of
+from models.inputs.records import RECORDS, in_order, owners, record_of
 from models.inputs.text.record import TextColumn
 from models.project_spec.blocks import Image
 
@@ -63,3 +65,13 @@ def test_what_an_input_becomes_in_the_tensors() -> None:
 def test_a_kind_that_does_not_exist_is_refused_with_the_cure() -> None:
     with pytest.raises(ValueError, match=r"got an input of kind 'sound', expected one of numeric.*install that one"):
         record_of({"kind": "sound", "form": "text", "name": "t"})
+
+
+def test_a_column_of_the_tensor_has_the_input_whose_change_moves_it() -> None:
+    """Of two inputs of a kind: the columns of times stand cycle by cycle, not time by time."""
+    assert owners(EXAMPLES) == ["n", "f", "d", "d", "d", "d", "d", "t", "t", "t"]
+    times = [EXAMPLES[3].model_copy(update={"name": name}) for name in ("d", "e")]
+    assert owners(times) == ["d", "d", "e", "e", "d", "d", "e", "e", "d", "e"]
+    first, second = np.array([[0.2, 0.4]]), np.array([[0.2, 0.5]])
+    moved = datetime_features(first, times) != datetime_features(second, times)
+    assert {name for name, is_moved in zip(owners(times), moved[0], strict=True) if is_moved} == {"e"}

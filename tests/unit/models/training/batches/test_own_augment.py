@@ -9,6 +9,7 @@ import torch
 from models.data.preparation import Preparation
 from models.errors import UserCodeError
 from models.inputs.datetime.record import DatetimeInput
+from models.inputs.datetime.rows import datetime_features
 from models.inputs.image.record import ImageInput
 from models.inputs.text.record import TextColumn
 from models.project_spec.blocks import Image
@@ -129,6 +130,24 @@ def test_a_column_of_several_features_is_one_column_and_keeps_its_place():
     assert changed["numeric"][0].tolist() == [0, 0, 0, 3, 3, 3, 4, 4]
     assert torch.equal(changed["categorical"], inputs["categorical"])
     assert not inputs["numeric"].any()
+
+
+def test_two_times_are_a_column_each_though_their_features_alternate():
+    days = [
+        DatetimeInput(name=name, cycles=["day", "week"], trend=True, low=0.0, high=1e6, shift=0.0, scale=1.0)
+        for name in ("ordered", "paid")
+    ]
+    table = preparation_of("table", "binary").with_inputs("datetime", days)
+
+    def change(columns):
+        return {name: part + 1 if name == "paid" else part for name, part in columns.items()}
+
+    own = OwnAugmentation("./a.py:change", change, columns_of(table.kind, table.inputs))
+    inputs = {"numeric": torch.zeros(4, table.num_numeric), "categorical": torch.ones(4, 1, dtype=torch.int64)}
+    seconds = np.array([[100_000.0, 200_000.0], [100_000.0, 300_000.0]])
+    encoded = datetime_features(seconds, days)
+    moved = (encoded[0] != encoded[1]).astype(float).tolist()
+    assert own.change(inputs, 0)["numeric"][0, -len(moved) :].tolist() == moved
 
 
 @pytest.mark.parametrize(("kind", "tensor"), [("table", "numeric"), ("series", "series")])
