@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.recipes import ROOT, check_form, copied, follow, run_tests
+from tests.recipes import ROOT, check_form, checked_types, copied, follow, run_tests
 
 FOLDERS = ("models", "tasks")
 ROW = "models/inputs/records.py"
@@ -20,3 +20,4 @@ def test_tags_in_one_text_are_guessed_trained_exported_served_monitored_and_on_t
     assert code == {ROW, *(f"models/inputs/tags/{name}.py" for name in ("__init__", "record", "rows", "nodes"))}
     assert "10 passed" in run_tests(tmp_path, [*tests, tmp_path / "tests" / "tagged_loop.py"])
     check_form(tmp_path, paths)
+    assert "Success" in (printed := checked_types(tmp_path, ["models/inputs"])), printed
