@@ -6,7 +6,17 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tests.structure.vocabulary import OWN_LISTS, SHAPES, STAND_INS, WORDS, Vocabulary, is_table, names, strings
+from tests.structure.vocabulary import (
+    OWN_LISTS,
+    SHAPES,
+    STAND_INS,
+    TENSORS,
+    WORDS,
+    Vocabulary,
+    is_table,
+    names,
+    strings,
+)
 
 Place = ast.expr | ast.pattern
 
@@ -117,7 +127,7 @@ def group_of_comparison(node: ast.Compare, words: Vocabulary, scope: Scope) -> s
     constants = {words.constants[name] for side in sides for name in end_of(side) if name in words.constants}
     if group := group_of_words(strings(node) | constants, source):
         return group
-    if is_of_shape(node):
+    if is_of_shape(node) or is_of_tensor(node):
         return "shape"
     fields = [group_of_field(bare(side), words, scope) for side in sides if any(map(is_empty, sides))]
     if any(fields):
@@ -149,6 +159,15 @@ def is_of_shape(node: ast.Compare) -> bool:
     """Return whether a comparison is of a field of one kind of data, or of what is in it, with None."""
     is_of_none = any(isinstance(side, ast.Constant) and side.value is None for side in node.comparators)
     return is_of_none and any(isinstance(part, ast.Attribute) and part.attr in SHAPES for part in ast.walk(node.left))
+
+
+def is_of_tensor(node: ast.Compare) -> bool:
+    """Return whether a comparison asks for a tensor by its name: `"tokens" in batch`."""
+    return (
+        isinstance(node.ops[0], ast.In | ast.NotIn)
+        and isinstance(node.left, ast.Constant)
+        and node.left.value in TENSORS
+    )
 
 
 def is_of_table(node: ast.Compare, source: str, words: Vocabulary, scope: Scope) -> bool:

@@ -94,6 +94,7 @@ FORMS = {
     "is_descent(net)": "family",
     "preparation.window is None": "shape",
     "preparation.pixels is not None": "shape",
+    "'tokens' in batch": "shape",
     "x if preparation.window else y": "stand-in",
     "not target.classes": "stand-in",
     "target.classes is None": "stand-in",

@@ -24,6 +24,8 @@ STAND_INS = frozenset({"classes", "outputs", "group", "log_offset"})
 """Fields of a target that are set for some tasks alone."""
 OWN_LISTS = frozenset({"numeric", "categorical", "datetimes", "texts", "fitted", "ngrams", "pixels"})
 """Fields of a preparation that hold the inputs of one kind of column."""
+TENSORS = frozenset({"image", "series", "tokens", "words"})
+"""Names of tensors that examples of one kind of data have alone."""
 
 CATALOGUES = frozenset({"CATALOGUE"})
 """Tables of all that the product has: who stands there is the product's own, of whichever kind."""
