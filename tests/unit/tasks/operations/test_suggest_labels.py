@@ -65,7 +65,7 @@ def test_quantiles_ask_what_a_regression_with_their_median_asks(predicted):
     target = quantiles.target.model_copy(update={"outputs": outputs})
     project, spec = predicted("quantile", quantiles.model_copy(update={"target": target}))
     rows = pa.table({"id": [f"t{n}" for n in range(30)], "label": [str((n - 30) / 10) for n in range(30)]})
-    accept(project, spec, rows, by="Ada")
+    accept(project, spec, rows, labeller="Ada")
     told = ask(project, spec, 2)
     assert (told["of"], "iGS" in told["method"]) == (30, True)
     assert told["table"].column("id").to_pylist()[0] in ("t57", "t58", "t59")  # the largest x of all
