@@ -182,7 +182,14 @@ def check_data(data: Data) -> None:
         _TASK_CHECKS[data.task](data)
 
 
+_SHAPES: dict[str, Kind] = {"image": "image", "window": "series", "text": "text"}
+"""The keys with the shape of an example, and the kind that each is for."""
+
+
 def _check_kind(data: Data) -> None:
+    for key, kind in _SHAPES.items():
+        if kind != data.kind and getattr(data, key) is not None:
+            raise ValueError(f"`data.{key}` is for {kind}, but kind is {data.kind}: say `kind: {kind}`, or remove it")
     if data.kind == "image" and data.image is None:
         raise ValueError("kind image needs `data.image` with height and width")
     if data.kind == "series" and data.window is None:
@@ -209,8 +216,6 @@ def _check_kind(data: Data) -> None:
 
 
 def _check_text(data: Data, text: Text) -> None:
-    if data.kind != "text":
-        raise ValueError("`data.text` is for text: say `kind: text`, or remove it")
     if data.target != text.column:
         raise ValueError(f"kind text has no target ({data.target!r}): every character is one; remove `target`")
     if data.split.by != "position":

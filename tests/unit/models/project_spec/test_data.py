@@ -70,3 +70,12 @@ def test_one_target_several_and_quantiles_are_taken():
     assert Data(source="x.csv", target=["a", "b"]).targets == ["a", "b"]
     assert Data(source="x.csv", target="a", quantiles=[0.1, 0.9]).target_name == "a"
     assert Data(source="x.csv", target=["a", "b"], task="multilabel").target_name == "a, b"
+
+
+SHAPES = {"image": {"height": 2, "width": 2}, "window": {"length": 6, "horizon": 2}, "text": {"length": 8}}
+
+
+@pytest.mark.parametrize(("key", "kind"), [("image", "image"), ("window", "series"), ("text", "text")])
+def test_the_shape_of_another_kind_is_refused_as_no_stage_would_ask_the_same_of_it(key, kind):
+    with pytest.raises(ValueError, match=f"`data.{key}` is for {kind}, but kind is table: say `kind: {kind}`"):
+        Data.model_validate({"source": "a.csv", "target": "y", key: SHAPES[key]})
