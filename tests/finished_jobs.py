@@ -13,8 +13,9 @@ import torch
 from onnx import ModelProto, TensorProto, helper
 
 from models.data.encode import write_tensors
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
 from models.data.prepare import prepare
+from models.data.target_encoding import TargetEncoding
 from models.export.export import export
 from models.export.graph import IR_VERSION, ML_OPSET, OPSET
 from models.files import read_json, write_json

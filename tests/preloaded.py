@@ -194,7 +194,8 @@ def _export_once() -> None:
     import torch
     import tqdm
 
-    from models.data.preparation import Preparation, TargetEncoding
+    from models.data.preparation import Preparation
+    from models.data.target_encoding import TargetEncoding
     from models.export.net_graph import net_part
     from models.inputs.categorical.record import CategoricalInput
     from models.inputs.numeric.record import NumericInput

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.preparation import Preparation, TargetEncoding, TextInput
+from models.data.preparation import Preparation, TextInput
+from models.data.target_encoding import TargetEncoding
 from models.export.graph import assemble
 from models.files import sha256, write_json
 from models.inference.names import BACKGROUND_FILE

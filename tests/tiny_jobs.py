@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
-from models.data.preparation import Preparation, TargetEncoding, TextInput
+from models.data.preparation import Preparation, TextInput
+from models.data.target_encoding import TargetEncoding
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.preparation import OutputColumn, TargetEncoding
+from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.inputs.types import as_float64, is_number
 from models.kinds.task import PerTask, Task

@@ -14,10 +14,7 @@ import numpy as np
 from pydantic import Field, InstanceOf, SerializeAsAny, field_validator, model_validator
 
 from models.data.earlier_preparation import from_version_1
-from models.data.target_encoding import LARGEST_LOGARITHM as LARGEST_LOGARITHM
-from models.data.target_encoding import LEAST_VALUE as LEAST_VALUE
-from models.data.target_encoding import OutputColumn as OutputColumn
-from models.data.target_encoding import TargetEncoding as TargetEncoding
+from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.files import whole_file
 from models.fitted_features.lookup import Lookup
 from models.frozen_model import FrozenModel

@@ -14,11 +14,12 @@ from models.data.check import check_columns, check_id
 from models.data.clean import dropped_rows, made_features, usable_rows
 from models.data.columns import choose, no_input_column, with_slices
 from models.data.known_future import future_inputs
-from models.data.preparation import ROWS_FILE, Preparation, SeriesInput, TargetEncoding
+from models.data.preparation import ROWS_FILE, Preparation, SeriesInput
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
 from models.data.split import TEST, TRAIN, SplitRows, assign, check_not_empty, newest, split_key
 from models.data.target import infer_task, is_on_log_scale, without_a_class
+from models.data.target_encoding import TargetEncoding
 from models.data.target_forms import fit_target, learnt_by_texts, prepared_target
 from models.data.text import prepare_text
 from models.data.unlabelled import write_unlabelled

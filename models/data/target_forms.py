@@ -18,7 +18,8 @@ from models.data.outputs import (
     output_values,
     with_outputs,
 )
-from models.data.preparation import SPLITS, Preparation, TargetEncoding
+from models.data.preparation import SPLITS, Preparation
+from models.data.target_encoding import TargetEncoding
 from models.errors import DataError
 from models.inputs.types import as_float64, as_text, dtype_of
 from models.kinds.task import TASKS, PerTask, Task

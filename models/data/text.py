@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from models.data.check import check_columns
 from models.data.columns import with_slices
-from models.data.preparation import SPLITS, Preparation, TargetEncoding, TextInput
+from models.data.preparation import SPLITS, Preparation, TextInput
 from models.data.prepared_rows import rows_of
 from models.data.split import by_position
+from models.data.target_encoding import TargetEncoding
 from models.errors import DataError
 from models.inputs.types import is_text
 from models.project_spec.blocks import Data, Text

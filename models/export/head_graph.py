@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from models.data.preparation import LARGEST_LOGARITHM, ClassHead, Preparation, TargetEncoding
+from models.data.preparation import ClassHead, Preparation
+from models.data.target_encoding import LARGEST_LOGARITHM, TargetEncoding
 from models.inference.names import BITS, LOG_PROBABILITIES
 from models.inference.portable import LABEL, LABELS, PREDICTION, PROBABILITIES
 from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder

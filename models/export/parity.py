@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.data.preparation import ClassHead, Preparation, TargetEncoding
+from models.data.preparation import ClassHead, Preparation
+from models.data.target_encoding import TargetEncoding
 from models.errors import TrainingError
 from models.inference.predict import Feed, predict
 from models.judge.verdict import Parity

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.data.preparation import TargetEncoding
+from models.data.target_encoding import TargetEncoding
 from models.kinds.task import PerTask
 
 if TYPE_CHECKING:

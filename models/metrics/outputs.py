@@ -18,7 +18,7 @@ Prepare = Callable[[Array, Array], Evaluator]
 
 
 class Output(Protocol):
-    """The facts of an output that metrics need; `models.data.preparation.OutputColumn` has them."""
+    """The facts of an output that metrics need; `models.data.target_encoding.OutputColumn` has them."""
 
     @property
     def name(self) -> str:

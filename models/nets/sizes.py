@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
-from models.data.preparation import LEAST_VALUE, Preparation, WindowReference
+from models.data.preparation import Preparation, WindowReference
+from models.data.target_encoding import LEAST_VALUE
 from models.kinds.data_kind import Kind, PerDataKind
 from models.kinds.task import Task
 from models.nets.catalogue import reads_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from models.data.preparation import TargetEncoding
+from models.data.target_encoding import TargetEncoding
 from models.judge.evidence import Evidence
 from models.judge.verdict import Verdict
 from models.kinds.task import PerTask

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from models.data.preparation import TargetEncoding
+from models.data.target_encoding import TargetEncoding
 from models.inference.input_schema import FINITE, Schema
 from models.inference.loaded_model import LoadedModel
 from models.inference.names import answer_columns

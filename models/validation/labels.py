@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.header import no_such_column
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.errors import DataError, UsageError, did_you_mean
 from models.feedback.columns import LABEL
 from models.feedback.label_text import label_text

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.preparation import SPLITS, Preparation, TargetEncoding
+from models.data.preparation import SPLITS, Preparation
+from models.data.target_encoding import TargetEncoding
 from models.data.target_forms import class_indices
 from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.kinds.task import PerTask

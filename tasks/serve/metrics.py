@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.inference.portable import LABEL, LABELS, PREDICTION, PROBABILITIES
 from models.kinds.task import PerTask

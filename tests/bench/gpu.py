@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 from safetensors.numpy import save_file
 
-from models.data.preparation import Preparation, TargetEncoding, TextInput
+from models.data.preparation import Preparation, TextInput
+from models.data.target_encoding import TargetEncoding
 from models.distributed.precision import set_products
 from models.distributed.world import World
 from models.errors import LooplineError

@@ -87,7 +87,8 @@ def _feature_s(bins: object, num_rows: int) -> float:
 
 def preparation(names: list[str]) -> object:
     """A binary model of numeric columns."""
-    from models.data.preparation import Preparation, TargetEncoding
+    from models.data.preparation import Preparation
+    from models.data.target_encoding import TargetEncoding
     from models.inputs.numeric.record import NumericInput
 
     return Preparation(

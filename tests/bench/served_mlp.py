@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.export.graph import assemble
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.graph_builder import GraphBuilder

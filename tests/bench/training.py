@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.numpy import load_file, save_file
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.distributed.world import World
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.image.record import ImageInput

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from mlflow.types import DataType
 from mlflow.types.schema import Array
 
-from models.data.preparation import OutputColumn, Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.export.bundle import bundle
 from models.export.graph import assemble

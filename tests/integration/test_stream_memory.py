@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.data.tensor_file import RowWriter
 from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Model, Train

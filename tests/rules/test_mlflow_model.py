@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 from mlflow.pyfunc.scoring_server import invocations
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.export.signature import signature
 from models.inference.batch import ReadOptions, csv_types, examples
 from models.inference.loaded_model import LoadedModel

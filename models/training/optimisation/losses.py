@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from models.data.preparation import LARGEST_LOGARITHM, Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import LARGEST_LOGARITHM, TargetEncoding
 from models.errors import UserCodeError
 from models.kinds.task import TASKS, PerLink, PerTask, Task
 from models.metrics.metrics import quantile_of

@@ -5,7 +5,8 @@ from click.testing import CliRunner
 
 from flows.commands.plan import command
 from flows.console.planning import print_planning
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.inputs.numeric.record import NumericInput
 from models.nets.sizes import Sizes
 from models.planner.candidates import Candidate

@@ -13,7 +13,8 @@ from models.backtest.contest import PREPARED, RESAMPLES, contest, score
 from models.backtest.period_rows import prepare_known
 from models.backtest.periods import RowRange
 from models.data.encode import write_tensors
-from models.data.preparation import PREPARATION_FILE, Preparation, TargetEncoding
+from models.data.preparation import PREPARATION_FILE, Preparation
+from models.data.target_encoding import TargetEncoding
 from models.export.export import export
 from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Spec

@@ -5,7 +5,7 @@ import pytest
 from models.data.encode import encode
 from models.data.feeds import targets
 from models.data.outputs import fit_labels, fit_numbers, fit_quantiles, infer_task_of_several
-from models.data.preparation import TargetEncoding
+from models.data.target_encoding import TargetEncoding
 from models.errors import DataError
 from models.project_spec.blocks import Data
 

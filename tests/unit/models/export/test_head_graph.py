@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from models.data.outputs import with_outputs
-from models.data.preparation import ClassHead, OutputColumn, TargetEncoding
+from models.data.preparation import ClassHead
+from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.export.class_head import with_class_head
 from models.export.head_graph import graph_outputs, head_part
 from models.inference.names import output_names

@@ -88,7 +88,7 @@ def test_rows_of_weight_zero_are_too_few_as_if_they_were_absent(make_job: MakeJo
 @pytest.mark.parametrize("log_offset", [None, 0.5])
 def test_the_graph_shifts_and_sorts_as_the_trained_model_does(log_offset: float | None):
     from models.data.outputs import with_outputs
-    from models.data.preparation import TargetEncoding
+    from models.data.target_encoding import TargetEncoding
 
     target = with_outputs(
         TargetEncoding(name="y", shift=1.0, scale=2.0, log_offset=log_offset), [1, 7], [0.1, 0.5, 0.9]

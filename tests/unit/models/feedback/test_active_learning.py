@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.feedback.active_learning import choose_novel, choose_uncertain, positions, uncertainty
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.numeric.record import NumericInput

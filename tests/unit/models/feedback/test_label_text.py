@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from models.data.preparation import OutputColumn, TargetEncoding
+from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.feedback.label_text import label_columns, label_text, label_values
 
 TWO = TargetEncoding(name="load, price", outputs=[OutputColumn(name=name, column=name) for name in ("load", "price")])

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.errors import DataError
 from models.inference.explain import Explainer, Explanation
 from models.inputs.categorical.record import CategoricalInput

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.datetime.record import DatetimeInput
 from models.inputs.datetime.rows import datetime_features

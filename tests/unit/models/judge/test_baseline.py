@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.data.preparation import OutputColumn
+from models.data.target_encoding import OutputColumn
 from models.errors import DataError
 from models.judge.baseline import naive_forecast, trivial_baseline
 from models.metrics.classification import at_threshold

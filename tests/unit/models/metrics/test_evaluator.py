@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from models.data.preparation import OutputColumn
+from models.data.target_encoding import OutputColumn
 from models.metrics.evaluator import weighted_mean
 from models.metrics.metrics import METRICS, metrics_for
 

@@ -6,7 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
-from models.data.preparation import OutputColumn, Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.errors import DataError, UsageError, UserCodeError
 from models.metrics.metrics import METRICS, measure, metric_name, metric_of, metrics_for, resolve_metric
 from models.project_spec.goal import Goal

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from models.data.preparation import OutputColumn
+from models.data.target_encoding import OutputColumn
 from models.metrics.metrics import METRICS, metrics_for, resolve_metric
 from models.metrics.outputs import by_horizon, is_covered, output_figures
 

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.numeric.record import NumericInput
 from models.judge.verdict import Estimate

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.data.preparation import OutputColumn
+from models.data.target_encoding import OutputColumn
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
 from models.monitoring.assess import ALL_WELL, AssessmentRules, WindowPredictions, assess, state_of, sum_up

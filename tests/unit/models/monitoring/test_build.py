@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import TargetEncoding
+from models.data.target_encoding import TargetEncoding
 from models.inputs.datetime.rows import fit_datetime
 from models.monitoring.build import reference_of
 from models.monitoring.contract import bounds_of

@@ -1,6 +1,6 @@
 import numpy as np
 
-from models.data.preparation import OutputColumn
+from models.data.target_encoding import OutputColumn
 from models.monitoring.coverage import Coverage, coverage_of
 
 QUANTILES = [OutputColumn(name=f"q{level}", column="y", quantile=level) for level in (0.1, 0.9)]

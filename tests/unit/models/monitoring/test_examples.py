@@ -3,7 +3,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import TargetEncoding
+from models.data.target_encoding import TargetEncoding
 from models.feedback.label_text import label_values
 from models.identity.hashing import SortedHashSet
 from models.monitoring.examples import MOST_MEASURED, KeyedPredictions, keys_of, sampled

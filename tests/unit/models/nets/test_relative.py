@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from models.data.outputs import with_outputs
-from models.data.preparation import Preparation, TargetEncoding, WindowReference
+from models.data.preparation import Preparation, WindowReference
+from models.data.target_encoding import TargetEncoding
 from models.export.net_graph import net_part
 from models.nets.relative import RelativeNet
 from models.nets.sizes import NetReference, Sizes

@@ -1,4 +1,5 @@
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput

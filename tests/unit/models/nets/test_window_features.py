@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.data.preparation import Preparation, TargetEncoding, WindowReference
+from models.data.preparation import Preparation, WindowReference
+from models.data.target_encoding import TargetEncoding
 from models.export.net_graph import net_part
 from models.nets.relative import RelativeNet
 from models.nets.sizes import Sizes

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.data.preparation import OutputColumn, TargetEncoding
+from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.judge.evidence import Evidence
 from models.judge.verdict import Estimate, Verdict
 from models.project_spec.blocks import Judge

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import OutputColumn, TargetEncoding
+from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.serving.feedback import checked, rows_of_csv
 from models.serving.mlflow_scoring import LONGEST_ID

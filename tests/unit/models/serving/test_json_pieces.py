@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.errors import DataError
 from models.inference.table import TableSchema
 from models.inputs.numeric.record import NumericInput

@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import Preparation, TargetEncoding, TextInput
+from models.data.preparation import Preparation, TextInput
+from models.data.target_encoding import TargetEncoding
 from models.errors import DataError, UsageError
 from models.validation.labels import checked_labels
 

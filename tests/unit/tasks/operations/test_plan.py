@@ -1,6 +1,7 @@
 import pytest
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.errors import UsageError
 from models.inputs.numeric.record import NumericInput
 from models.project_spec.reader import read_spec

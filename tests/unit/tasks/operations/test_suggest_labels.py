@@ -5,7 +5,8 @@ import io
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import OutputColumn, Preparation
+from models.data.preparation import Preparation
+from models.data.target_encoding import OutputColumn
 from models.errors import DataError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.operations.label import accept, accept_file

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from models.data.preparation import OutputColumn, TargetEncoding
+from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.http_errors import RequestError

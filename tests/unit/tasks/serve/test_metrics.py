@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.parser import text_string_to_metric_families
 
-from models.data.preparation import OutputColumn
+from models.data.target_encoding import OutputColumn
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.releases import Canary, Release
 from tasks.serve.metric_files import SHARED

@@ -5,8 +5,9 @@ import pytest
 from onnx import helper
 
 from models.data.encode import encode
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
 from models.data.prepare import prepare_table, write_rows
+from models.data.target_encoding import TargetEncoding
 from models.export.preparation_graph import graph_inputs, preparation_part
 from models.inputs.datetime.record import DatetimeInput
 from models.inputs.datetime.rows import datetime_features, fit_datetime

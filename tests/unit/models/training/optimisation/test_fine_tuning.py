@@ -2,7 +2,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.errors import StoreError, TrainingError, UsageError
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.text.record import TextColumn

@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from pydantic import ValidationError
 
 from models.data.outputs import with_outputs
-from models.data.preparation import Preparation, TargetEncoding
+from models.data.preparation import Preparation
+from models.data.target_encoding import TargetEncoding
 from models.errors import UserCodeError
 from models.project_spec.blocks import Train
 from models.training.optimisation.losses import class_weights, loss_name, make_loss, predictions
