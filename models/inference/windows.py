@@ -64,8 +64,10 @@ class SeriesSchema(InputSchema):
         self._window = known_window(preparation)
         self._length = self._window.length
         self._time = preparation.series.time if preparation.series else None
-        self.numbers = [part.name for part in preparation.numeric]
-        self._parts = [(part.column, part.ahead) for part in preparation.numeric]
+        self._inputs = preparation.numeric
+        self._aheads = preparation.aheads
+        self.numbers = [part.name for part in self._inputs]
+        self._parts = [(part.column, part.ahead) for part in self._inputs]
         self._read = preparation.step_columns
         key = self._window.series_key
         self.keys = (key,) if key else ()
@@ -147,9 +149,8 @@ class SeriesSchema(InputSchema):
         with_ahead = self.with_future(
             steps, rows.steps, rows.positions, ends, lambda index: f"step {rows.positions[index] + 1}"
         )
-        return self._windows(with_ahead.steps)[with_ahead.ends - self._length + 1], rows.positions[
-            with_ahead.ends
-        ].tolist()
+        last = rows.positions[with_ahead.ends].tolist()
+        return self._windows(with_ahead.steps)[with_ahead.ends - self._length + 1], last
 
     def _of_one_series(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return every window of steps without a gap, and the steps (window,) that end them."""
@@ -179,11 +180,11 @@ class SeriesSchema(InputSchema):
             RowError: One lacks a value that is known beforehand.
         """
         ordered = np.where((positions < 0)[:, None], np.nan, steps[positions])
-        if not self._preparation.aheads or not len(ends):
+        if not self._aheads or not len(ends):
             return WindowEnds(ordered, ends)
-        ends = ends_with_future(ends, before, positions, self._length, self._preparation.aheads)
+        ends = ends_with_future(ends, before, positions, self._length, self._aheads)
         columns = dict(zip(self._read, ordered.T, strict=True))
-        with_ahead = with_future(columns, before, self._preparation.numeric)
+        with_ahead = with_future(columns, before, self._inputs)
         row_values.check_known(with_ahead[ends], self._parts, lambda index: place(int(ends[index])))
         return WindowEnds(with_ahead, ends)
 
