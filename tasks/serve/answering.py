@@ -156,7 +156,8 @@ async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: In
 
 def _check(served: LoadedModel, answer: Prediction) -> None:
     """Refuse a prediction with NaN or infinite values: its label would come with invalid probabilities."""
-    for values in (answer.outputs[name] for name in served.finite_outputs):
+    for name in served.finite_outputs:
+        values = answer.outputs[name]
         if values.dtype.kind == "f" and not np.vdot(values, values) < np.inf and not np.isfinite(values).all():
             row = 1 + int(np.argwhere(~np.isfinite(values))[0, 0])
             message = "a value lies too far from those it was trained on: correct it, or give null for missing"

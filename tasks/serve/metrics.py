@@ -222,8 +222,7 @@ def _classes(outputs: Outputs, target: TargetEncoding) -> list[Any]:
 
 
 def _given_labels(outputs: Outputs, target: TargetEncoding) -> list[Any]:
-    names = target.names
-    return [names[place] for place in np.nonzero(outputs[LABELS])[1].tolist()]
+    return [target.outputs[place].name for place in outputs[LABELS].nonzero()[1].tolist()]
 
 
 def _no_numbers(outputs: Outputs) -> list[Any]:
@@ -244,7 +243,8 @@ def _positive_chances(outputs: Outputs) -> list[float]:
 def _highest_chances(outputs: Outputs) -> list[float]:
     chances = outputs[PROBABILITIES]
     if len(chances) > MOST_KEPT:  # row by row, 100,000 rows blocked the event loop for 0.1 s
-        return list(chances.max(axis=1).tolist())
+        highest: list[float] = chances.max(axis=1).tolist()
+        return highest
     return [max(chances_of_row) for chances_of_row in chances.tolist()]
 
 
