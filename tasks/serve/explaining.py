@@ -10,6 +10,7 @@ from models.errors import DataError
 from models.inference.explain import Explainer
 from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel
+from models.kinds.data_kind import DATA_KINDS
 from models.serving import http_errors
 from tasks.serve.answering import PredictResponse
 from tasks.serve.batcher import DEADLINE_S
@@ -66,7 +67,7 @@ def _explainer(served: LoadedModel) -> Explainer:
         preparation = served.preparation
         hint = (
             "only tables and series are explained by column"
-            if preparation.kind not in ("table", "series")
+            if not DATA_KINDS[preparation.kind].has_columns
             else f"it has {len(preparation.target.outputs)} outputs, and one can be explained: leave `explain` out"
             if preparation.target.outputs
             else "it keeps no background rows: train again"
