@@ -99,9 +99,8 @@ def _facts(head: ClassHead) -> dict[str, list[float]]:
     return {name: values for name in names if (values := getattr(head, name))}
 
 
-def with_class_head(prediction: np.ndarray, class_head: ClassHead) -> np.ndarray:
+def with_class_head(prediction: np.ndarray, head: ClassHead) -> np.ndarray:
     """Return the trained model's predictions as the class head changes them."""
-    head = class_head
     if head.slope == 1.0 and not head.offsets:
         return prediction
     return PlattScaling(head.slope, tuple(head.offsets)).apply(prediction)

@@ -72,8 +72,7 @@ def _samples(job: TrainingJob, preparation: Preparation) -> list[dict[str, Any]]
     """Return the net's continuations of the beginning of the validation text."""
     from models.export.samples import write_samples
 
-    characters = preparation.characters
-    assert characters is not None
+    characters = preparation.required_characters
     prompt = text_of(job.prepared, "validation", characters)[: min(PROMPT, characters.length // 2)]
     samples = write_samples(net_of(job, preparation), characters, prompt, job.train.seed)
     return [sample.model_dump() for sample in samples]

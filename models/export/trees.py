@@ -77,7 +77,7 @@ def _inputs(preparation: Preparation) -> _TreeInput:
 
 def _of_columns(preparation: Preparation) -> _TreeInput:
     builder = GraphBuilder(CORE_PREFIX)
-    return builder, _features(builder, preparation.num_numeric, preparation.cardinalities), None
+    return builder, _features(builder, preparation.num_numeric, len(preparation.cardinalities)), None
 
 
 def _of_windows(preparation: Preparation) -> _TreeInput:
@@ -102,8 +102,8 @@ _INPUTS: PerDataKind[Callable[[Preparation], _TreeInput]] = {
 }
 
 
-def _features(builder: GraphBuilder, num_numeric: int, cardinalities: tuple[int, ...]) -> str:
-    names = [("numeric", num_numeric), ("categorical", len(cardinalities))]
+def _features(builder: GraphBuilder, num_numeric: int, num_categorical: int) -> str:
+    names = [("numeric", num_numeric), ("categorical", num_categorical)]
     doubles = [
         builder.node("Cast", [CORE_PREFIX + name], f"{name}_double", to=onnx.TensorProto.DOUBLE)
         for name, width in names

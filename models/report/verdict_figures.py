@@ -41,14 +41,12 @@ def _of_classes(evidence: Evidence, verdict: Verdict, target: TargetEncoding) ->
 
 
 def _of_labels(evidence: Evidence, verdict: Verdict, target: TargetEncoding) -> dict[str, bytes]:
-    names = [output.name for output in target.outputs]
-    return {"labels": output_figures.labels(evidence.target, evidence.challenger, names, evidence.weights)}
+    return {"labels": output_figures.labels(evidence.target, evidence.challenger, target.names, evidence.weights)}
 
 
 def _of_numbers(evidence: Evidence, verdict: Verdict, target: TargetEncoding) -> dict[str, bytes]:
     if target.outputs:
-        names = [output.name for output in target.outputs]
-        return {"targets": output_figures.targets(evidence.target, evidence.challenger, names)}
+        return {"targets": output_figures.targets(evidence.target, evidence.challenger, target.names)}
     return {
         "residuals": figures.residuals(evidence.target, evidence.challenger, target.name),
         "scores": figures.scores(evidence.target, evidence.challenger, [], target.name),

@@ -67,10 +67,7 @@ def test_members_of_one_kind_keep_their_names_apart() -> None:
         scaled = builder.node("Mul", ["core/numeric", builder.constant("factor", np.array(factor, np.float32))], "out")
         return MemberPart(builder, scaled, name, weight)
 
-    class Numbers:
-        task = "regression"
-
-    whole, output = ensemble_part([part("a", 0.25, 2.0), part("b", 0.75, 10.0)], Numbers().task)  # type: ignore[arg-type]
+    whole, output = ensemble_part([part("a", 0.25, 2.0), part("b", 0.75, 10.0)], "regression")
     names = [name for node in whole.nodes for name in node.output]
     assert len(names) == len(set(names))
     (made,) = run_stretch(whole, {"core/numeric": np.array([[1.0], [3.0]], np.float32)}, [output])
@@ -94,10 +91,7 @@ def test_graphs_inside_a_node_see_the_new_names() -> None:
         made = builder.node("If", [yes], "chosen", then_branch=branches[0], else_branch=branches[1])
         return MemberPart(builder, made, name, weight)
 
-    class Numbers:
-        task = "regression"
-
-    whole, output = ensemble_part([part("a", 0.5), part("b", 0.5)], Numbers().task)  # type: ignore[arg-type]
+    whole, output = ensemble_part([part("a", 0.5), part("b", 0.5)], "regression")
     (made,) = run_stretch(whole, {"core/numeric": np.array([[1.0], [3.0]], np.float32)}, [output])
     np.testing.assert_allclose(made, [[2.0], [6.0]])
 
