@@ -130,8 +130,8 @@ def _text(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
     before = builder.node("Slice", [chances, first, last, places], "before")
     after = builder.node("Slice", [CORE_PREFIX + "tokens", second, end, places], "after")
     column = builder.node("Unsqueeze", [after, whole("depth", 2)], "column")
-    earlier = builder.node("GatherElements", [before, column], "came", axis=2)
-    flat = builder.node("Squeeze", [earlier, whole("flat_axis", 2)], "flat")
+    of_next = builder.node("GatherElements", [before, column], "came", axis=2)
+    flat = builder.node("Squeeze", [of_next, whole("flat_axis", 2)], "flat")
     unit = builder.constant("unit", np.array(-1 / np.log(2), np.float32))
     builder.node("Mul", [flat, unit], "bits", output=BITS)
 

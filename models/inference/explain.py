@@ -137,11 +137,7 @@ class Explainer:
         values = values.reshape(len(values), -1)
         size = len(self._orders) // 2
         class_values = values[size : size + rows]
-        chosen = (
-            [self._classes.index(class_index) for class_index in answers[LABEL][size:][:rows]]
-            if self._classes
-            else [0] * rows
-        )
+        chosen = [self._classes.index(label) for label in answers[LABEL][size:][:rows]] if self._classes else [0] * rows
         between = values[size + rows :].reshape(rows, *self._taken.shape[:2], values.shape[1])
         return [
             self._explanation(index, values[:size, index], float(class_values[row, index]), between[row, ..., index])

@@ -65,7 +65,9 @@ class TableSchema(InputSchema):
         self._preparation = preparation
         self._parts = {part.name: part for part in preparation.column_inputs}
         self._times = {name for name, part in self._parts.items() if part.form == "time"}
-        self._texts = {name: _READERS[self._parts[name].form](self._parts[name]) for name in preparation.text_columns}
+        self._text_readers = {
+            name: _READERS[self._parts[name].form](self._parts[name]) for name in preparation.text_columns
+        }
         self.columns = names = [port.name for port in self.inputs]
         self._values = itemgetter(*names) if len(names) > 1 else lambda record: (record[names[0]],)
         self._names = frozenset(names)
@@ -107,7 +109,7 @@ class TableSchema(InputSchema):
             raise DataError("got no rows, expected one or more")
         numbers = self._doubles(columns, lengths.pop())
         feed = dict(zip(self.numbers, numbers, strict=True))
-        feed |= {name: read(columns[name].tolist(), name) for name, read in self._texts.items()}
+        feed |= {name: read(columns[name].tolist(), name) for name, read in self._text_readers.items()}
         return InputRows(feed, numbers=numbers)
 
     def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
@@ -156,7 +158,7 @@ class TableSchema(InputSchema):
         try:
             numbers = self._numbers(columns[:count], len(columns[0]))
             feed = dict(zip(self.numbers, numbers, strict=True))
-            for (name, read), column in zip(self._texts.items(), columns[count:], strict=True):
+            for (name, read), column in zip(self._text_readers.items(), columns[count:], strict=True):
                 feed[name] = read(column, name)
         except RowError as error:
             raise DataError(str(error)) from error
@@ -169,7 +171,7 @@ class TableSchema(InputSchema):
             if row_values.are_in_range(numbers):
                 return numbers
         named = zip(columns, self.numbers, strict=True)
-        return np.array([row_values.numbers(*value) for value in named]).reshape(len(columns), num_rows)
+        return np.array([row_values.numbers(values, name) for values, name in named]).reshape(len(columns), num_rows)
 
     @refusing
     def _with_seconds(self, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

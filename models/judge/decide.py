@@ -193,7 +193,7 @@ def _outputs(
 def _figures(evidence: Evidence, model: str) -> dict[str, dict[str, float]]:
     """Return the figures of each output of a model: those of decisions by the model's own."""
     fitting, merged = metrics_for(evidence.task), dict[str, dict[str, float]]()
-    for metric in [figure for figure in fitting if figure.name in _OUTPUT_METRICS] or fitting[:1]:
+    for metric in [candidate for candidate in fitting if candidate.name in _OUTPUT_METRICS] or fitting[:1]:
         named = {metric.name: metric.prepare} if metric.name in _OUTPUT_METRICS else {}
         prediction = evidence.models_for(metric)[model]
         figures = output_figures(named, evidence.outputs, evidence.target, prediction, evidence.weights)

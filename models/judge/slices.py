@@ -63,9 +63,9 @@ def _judge_slice(
     if "champion" in models:
         allowed = rules.slice_margin or 0.0
         difference = result.difference("champion", Threshold(-allowed, strict=False), rules.confidence)
-        chance = None if too_few else result.loss_p_value("champion", allowed)
+        p_value = None if too_few else result.loss_p_value("champion", allowed)
         difference = difference.model_copy(
-            update={"p_value": chance, "reached": difference.reached and chance is not None}
+            update={"p_value": p_value, "reached": difference.reached and p_value is not None}
         )
     return Slice(
         column=column,

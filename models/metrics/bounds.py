@@ -87,7 +87,7 @@ def all_examples(target: Array, prediction: Array) -> list[Array]:
 def each_class(target: Array, prediction: Array) -> list[Array]:
     """A term for each true class, also of two: a rank or a recall needs examples of every one."""
     del prediction
-    return [column == class_name for column in _columns(target) for class_name in np.unique(column)]
+    return [column == class_index for column in _columns(target) for class_index in np.unique(column)]
 
 
 def true_class(target: Array, prediction: Array) -> list[Array]:
@@ -121,7 +121,7 @@ def _of_judged(target: Array, prediction: Array, part: Callable[[Array, Array], 
         pairs = zip(_columns(target), _columns(prediction), strict=True)
         return [part(true > 0.5, called > 0.5) for true, called in pairs]
     called = predicted_class(prediction)
-    return [part(target == class_name, called == class_name) for class_name in np.union1d(target, called)]
+    return [part(target == class_index, called == class_index) for class_index in np.union1d(target, called)]
 
 
 _TERMS: dict[str, Terms] = {

@@ -205,7 +205,7 @@ def _one_against_rest(score: Callable[[Array, Array], Evaluator], target: Array,
     """Average the score of each class against the rest over the classes for which it is defined."""
     if prediction.ndim == 1:
         return score(np.asarray(target) == 1, prediction)
-    parts = [score(np.asarray(target) == class_name, prediction[:, class_name]) for class_name in np.unique(target)]
+    parts = [score(np.asarray(target) == class_index, prediction[:, class_index]) for class_index in np.unique(target)]
 
     def value(weight: Array) -> float:
         values = np.array([part(weight) for part in parts])

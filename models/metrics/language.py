@@ -32,10 +32,10 @@ def unigram_bits(training: Array, target: Array) -> Array:
 
     Source: Laplace's rule of succession: each character of the alphabet, and one for all others, is counted once more.
     """
-    units, counts = np.unique(training, return_counts=True)
-    bits = -np.log2(np.append(counts + 1, 1) / (len(training) + len(units) + 1))
-    place = np.minimum(np.searchsorted(units, target), len(units) - 1)
-    return np.asarray(np.where(units[place] == target, bits[place], bits[-1]))
+    characters, counts = np.unique(training, return_counts=True)
+    bits = -np.log2(np.append(counts + 1, 1) / (len(training) + len(characters) + 1))
+    place = np.minimum(np.searchsorted(characters, target), len(characters) - 1)
+    return np.asarray(np.where(characters[place] == target, bits[place], bits[-1]))
 
 
 def bz2_bits_per_char(training: str, text: str) -> float:

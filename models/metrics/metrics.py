@@ -309,7 +309,7 @@ def resolve_metric(
         raise UsageError(_unknown_metric(name, task))
     metric = METRICS[short]
     if task not in metric.tasks:
-        fitting = ", ".join(metric.name for metric in metrics_for(task))
+        fitting = ", ".join(candidate.name for candidate in metrics_for(task))
         raise UsageError(
             f"goal.metric: got {name!r}, which is for {' and '.join(metric.tasks)}, expected one for {task}: {fitting}"
         )

@@ -95,16 +95,16 @@ def roc_and_pr(
     curves = _curves(target, models, classes)
 
     def paint(figure: Any) -> None:
-        left_axes, right = figure.subplots(1, 2)
+        left_axes, right_axes = figure.subplots(1, 2)
         for place, (name, (positive, score)) in enumerate(curves.items()):
             missed, caught, precision = curve_rates(positive, score, weight)
             auc, ap = (METRICS[metric].value(positive, score, weight) for metric in ("roc_auc", "pr_auc"))
             left_axes.plot(missed, caught, label=f"{shorten(name, 12)} {auc:.3f}", **look(name, place))
-            right.step(caught, precision, where="pre", label=f"{shorten(name, 12)} {ap:.3f}", **look(name, place))
+            right_axes.step(caught, precision, where="pre", label=f"{shorten(name, 12)} {ap:.3f}", **look(name, place))
         left_axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
         left_axes.set(title="ROC", xlabel="false positive rate", ylabel="true positive rate")
-        right.set(title="Precision and recall", xlabel="recall", ylabel="precision")
-        for axes, title in ((left_axes, "area"), (right, "average precision")):
+        right_axes.set(title="Precision and recall", xlabel="recall", ylabel="precision")
+        for axes, title in ((left_axes, "area"), (right_axes, "average precision")):
             axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
             axes.legend(title=title, loc="best", fontsize=8 if len(curves) > 4 else 9)
 
@@ -143,7 +143,7 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
     def paint(figure: Any) -> None:
         from matplotlib.colors import LogNorm
 
-        left_axes, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
+        left_axes, right_axes = figure.subplots(1, 2, width_ratios=[1.15, 1])
         low, high = padded(np.r_[truth, guess])
         counts, _, _ = np.histogram2d(truth, guess, bins=60, range=[[low, high], [low, high]])
         density = np.where(counts > 0, counts, np.nan).T
@@ -160,11 +160,11 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
         left_axes.plot([low, high], [low, high], color=PALETTE[1], linewidth=1.2, linestyle="--")
         unit = shorten(name, 24)
         left_axes.set(title="Predicted and true", xlabel=f"true {unit}", ylabel=f"predicted {unit}")
-        right.hist(error, bins=50, range=padded(np.quantile(error, [0.001, 0.999])), color=PALETTE[0])
-        right.axvline(0, color=INK, linewidth=1)
-        right.axvline(float(np.median(error)), color=PALETTE[1], linestyle="--")
-        right.set(title="Errors", ylabel="examples")  # a longer title would be cut where the axes are narrow
-        right.set_xlabel(f"predicted − true\n{unit}\nmedian {signed(float(np.median(error)))}")
+        right_axes.hist(error, bins=50, range=padded(np.quantile(error, [0.001, 0.999])), color=PALETTE[0])
+        right_axes.axvline(0, color=INK, linewidth=1)
+        right_axes.axvline(float(np.median(error)), color=PALETTE[1], linestyle="--")
+        right_axes.set(title="Errors", ylabel="examples")  # a longer title would be cut where the axes are narrow
+        right_axes.set_xlabel(f"predicted − true\n{unit}\nmedian {signed(float(np.median(error)))}")
 
     return draw(paint, height_in=3.5)
 

@@ -54,14 +54,16 @@ def quantiles(target: Array, prediction: Array, levels: Sequence[float], weight:
     centres = np.bincount(bins, middle * weights)[counts > 0] / counts[counts > 0]
 
     def paint(figure: Any) -> None:
-        left_axes, right = figure.subplots(1, 2)
+        left_axes, right_axes = figure.subplots(1, 2)
         left_axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
         left_axes.plot(levels, below, "o-", color=PALETTE[0])
         left_axes.set(title="Calibration", xlabel="level of the quantile", ylabel="share of true values below it")
         left_axes.set(xlim=(0, 1), ylim=(0, 1))
-        right.axhline(levels[-1] - levels[0], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
-        right.plot(centres, shares, "o-", color=PALETTE[0])
-        right.set(title="Coverage of the interval", xlabel="predicted middle", ylabel="share within", ylim=(0, 1.02))
+        right_axes.axhline(levels[-1] - levels[0], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
+        right_axes.plot(centres, shares, "o-", color=PALETTE[0])
+        right_axes.set(
+            title="Coverage of the interval", xlabel="predicted middle", ylabel="share within", ylim=(0, 1.02)
+        )
 
     return draw(paint, height_in=3.3)
 

@@ -21,13 +21,13 @@ def learning_curves(epochs: Sequence[Mapping[str, float]], metric: str, best_epo
     """
 
     def paint(figure: Any) -> None:
-        left_axes, right = figure.subplots(1, 2)
+        left_axes, right_axes = figure.subplots(1, 2)
         _line(left_axes, epochs, "train_loss", "training", PALETTE[1], "--")
         _line(left_axes, epochs, "val_loss", "validation", PALETTE[0], "-")
-        _line(right, epochs, f"val_{metric}", "validation", PALETTE[0], "-")
+        _line(right_axes, epochs, f"val_{metric}", "validation", PALETTE[0], "-")
         left_axes.set(title="Loss", xlabel="epoch", ylabel="loss")
-        right.set(title=shorten(metric, 30), xlabel="epoch", ylabel=shorten(metric, 30))
-        for axes in (left_axes, right):
+        right_axes.set(title=shorten(metric, 30), xlabel="epoch", ylabel=shorten(metric, 30))
+        for axes in (left_axes, right_axes):
             axes.xaxis.get_major_locator().set_params(integer=True)
             if best_epoch:
                 axes.axvline(best_epoch, color=MUTED, linewidth=1, linestyle=":", label="kept")

@@ -127,7 +127,7 @@ def _flags_by_name(flags: Any, columns: Sequence[str], number: int) -> Any:
     return {name: int(name in flags) for name in columns}
 
 
-def _finite(value: Any) -> float:
+def _number_or_nan(value: Any) -> float:
     """Return a value as a number; NaN if it is none."""
     try:
         return float("nan") if isinstance(value, bool) else float(value)
@@ -139,7 +139,7 @@ def _flag(value: Any) -> float:
     """Return 0 or 1; NaN for other values."""
     if isinstance(value, (bool, str)):
         value = {"true": 1, "false": 0}.get(_BOOLEANS.get(str(value).lower(), ""), value)
-    number = _finite(value)
+    number = _number_or_nan(value)
     return number if number in (0, 1) else float("nan")
 
 
@@ -225,8 +225,8 @@ class LabelForm(NamedTuple):
     expected: str
 
 
-_CLASSES = LabelForm(_class, _unchanged, _finite, "a number")
-_NUMBERS = LabelForm(_number, _unchanged, _finite, "a number")
+_CLASSES = LabelForm(_class, _unchanged, _number_or_nan, "a number")
+_NUMBERS = LabelForm(_number, _unchanged, _number_or_nan, "a number")
 LABEL_FORMS: PerTask[LabelForm] = {
     "binary": _CLASSES,
     "multiclass": _CLASSES,
