@@ -9,7 +9,7 @@ from typing import Any
 from models.inputs.graph_builder import GraphBuilder
 from models.inputs.kind_nodes import KindNodes
 from models.inputs.record import InputRecord, LearntFiles
-from models.inputs.records import RECORDS
+from models.inputs.records import RECORDS, by_kind
 
 NODES: dict[str, KindNodes[Any]] = {kind: import_module(f"models.inputs.{kind}.nodes").NODES for kind in RECORDS}
 """What the folder of each kind says; the keys of steps see it by a pattern (`models/pipeline/steps.py`)."""
@@ -18,10 +18,9 @@ NODES: dict[str, KindNodes[Any]] = {kind: import_module(f"models.inputs.{kind}.n
 def write_nodes(builder: GraphBuilder, tensor: str, inputs: Sequence[InputRecord], files: LearntFiles) -> list[str]:
     """Write the nodes that make a tensor of the inputs, and return their outputs, in the order of its columns."""
     outputs = []
-    for kind in RECORDS:
-        parts = [part for part in inputs if part.kind == kind]
-        writers = [write for name, write in NODES[kind].tensors.items() if name == tensor and parts]
-        for write in writers:
+    for kind, parts in by_kind(inputs).items():
+        write = NODES[kind].tensors.get(tensor)
+        if write is not None:
             outputs += write(builder, parts, inputs, files)
     return outputs
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 from models.errors import UsageError, did_you_mean
@@ -31,6 +32,11 @@ def in_order(inputs: Iterable[InputRecord]) -> list[InputRecord]:
     return sorted(inputs, key=lambda part: _PLACES[part.kind])
 
 
+def by_kind(inputs: Iterable[InputRecord]) -> dict[str, list[InputRecord]]:
+    """Return the inputs of each kind that has some, in the order of the columns of tensors."""
+    return {kind: list(parts) for kind, parts in groupby(in_order(inputs), key=lambda part: part.kind)}
+
+
 def record_of(stored: InputRecord | Mapping[str, Any]) -> InputRecord:
     """Return an input from its stored form.
 
@@ -48,13 +54,9 @@ def record_of(stored: InputRecord | Mapping[str, Any]) -> InputRecord:
     return RECORDS[kind].model_validate(stored)
 
 
-def owners(inputs: Sequence[InputRecord]) -> list[str]:
+def owners(inputs: Iterable[InputRecord]) -> list[str]:
     """Return the name of the input behind each column of the tensor `numeric`, in its order."""
-    return [
-        name
-        for kind, record in RECORDS.items()
-        for name in record.owners([part for part in inputs if part.kind == kind])
-    ]
+    return [name for kind, parts in by_kind(inputs).items() for name in RECORDS[kind].owners(parts)]
 
 
 def column_kinds() -> list[str]:

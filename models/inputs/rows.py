@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors
 from models.inputs.record import COLUMNS, InputRecord, LearntFiles
-from models.inputs.records import RECORDS, in_order
+from models.inputs.records import RECORDS, by_kind, in_order
 
 LEARNT = sorted(RECORDS, key=lambda kind: RECORDS[kind].model_fields["form"].default not in COLUMNS)
 """The kinds in the order in which they are learnt: last those that are made of the columns of all others."""
@@ -54,8 +54,9 @@ def prepared_columns(rows: pa.Table, inputs: Sequence[InputRecord], files: Learn
     columns: PreparedColumns = {
         part.name: values_of(rows.column(part.name), part) for part in inputs if part.form in COLUMNS
     }
+    parts_of = by_kind(inputs)
     for kind, row in ROWS.items():
-        columns |= row.made(_of(kind, inputs), inputs, columns, files)
+        columns |= row.made(parts_of.get(kind, []), inputs, columns, files)
     return columns
 
 
@@ -71,12 +72,7 @@ def encoded(
         tensors: Tensors without a column, (rows, 0), of the names that there always are.
     """
     blocks = {name: [tensor] for name, tensor in tensors.items()}
-    for kind in RECORDS:
-        parts = _of(kind, inputs)
-        for name, block in (ROWS[kind].encode(rows, parts, files) if parts else {}).items():
+    for kind, parts in by_kind(inputs).items():
+        for name, block in ROWS[kind].encode(rows, parts, files).items():
             blocks.setdefault(name, []).append(block)
     return {name: np.ascontiguousarray(np.concatenate(columns, axis=1)) for name, columns in blocks.items()}
-
-
-def _of(kind: str, inputs: Sequence[InputRecord]) -> list[InputRecord]:
-    return [part for part in inputs if part.kind == kind]
