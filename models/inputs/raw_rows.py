@@ -96,7 +96,7 @@ class LearntInputs:
 
 @dataclass(frozen=True)
 class KindRows(Generic[Record]):
-    """How one kind of input reads rows. A function takes all inputs of the kind at once, and may get none.
+    """How one kind of input reads rows. A function takes all inputs of the kind at once; `fit` and `made` may get none.
 
     Attributes:
         guess: Whether columns of an Arrow type are of this kind unless the spec says another.

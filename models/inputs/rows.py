@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors
 from models.inputs.record import COLUMNS, InputRecord, LearntFiles
-from models.inputs.records import RECORDS, by_kind, in_order
+from models.inputs.records import RECORDS, by_kind
 
 LEARNT = sorted(RECORDS, key=lambda kind: RECORDS[kind].model_fields["form"].default not in COLUMNS)
 """The kinds in the order in which they are learnt: last those that are made of the columns of all others."""
@@ -25,7 +25,7 @@ def kind_of_texts(texts: pa.ChunkedArray, guess: str) -> str:
 
 
 def learn(rows: RawRows, learnt: LearntInputs) -> None:
-    """Learn all inputs from raw rows, kind by kind, into `learnt`.
+    """Learn all inputs from raw rows, kind by kind, into `learnt`; a preparation puts them in the order of tensors.
 
     Raises:
         DataError: A column cannot be of its kind.
@@ -33,7 +33,6 @@ def learn(rows: RawRows, learnt: LearntInputs) -> None:
     """
     for kind, row in ROWS.items():
         learnt.parts.extend(row.fit(learnt.columns.of(kind), rows, learnt))
-    learnt.parts = in_order(learnt.parts)
 
 
 def values_of(column: pa.ChunkedArray, part: InputRecord) -> pa.ChunkedArray:

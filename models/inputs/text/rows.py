@@ -84,20 +84,18 @@ def _made(
 
 def _encode(rows: pa.Table, parts: Sequence[TextColumn], files: LearntFiles) -> Tensors:
     features = [feature_matrix(rows.column(TEXT_PREFIX + part.name), part.num_features) for part in parts]
-    words = _word_indices(rows, [*zip(parts, word_offsets(parts), strict=True)], files)
-    nothing = np.empty((rows.num_rows, 0), np.float32)
-    return {"numeric": np.hstack([nothing, *features]), **words}
+    return {"numeric": np.hstack(features), **_word_indices(rows, parts, files)}
 
 
-def _word_indices(rows: pa.Table, parts: Sequence[tuple[TextColumn, tuple[int, int]]], files: LearntFiles) -> Tensors:
+def _word_indices(rows: pa.Table, parts: Sequence[TextColumn], files: LearntFiles) -> Tensors:
     """Return `words`: those of all texts and their stems, int32 (rows, word, 2); empty for texts without words."""
     from models.ngrams.word_graph import word_ids
 
-    if not any(part.length for part, _ in parts):
+    if not any(part.length for part in parts):
         return {}
     blocks = [
         word_ids(files.ngrams[part.name], plain_texts(rows.column(part.name)), part.length, *offsets)
-        for part, offsets in parts
+        for part, offsets in zip(parts, word_offsets(parts), strict=True)
     ]
     return {"words": np.concatenate(blocks, axis=1)}
 
