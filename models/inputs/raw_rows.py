@@ -94,44 +94,46 @@ class LearntInputs:
     files: LearntFiles = field(default_factory=LearntFiles)
 
 
-@dataclass(frozen=True)
-class KindRows(Generic[Record]):
-    """How one kind of input reads rows. A function takes all inputs of the kind at once; `fit` and `made` may get none.
-
-    Attributes:
-        guess: Whether columns of an Arrow type are of this kind unless the spec says another.
-        reads: Whether a column of texts reads like this kind, by the texts of its training rows.
-        misfit: Why a column, by its name and its Arrow type, cannot be of this kind; empty: it can.
-        fit: Learns the columns of these names.
-        values: Returns a raw column as the prepared rows hold it.
-        made: Returns further columns of the prepared rows, from the inputs of the kind, all inputs and their columns.
-        encode: Returns blocks of columns of tensors, from prepared rows.
-    """
-
-    guess: Callable[[pa.DataType], bool]
-    reads: Callable[[pa.ChunkedArray], bool]
-    misfit: Callable[[str, pa.DataType], str]
-    fit: Callable[[Sequence[str], RawRows, LearntInputs], Sequence[Record]]
-    values: Callable[[pa.ChunkedArray, Record], pa.ChunkedArray]
-    made: Callable[[Sequence[Record], Sequence[InputRecord], PreparedColumns, LearntFiles], PreparedColumns]
-    encode: Callable[[pa.Table, Sequence[Record], LearntFiles], Tensors]
-
-
-def never(texts_or_type: pa.ChunkedArray | pa.DataType) -> bool:
+def _never(texts_or_type: pa.ChunkedArray | pa.DataType) -> bool:
     """Return False: no column is taken for this kind unless the spec says so."""
     del texts_or_type
     return False
 
 
-def always_fits(name: str, kind: pa.DataType) -> str:
+def _always_fits(name: str, kind: pa.DataType) -> str:
     """Return no reason against a column of any type."""
     del name, kind
     return ""
 
 
-def nothing_made(
+def _nothing_made(
     parts: Sequence[InputRecord], inputs: Sequence[InputRecord], prepared: PreparedColumns, files: LearntFiles
 ) -> PreparedColumns:
     """Return no further columns."""
     del parts, inputs, prepared, files
     return {}
+
+
+@dataclass(frozen=True)
+class KindRows(Generic[Record]):
+    """How one kind of input reads rows. A function takes all inputs of the kind at once; `fit` and `made` may get none.
+
+    Attributes:
+        fit: Learns the columns of these names.
+        values: Returns a raw column as the prepared rows hold it.
+        encode: Returns blocks of columns of tensors, from prepared rows.
+        guess: Whether columns of an Arrow type are of this kind unless the spec says another.
+        reads: Whether a column of texts reads like this kind, by the texts of its training rows.
+        misfit: Why a column, by its name and its Arrow type, cannot be of this kind; empty: it can.
+        made: Returns further columns of the prepared rows, from the inputs of the kind, all inputs and their columns.
+    """
+
+    fit: Callable[[Sequence[str], RawRows, LearntInputs], Sequence[Record]]
+    values: Callable[[pa.ChunkedArray, Record], pa.ChunkedArray]
+    encode: Callable[[pa.Table, Sequence[Record], LearntFiles], Tensors]
+    guess: Callable[[pa.DataType], bool] = _never
+    reads: Callable[[pa.ChunkedArray], bool] = _never
+    misfit: Callable[[str, pa.DataType], str] = _always_fits
+    made: Callable[[Sequence[Record], Sequence[InputRecord], PreparedColumns, LearntFiles], PreparedColumns] = (
+        _nothing_made
+    )

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from models.errors import DataError
 from models.inputs.categorical.record import CategoricalInput
-from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors, always_fits, never, nothing_made
+from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import CategoryRecord, LearntFiles
 from models.inputs.types import NOT_YET, Dtype, all_missing, as_text, dtype_of, is_text
 from models.project_spec.blocks import Features
@@ -102,11 +102,8 @@ def _encode(rows: pa.Table, parts: Sequence[CategoricalInput], files: LearntFile
 
 
 ROWS = KindRows(
-    guess=_guess,
-    reads=never,
-    misfit=always_fits,
     fit=_fit,
     values=_values,
-    made=nothing_made,
     encode=_encode,
+    guess=_guess,
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from models.inputs.datetime.record import CYCLE_S, Cycle, DatetimeInput
-from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors, never, nothing_made
+from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import LearntFiles
 from models.inputs.times import as_seconds
 from models.inputs.types import NOT_YET
@@ -125,11 +125,9 @@ def _encode(rows: pa.Table, parts: Sequence[DatetimeInput], files: LearntFiles) 
 
 
 ROWS = KindRows(
-    guess=_guess,
-    reads=never,
-    misfit=_misfit,
     fit=_fit,
     values=_values,
-    made=nothing_made,
     encode=_encode,
+    guess=_guess,
+    misfit=_misfit,
 )

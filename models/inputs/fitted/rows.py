@@ -10,7 +10,7 @@ from models.errors import DataError, UserCodeError
 from models.fitted_features.state import FeatureCode, InputColumns
 from models.inputs.fitted.record import FittedInput
 from models.inputs.numeric.rows import fit_numeric, numeric_matrix
-from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors, always_fits, never
+from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors
 from models.inputs.record import NUMBERS, InputRecord, LearntFiles
 from models.inputs.types import as_float64, as_text
 from models.project_spec.reserved_columns import FITTED_PREFIX
@@ -69,11 +69,8 @@ def _encode(rows: pa.Table, parts: Sequence[FittedInput], files: LearntFiles) ->
 
 
 ROWS = KindRows(
-    guess=never,
-    reads=never,
-    misfit=always_fits,
     fit=_fit,
     values=_values,
-    made=_made,
     encode=_encode,
+    made=_made,
 )

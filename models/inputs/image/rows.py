@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from models.errors import DataError
 from models.inputs.image.record import ImageInput
-from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors, always_fits, never, nothing_made
+from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import LearntFiles
 from models.project_spec.blocks import Image
 
@@ -89,11 +89,7 @@ def _encode(rows: pa.Table, parts: Sequence[ImageInput], files: LearntFiles) -> 
 
 
 ROWS = KindRows(
-    guess=never,
-    reads=never,
-    misfit=always_fits,
     fit=_fit,
     values=_values,
-    made=nothing_made,
     encode=_encode,
 )

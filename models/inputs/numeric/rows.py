@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from models.errors import DataError
 from models.inputs.numeric.record import NumericInput, ScaledNumber
-from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors, never, nothing_made
+from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import LearntFiles
 from models.inputs.types import NOT_YET, all_missing, as_float64, is_collected_later, is_number
 from models.project_spec.blocks import Data, Features
@@ -177,11 +177,9 @@ def _encode(rows: pa.Table, parts: Sequence[NumericInput], files: LearntFiles) -
 
 
 ROWS = KindRows(
-    guess=is_number,
-    reads=never,
-    misfit=_misfit,
     fit=_fit,
     values=_values,
-    made=nothing_made,
     encode=_encode,
+    guess=is_number,
+    misfit=_misfit,
 )

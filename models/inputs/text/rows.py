@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors, never
+from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors
 from models.inputs.record import InputRecord, LearntFiles
 from models.inputs.text.record import TextColumn, word_offsets
 from models.inputs.types import NOT_YET, as_text, is_collected_later, is_text
@@ -101,11 +101,10 @@ def _word_indices(rows: pa.Table, parts: Sequence[TextColumn], files: LearntFile
 
 
 ROWS = KindRows(
-    guess=never,
-    reads=holds_texts,
-    misfit=_misfit,
     fit=_fit,
     values=_values,
-    made=_made,
     encode=_encode,
+    reads=holds_texts,
+    misfit=_misfit,
+    made=_made,
 )
