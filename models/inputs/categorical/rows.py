@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from models.errors import DataError
 from models.inputs.categorical.record import CategoricalInput
-from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors
+from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import CategoryRecord, LearntFiles
-from models.inputs.types import NOT_YET, Dtype, all_missing, as_text, dtype_of, is_text
+from models.inputs.types import NOT_YET, Dtype, all_missing, as_text, dtype_of, is_collected_later, is_text
 from models.project_spec.blocks import Features
 
 MIN_ROWS_OF_IDENTITY = 50
@@ -45,46 +45,23 @@ def category_indices(column: pa.ChunkedArray, part: CategoryRecord) -> np.ndarra
     return indices
 
 
-def categorical_input(
-    name: str, texts: pa.ChunkedArray, training: pa.ChunkedArray, dtype: Dtype, features: Features, columns: Columns
-) -> CategoricalInput | None:
-    """Return the input of a column of categories; None, and why in `columns`, for an id or one collected only lately.
-
-    Args:
-        name: The column.
-        texts: Its values.
-        training: Those of the training rows.
-        dtype: The type of the raw column.
-        features: How many categories to take, and the kinds that the spec names.
-        columns: The columns, into which left-out ones are written.
-
-    Raises:
-        DataError: The column has no value at all.
-    """
-    if training.null_count == len(training) and texts.null_count < len(texts):
-        columns.left_out[name] = NOT_YET
-        return None
-    if name not in features.kinds and names_each_row(training):
-        columns.left_out[name] = "every training row has another value (an id)"
-        return None
-    return fit_categorical(name, training, dtype, features)
-
-
 def _guess(kind: pa.DataType) -> bool:
     return is_text(kind) or bool(pa.types.is_boolean(kind))
 
 
 def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[CategoricalInput]:
-    parts, train = [], pa.array(rows.train)
+    parts, features = [], rows.data.features
     for name in names:
         column = rows.table.column(name)
         texts = as_text(column)
-        part = categorical_input(
-            name, texts, texts.filter(train), dtype_of(column.type), rows.data.features, learnt.columns
-        )
-        if part is not None:
+        training = texts.filter(pa.array(rows.train))
+        if is_collected_later(name, texts.is_valid().to_numpy(), rows.train):
+            learnt.columns.left_out[name] = NOT_YET
+        elif name not in features.kinds and names_each_row(training):
+            learnt.columns.left_out[name] = "every training row has another value (an id)"
+        else:
             learnt.prepared[name] = texts
-            parts.append(part)
+            parts.append(fit_categorical(name, training, dtype_of(column.type), features))
     return parts
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from models.errors import DataError
 from models.inputs.numeric.record import NumericInput, ScaledNumber
-from models.inputs.raw_rows import Columns, KindRows, LearntInputs, RawRows, Tensors
+from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import LearntFiles
 from models.inputs.types import NOT_YET, all_missing, as_float64, is_collected_later, is_number
-from models.project_spec.blocks import Data, Features
+from models.project_spec.blocks import Features
 
 _MOST_ROWS = (5, 95)
 MOST_SPREADS = 1e4
@@ -126,39 +126,20 @@ def numeric_matrix(rows: pa.Table, parts: Sequence[ScaledNumber], prefix: str = 
     return matrix
 
 
-def numeric_input(
-    name: str, values: np.ndarray, train: np.ndarray, data: Data, columns: Columns
-) -> NumericInput | None:
-    """Return the input of a numeric column; None, and why in `columns`, for one that is collected only lately.
-
-    Args:
-        name: The column.
-        values: Its values (rows,), NaN for missing.
-        train: True for rows that may be learnt from (rows,).
-        data: The spec's data block.
-        columns: The columns, into which left-out and extreme ones are written.
-
-    Raises:
-        DataError: The column has no value at all, or values too large to be scaled.
-    """
-    if is_collected_later(name, ~np.isnan(values), train) and name not in data.targets:
-        columns.left_out[name] = NOT_YET
-        return None
-    part = fit_numeric(name, values[train], data.features, is_bounded=data.kind != "series")
-    extremes = extremes_of(part, values[train])
-    if extremes:
-        columns.extremes[name] = extremes
-    return part
-
-
 def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[NumericInput]:
-    parts = []
+    parts, data = [], rows.data
     for name in names:
         values = as_float64(rows.table.column(name), name)
-        part = numeric_input(name, values, rows.seen, rows.data, learnt.columns)
-        if part is not None:
-            learnt.prepared[name] = pa.array(values)
-            parts.append(part)
+        if is_collected_later(name, ~np.isnan(values), rows.seen) and name not in data.targets:
+            learnt.columns.left_out[name] = NOT_YET
+            continue
+        seen = values[rows.seen]
+        part = fit_numeric(name, seen, data.features, is_bounded=data.kind != "series")
+        extremes = extremes_of(part, seen)
+        if extremes:
+            learnt.columns.extremes[name] = extremes
+        learnt.prepared[name] = pa.array(values)
+        parts.append(part)
     return parts
 
 
