@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from models.judge.decide import judge
 from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of, with_clusters
 from models.judge.verdict import ServingCost, Verdict
+from models.kinds.data_kind import PerDataKind
 from models.metrics.bootstrap import resample, time_blocks
 from models.metrics.classification import Decision
 from models.metrics.metrics import Array, Metric, metric_of
@@ -99,12 +101,28 @@ def score(
     Rows count by their `weights` (row,), float64 >= 0; None: all alike.
     """
     num = len(target)
-    clusters = None
-    if preparation.window is not None:
-        clusters = time_blocks(num, max(preparation.window.last_horizon, round(num ** (1 / 3))))
+    clusters = _CLUSTERS[preparation.kind](num, preparation)
     weighted_score = metric.at(preparation.class_head.decision).weighted(target, prediction, weights)
     drawn = resample([weighted_score], num, RESAMPLES, seed, clusters)[:, 0]
     return Score(weighted_score(np.ones(num)), drawn, num)
+
+
+def _rows_apart(num_rows: int, preparation: Preparation) -> None:
+    del num_rows, preparation
+
+
+def _time_blocks(num_rows: int, preparation: Preparation) -> Array:
+    """Return blocks of adjacent rows, none shorter than the steps that a forecast spans."""
+    return time_blocks(num_rows, max(preparation.required_window.last_horizon, round(num_rows ** (1 / 3))))
+
+
+_CLUSTERS: PerDataKind[Callable[[int, Preparation], Array | None]] = {
+    "table": _rows_apart,
+    "image": _rows_apart,
+    "series": _time_blocks,
+    "text": _rows_apart,
+}
+"""The rows that are drawn together (row,); None: each by itself."""
 
 
 def _champion(champion: Path, prepared: Path, ours: Preparation) -> tuple[Array | None, Decision]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from models.data.clean import made_features
+from models.kinds.data_kind import PerDataKind
 from models.metrics.metrics import Array
 from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up
@@ -93,14 +94,32 @@ def inputs_of(
         stop: Number of rows that had arrived.
         base: The folder of the spec.
     """
-    names = columns
-    if kind != "table" or not names:
+    names = _LOGGED_COLUMNS[kind](columns)
+    if not names:
         return None
     table = table.slice(0, stop)
     if data.features.make:
         table = made_features(table, data.features.make, base)
     chosen = table.select(names).take(pa.array(rows))
     return chosen.rename_columns([INPUT + name for name in names])
+
+
+def _all_columns(columns: list[str]) -> list[str]:
+    return columns
+
+
+def _no_columns(columns: list[str]) -> list[str]:
+    del columns
+    return []
+
+
+_LOGGED_COLUMNS: PerDataKind[Callable[[list[str]], list[str]]] = {
+    "table": _all_columns,
+    "image": _no_columns,
+    "series": _no_columns,
+    "text": _no_columns,
+}
+"""The columns whose single values monitoring compares; an image, a window or a text is more than one value."""
 
 
 def signals_of(project: str, moment: float, windows: Sequence[WindowReport], watched: AssessmentRules) -> list[Signal]:

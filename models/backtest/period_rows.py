@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,7 @@ from models.files import replacing_folder
 from models.identity.hashing import missing
 from models.inputs.rows import values_of
 from models.inputs.types import as_text
+from models.kinds.data_kind import PerDataKind
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN, STEP_COLUMN
 
@@ -65,11 +68,11 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
     rows_so_far = table.slice(0, rows.stop)
     if data.features.make:
         rows_so_far = made_features(rows_so_far, data.features.make, base)
-    steps = _steps(rows_so_far, preparation)
-    rows_so_far = _with_targets(rows_so_far, steps, data, preparation)
+    form = PERIOD_FORMS[preparation.kind]
+    steps = form.steps(rows_so_far, preparation)
+    rows_so_far = form.with_targets(rows_so_far, steps, data, preparation)
     _check_columns(rows_so_far, preparation)
-    context = first_target(preparation.window) if preparation.window else 0
-    first = max(0, rows.first - context)
+    first = max(0, rows.first - form.context(preparation))
     part = rows_so_far.slice(first)
     codes = np.where(np.arange(first, rows.stop) >= rows.first, _TEST, NO_SPLIT).astype(np.int8)
     steps = steps[first:]
@@ -107,19 +110,72 @@ def _check_columns(table: pa.Table, preparation: Preparation) -> None:
             raise DataError(f"the model takes a column that these rows lack: {nearest}")
 
 
-def _steps(table: pa.Table, preparation: Preparation) -> np.ndarray:
-    """Return how many steps of a series lie directly before each row, without a gap; 0 for other data."""
-    if preparation.window is None or preparation.series is None:
-        return np.zeros(table.num_rows, dtype=np.int64)
-    window = preparation.window.model_copy(update={"frequency": preparation.series.frequency})
-    return series_rows(table, window, preparation.series.time).steps
+def _no_steps(table: pa.Table, preparation: Preparation) -> np.ndarray:
+    del preparation
+    return np.zeros(table.num_rows, dtype=np.int64)
 
 
-def _with_targets(table: pa.Table, steps: np.ndarray, data: Data, preparation: Preparation) -> pa.Table:
-    """Return the rows with the true values of several horizons; a row is the example whose last horizon it is."""
-    if preparation.window is None or data.targets[0] not in table.column_names:
+def _steps_of_series(table: pa.Table, preparation: Preparation) -> np.ndarray:
+    series = preparation.required_series
+    window = preparation.required_window.model_copy(update={"frequency": series.frequency})
+    return series_rows(table, window, series.time).steps
+
+
+def _as_they_are(table: pa.Table, steps: np.ndarray, data: Data, preparation: Preparation) -> pa.Table:
+    del steps, data, preparation
+    return table
+
+
+def _with_horizons(table: pa.Table, steps: np.ndarray, data: Data, preparation: Preparation) -> pa.Table:
+    if data.targets[0] not in table.column_names:
         return table
-    return with_horizons(table, steps, preparation.window, data.targets[0])
+    return with_horizons(table, steps, preparation.required_window, data.targets[0])
+
+
+def _no_context(preparation: Preparation) -> int:
+    del preparation
+    return 0
+
+
+def _steps_before_target(preparation: Preparation) -> int:
+    return first_target(preparation.required_window)
+
+
+def _all_complete(steps: np.ndarray, preparation: Preparation) -> np.ndarray:
+    del preparation
+    return np.ones(len(steps), dtype=bool)
+
+
+def _with_window_before(steps: np.ndarray, preparation: Preparation) -> np.ndarray:
+    window = preparation.required_window
+    step = steps - first_target(window)
+    return np.asarray((step >= 0) & (step % window.stride == 0))
+
+
+class PeriodForm(NamedTuple):
+    """How rows of a period become examples.
+
+    Attributes:
+        steps: Returns how many steps of a series lie directly before each row, without a gap, int64 (rows,).
+        with_targets: Returns the rows with the true values of several horizons; a row is the example whose last
+            horizon it is.
+        context: Returns how many rows before its own an example looks at.
+        is_complete: Returns True for rows that have all steps of their example before them, bool (rows,).
+    """
+
+    steps: Callable[[pa.Table, Preparation], np.ndarray]
+    with_targets: Callable[[pa.Table, np.ndarray, Data, Preparation], pa.Table]
+    context: Callable[[Preparation], int]
+    is_complete: Callable[[np.ndarray, Preparation], np.ndarray]
+
+
+_ROWS_APART = PeriodForm(_no_steps, _as_they_are, _no_context, _all_complete)
+PERIOD_FORMS: PerDataKind[PeriodForm] = {
+    "table": _ROWS_APART,
+    "image": _ROWS_APART,
+    "series": PeriodForm(_steps_of_series, _with_horizons, _steps_before_target, _with_window_before),
+    "text": _ROWS_APART,  # a backtest refuses texts before: `in_time_order`
+}
 
 
 def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.ndarray:
@@ -132,9 +188,7 @@ def _usable(part: pa.Table, preparation: Preparation, steps: np.ndarray) -> np.n
             as_text(part.column(preparation.target.name)), pa.array(preparation.target.classes, pa.string())
         )
         usable &= is_supported.to_numpy().astype(bool)
-    if preparation.window is not None:
-        step = steps - first_target(preparation.window)
-        usable &= (step >= 0) & (step % preparation.window.stride == 0)
+    usable &= PERIOD_FORMS[preparation.kind].is_complete(steps, preparation)
     return np.asarray(usable)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -15,10 +16,10 @@ from models.data import split
 from models.data.header import no_such_column
 from models.errors import DataError, UsageError
 from models.identity.hashing import hash_rows, missing
+from models.kinds.data_kind import PerDataKind
 from models.kinds.task import refusal
 from models.project_spec.blocks import Data
 from models.project_spec.schedule import unix_time
-from models.project_spec.window import Window
 
 DAY_S = 86_400.0
 _US = 1e6
@@ -104,8 +105,13 @@ class TimeOrderedRows:
         return digest.hexdigest()
 
 
-def _check_window(window: Window) -> None:
+def _takes_any(data: Data) -> None:
+    del data
+
+
+def _check_window(data: Data) -> None:
     """Refuse windows that a replay cannot make from the rows before a period."""
+    window = data.required_window
     for key, is_set in (
         ("series_key", window.series_key),
         ("gaps: fill", window.gaps == "fill"),
@@ -117,6 +123,21 @@ def _check_window(window: Window) -> None:
             )
 
 
+def _refuse_text(data: Data) -> None:
+    raise UsageError(
+        f"backtest: got data.kind {data.kind}, expected table, image or series: a text has no rows that are labelled "
+        "later, so compare versions by the verdict of `loopline run`"
+    )
+
+
+_CHECKS: PerDataKind[Callable[[Data], None]] = {
+    "table": _takes_any,
+    "image": _takes_any,
+    "series": _check_window,
+    "text": _refuse_text,
+}
+
+
 def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float = 0.0) -> TimeOrderedRows:
     """Put a raw table in the order of `data.split`: by its time column, or unchanged when split by position.
 
@@ -126,21 +147,14 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
         UsageError: The rows have no order in time, or not one that fits `cut` and `delay_s`.
         DataError: The time column is absent, has gaps, or holds text that is not a date.
     """
-    if data.kind == "text":
-        raise UsageError(
-            "backtest: got data.kind text, expected table, image or series: a text has no rows that are labelled "
-            "later, so compare versions by the verdict of `loopline run`"
-        )
-    if data.window is not None:
-        _check_window(data.window)
+    _CHECKS[data.kind](data)
     notes = []
-    if data.kind != "series":
-        never = np.zeros(table.num_rows, dtype=bool)
-        for name in data.targets:
-            never |= missing(_column(table, name, "data.target"))
-        if never.any():
-            notes.append(f"{int(never.sum())} rows without a label were left out")
-            table = table.filter(pa.array(~never))
+    never = np.zeros(table.num_rows, dtype=bool)
+    for name in data.needed_targets:
+        never |= missing(_column(table, name, "data.target"))
+    if never.any():
+        notes.append(f"{int(never.sum())} rows without a label were left out")
+        table = table.filter(pa.array(~never))
     if data.split.by == "time":
         moments, has_calendar = _moments(table, str(data.split.column))
         order = np.argsort(moments, kind="stable")

@@ -226,6 +226,12 @@ class Preparation(FrozenModel):
         return self.window
 
     @property
+    def required_series(self) -> SeriesInput:
+        """What is known of the series; only for series, which have it."""
+        assert self.series is not None
+        return self.series
+
+    @property
     def required_characters(self) -> TextInput:
         """The windows of a text; only for texts, which have them."""
         assert self.characters is not None

@@ -148,6 +148,12 @@ class Data(SpecBlock):
         return [name for name in self.targets if name not in self.past_targets]
 
     @property
+    def required_window(self) -> Window:
+        """The window; only for series, which have one."""
+        assert self.window is not None
+        return self.window
+
+    @property
     def known_future(self) -> list[str]:
         """The columns of series that are known beforehand."""
         return self.window.known_future if self.window else []

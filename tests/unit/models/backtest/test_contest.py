@@ -126,7 +126,7 @@ def test_every_model_meets_the_same_resamples():
 def test_errors_that_hang_together_make_a_series_less_sure():
     random = np.random.default_rng(0)
     error = np.repeat(random.normal(size=20), 25)
-    plain = SERIES.model_copy(update={"window": None})
+    plain = SERIES.model_copy(update={"kind": "table", "window": None})
     together, apart = (score(METRICS["mae"], np.zeros(500), error, each).drawn.std() for each in (SERIES, plain))
     assert together > 2 * apart
 
