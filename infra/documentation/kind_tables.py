@@ -69,20 +69,17 @@ def room_tables() -> Iterator[RoomTable]:
                 match node:
                     case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.Dict() as table):
                         sort = next((sort for sort in KEYS if ast.unparse(annotation).startswith(sort)), "")
-                        cells = {ast.unparse(key).strip("'"): ast.unparse(value) for key, value in _items(table)}
+                        items = zip(table.keys, table.values, strict=True)
+                        cells = {ast.unparse(key).strip("'"): ast.unparse(value) for key, value in items if key}
                         if sort and name not in ("TASKS", "DATA_KINDS"):
                             yield RoomTable(path.relative_to(ROOT).as_posix(), name, sort, cells)
-
-
-def _items(table: ast.Dict) -> Iterator[tuple[ast.expr, ast.expr]]:
-    yield from ((key, value) for key, value in zip(table.keys, table.values, strict=True) if key)
 
 
 def _cells(table: RoomTable, keys: Iterable[str]) -> Iterator[str]:
     """Yield what a table holds for each key, shortened; a table by form may lack some."""
     for key in keys:
         text = textwrap.shorten(table.cells[key], LONGEST, placeholder="...") if key in table.cells else ""
-        yield f"`{text.replace('|', '/')[:LONGEST]}`" if text else ""
+        yield f"`{text.replace('|', '/')}`" if text else ""
 
 
 def _facts(table: Any, path: str) -> str:

@@ -260,9 +260,10 @@ def _acts(module: str, name: str) -> bool:
             case ast.ClassDef(name=own) if own == name:
                 inner = [one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
                 return any(one == "__call__" or not one.startswith("_") for one in inner)
-            case ast.Assign(targets=[ast.Name(id=own)], value=value) if own == name:
-                return any(isinstance(one, ast.Name) and one.id in acting for one in ast.walk(value))
-            case ast.AnnAssign(target=ast.Name(id=own), value=ast.expr() as value) if own == name:
+            case (
+                ast.Assign(targets=[ast.Name(id=own)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=own), value=ast.expr() as value)
+            ) if own == name:
                 return any(isinstance(one, ast.Name) and one.id in acting for one in ast.walk(value))
     return name in functions
 

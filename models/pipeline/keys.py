@@ -64,7 +64,7 @@ Parts = dict[str, Any]
 READ, PACKAGE = "read:", "package:"
 """Prefixes of the parts that no spec names: what own code was seen to read and to import when the step ran."""
 _OURS = ("", "flows", "models", "tasks")
-_SITES = ("site-packages", "dist-packages")
+_SITES = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages, which stand side by side there and do not belong together."""
 _STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
 """The fields of a statement that hold others."""
@@ -171,6 +171,8 @@ class CodeReader:
 
     def _files_of(self, pattern: str) -> list[str]:
         """Return the files of the own modules that fit a dotted name or a pattern."""
+        if pattern in self._own:
+            return [self._own[pattern]]
         paths = [self._own[name] for name in fnmatch.filter(self._own, pattern)]
         if not paths:
             raise LookupError(f"no own module fits {pattern}, whose code is part of a step's key")
@@ -332,7 +334,7 @@ def _place_of(package: str) -> tuple[Path, ...]:
 def _source_elsewhere(name: str) -> str | None:
     """Return a module's file that is no installed distribution's: of an editable install, or a folder in PYTHONPATH."""
     for folder in _place_of(name.partition(".")[0]):
-        if not {*_SITES} & set(folder.parts):
+        if _SITES.isdisjoint(folder.parts):
             path = folder.joinpath(*name.split("."))
             for file in (path.with_suffix(".py"), path / "__init__.py"):
                 if file.is_file():
@@ -343,7 +345,7 @@ def _source_elsewhere(name: str) -> str | None:
 def _installed(name: str) -> set[str]:
     """Return the package of an import if it is installed; none of Python's own, of files, and that is not there."""
     package = name.partition(".")[0]
-    is_installed = any({*_SITES} & set(folder.parts) for folder in _place_of(package))
+    is_installed = any(_SITES & {*folder.parts} for folder in _place_of(package))
     return {package} if is_installed else set()
 
 

@@ -119,11 +119,11 @@ def newest(
 
     table = order.table
     lists: list[FromClause] = []
-    for name, names in groups.items():
-        rows: list[tuple[str | None]] = [(value,) for value in names]
+    for name, members in groups.items():
+        rows: list[tuple[str | None]] = [(member,) for member in members]
         lists.append(values(named(name, Text), name=f"wanted_{name}").data(rows or [(None,)]).cte(f"wanted_{name}"))
     group: FromClause = reduce(lambda joined, another: joined.join(another, true()), lists[1:], lists[0])
-    keys = [list_of_names.c[name] for name, list_of_names in zip(groups, lists, strict=True)]
+    keys = [members.c[name] for name, members in zip(groups, lists, strict=True)]
     alias = table.alias()
     last = select(alias.c[order.name]).where(*(alias.c[key.name] == key for key in keys))
     last = last.where(alias.c[order.name].is_not(None)).order_by(alias.c[order.name].desc())

@@ -50,7 +50,7 @@ class Repeated:
         self._passed_over: dict[str, int] = {}
 
     def log(self, level: int, where: str, reason: object, *, exc_info: bool = False) -> None:
-        """Log `where: why`, unless this place was logged in the last minute."""
+        """Log `where: reason`, unless this place was logged in the last minute."""
         now = time.monotonic()
         if now - self._logged.get(where, float("-inf")) < AGAIN_S:
             self._passed_over[where] = self._passed_over.get(where, 0) + 1

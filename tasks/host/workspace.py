@@ -57,12 +57,12 @@ class Workspace:
             if not root.is_dir():
                 raise UsageError(f"{HOME}: got {named}, which is no folder: make it, or correct the variable")
             return cls(root)._checked()
-        begin = (start or Path.cwd()).resolve()
-        for folder in (begin, *begin.parents):
+        start = (start or Path.cwd()).resolve()
+        for folder in (start, *start.parents):
             if (folder / STATE).is_dir() or (folder / "projects").is_dir():
                 return cls(folder)._checked()
         raise UsageError(
-            f"{begin}: neither this folder nor one above is a workspace, with projects/ or {STATE}/: go into yours, "
+            f"{start}: neither this folder nor one above is a workspace, with projects/ or {STATE}/: go into yours, "
             f"name it by {HOME}, or begin one here by `mkdir projects`"
         )
 

@@ -47,9 +47,9 @@ def rival_parts(champion: RegisteredVersion | None, weights: str) -> Parts:
     """
     if champion is None:
         return {RIVAL: ""}
-    is_own_search = champion.weights == weights
-    rival = champion.tags.get(registry.RIVAL, "") if is_own_search else champion.identity
-    best = champion.tags.get(registry.JUDGED_BEST if is_own_search else registry.BEST, "")
+    has_own_weights = champion.weights == weights
+    rival = champion.tags.get(registry.RIVAL, "") if has_own_weights else champion.identity
+    best = champion.tags.get(registry.JUDGED_BEST if has_own_weights else registry.BEST, "")
     return {RIVAL: rival, **({BEST_RIVAL: best} if best else {})}
 
 

@@ -203,5 +203,5 @@ def _decided(state: Path, since: float) -> dict[str, Any]:
     with database.reading(state.parents[1]) as connection:
         rows = connection.execute(columns.where(decisions.c.number.in_(last)).order_by(decisions.c.number)).all()
     open_approval = [row.signal for row in rows if row.action == "ask" and row.at > since]
-    is_settled = frozenset(row.signal for row in rows if row.action != "wait" or row.until is None)
-    return {"signals": is_settled, "open_approval": open_approval[-1] if open_approval else None}
+    settled_signals = frozenset(row.signal for row in rows if row.action != "wait" or row.until is None)
+    return {"signals": settled_signals, "open_approval": open_approval[-1] if open_approval else None}

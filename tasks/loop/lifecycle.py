@@ -22,11 +22,10 @@ from tasks.host import processes
 from tasks.host.leases import TTL_S, Lease, leased
 from tasks.host.locks import held
 from tasks.host.object_store import object_store
-from tasks.host.processes import OWNER as OWNER
+from tasks.host.processes import OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, lease_of, save_loop
-from tasks.loop.inputs import Inputs as Inputs
 from tasks.loop.loop import TORCH_STEPS, Loop, Reporter, SilentReporter
 from tasks.loop.loop_pages import sweep_pages
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of

@@ -15,7 +15,6 @@ from models.pipeline.steps import BY_NAME
 from models.project_spec import own_reads
 from models.project_spec.blocks import Spec
 from tasks.host.leases import Lease
-from tasks.host.processes import OWNER as OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.history import save_step
 from tasks.loop.inputs import Inputs as Inputs
@@ -45,7 +44,7 @@ class Reporter(Protocol):
     def step(self, name: str, state: str, detail: str = "") -> None:
         """Report a step's state: begun (`run`), done before (`done`), ended (`ok`, `failed`; `stopped` by a signal)."""
 
-    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+    def progress(self, name: str, count: int, total: int, detail: str = "") -> None:
         """Report that a step finished one of its units (trials, epochs)."""
 
     def note(self, text: str) -> None:
@@ -58,7 +57,7 @@ class SilentReporter:
     def step(self, name: str, state: str, detail: str = "") -> None:
         """Do nothing."""
 
-    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+    def progress(self, name: str, count: int, total: int, detail: str = "") -> None:
         """Do nothing."""
 
     def note(self, text: str) -> None:

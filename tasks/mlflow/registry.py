@@ -125,7 +125,7 @@ class Registry:
     def write(self, prefix: str, kind: type[Entry], reason: str, **fields: Any) -> Entry:
         """Append an entry to one of the journals in the tags of the registered model."""
         newest = registry_reader.registered(self.model).journal(prefix, limit=1)
-        move = kind(
+        journal_line = kind(
             number=kind.model_validate_json(newest[0]).number + 1 if newest else 1,
             at=time.time(),
             by="{host}:{pid}".format(**processes.identity()),
@@ -133,8 +133,10 @@ class Registry:
             **fields,
         )
         with reaching_store():
-            self._store.set_registered_model_tag(self.model, f"{prefix}{move.number:06d}", move.model_dump_json())
-        return move
+            self._store.set_registered_model_tag(
+                self.model, f"{prefix}{journal_line.number:06d}", journal_line.model_dump_json()
+            )
+        return journal_line
 
     def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> ChampionMove:
         """Make `version` the champion if the champion is still `expected`.

@@ -98,10 +98,10 @@ class ReplayProgress:
         self._owed.discard(rows.stop)
         self._s_a_row = seconds / (rows.stop - rows.first)  # the latest: the first also waited for torch's import
 
-    def _show(self, period: str) -> None:
+    def _show(self, text: str) -> None:
         left_s = sum(self._owed) * (self._s_a_row or 0.0)
         eta = f", at most about {left_s:.0f} s of training left" if left_s else ""
-        self._report.progress("backtest", self._count, self._total, f"{self.policy} {period}{eta}")
+        self._report.progress("backtest", self._count, self._total, f"{self.policy} {text}{eta}")
 
 
 class Promise(NamedTuple):
@@ -351,7 +351,7 @@ class BacktestCache:
                 write_tensors(prepared, temporary)
         job = self._job(folder, prepared, tensors, start)
         result = self._trained(job)
-        job_result = self._pool.call(
+        exported = self._pool.call(
             "models.export.export:export",
             job=job.as_json(),
             out=str(folder),
@@ -365,7 +365,7 @@ class BacktestCache:
             "newest": newest,
             "device_seconds": result.costs.device_seconds if result.costs else 0.0,
             "validation": result.value,
-            "model_sha256": job_result["sha256"],
+            "model_sha256": exported["sha256"],
         }
         write_json(folder / TRAINED_FILE, trained)
         for leftover in (tensors, job.folder):

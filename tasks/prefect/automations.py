@@ -98,15 +98,15 @@ def apply(client: SyncPrefectClient, pool: str, specs: Sequence[AutomationSpec],
         specs: The wanted automations.
         keep: Owners whose automations are not changed.
     """
-    before = [automations for automations in _existing(client, pool) if _owner(automations) not in keep]
-    for automations in before:
-        same = [spec for spec in specs if spec.name == automations.name]
+    before = [automation for automation in _existing(client, pool) if _owner(automation) not in keep]
+    for automation in before:
+        same = [spec for spec in specs if spec.name == automation.name]
         if not same:
-            client.delete_automation(automations.id)
-        elif same[0].key not in automations.tags:
-            client.update_automation(automations.id, _core(same[0], pool, automations.enabled))
+            client.delete_automation(automation.id)
+        elif same[0].key not in automation.tags:
+            client.update_automation(automation.id, _core(same[0], pool, automation.enabled))
     for spec in specs:
-        if spec.name not in {automations.name for automations in before}:
+        if spec.name not in {automation.name for automation in before}:
             client.create_automation(_core(spec, pool, True))
 
 

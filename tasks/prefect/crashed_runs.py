@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 
-def crash_runs(run_ids: Mapping[int, UUID | str]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+def crash_runs(ids_or_tags: Mapping[int, UUID | str]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
     """Mark open runs that do not belong to a worker as Crashed.
 
     Args:
-        run_ids: By number, the id of a dead process's flow run, or the tag of all runs that it started.
+        ids_or_tags: By number, the id of a dead process's flow run, or the tag of all runs that it started.
 
     Yields:
         Each number with the (id, name) of the marked runs.
@@ -25,7 +25,7 @@ def crash_runs(run_ids: Mapping[int, UUID | str]) -> Iterator[tuple[int, list[tu
     from prefect.states import Crashed
 
     with get_client(sync_client=True) as client:
-        for number, which in run_ids.items():
+        for number, which in ids_or_tags.items():
             marked = []
             for run in _run_of(client, which) if isinstance(which, UUID) else _open_runs_with(client, which):
                 if run.state is not None and not run.state.is_final() and run.deployment_id is None:

@@ -261,8 +261,8 @@ def _forget(workspace: Workspace) -> None:
 
     from tasks.host.tables import events
 
-    is_settled = (events.c.state != WAITING, ~events.c.is_open)
-    newest = select(events.c.number).where(*is_settled).order_by(events.c.number.desc()).limit(MOST_SENT).subquery()
+    conditions = (events.c.state != WAITING, ~events.c.is_open)
+    newest = select(events.c.number).where(*conditions).order_by(events.c.number.desc()).limit(MOST_SENT).subquery()
     oldest = select(func.min(newest.c.number)).scalar_subquery()
     with database.writing(workspace.state) as connection:
-        connection.execute(events.delete().where(*is_settled, events.c.number < oldest))
+        connection.execute(events.delete().where(*conditions, events.c.number < oldest))

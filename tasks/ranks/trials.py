@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Literal
 
 from models.errors import TrainingError
-from models.metrics.metrics import metric_name
+from models.metrics.metrics import Direction, metric_name
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from tasks.ranks.launcher import JobLostError, Launcher, is_ended_by_person, train_at
 
@@ -80,9 +79,7 @@ class PlacedTrials:
         self._stopped.set()
 
 
-def _up_to(
-    result: TrainingResult, epoch: int, direction: Literal["maximize", "minimize"], metric: str
-) -> TrainingResult:
+def _up_to(result: TrainingResult, epoch: int, direction: Direction, metric: str) -> TrainingResult:
     """Return the result as of an epoch at which the trial was ended."""
     epochs = result.epochs[:epoch]
     best = (max if direction == "maximize" else min)(values[f"val_{metric_name(metric)}"] for values in epochs)

@@ -41,10 +41,10 @@ class VersionOutcomes(BaseModel):
             answers=self.answers + second.answers, failed=self.failed + second.failed, slow=self.slow + second.slow
         )
 
-    def minus(self, second: VersionOutcomes) -> VersionOutcomes:
-        """Return the outcomes since `second`."""
+    def minus(self, earlier: VersionOutcomes) -> VersionOutcomes:
+        """Return the outcomes since `earlier`."""
         return VersionOutcomes(
-            answers=self.answers - second.answers, failed=self.failed - second.failed, slow=self.slow - second.slow
+            answers=self.answers - earlier.answers, failed=self.failed - earlier.failed, slow=self.slow - earlier.slow
         )
 
 

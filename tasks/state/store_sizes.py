@@ -58,16 +58,16 @@ def _size(folder: Path) -> int:
     total, folders = 0, [str(folder)]
     while folders:
         with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
-            for directory in entries:
-                if directory.is_dir(follow_symlinks=False):
-                    folders.append(directory.path)
+            for child in entries:
+                if child.is_dir(follow_symlinks=False):
+                    folders.append(child.path)
                 else:
-                    total += _file_size(directory)
+                    total += _file_size(child)
     return total
 
 
-def _file_size(directory: os.DirEntry[str]) -> int:
+def _file_size(child: os.DirEntry[str]) -> int:
     try:
-        return directory.stat(follow_symlinks=False).st_size
+        return child.stat(follow_symlinks=False).st_size
     except OSError:
         return 0  # the file was deleted meanwhile

@@ -91,8 +91,8 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
         "rejected": int(rejected.sum()),
         "other": num_other,
     }
-    reasons = ", ".join(f"{counts[name]:,} {text}" for name, text in FEEDBACK_WORDS.items() if counts[name])
-    loop.report.note(f"ingest: of {labelled.num_rows:,} labelled predictions {reasons}")
+    outcomes = ", ".join(f"{counts[name]:,} {text}" for name, text in FEEDBACK_WORDS.items() if counts[name])
+    loop.report.note(f"ingest: of {labelled.num_rows:,} labelled predictions {outcomes}")
     if not joined.origin.num_rows:
         origin.unlink(missing_ok=True)
         return table, {"feedback": counts}, []

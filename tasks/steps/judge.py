@@ -43,8 +43,8 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
         rival = inputs.external("champion")
-        whole, is_train_row = _evidence(loop, inputs, rival)
-        evidence, num_known = _without_known(loop.report, whole, is_train_row)
+        whole, is_known = _evidence(loop, inputs, rival)
+        evidence, num_known = _without_known(loop.report, whole, is_known)
         verdict = _verdict(loop.spec, loop.project, evidence).model_copy(update={"num_known": num_known})
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
         _log(loop.outbox, verdict)
@@ -206,20 +206,20 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known
 
 
-def _without_known(report: Reporter, evidence: Evidence, is_train_row: np.ndarray | None) -> tuple[Evidence, int]:
+def _without_known(report: Reporter, evidence: Evidence, is_known: np.ndarray | None) -> tuple[Evidence, int]:
     """Return the evidence without the test rows that the champion knows, and the number of these rows."""
-    if is_train_row is None or not is_train_row.any():
+    if is_known is None or not is_known.any():
         return evidence, 0
     note = (
-        f"{is_train_row.sum():,} of {len(is_train_row):,} test rows are, or may be, among those that the champion was "
+        f"{is_known.sum():,} of {len(is_known):,} test rows are, or may be, among those that the champion was "
         "trained on"
     )
-    if is_train_row.all():
+    if is_known.all():
         raise DataError(
             f"judge: {note}, and nothing is left to compare on: put data.split back as it was, or promote by hand"
         )
     report.note(f"judge: {note}: they do not count")
-    return evidence.only(~is_train_row), int(is_train_row.sum())
+    return evidence.only(~is_known), int(is_known.sum())
 
 
 def _references(

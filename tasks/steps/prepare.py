@@ -55,8 +55,7 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
         if prepared.target.positive and loop.spec.goal.positive is None:
             loop.report.note(
                 f"prepare: metric, costs and threshold are about class {prepared.target.positive!r}, the later of the "
-                "two: "
-                "goal.positive names the one that is meant"
+                "two: goal.positive names the one that is meant"
             )
         result = {
             "rows": prepared.rows,

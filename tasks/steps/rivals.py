@@ -92,15 +92,15 @@ def best_champion(
         return RivalPredictions()
     names = (MODEL_FILE, PREPARATION_FILE, KNOWN_ROWS_FILE, PREDICTIONS_FILE)
     folder = cached_copy(loop.workspace, loop.spec.name, version, fetch, names=names).folder
-    theirs, training_rows = Preparation.load(folder), _known(rows, folder)
+    theirs, is_known = Preparation.load(folder), _known(rows, folder)
     is_reversed, decision = theirs.target.is_reversed(ours.target), theirs.class_head.decision
     if theirs.task != ours.task or not (is_reversed or theirs.target.predicts_same(ours.target)):
         return RivalPredictions()
     stored = StoredPredictions.load(folder / PREDICTIONS_FILE)
     if stored is not None and stored.prepared == rows.digest:
-        return RivalPredictions(stored.prediction, None, training_rows, decision)
+        return RivalPredictions(stored.prediction, None, is_known, decision)
     try:
-        rival_rows = RivalPredictions(predictions(rows, folder / MODEL_FILE, theirs), None, training_rows, decision)
+        rival_rows = RivalPredictions(predictions(rows, folder / MODEL_FILE, theirs), None, is_known, decision)
         return rival_rows.reversed() if is_reversed else rival_rows
     except DataError as error:
         shared = stored.on(example_rows(rows.prepared, ours), target) if stored is not None else None
@@ -109,7 +109,7 @@ def best_champion(
             return RivalPredictions()
         prediction, is_predicted = shared
         return RivalPredictions(
-            prediction, None, ~is_predicted if training_rows is None else training_rows | ~is_predicted, decision
+            prediction, None, ~is_predicted if is_known is None else is_known | ~is_predicted, decision
         )
 
 

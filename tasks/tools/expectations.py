@@ -105,7 +105,7 @@ def _evaluate_apart(
         positions = np.flatnonzero(among).tolist()
         single, failed = _evaluate(table.take(pa.array(rows)), [checks[position] for position in positions])
         results.update(zip(positions, single, strict=True))
-        failing.update({positions[position]: rows[bad] for position, bad in failed.items()})
+        failing.update({positions[place]: rows[bad] for place, bad in failed.items()})
     return [results[position] for position in range(len(checks))], failing
 
 

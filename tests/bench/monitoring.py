@@ -95,7 +95,7 @@ def preparation(names: list[str]) -> object:
         kind="table",
         task="binary",
         target=TargetEncoding(name="y", classes=["no", "yes"], dtype="string"),
-        inputs=[*[NumericInput(name=name, fill=0.0) for name in names]],
+        inputs=[NumericInput(name=name, fill=0.0) for name in names],
     )
 
 

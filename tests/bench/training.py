@@ -107,7 +107,7 @@ def sequence_task(folder: Path, rows: int = 512, epochs: int = 1, precision: str
         kind="series",
         task="regression",
         target=TargetEncoding(name="load", shift=0.0, scale=1.0),
-        inputs=[*[NumericInput(name=f"n{i}", fill=0.0) for i in range(8)]],
+        inputs=[NumericInput(name=f"n{i}", fill=0.0) for i in range(8)],
         window=Window(length=WINDOW),
     )
 

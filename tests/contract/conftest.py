@@ -30,6 +30,12 @@ def trees(modules: list[Path]) -> dict[Path, ast.Module]:
 
 
 @pytest.fixture(scope="session")
+def trees_by_path(trees: dict[Path, ast.Module]) -> dict[str, ast.Module]:
+    """The same by their paths as texts, as the scripts of `tests/structure` read them."""
+    return {path.as_posix(): tree for path, tree in trees.items()}
+
+
+@pytest.fixture(scope="session")
 def tracked() -> list[Path]:
     """Every file that is part of the repository, absolute."""
     done = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, check=False)

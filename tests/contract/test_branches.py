@@ -19,8 +19,8 @@ CEILINGS = {"joint": 277, "in words": 129, "names": 47}
 
 
 @pytest.fixture(scope="module")
-def numbers(trees: dict[Path, ast.Module]) -> dict[str, int]:
-    return count(branches({path.as_posix(): tree for path, tree in trees.items()}))
+def numbers(trees_by_path: dict[str, ast.Module]) -> dict[str, int]:
+    return count(branches(trees_by_path))
 
 
 @pytest.mark.parametrize("name", CEILINGS)

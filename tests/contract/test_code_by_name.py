@@ -112,9 +112,9 @@ def parts(keys: dict[str, tuple[tuple[str, ...], tuple[str, ...]]], reader: Code
 
 
 @pytest.fixture(scope="module")
-def names(trees: dict[Path, ast.Module]) -> dict[str, set[str]]:
+def names(trees_by_path: dict[str, ast.Module]) -> dict[str, set[str]]:
     """The names in each file."""
-    return {path.as_posix(): names_in(tree) for path, tree in trees.items()}
+    return {path: names_in(tree) for path, tree in trees_by_path.items()}
 
 
 def is_lookup(node: ast.AST) -> bool:
@@ -138,8 +138,8 @@ def modules_named(tree: ast.AST) -> set[str]:
     return {text.partition(":")[0] for text in texts if re.fullmatch(r"(models|tasks)(\.\w+)+(:\w+)?", text)}
 
 
-def test_every_look_up_of_code_by_its_name_says_which_keys_see_it(trees: dict[Path, ast.Module]) -> None:
-    places = {path.as_posix() for path, tree in trees.items() if any(map(is_lookup, ast.walk(tree)))}
+def test_every_look_up_of_code_by_its_name_says_which_keys_see_it(trees_by_path: dict[str, ast.Module]) -> None:
+    places = {path for path, tree in trees_by_path.items() if any(map(is_lookup, ast.walk(tree)))}
     assert places == {*PLACES, *NO_RESULT}, "a new place needs a `Place`, and patterns in `Step.code` (steps.py)"
 
 
@@ -161,10 +161,10 @@ def test_a_key_sees_the_code_that_its_work_reaches_by_name(
 
 
 def test_a_key_sees_each_module_that_a_string_of_its_code_names(
-    parts: dict[str, Parts], trees: dict[Path, ast.Module]
+    parts: dict[str, Parts], trees_by_path: dict[str, ast.Module]
 ) -> None:
     """But those of the catalogue of nets, of which a step runs what its spec names."""
-    named = {path.as_posix(): modules_named(tree) for path, tree in trees.items()}
+    named = {path: modules_named(tree) for path, tree in trees_by_path.items()}
     del named["models/nets/catalogue.py"]
     missing = {
         (key, module)

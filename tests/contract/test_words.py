@@ -4,7 +4,6 @@
 """
 
 import ast
-from pathlib import Path
 
 from tests.structure.words import stand_ins
 
@@ -12,6 +11,6 @@ CEILING = 0.008
 """Of all names that the product binds."""
 
 
-def test_names_that_say_nothing_stay_below_their_ceiling(trees: dict[Path, ast.Module]) -> None:
-    names, total = stand_ins({path.as_posix(): tree for path, tree in trees.items()})
+def test_names_that_say_nothing_stay_below_their_ceiling(trees_by_path: dict[str, ast.Module]) -> None:
+    names, total = stand_ins(trees_by_path)
     assert len(names) / total <= CEILING, "python -m tests.structure.words -v prints them"

@@ -34,7 +34,7 @@ def job(folder: Path, rows: int, memory_mb: int) -> TrainingJob:
         kind="table",
         task="binary",
         target=TargetEncoding(name="y", classes=["no", "yes"], shift=0.0, scale=1.0),
-        inputs=[*[NumericInput(name=f"x{i}", fill=0.0) for i in range(COLUMNS)]],
+        inputs=[NumericInput(name=f"x{i}", fill=0.0) for i in range(COLUMNS)],
     ).save(folder)
     rng = np.random.default_rng(0)
     layout = {"numeric": (np.float32, COLUMNS), "categorical": (np.int32, 0), "target": (np.int64, None)}

@@ -50,16 +50,22 @@ class Branch:
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.text}"
 
-    @property
-    def room(self) -> str:
-        """Its folder below the floor, e.g. `models/data`."""
-        return "/".join(self.path.split("/")[:2])
-
 
 def read_trees(root: Path) -> Trees:
     """Return the syntax tree of every module of the product, by its path."""
     paths = [path for floor in FLOORS for path in sorted((root / floor).rglob("*.py"))]
     return {path.relative_to(root).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def trees_of(arguments: list[str]) -> Trees:
+    """Return the modules of the checkout that the arguments of a script name, or of the one here."""
+    folders = [argument for argument in arguments if argument != "-v"]
+    return read_trees(Path(folders[0] if folders else "."))
+
+
+def room_of(path: str) -> str:
+    """Return the folder of a module below its floor, e.g. `models/data`."""
+    return "/".join(path.split("/")[:2])
 
 
 def branches(trees: Trees) -> list[Branch]:
@@ -143,11 +149,10 @@ def count(found: list[Branch]) -> dict[str, int]:
 
 def main(arguments: list[str]) -> None:
     """Print the branches by group and by room."""
-    folders = [argument for argument in arguments if argument != "-v"]
-    found = branches(read_trees(Path(folders[0] if folders else ".")))
+    found = branches(trees_of(arguments))
     for group in GROUPS:
         of_group = [branch for branch in found if branch.group == group]
-        rooms = Counter(branch.room for branch in of_group).most_common()
+        rooms = Counter(room_of(branch.path) for branch in of_group).most_common()
         print(f"{group}: {len(of_group)} in {len({branch.path for branch in of_group})} files")
         if rooms:
             print("   ", ", ".join(f"{room} {number}" for room, number in rooms))

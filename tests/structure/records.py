@@ -14,9 +14,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tests.structure.branches import read_trees
+from tests.structure.branches import room_of, trees_of
 from tests.structure.vocabulary import Trees, names
 
 RECORDS = ("Loop", "TrainingJob", "Preparation")
@@ -175,11 +174,10 @@ def follow(found: dict[tuple[Key, str], Taker], functions: dict[Key, Function]) 
 
 def main(arguments: list[str]) -> None:
     """Print the functions by record and by room."""
-    folders = [argument for argument in arguments if argument != "-v"]
-    found = takers(read_trees(Path(folders[0] if folders else ".")))
+    found = takers(trees_of(arguments))
     for record in RECORDS:
         of_record = [taker for taker in found if taker.record == record]
-        rooms = Counter("/".join(taker.path.split("/")[:2]) for taker in of_record).most_common()
+        rooms = Counter(room_of(taker.path) for taker in of_record).most_common()
         print(f"{record}: {len(of_record)}:", ", ".join(f"{room} {number}" for room, number in rooms))
         if "-v" in arguments:
             print(*(f"    {taker}" for taker in of_record), sep="\n")

@@ -11,9 +11,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.structure.branches import read_trees
+from tests.structure.branches import trees_of
 
 STAND_INS = {
     "anew", "ask", "asked", "at", "begun", "bring", "by", "came", "done", "each", "entry", "found", "given", "held",
@@ -72,8 +71,7 @@ def stand_ins(trees: Mapping[str, ast.AST]) -> tuple[list[StandIn], int]:
 
 def main(arguments: list[str]) -> None:
     """Print the share of the names that say nothing, how often each occurs, and with `-v` where."""
-    folders = [Path(word) for word in arguments if word != "-v"]
-    names, total = stand_ins(read_trees(folders[0] if folders else Path.cwd()))
+    names, total = stand_ins(trees_of(arguments))
     for name in names if "-v" in arguments else ():
         print(name)
     for word, count in Counter(name.name.strip("_") for name in names).most_common():

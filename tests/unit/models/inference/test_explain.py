@@ -21,7 +21,7 @@ def table(columns: int, classes: list[str] | None = None) -> Preparation:
         kind="table",
         task="binary" if classes else "regression",
         target=TargetEncoding(name="y", classes=classes),
-        inputs=[*[NumericInput(name=f"x{at}", fill=0.0) for at in range(columns)]],
+        inputs=[NumericInput(name=f"x{at}", fill=0.0) for at in range(columns)],
     )
 
 

@@ -20,7 +20,7 @@ class Told:
     def step(self, name: str, state: str, detail: str = "") -> None:
         self.steps.append((name, state))
 
-    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+    def progress(self, name: str, count: int, total: int, detail: str = "") -> None:
         pass
 
     def note(self, text: str) -> None:

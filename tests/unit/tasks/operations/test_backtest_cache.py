@@ -195,8 +195,8 @@ class Heard(SilentReporter):
     def __init__(self) -> None:
         self.told: list[tuple[int, int, str]] = []
 
-    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
-        self.told.append((done, total, detail))
+    def progress(self, name: str, count: int, total: int, detail: str = "") -> None:
+        self.told.append((count, total, detail))
 
 
 def test_progress_counts_the_periods_of_all_policies_and_reckons_by_the_latest_training():

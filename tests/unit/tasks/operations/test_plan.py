@@ -18,7 +18,7 @@ def project(make_project: MakeProject) -> Project:
         kind="table",
         task="binary",
         target=TargetEncoding(name="y", classes=["no", "yes"]),
-        inputs=[*[NumericInput(name=f"x{i}", fill=0.0) for i in range(3)]],
+        inputs=[NumericInput(name=f"x{i}", fill=0.0) for i in range(3)],
     ).save(project.prepared)
     return project
 
