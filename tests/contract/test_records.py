@@ -7,7 +7,7 @@ import ast
 
 from tests.structure.records import takers
 
-CEILING = 45
+CEILING = 42
 
 
 def test_functions_that_take_a_record_for_two_fields_stay_below_their_ceiling(
