@@ -71,5 +71,5 @@ format: setup
 lock:
 	infra/lock.sh
 
-setup:
-	@$(PYTHON) infra/setup_env.py
+setup:  ## the environment, as the lock files want it; EXTRAS=estimators adds the libraries of families by reference, for good
+	@$(PYTHON) infra/setup_env.py $(EXTRAS)

@@ -1,6 +1,7 @@
 """Makes `.venv` with every locked package; run by make, with whatever Python 3.11 to 3.13 the machine has.
 
-Does nothing when the environment already matches the lock file. uv does the installing; it does not read pip's
+Its arguments are extras, such as `estimators`: what requirements.NAME.lock adds. An environment keeps its extras.
+It does nothing when the environment already matches the lock files. uv does the installing; it does not read pip's
 own settings, so those that decide where packages come from (index, find-links, certificates) are handed on to it.
 """
 
@@ -34,8 +35,16 @@ def main() -> int:
         reason = "MLflow cannot work below a folder with `?`, `#` or `%` in its name"
         print(f"loopline: {reason}: rename {ROOT}", file=sys.stderr)
         return 2
-    want = _fingerprint()
-    if STAMP.exists() and STAMP.read_text() == want and (VENV / "bin" / "loopline").exists():
+    got = STAMP.read_text().split() if STAMP.exists() else []
+    extras = sorted({*got[1:], *sys.argv[1:]})
+    unknown = [name for name in extras if not (ROOT / _lock(name)).exists()]
+    if unknown:
+        known = ", ".join(path.name.split(".")[1] for path in sorted(ROOT.glob(_lock("*"))))
+        print(f"loopline: got EXTRAS={' '.join(unknown)}, expected {known}", file=sys.stderr)
+        return 2
+    locks = ["requirements.lock", *map(_lock, extras)]
+    want = [_fingerprint(locks), *extras]
+    if got == want and (VENV / "bin" / "loopline").exists():
         _put_clone_first()
         return 0
     print("loopline: setting up .venv (locked packages)", flush=True)
@@ -43,11 +52,15 @@ def main() -> int:
         venv.create(VENV, with_pip=True, clear=True)
     _run(VENV / "bin" / "python", "-m", "pip", "install", "--quiet", f"uv=={UV_VERSION}")
     env = _uv_environment()
-    _uv(env, "-r", "requirements.lock", *_torch_backend(env))
+    _uv(env, *(f"--requirement={lock}" for lock in locks), *_torch_backend(env))
     _uv(env, "--no-deps", "--editable", ".")
     _put_clone_first()
-    STAMP.write_text(want)
+    STAMP.write_text(" ".join(want))
     return 0
+
+
+def _lock(extra: str) -> str:
+    return f"requirements.{extra}.lock"
 
 
 def _put_clone_first() -> None:
@@ -70,7 +83,7 @@ def _with_a_supported_python() -> int:
     for minor in range(SUPPORTED[0][1], SUPPORTED[1][1] + 1):
         python = shutil.which(f"python3.{minor}")
         if python and subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return subprocess.run([python, __file__], check=False).returncode
+            return subprocess.run([python, *sys.argv], check=False).returncode
     got = ".".join(map(str, sys.version_info[:3]))
     print(
         f"loopline: got Python {got}, expected 3.11, 3.12 or 3.13: install one and name it, "
@@ -80,8 +93,8 @@ def _with_a_supported_python() -> int:
     return 2
 
 
-def _fingerprint() -> str:
-    parts = [(ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml")]
+def _fingerprint(locks: list[str]) -> str:
+    parts = [(ROOT / name).read_bytes() for name in (*locks, "pyproject.toml")]
     return hashlib.sha256(b"".join([*parts, sys.version.encode(), str(ROOT).encode()])).hexdigest()
 
 

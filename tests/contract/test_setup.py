@@ -59,6 +59,57 @@ def test_a_failure_names_the_way_round_an_index_that_cannot_be_reached(
     assert "PIP_FIND_LINKS" in capsys.readouterr().err
 
 
+@pytest.fixture
+def installed(setup_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """The lock files that each installation of a clone takes, whose environment is sound."""
+    taken: list[set[str]] = []
+
+    def record(env: dict[str, str], *options: str) -> None:
+        locks = {option.removeprefix("--requirement=") for option in options if option.endswith(".lock")}
+        taken.extend([locks] if locks else [])
+
+    for name in ("requirements.lock", "requirements.estimators.lock", "pyproject.toml", ".venv/bin/loopline"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for name, value in {"ROOT": tmp_path, "VENV": tmp_path / ".venv", "STAMP": tmp_path / ".venv" / "stamp"}.items():
+        monkeypatch.setattr(setup_env, name, value)
+    for name, function in {
+        "_is_sound": lambda: True,
+        "_put_clone_first": lambda: None,
+        "_uv_environment": dict,
+        "_run": lambda *command: None,
+        "_uv": record,
+    }.items():
+        monkeypatch.setattr(setup_env, name, function)
+    return taken
+
+
+def test_an_environment_keeps_its_extras(
+    setup_env: ModuleType, installed: list[set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make test` after `make setup EXTRAS=estimators` must neither lose the extra nor install anew at each turn."""
+    base, both = {"requirements.lock"}, {"requirements.lock", "requirements.estimators.lock"}
+    for extras, expected in (([], [base]), ([], []), (["estimators"], [both]), ([], []), (["estimators"], [])):
+        installed.clear()
+        monkeypatch.setattr(sys, "argv", ["setup_env.py", *extras])
+        assert setup_env.main() == 0
+        assert installed == expected
+    (tmp_path / "requirements.estimators.lock").write_text("another pin")
+    monkeypatch.setattr(sys, "argv", ["setup_env.py"])
+    assert (setup_env.main(), installed) == (0, [both])
+
+
+def test_an_unknown_extra_is_refused(
+    setup_env: ModuleType,
+    installed: list[set[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["setup_env.py", "estimator"])
+    assert (setup_env.main(), installed) == (2, [])
+    assert "EXTRAS=estimator, expected estimators" in capsys.readouterr().err
+
+
 def test_the_clone_comes_before_packages_of_the_same_names(setup_env: ModuleType, tmp_path: Path) -> None:
     """As in a repository of machine learning with folders of these names and the usual PYTHONPATH."""
     setup_env._put_clone_first()
