@@ -139,7 +139,7 @@ class _Validation:
         return self._evaluated(self.joined_by, self.predictions(outputs))[0]
 
     def _evaluated(self, metric: Metric, predicted: np.ndarray, blocks: Sequence[np.ndarray] = ()) -> list[float]:
-        weight = np.ones(len(self.target)) if self._weight is None or metric.own else self._weight
+        weight = np.ones(len(self.target)) if self._weight is None or not metric.takes_weights else self._weight
         weights = [weight, *(np.where(np.isin(self.positions, block), 0.0, weight) for block in blocks)]
         try:
             with warnings.catch_warnings():

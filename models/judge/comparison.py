@@ -146,7 +146,7 @@ def resample_models(
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: evaluator(once) for name, evaluator in zip(models, evaluators, strict=True)}
-    metric_weights = None if metric.own else weights
+    metric_weights = weights if metric.takes_weights else None
     apart = np.arange(len(target)) if clusters is None and metric_weights is not None else clusters
     num_units = len(target) if apart is None else effective_units(metric.sizes(target, apart, metric_weights))
     resampled = {name: drawn[:, column] for column, name in enumerate(models)}

@@ -91,7 +91,7 @@ def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> VerdictRepla
 
 def _weighing(evidence: Evidence, metric: Metric) -> Evidence:
     """Return the evidence of the examples that weigh anything: the others are no examples, and in no unit."""
-    if evidence.weights is None or metric.own or not evidence.weights.any():
+    if evidence.weights is None or not metric.takes_weights or not evidence.weights.any():
         return evidence
     return evidence.only(evidence.weights > 0)
 
@@ -142,7 +142,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
 
 def _unweighted(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) -> Estimate | None:
     """Return the challenger's value on all rows, which count alike, as served rows do; None without weights."""
-    if evidence.weights is None or metric.own:
+    if evidence.weights is None or not metric.takes_weights:
         return None
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters, return_inverse=True)[1]
     models = {"challenger": evidence.models_for(metric)["challenger"]}

@@ -119,7 +119,8 @@ class Metric:
     direction: Direction
     tasks: tuple[Task, ...]
     prepare: Prepare
-    own: bool = False
+    takes_weights: bool = True
+    """Its evaluator counts fractions of examples; else whole-number weights repeat them."""
     decides: bool = False
     """It looks at the predicted classes or labels only, so it depends on the decision."""
     join: Callable[[Prepare, Sequence[Output]], Prepare] | None = None
@@ -148,7 +149,7 @@ class Metric:
         In a metric of a ranking every group weighs the same, and one without an order nothing: it is left out. What an
         own metric does with groups is not known, so their examples count.
         """
-        sizes = _by_examples if self.own else UNITS[self.tasks[0]].sizes
+        sizes = UNITS[self.tasks[0]].sizes if self.takes_weights else _by_examples
         return sizes(target, clusters, weights)
 
     def at(self, threshold: classification.Decision) -> Metric:
@@ -198,7 +199,7 @@ class Metric:
             except UserCodeError:
                 return float("nan")
 
-        return value if self.own else prepared
+        return value
 
     def weighted(self, target: Array, prediction: Array, weight: Array | None) -> Evaluator:
         """Return the metric as a function of how often examples are drawn, each of which counts by its own weight.
@@ -206,7 +207,7 @@ class Metric:
         A metric of your own takes no weights.
         """
         evaluate = self.evaluator(target, prediction)
-        return evaluate if weight is None or self.own else lambda drawn: evaluate(drawn * weight)
+        return evaluate if weight is None or not self.takes_weights else lambda drawn: evaluate(drawn * weight)
 
 
 METRICS: dict[str, Metric] = {
@@ -359,7 +360,7 @@ def measure(metric: Metric, target: Array, prediction: Array, weight: Array | No
         UserCodeError: Your own metric raised, or returned no finite number.
     """
     check_examples(target, prediction)
-    value = metric.value(target, prediction, None if metric.own else weight)
+    value = metric.value(target, prediction, weight if metric.takes_weights else None)
     if math.isnan(value):
         raise _undefined(metric, target)
     return value
@@ -407,7 +408,7 @@ def _own_metric(reference: str, task: Task, base: Path, direction: Direction | N
     def prepare(target: Array, prediction: Array) -> Evaluator:
         return partial(_own_value, function, reference, UNITS[task].drawn, target, prediction)
 
-    return Metric(metric_name(reference), direction, (task,), prepare, own=True)
+    return Metric(metric_name(reference), direction, (task,), prepare, takes_weights=False)
 
 
 def _own_value(

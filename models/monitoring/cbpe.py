@@ -26,7 +26,7 @@ def expected_metric(metric: Metric, prediction: Array, calibration: Calibration)
     A user's own metric takes no weights: it is averaged over randomly drawn outcomes.
     """
     chances = calibration.chances(prediction)
-    if metric.own:
+    if not metric.takes_weights:
         return _drawn(metric, prediction, chances)
     num_classes = chances.shape[1]
     target = np.tile(np.arange(num_classes), len(prediction))

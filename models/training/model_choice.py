@@ -83,7 +83,7 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
     if TASKS[task].has_classes and metric.name not in _PROPER:
         log_loss = classification.log_loss(target, prediction)(np.ones(len(target)) if weight is None else weight)
     metric, prediction = as_decided(metric, task, target, prediction, weight)
-    goal = float(metric.value(target, prediction, None if metric.own else weight))
+    goal = float(metric.value(target, prediction, weight if metric.takes_weights else None))
     return (
         ValidationScore(goal)
         if math.isnan(log_loss)
@@ -155,7 +155,7 @@ def standard_error(metric: Metric, target: Array, prediction: Array, weight: Arr
     stride = -(-len(target) // MOST_EXAMPLES)
     some, predicted = target[::stride], prediction[::stride]
     evaluate = metric.weighted(some, predicted, None if weight is None else weight[::stride])
-    resamples = OWN_RESAMPLES if metric.own else RESAMPLES
+    resamples = RESAMPLES if metric.takes_weights else OWN_RESAMPLES
     values = np.array([evaluate(drawn) for drawn in draws(len(some), resamples)])
     values = values[np.isfinite(values)]
     return float(values.std(ddof=1) * math.sqrt(len(some) / len(target))) if len(values) > 1 else 0.0

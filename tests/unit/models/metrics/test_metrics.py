@@ -100,7 +100,7 @@ def test_a_metric_of_your_own_goes_by_its_function_unless_a_ready_one_has_that_n
 def test_a_metric_of_your_own_sees_repeated_examples_as_weights(tmp_path):
     (tmp_path / "own.py").write_text("def total(target, prediction): return float(prediction.sum())\n")
     metric = resolve_metric("./own.py:total", "regression", tmp_path, "minimize")
-    assert (metric.own, metric.sign) == (True, -1)
+    assert (metric.takes_weights, metric.sign) == (False, -1)
     assert metric.value(np.zeros(3), np.array([1.0, 10.0, 100.0]), np.array([2.0, 0.0, 1.0])) == 102.0
 
 
