@@ -33,7 +33,12 @@ def check_goal(spec: Spec, base: Path) -> None:
 def _check_metric(spec: Spec, base: Path) -> None:
     """Check the metric: by the task if the spec or the kind of data decides it, else by its name alone."""
     name = spec.goal.reference
-    if name is None or is_own_code(name):
+    if name is None:
+        return
+    if is_own_code(name):
+        from models.metrics.own_metric import read_metric
+
+        read_metric(name, base, _stated_task(spec.data), spec.goal.direction)
         return
     from models.metrics.metrics import METRICS, costs_of, quantile_of, resolve_metric
     from models.metrics.ranking import cutoff_of
@@ -103,10 +108,13 @@ def check_goal_of_target(spec: Spec, path: Path, base: Path) -> None:
 
         check_positive(positive, task)
     from models.metrics.metrics import resolve_metric
+    from models.metrics.own_metric import read_metric
 
     if name is None:
         _check_reachable(good_enough, TASKS[task].metric)
-    elif not is_own_code(name):
+    elif is_own_code(name):
+        read_metric(name, base, task, spec.goal.direction)
+    else:
         resolve_metric(name, task, base, spec.goal.direction)
 
 

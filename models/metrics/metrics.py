@@ -23,7 +23,9 @@ from models.kinds.task import TASKS, PerTask, Task
 from models.metrics import bounds, classification, language, outputs, ranking, regression
 from models.metrics.evaluator import Evaluator
 from models.metrics.outputs import Output, Prepare
+from models.metrics.own_metric import METRIC, Drawn, load_metric, own_prepare
 from models.project_spec import references
+from models.project_spec.row_source import row_name
 
 Array = NDArray[Any]
 Direction = Literal["maximize", "minimize"]
@@ -33,10 +35,6 @@ _ONE_CLASS: tuple[Task, ...] = ("binary", "multiclass")
 _NUMBERS: tuple[Task, ...] = ("regression",)
 _QUANTILES: tuple[Task, ...] = ("quantile",)
 _RANKS: tuple[Task, ...] = ("ranking",)
-
-
-Drawn = Callable[[Array, Array], tuple[Array, Array]]
-"""Of targets and whole-number weights: the positions of the examples that are drawn, and their targets."""
 
 
 class MetricUnits(NamedTuple):
@@ -283,8 +281,8 @@ def resolve_metric(
 ) -> Metric:
     """Return the metric that `goal.metric` names; None is the default metric of the task.
 
-    A metric of your own is a function `(target, prediction) -> float` and needs `direction`. Of a model with several
-    outputs it takes arrays (example, output).
+    A metric of your own is a function `(target, prediction) -> float` and needs `direction`, or a row `METRIC` that
+    has its direction. Of a model with several outputs it takes arrays (example, output).
 
     Raises:
         UsageError: No such metric, not one for this task, or a direction that is missing or contradicts.
@@ -304,7 +302,9 @@ def resolve_metric(
         highest_cost = bounds.Range(0.0, max(costs), bounds.all_examples)
         return Metric(name, "minimize", ("binary",), cost, decides=True, range=highest_cost)
     if references.is_own_code(name):
-        return _own_metric(name, task, base, direction)
+        row = load_metric(name, base, task, direction)
+        evaluate = own_prepare(row, name, UNITS[task].drawn)
+        return Metric(metric_name(name), row["direction"], (task,), evaluate, takes_weights=row["weights"])
     short, places = ranking.cutoff_of(name) or (name, None)
     if short not in METRICS:
         raise UsageError(_unknown_metric(name, task))
@@ -393,40 +393,9 @@ def check_examples(target: Array, prediction: Array) -> None:
 
 
 def metric_name(reference: str) -> str:
-    """Return a metric's name in figures, records and stores: your own is named by its function, unless reserved."""
-    name = reference.rpartition(":")[2] if references.is_own_code(reference) else reference
+    """Return a metric's name in figures, records and stores, unless reserved: of your own its function's or row's."""
+    name = row_name(reference, METRIC.name) if references.is_own_code(reference) else reference
     return reference if name in _TAKEN else name
-
-
-def _own_metric(reference: str, task: Task, base: Path, direction: Direction | None) -> Metric:
-    function = references.resolve(reference, base)
-    if not callable(function):
-        raise UsageError(f"goal.metric: {reference} is a {type(function).__name__}, expected a function")
-    if direction is None:
-        raise UsageError(f"goal.direction: needed for your own metric {reference}: maximize or minimize")
-
-    def prepare(target: Array, prediction: Array) -> Evaluator:
-        return partial(_own_value, function, reference, UNITS[task].drawn, target, prediction)
-
-    return Metric(metric_name(reference), direction, (task,), prepare, takes_weights=False)
-
-
-def _own_value(
-    function: Callable[..., Any], reference: str, drawn: Drawn, target: Array, prediction: Array, weight: Array
-) -> float:
-    """Return a user's unweighted metric of weighted examples: whole-number weights repeat them."""
-    index, targets = drawn(target, weight)
-    result = references.call(function, reference, targets, prediction[index])
-    if isinstance(result, (bool, str)) or not np.isscalar(result) or not math.isfinite(_number(result)):
-        raise UserCodeError(f"{reference} gave back {result!r}, expected one finite number")
-    return _number(result)
-
-
-def _number(result: Any) -> float:
-    try:
-        return float(result)
-    except (TypeError, ValueError):
-        return float("nan")
 
 
 def _unknown_metric(name: str, task: Task) -> str:

@@ -84,6 +84,18 @@ def is_row(reference: str, name: str) -> bool:
     return is_own_code(reference) and reference.rpartition(":")[2].endswith(name)
 
 
+def row_name(reference: str, name: str) -> str:
+    """Return the short name of own code: of a row what is before its capital name or its file's, else the attribute.
+
+    `./costs.py:METRIC` is `costs`, `./costs.py:LATE_METRIC` is `late`, and `./costs.py:late` is `late`.
+    """
+    target, _, attr = reference.rpartition(":")
+    if not attr.endswith(name):
+        return attr
+    file = target.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
+    return attr.removesuffix(name).strip("_").lower() or file
+
+
 def read_row(reference: str, base: Path, form: RowForm, key: str) -> dict[str, Any]:
     """Return a row from the syntax tree of its file, with functions as `FunctionName`; nothing of the file runs.
 

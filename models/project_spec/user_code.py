@@ -29,8 +29,7 @@ def check_own_code(spec: Spec, base: Path) -> None:
         base: The folder of the spec.
 
     Raises:
-        UsageError: A file is missing, or does not define the name, code is of Python's own library, or a metric of the
-            project has no direction.
+        UsageError: A file is missing, or does not define the name, or code is of Python's own library.
     """
     document = spec.model_dump()
     for key in _CODE:
@@ -48,8 +47,6 @@ def check_own_code(spec: Spec, base: Path) -> None:
             raise UsageError(f"reads: got {text!r}, and there is no {base / text}: expected a file or a folder")
     if spec.train.start is not None and not references.is_version(spec.train.start.weights):
         references.weights_file(spec.train.start.weights, base)
-    if spec.goal.metric and references.is_own_code(spec.goal.metric) and spec.goal.direction is None:
-        raise UsageError(f"goal.direction: needed for your own metric {spec.goal.metric}: maximize or minimize")
 
 
 def _refuse_standard_library(key: str, reference: Any) -> None:

@@ -67,7 +67,7 @@ PLACES = {
         ),
     ),
     "models/inputs/nodes.py": Place(("NODES", "write_nodes", "opsets_of"), modules=(INPUT_NODES,)),
-    "models/metrics/metrics.py": Place(("metric_of",), ("goal.metric",)),
+    "models/metrics/own_metric.py": Place(("metric_of",), ("goal.metric",)),
     "models/nets/build.py": Place(
         ("build_net", "draft_net"), ("model.net",), apart={"card": "it reads the states of checkpoints, and no weights"}
     ),

@@ -39,3 +39,24 @@ def test_a_goal_at_the_end_of_a_metric_passes(tmp_path, metric, good_enough):
     spec = Spec.model_validate({"name": "a", "data": {"source": "rows.csv", "target": "y"}, "goal": goal})
     check_goal(spec, tmp_path)
     assert check_goal_of_target(spec, tmp_path / "rows.csv", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("./own.py:share", "goal.direction: needed for your own metric ./own.py:share: maximize or minimize"),
+        ("./own.py:METRIC", "goal.metric: ./own.py:METRIC is for regression, expected one for binary"),
+    ],
+)
+def test_a_metric_of_ones_own_is_read_before_a_run(tmp_path, metric, message):
+    row = 'METRIC = {"value": share, "direction": "maximize", "tasks": ["regression"]}'
+    (tmp_path / "own.py").write_text(
+        f"raise RuntimeError('it ran')\n\n\ndef share(target, prediction): ...\n\n\n{row}\n"
+    )
+    (tmp_path / "rows.csv").write_text("x,y\n1,yes\n2,no\n")
+    data = {"source": "rows.csv", "target": "y"}
+    spec = Spec.model_validate({"name": "a", "data": data, "goal": {"metric": metric}})
+    with pytest.raises(UsageError, match=message):
+        check_goal(Spec.model_validate({**spec.model_dump(), "data": {**data, "task": "binary"}}), tmp_path)
+    with pytest.raises(UsageError, match=message):
+        check_goal_of_target(spec, tmp_path / "rows.csv", tmp_path)

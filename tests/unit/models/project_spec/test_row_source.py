@@ -18,6 +18,7 @@ from models.project_spec.row_source import (
     is_row,
     one_of,
     read_row,
+    row_name,
     some_of,
 )
 
@@ -32,11 +33,12 @@ FORM = RowForm(
 )
 CODE = """\
 from math import *
+from pathlib import Path
 import numpy as np
 from numpy import mean as average
 
 TASKS = ["binary"]
-_loaded = open("ran.txt", "w")
+Path("ran.txt").touch()
 wrapped = np.vectorize(len)
 
 
@@ -83,6 +85,19 @@ def test_a_row_is_known_by_its_capital_name() -> None:
     assert is_row("shop.costs:RECALL_METRIC", "METRIC")
     assert not is_row("./costs.py:metric", "METRIC")
     assert not is_row("METRIC", "METRIC")
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("./costs.py:METRIC", "costs"),
+        ("shop.costs:METRIC", "costs"),
+        ("./costs.py:LATE_METRIC", "late"),
+        ("./costs.py:late", "late"),
+    ],
+)
+def test_a_row_goes_by_its_file_or_by_what_is_before_its_capital_name(reference: str, name: str) -> None:
+    assert row_name(reference, "METRIC") == name
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,6 @@ def test_what_cannot_be_seen_is_left_to_the_import(base: Path, file: str) -> Non
         ({"model": {"net": "./own.py:Nett"}}, "model.net: ./own.py:Nett: ./own.py has no 'Nett': did you mean 'Net'?"),
         ({"model": {"net": "./gone.py:Net"}}, "model.net: ./gone.py:Net: there is no "),
         ({"data": {"source": "./own.py:lod", "target": "y"}}, "data.source: ./own.py:lod: ./own.py has no 'lod'"),
-        ({"goal": {"metric": "./own.py:load"}}, "goal.direction: needed for your own metric"),
     ],
 )
 def test_what_is_not_there_is_said_with_its_key(base: Path, more: dict[str, object], said: str) -> None:
