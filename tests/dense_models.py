@@ -8,13 +8,8 @@ from models.export.graph import assemble
 from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 
 
-def dense_model(
-    preparation: Preparation, hidden: int = 32, dead: int = 0, as_products: bool = False
-) -> onnx.ModelProto:
-    """Numbers of a table through two hidden layers, the second of them a product and a sum if asked.
-
-    `dead` units of the first layer never fire, and so tell nothing.
-    """
+def dense_model(preparation: Preparation, hidden: int = 32) -> onnx.ModelProto:
+    """Numbers of a table through two hidden layers."""
     rng = np.random.default_rng(7)
     inputs = len(preparation.numeric)
     core = GraphBuilder(CORE_PREFIX)
@@ -23,19 +18,11 @@ def dense_model(
         return core.constant(name, rng.normal(scale=max(shape) ** -0.5, size=shape).astype(np.float32))
 
     bias = rng.normal(size=hidden).astype(np.float32)
-    bias[:dead] = -1e6
     first = core.node(
-        "Gemm",
-        ["core/numeric", weights("w1", hidden, inputs), core.constant("b1", bias)],
-        "first",
-        transB=1,
+        "Gemm", ["core/numeric", weights("w1", hidden, inputs), core.constant("b1", bias)], "first", transB=1
     )
     flat = core.node("Relu", [first], "relu1")
-    if as_products:
-        product = core.node("MatMul", [flat, weights("w2", hidden, hidden)], "product")
-        second = core.node("Add", [product, weights("b2", hidden)], "second")
-    else:
-        second = core.node("Gemm", [flat, weights("w2", hidden, hidden), weights("b2", hidden)], "second")
+    second = core.node("Gemm", [flat, weights("w2", hidden, hidden), weights("b2", hidden)], "second")
     gate = core.node("Sigmoid", [second], "gate")
     flat = core.node("Mul", [second, gate], "silu")
     output = core.node("MatMul", [flat, weights("w3", hidden, preparation.num_outputs)], "logits")

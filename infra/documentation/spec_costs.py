@@ -102,7 +102,7 @@ train.keep_checkpoints: Disk: with adamw about four times the weights each (weig
 judge.test: mcnemar needs no resamples.
 judge.resamples: The time grows in proportion, 2 CPU-s for 1,000 of 60,000 rows.
 judge.slices: A bootstrap of its own for each column.
-serve.variants: 0.3 to 1.3 CPU-s of a loop for a table, 3 for pictures, 6 for a text; `[]` saves it.
+serve.variants: At most 1.3 CPU-s of a loop for a table, 3 for pictures, 6 for a text; `[]` saves it.
 serve.up: A server: 90 MB for a table model.
 serve.canary: Both versions are in memory while it lasts.
 serve.shadow: A process with the second version; it predicts every logged request again.

@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +16,7 @@ from models.data.preparation import Preparation
 from models.data.weights import weights_of
 from models.errors import DataError, LooplineError, TrainingError
 from models.export.layers import FLOAT, Layers
-from models.export.prune import pruned
-from models.export.smaller_types import LEAST_WEIGHTS, dynamic_int8, halved, static_int8
+from models.export.smaller_types import dynamic_int8
 from models.export.variants import VariantMeasurement, allowed_loss, are_same, choose, loss_of, refusal
 from models.files import write_bytes
 from models.inference.names import FP32, UNCHANGED_FILE
@@ -29,39 +27,34 @@ from models.project_spec.serve import Serve
 
 MOST_ROWS = {"table": 10_000, "image": 2_000, "series": 5_000, "text": TEXT_BATCH}
 """Most validation rows that are measured, spread evenly over the split."""
-CALIBRATION_ROWS = {"table": 512, "image": 128, "series": 256, "text": 8}
 PASS_ROWS = 2_048
-SHARES = {0.75: "three quarters", 0.5: "half", 0.25: "a quarter"}
-"""Shares of hidden units to remove: the largest that passes is used; if none passes, the smallest is reported."""
-LEAST_SHARE = min(SHARES)
+LEAST_WEIGHTS = 64
+"""A net without a larger constant than this has no weights worth making smaller."""
 ROUNDS, FEWEST_ROUNDS, MOST_SECONDS = 200, 20, 1.0
 MOST_REASON = 200
 """Most characters of a reason."""
+VARIANTS: dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]] = {"int8_dynamic": dynamic_int8}
 
 
 @dataclass(frozen=True)
 class BenchmarkRows:
-    """The rows that variants are made and measured with."""
+    """The rows that variants are measured on."""
 
     preparation: Preparation
-    calibration: Sequence[Feed]
     validation: Sequence[Feed]
     target: Array
     weight: Array | None
 
     @classmethod
     def of(cls, prepared: Path, preparation: Preparation) -> BenchmarkRows:
-        """Return rows of the training split for calibration, and of the validation split for measurement."""
-        train = spread_positions(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
+        """Return rows of the validation split, spread evenly over it."""
         target = targets(prepared, "validation")
         positions = spread_positions(len(target), MOST_ROWS[preparation.kind])
         some = feed_at(prepared, "validation", preparation, positions)
         pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(positions), PASS_ROWS)]
         weights = weights_of(prepared, "validation")
         weights_of_rows = None if weights is None else weights[positions]
-        return cls(
-            preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[positions], weights_of_rows
-        )
+        return cls(preparation, pieces, target[positions], weights_of_rows)
 
     def predictions(self, path: Path) -> Array:
         """Return a model file's predictions of the validation rows."""
@@ -134,24 +127,19 @@ class _VariantBuilder:
 
     def variant(self, name: str) -> VariantMeasurement:
         """Make and measure a variant; if it cannot be made or does not run, `refused` has the reason."""
-        if name == "pruned":
-            return self._pruned()
-        makers: dict[str, Callable[[], onnx.ModelProto]] = {
-            "int8_dynamic": partial(dynamic_int8, self.model),
-            "int8_static": partial(static_int8, self.model, self.rows.calibration),
-            "fp16": partial(halved, self.model),
-        }
-        return self._measured(name, makers[name])
-
-    def _pruned(self) -> VariantMeasurement:
-        for share, words in SHARES.items():
-            if share > LEAST_SHARE and self.allowed == 0:
-                continue  # larger shares hardly ever leave the predictions unchanged
-            make = partial(pruned, self.model, self.rows.calibration, share)
-            variant = self._measured("pruned", make, f"{words} of the hidden units taken out")
-            if variant.most_lost is None or self._keeps(variant):
-                break
-        return variant
+        try:
+            content = _made(VARIANTS[name], self.model).SerializeToString(deterministic=True)
+            path = self.place / f"{name}.onnx"
+            self.place.mkdir(exist_ok=True)
+            write_bytes(path, content)
+            after = self.rows.predictions(path)
+            target, weight = self.rows.target, self.rows.weight
+            loss, most_lost = loss_of(self.metric, target, self.before, after, self.seed, weight)
+            value = measure(self.metric, target, after, weight)
+        except LooplineError as error:
+            return VariantMeasurement(name=name, refused=str(error).splitlines()[0][:MOST_REASON])
+        self.files[name], self.same[name] = path, are_same(self.before, after)
+        return VariantMeasurement(name=name, size_bytes=len(content), value=value, loss=loss, most_lost=most_lost)
 
     def timed(self, table: list[VariantMeasurement]) -> list[VariantMeasurement]:
         """Return the table with latencies, and with the reasons of variants whose latency or loss is over the limit."""
@@ -167,27 +155,6 @@ class _VariantBuilder:
             reason = refusal(variant, same, self.allowed, self.serve.max_latency_ms)
             variants.append(variant.model_copy(update={"refused": reason}))
         return variants
-
-    def _keeps(self, variant: VariantMeasurement) -> bool:
-        quick = variant.model_copy(update={"latency_ms": 0.0})
-        return not refusal(quick, self.same[variant.name], self.allowed, None)
-
-    def _measured(self, name: str, make: Callable[[], onnx.ModelProto], how: str = "") -> VariantMeasurement:
-        try:
-            content = _made(make).SerializeToString(deterministic=True)
-            path = self.place / f"{name}.onnx"
-            self.place.mkdir(exist_ok=True)
-            write_bytes(path, content)
-            after = self.rows.predictions(path)
-            target, weight = self.rows.target, self.rows.weight
-            loss, most_lost = loss_of(self.metric, target, self.before, after, self.seed, weight)
-            value = measure(self.metric, target, after, weight)
-        except LooplineError as error:
-            return VariantMeasurement(name=name, how=how, refused=str(error).splitlines()[0][:MOST_REASON])
-        self.files[name], self.same[name] = path, are_same(self.before, after)
-        return VariantMeasurement(
-            name=name, how=how, size_bytes=len(content), value=value, loss=loss, most_lost=most_lost
-        )
 
 
 def at_least(ratios: Array) -> float:
@@ -228,9 +195,9 @@ def _cut(feed: Feed, start: int, stop: int) -> Feed:
     return {name: values[start:stop] for name, values in feed.items()}
 
 
-def _made(make: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
+def _made(make: Callable[[onnx.ModelProto], onnx.ModelProto], model: onnx.ModelProto) -> onnx.ModelProto:
     try:
-        return make()
+        return make(model)
     except LooplineError:
         raise
     except Exception as error:  # the tools raise errors of many kinds, and no variant may stop the loop

@@ -28,10 +28,6 @@ class Layers:
             if node.name.startswith(CORE_PREFIX) and (not kinds or node.op_type in kinds):
                 yield node
 
-    def readers(self, tensor: str) -> list[onnx.NodeProto]:
-        """Return the nodes that read a tensor."""
-        return [node for node in self.graph.node if tensor in node.input]
-
     def array(self, name: str) -> np.ndarray | None:
         """Return a constant's value; None if the name is no constant of the net."""
         constant = self.constants.get(name)

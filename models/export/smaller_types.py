@@ -1,4 +1,4 @@
-"""Smaller number types in the net alone: int8 weights and products by ONNX Runtime's own quantisation, fp16 weights.
+"""Eight-bit weights and products in the net alone, by ONNX Runtime's own quantisation.
 
 Preparation and head do not change: the meaning of columns and the precision of probabilities stay the same.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,21 +16,13 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from models.errors import TrainingError
-from models.export.layers import FLOAT, Layers, is_plain, is_upright
-from models.inference.predict import Feed
+from models.export.layers import Layers, is_plain, is_upright
 
 DYNAMIC = ("MatMul", "Gather", "LSTM")
 """Without Conv: with ranges computed at each call it takes up to ten times as long (cnn of mnist, 0.7 -> 6.9 ms)."""
-STATIC = ("MatMul", "Gemm", "Conv", "Gather", "Relu", "MaxPool")
-"""Without sums, norms and softmax, which lose the most precision and hold no weights."""
-DENSE = ("MatMul", "Gemm")
-"""Their outputs stay single precision, above all the net's output: eight-bit logits would have only a few levels."""
 FOLDED = ("Slice", "Concat", "Unsqueeze", "Transpose")
 """Operators by which torch's exporter puts the gates of a recurrent cell into ONNX's order."""
 SMALL = ("INT8", "UINT8")
-LEAST_WEIGHTS = 64
-"""A smaller constant (an epsilon, a scale) saves too little for an operator, and may need full precision."""
-LARGEST = float(np.finfo(np.float16).max)
 
 
 def dynamic_int8(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -46,83 +38,17 @@ def dynamic_int8(model: onnx.ModelProto) -> onnx.ModelProto:
             source,
             out,
             op_types_to_quantize=list(DYNAMIC),
-            nodes_to_quantize=_names(model, DYNAMIC, "Gemm"),
+            nodes_to_quantize=_names(model),
             weight_type=QuantType.QInt8,
             reduce_range=True,  # seven bits: eight overflow without VNNI, and the file must run on any processor
         )
         return _taken(onnx.load(out), model)
 
 
-def static_int8(model: onnx.ModelProto, calibration: Sequence[Feed]) -> onnx.ModelProto:
-    """Return a copy with eight-bit weights and activations; the activations' ranges come from some training rows.
-
-    Args:
-        model: The exported model.
-        calibration: Training rows as inputs of the graph.
-
-    Raises:
-        TrainingError: No layer of the net can be quantised so.
-    """
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-
-    class Rows(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self._left = iter(calibration)
-
-        def get_next(self) -> Feed | None:
-            return next(self._left, None)
-
-    with _files(model) as (source, out):
-        quantize_static(
-            source,
-            out,
-            Rows(),
-            quant_format=QuantFormat.QDQ,
-            op_types_to_quantize=list(STATIC),
-            nodes_to_quantize=_names(model, STATIC),
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            reduce_range=True,
-            extra_options={"OpTypesToExcludeOutputQuantization": list(DENSE)},
-        )
-        return _taken(onnx.load(out), model)
-
-
-def halved(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy whose weights are float16, each with an operator that widens it; it computes in single precision.
-
-    ONNX Runtime has no half-precision arithmetic for most operators on a CPU and would convert around each of them, at
-    every call. These weights are widened once, when the file is loaded, and add nothing to the time of a call.
-
-    Raises:
-        TrainingError: The net has no weights to halve, or a weight is beyond the range of float16.
-    """
-    smaller = onnx.ModelProto()
-    smaller.CopyFrom(model)
-    layers = Layers(smaller)
-    widen = []
-    for name, tensor in layers.constants.items():
-        if tensor.data_type != FLOAT or int(np.prod(tensor.dims)) < LEAST_WEIGHTS:
-            continue
-        values = layers.array(name)
-        assert values is not None
-        if not np.abs(values).max() <= LARGEST:
-            raise TrainingError(f"weight {name} holds {np.abs(values).max():g}, beyond float16's {LARGEST:g}")
-        layers.put(name, values.astype(np.float16))
-        tensor.name = f"{name}/half"
-        widen.append(onnx.helper.make_node("Cast", [tensor.name], [name], name=f"{name}/widen", to=FLOAT))
-    if not widen:
-        raise TrainingError("the net has no weights to keep in half precision")
-    nodes = list(smaller.graph.node)
-    del smaller.graph.node[:]
-    smaller.graph.node.extend([*widen, *nodes])
-    return smaller
-
-
-def _names(model: onnx.ModelProto, kinds: Sequence[str], *further_kinds: str) -> list[str]:
-    names = [node.name for node in Layers(model).nodes(*kinds, *further_kinds)]
+def _names(model: onnx.ModelProto) -> list[str]:
+    names = [node.name for node in Layers(model).nodes(*DYNAMIC, "Gemm")]
     if not names:
-        raise TrainingError(f"the net has no layer that can be made int8 ({', '.join(kinds)})")
+        raise TrainingError(f"the net has no layer that can be made int8 ({', '.join(DYNAMIC)})")
     return names
 
 

@@ -26,7 +26,6 @@ class VariantMeasurement(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    how: str = Field("", description="What was done, if the name does not say it.")
     size_bytes: int | None = None
     latency_ms: float | None = Field(None, description="One row, one thread, p50.")
     times_fp32: float | None = Field(

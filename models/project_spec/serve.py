@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -12,7 +12,9 @@ from models.files import read_json
 from models.project_spec.block import Fraction, SpecBlock
 
 SPEC_JSON = "spec.json"
-Variant = Literal["int8_dynamic", "int8_static", "fp16", "pruned"]
+Variant = Literal["int8_dynamic"]
+BEFORE_SERVING = (("serve", "variants"),)
+"""Keys that act before a version is registered, and of which a release has taken values away."""
 
 
 class CanaryRule(SpecBlock):
@@ -88,6 +90,18 @@ class Serve(SpecBlock):
         return variants
 
 
+def spec_of_version(path: Path) -> dict[str, Any]:
+    """Return the keys of a version's spec, an earlier release's included; those of `BEFORE_SERVING` are left out.
+
+    Empty if the file is missing or damaged.
+    """
+    document = read_json(path)
+    for block, key in BEFORE_SERVING:
+        if isinstance(keys := document.get(block), dict):
+            keys.pop(key, None)
+    return document
+
+
 def serve_rules_of(folder: Path) -> Serve:
     """The `serve` block of a version's spec; the defaults where it has none that can be read.
 
@@ -103,6 +117,6 @@ def serve_rules_of(folder: Path) -> Serve:
 @functools.lru_cache(maxsize=64)
 def _read_serve(path: Path, _: int) -> Serve:
     try:
-        return Serve.model_validate(read_json(path).get("serve", {}))
+        return Serve.model_validate(spec_of_version(path).get("serve", {}))
     except ValidationError:
         return Serve()

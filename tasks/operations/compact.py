@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 
 from models.errors import LooplineError
 from models.project_spec.blocks import Spec
+from models.project_spec.serve import spec_of_version
 from tasks.host import logs as json_lines
 from tasks.host import stores
 from tasks.host.workspace import Workspace
@@ -136,8 +138,8 @@ def specs(workspace: Workspace) -> list[Spec]:
 def _served_spec(workspace: Workspace, name: str) -> Spec | None:
     folders = (workspace.cache / "models" / name).glob("*/spec.json")
     for path in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True):
-        with contextlib.suppress(OSError, ValidationError):
-            return Spec.model_validate_json(path.read_bytes())
+        with contextlib.suppress(ValidationError):
+            return Spec.model_validate_json(json.dumps(spec_of_version(path)))
     return None
 
 

@@ -27,14 +27,14 @@ ROW = {
     "sex": "male",
     "year": 2007,
 }
-SMALL = ("-s", "search.trials=0", "-s", "serve.max_metric_loss=0.5", "-s", "serve.variants=[pruned]")
+SMALL = ("-s", "search.trials=0", "-s", "serve.max_metric_loss=0.5", "-s", "serve.variants=[int8_dynamic]")
 
 
 @pytest.fixture(scope="module")
 def home(make_home) -> Loopline:
-    """A workspace whose champion serves float16 weights."""
+    """A workspace whose champion serves eight-bit weights: in wide layers these are faster too."""
     made = make_home("deployment")
-    made.project("small", SPEC.replace("hidden: 16", "hidden: 64"))
+    made.project("small", SPEC.replace("layers: 1, hidden: 16", "layers: 2, hidden: 1024"))
     told = made("run", "small", *SMALL, "--json").ok().json
     assert told["decision"] == "promote"
     return made
@@ -48,13 +48,13 @@ def version_folder(home: Loopline) -> Path:
 def test_what_the_spec_lets_go_is_served_judged_and_said(home: Loopline):
     folder = version_folder(home)
     sizes = {name: (folder / name).stat().st_size for name in ("model.onnx", "model.fp32.onnx")}
-    assert sizes["model.onnx"] < 0.9 * sizes["model.fp32.onnx"]
+    assert sizes["model.onnx"] < 0.4 * sizes["model.fp32.onnx"]
     verdict = json.loads((folder / "verdict.json").read_text())
     assert verdict["challenger_cost"]["size_mb"] == pytest.approx(sizes["model.onnx"] / 1e6)
     with contextlib.closing(sqlite3.connect(home.home / ".loopline" / "mlflow" / "mlflow.db")) as store:
         tags = dict(store.execute("select key, value from model_version_tags"))
-    assert tags["loopline.served"] == "pruned"
-    assert [each["name"] for each in json.loads(tags["loopline.variants"])] == ["fp32", "pruned"]
+    assert tags["loopline.served"] == "int8_dynamic"
+    assert [each["name"] for each in json.loads(tags["loopline.variants"])] == ["fp32", "int8_dynamic"]
     assert {"model.onnx", "model.fp32.onnx", "background.json"} <= set(json.loads(tags["loopline.files"]))
     card = (home.home / ".loopline" / "projects" / "small" / "card.html").read_text()
     assert "<h3>Variants</h3>" in card

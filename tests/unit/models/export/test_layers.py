@@ -12,11 +12,6 @@ def test_only_the_net_is_seen() -> None:
     assert set(layers.constants) == {"core/w1", "core/b1", "core/w2", "core/b2", "core/w3"}
 
 
-def test_readers_are_the_nodes_that_read_a_tensor() -> None:
-    layers = Layers(dense_model(table_preparation()))
-    assert [node.name for node in layers.readers("core/second")] == ["core/gate", "core/silu"]
-
-
 def test_constants_are_read_and_replaced() -> None:
     model = dense_model(table_preparation())
     layers = Layers(model)

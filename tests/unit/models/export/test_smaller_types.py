@@ -7,15 +7,14 @@ import pytest
 
 from models.errors import TrainingError
 from models.export.graph import assemble
-from models.export.layers import Layers
-from models.export.smaller_types import dynamic_int8, halved, static_int8
+from models.export.smaller_types import dynamic_int8
 from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 from tests.dense_models import dense_model
 from tests.finished_jobs import table_preparation
 
 
-def rows(count: int = 200, seed: int = 1) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
+def rows(count: int = 200) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
     cities = rng.choice(["Zürich", "東京", "?"], count).astype(object)
     numbers = {"größe (m)": rng.normal(1.7, 0.3, count), "n/1": rng.normal(-3, 1, count)}
     return {
@@ -35,23 +34,17 @@ def predictions(model: onnx.ModelProto) -> np.ndarray:
     return found
 
 
-def made(kind: str, model: onnx.ModelProto) -> onnx.ModelProto:
-    return dynamic_int8(model) if kind == "dynamic" else static_int8(model, [rows(seed=2)])
-
-
-@pytest.mark.parametrize("kind", ["dynamic", "static"])
-def test_the_file_is_about_a_quarter_and_the_predictions_are_near(kind: str) -> None:
+def test_the_file_is_about_a_quarter_and_the_predictions_are_near() -> None:
     model = dense_model(table_preparation(), hidden=256)
-    smaller = made(kind, model)
+    smaller = dynamic_int8(model)
     onnx.checker.check_model(smaller)
     assert smaller.ByteSize() < 0.4 * model.ByteSize()
     assert 0 < np.abs(predictions(smaller) - predictions(model)).max() < 0.05
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "static"])
-def test_preparation_head_papers_and_names_stay(kind: str) -> None:
+def test_preparation_head_papers_and_names_stay() -> None:
     model = dense_model(table_preparation())
-    smaller = made(kind, model)
+    smaller = dynamic_int8(model)
     assert list(smaller.graph.input) == list(model.graph.input)
     assert list(smaller.graph.output) == list(model.graph.output)
     assert list(smaller.metadata_props) == list(model.metadata_props)
@@ -60,22 +53,20 @@ def test_preparation_head_papers_and_names_stay(kind: str) -> None:
     assert {node.name: node for node in smaller.graph.node if node.name in outside} == outside
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "static"])
-def test_the_same_model_gives_the_same_bytes_and_is_left_as_it_was(kind: str) -> None:
+def test_the_same_model_gives_the_same_bytes_and_is_left_as_it_was() -> None:
     model = dense_model(table_preparation())
     before = model.SerializeToString(deterministic=True)
-    first, second = (made(kind, model).SerializeToString(deterministic=True) for _ in range(2))
+    first, second = (dynamic_int8(model).SerializeToString(deterministic=True) for _ in range(2))
     assert first == second
     assert model.SerializeToString(deterministic=True) == before
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "static"])
-def test_a_net_without_such_layers_is_told_of(kind: str) -> None:
+def test_a_net_without_such_layers_is_told_of() -> None:
     core = GraphBuilder(CORE_PREFIX)
     axis = core.constant("axis", np.array([1], np.int64))
     output = core.node("ReduceMean", ["core/numeric", axis], "mean", keepdims=1)
     with pytest.raises(TrainingError, match="no layer that can be made int8"):
-        made(kind, assemble(table_preparation(), core, output, {}))
+        dynamic_int8(assemble(table_preparation(), core, output, {}))
 
 
 def test_the_tools_advice_is_not_shown_and_the_log_is_as_before(caplog: pytest.LogCaptureFixture) -> None:
@@ -114,39 +105,3 @@ def test_the_weights_of_an_lstm_are_put_together_and_made_int8() -> None:
     assert [node.op_type for node in smaller.graph.node if "LSTM" in node.op_type] == ["DynamicQuantizeLSTM"]
     assert smaller.ByteSize() < 0.5 * model.ByteSize()
     assert np.abs(predictions(smaller) - predictions(model)).max() < 0.05
-
-
-def test_a_halved_file_is_about_half_and_the_predictions_are_nearly_the_same() -> None:
-    model = dense_model(table_preparation(), hidden=128)
-    smaller = halved(model)
-    onnx.checker.check_model(smaller, full_check=True)
-    assert smaller.ByteSize() < 0.6 * model.ByteSize()
-    before, after = predictions(model), predictions(smaller)
-    assert 0 < np.abs(after - before).max() < 2e-3
-
-
-def test_only_weights_of_the_net_are_halved() -> None:
-    smaller = halved(dense_model(table_preparation()))
-    halves = [each.name for each in smaller.graph.initializer if each.data_type == onnx.TensorProto.FLOAT16]
-    assert sorted(halves) == ["core/w1/half", "core/w2/half"]  # a bias of 32 is not worth an operator
-
-
-def test_a_weight_out_of_range_is_an_error_that_names_it() -> None:
-    model = dense_model(table_preparation(), hidden=64, dead=1)
-    with pytest.raises(TrainingError, match=r"core/b1 holds 1e\+06, beyond float16's 65504"):
-        halved(model)
-
-
-def test_a_net_without_weights_is_told_of() -> None:
-    model = dense_model(table_preparation())
-    for name in list(Layers(model).constants):
-        Layers(model).put(name, np.zeros(1, np.float32))
-    with pytest.raises(TrainingError, match="no weights"):
-        halved(model)
-
-
-def test_the_model_that_is_halved_is_as_it_was() -> None:
-    model = dense_model(table_preparation())
-    before = model.SerializeToString(deterministic=True)
-    halved(model)
-    assert model.SerializeToString(deterministic=True) == before

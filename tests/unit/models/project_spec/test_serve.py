@@ -9,7 +9,7 @@ from models.project_spec.serve import SPEC_JSON, CanaryRule, ReturnOn, Serve, se
 
 def test_by_default_every_variant_is_tried_and_the_rows_say_what_may_be_lost() -> None:
     serve = Serve()
-    assert serve.variants == ["int8_dynamic", "int8_static", "fp16", "pruned"]
+    assert serve.variants == ["int8_dynamic"]
     assert serve.max_metric_loss is None
     assert serve.max_latency_ms is None
     assert (serve.log.share, serve.log.redact, serve.log.when_full) == (1.0, [], "refuse")
@@ -22,8 +22,8 @@ def test_no_variants_at_all_may_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ({"variants": ["int4"]}, "'int8_dynamic', 'int8_static', 'fp16' or 'pruned'"),
-        ({"variants": ["fp16", "fp16"]}, "fp16 is named twice"),
+        ({"variants": ["int4"]}, "'int8_dynamic'"),
+        ({"variants": ["int8_dynamic", "int8_dynamic"]}, "int8_dynamic is named twice"),
         ({"max_metric_loss": -0.1}, "greater than or equal to 0"),
         ({"max_latency_ms": 0.0}, "greater than 0"),
         ({"log": {"share": 0.0}}, "greater than 0"),
@@ -56,6 +56,12 @@ def test_a_whole_block_comes_back_as_it_went(tmp_path):
     asked = Serve.model_validate({"canary": {"share": 0.1, "minutes": 5}, "shadow": True})
     write_json(tmp_path / SPEC_JSON, {"serve": asked.model_dump(mode="json")})
     assert serve_rules_of(tmp_path) == asked
+
+
+def test_a_version_whose_variants_are_gone_keeps_its_other_rules(tmp_path):
+    block = {"variants": ["int8_static", "fp16", "pruned"], "canary": {"share": 0.1}}
+    write_json(tmp_path / SPEC_JSON, {"serve": block})
+    assert serve_rules_of(tmp_path).canary == CanaryRule(share=0.1)
 
 
 @pytest.mark.parametrize("content", [None, {}, {"serve": {"of_tomorrow": 1}}, {"serve": []}])

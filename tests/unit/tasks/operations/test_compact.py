@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from models.files import write_text
+from models.files import write_json, write_text
 from models.project_spec.reader import read_spec
 from models.serving.records import label_record
 from tasks.operations import compact
@@ -106,7 +106,9 @@ def test_a_project_that_lies_elsewhere_has_the_spec_of_its_newest_version(worksp
     for number, age in (("1", 100), ("2", 0)):
         folder = workspace.cache / "models" / "far" / number
         monitor = own.monitor.model_copy(update={"keep_days": int(number)})
-        write_text(folder / "spec.json", own.model_copy(update={"monitor": monitor}).model_dump_json())
+        document = own.model_copy(update={"monitor": monitor}).model_dump(mode="json")
+        document["serve"]["variants"] = ["int8_static", "pruned"]  # of an earlier release
+        write_json(folder / "spec.json", document)
         os.utime(folder / "spec.json", (time.time() - age,) * 2)
     assert [spec.monitor.keep_days for spec in specs(workspace)] == [2]
 
