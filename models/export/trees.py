@@ -7,21 +7,19 @@ Source: ai.onnx.ml TreeEnsemble, version 5; LightGBM's Tree::NumericalDecision a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
+from models.inputs.tree_ensemble import LEQ, MEMBER, TreeNode, tree_ensemble
 from models.kinds.data_kind import PerDataKind
 from models.ngrams.graph import ML_DOMAIN
 from models.training.boosters import Boosters
 
-LEQ, MEMBER = 0, 6
 ZERO = float(np.float32(1e-35))
 """LightGBM treats smaller numbers as zero before it decides. Source: its kZeroThreshold."""
 CUSTOM = "custom"
@@ -124,27 +122,12 @@ def _logit_factor(dump: dict[str, Any]) -> float:
     return float(settings.get("sigmoid", 1.0))
 
 
-@dataclass(slots=True)
-class _Node:
-    """One inner node; the fields but `members` are the operator's columns `nodes_*`."""
-
-    featureids: int
-    splits: float
-    modes: int
-    missing_value_tracks_true: int
-    members: tuple[float, ...] = ()
-    truenodeids: int = 0
-    trueleafs: int = 0
-    falsenodeids: int = 0
-    falseleafs: int = 0
-
-
-def _node(split: dict[str, Any]) -> _Node:
+def _node(split: dict[str, Any]) -> TreeNode:
     """Return a split of LightGBM as a node whose children are not known yet."""
     feature = int(split["split_feature"])
     if split["decision_type"] == "==":
         # The operator reads the sets in the order of the nodes that use them; a NaN ends each set.
-        return _Node(feature, 0.0, MEMBER, 0, (*map(float, str(split["threshold"]).split("||")), float("nan")))
+        return TreeNode(feature, 0.0, MEMBER, 0, (*map(float, str(split["threshold"]).split("||")), float("nan")))
     threshold = float(split["threshold"])
     if split["missing_type"] == "Zero":
         raise TrainingError("export: the trees take zero for missing: train without zero_as_missing")
@@ -152,7 +135,7 @@ def _node(split: dict[str, Any]) -> _Node:
         threshold = float(np.nextafter(-ZERO, -np.inf))
     # Trees that saw no missing value in training treat a missing value as zero.
     goes_left = split["default_left"] if split["missing_type"] == "NaN" else threshold >= 0.0
-    return _Node(feature, threshold, LEQ, int(goes_left))
+    return TreeNode(feature, threshold, LEQ, int(goes_left))
 
 
 def _targeted(dumps: list[dict[str, Any]]) -> tuple[list[tuple[dict[str, Any], int]], int]:
@@ -171,36 +154,21 @@ def _targeted(dumps: list[dict[str, Any]]) -> tuple[list[tuple[dict[str, Any], i
 
 def _ensemble(trees: list[tuple[dict[str, Any], int]], num_targets: int) -> dict[str, Any]:
     """Return the attributes of the TreeEnsemble operator."""
-    nodes: list[_Node] = []
+    nodes: list[TreeNode] = []
     leaves: list[tuple[int, float]] = []
     roots = []
     for root, target in trees:
         roots.append(len(nodes))
         _grow(nodes, leaves, root, target)
-    columns = {field.name: [getattr(node, field.name) for node in nodes] for field in fields(_Node)}
-    members = [member for group in columns.pop("members") for member in group]
-    attributes: dict[str, Any] = {
-        "n_targets": num_targets,
-        "aggregate_function": 1,
-        "post_transform": 0,
-        "tree_roots": roots,
-        **{f"nodes_{name}": values for name, values in columns.items()},
-        "nodes_splits": _tensor("splits", columns["splits"], np.float64),
-        "nodes_modes": _tensor("modes", columns["modes"], np.uint8),
-        "leaf_targetids": [target for target, _ in leaves],
-        "leaf_weights": _tensor("weights", [weight for _, weight in leaves], np.float64),
-    }
-    if members:
-        attributes["membership_values"] = _tensor("members", members, np.float64)
-    return attributes
+    return tree_ensemble(nodes, leaves, roots, num_targets)
 
 
-def _grow(nodes: list[_Node], leaves: list[tuple[int, float]], root: dict[str, Any], target: int) -> None:
+def _grow(nodes: list[TreeNode], leaves: list[tuple[int, float]], root: dict[str, Any], target: int) -> None:
     """Append one tree, its root first, then left before right; it uses a stack, because trees may be very deep."""
     if "split_feature" not in root:  # the operator has no tree without a split
         both = {"left_child": root, "right_child": root}
         root = {"split_feature": 0, "threshold": 0.0, "decision_type": "<=", "missing_type": "None", **both}
-    waiting: list[tuple[dict[str, Any], _Node | None, bool]] = [(root, None, False)]
+    waiting: list[tuple[dict[str, Any], TreeNode | None, bool]] = [(root, None, False)]
     while waiting:
         part, parent, is_left = waiting.pop()
         is_leaf = "split_feature" not in part
@@ -214,7 +182,3 @@ def _grow(nodes: list[_Node], leaves: list[tuple[int, float]], root: dict[str, A
             parent.truenodeids, parent.trueleafs = position, int(is_leaf)
         elif parent:
             parent.falsenodeids, parent.falseleafs = position, int(is_leaf)
-
-
-def _tensor(name: str, values: list[Any], dtype: Any) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.array(values, dtype), name)
