@@ -1,8 +1,8 @@
 """Fitted estimators as ONNX: each by the converter of its library, all in one form.
 
-A graph of that form has one input `x` (batch, width) float32 and one output `y` (batch, output) float64: what the fitted
-object answers, its probabilities or its scores; of two classes those of the second alone. It holds nothing else, so that
-equal models have equal bytes.
+A graph of that form has one input `x` (batch, width) float32 and one output `y` (batch, output) float64: what the
+fitted object answers, probabilities or scores, as its row says. Of two classes it is the second column alone, so that
+`output` is 1; of more, a column for each class that was fitted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from models.errors import TrainingError
-from models.estimators.one_form import in_one_form
 from models.estimators.rows import EstimatorRow
 
 if TYPE_CHECKING:
@@ -19,61 +18,55 @@ if TYPE_CHECKING:
 
 OPSET = 20
 SKLEARN_ML_OPSET = 3
-"""The newest for which skl2onnx writes trees in both forms that `one_form.py` reads."""
+"""The newest for which skl2onnx writes trees in the forms that `one_form.py` reads."""
 XGBOOST_OPSET = 15
 """The newest that onnxmltools knows."""
 
 
 def onnx_of(row: EstimatorRow, fitted: Any, width: int, num_classes: int) -> bytes:
-    """Return the graph of a fitted estimator, in the form of this module.
+    """Return the graph of a fitted estimator in the form of this module; equal models have equal bytes.
 
     Args:
-        row: The row of the estimator; its `converter` and its `output` count.
-        fitted: The fitted object of the library.
-        width: The columns of its input.
-        num_classes: The classes that it was fitted on; 0: it predicts one number.
+        row: The facts about its class.
+        fitted: An estimator of scikit-learn, of XGBoost or of CatBoost, or a booster of XGBoost.
+        width: The columns of the matrix that it learnt from.
+        num_classes: The classes that it learnt; 0: one number.
 
     Raises:
-        TrainingError: The library has no converter for the object, or the converter refuses it.
+        TrainingError: The library has no converter for the object, or its graph cannot be part of another.
     """
-    convert = CONVERTERS[row.converter]
+    from models.estimators.one_form import in_one_form
+
     try:
-        model = convert(fitted, width)
-    except Exception as error:  # converters raise classes of their own without a common base
+        model = _CONVERTERS[row.package](fitted, width)
+    except Exception as error:  # the converters' own classes have no common base
         raise TrainingError(
-            f"export: {row.converter} has no graph of {type(fitted).__name__} "
-            f"({type(error).__name__}: {str(error).splitlines()[0]}): take another estimator or other arguments"
+            f"export: no graph can be made of {row.name} ({type(error).__name__}: {str(error).splitlines()[0]}): "
+            "take other arguments or another estimator"
         ) from error
-    return in_one_form(model, width, num_classes, is_score=row.output == "scores").SerializeToString(deterministic=True)
+    graph = in_one_form(model, width, num_classes, is_score=row.output == "scores")
+    return bytes(graph.SerializeToString(deterministic=True))
 
 
 def _by_skl2onnx(fitted: Any, width: int) -> onnx.ModelProto:
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType
 
-    options = {id(fitted): {"zipmap": False}} if hasattr(fitted, "classes_") else None
     model: onnx.ModelProto = convert_sklearn(
         fitted,
         initial_types=[("x", FloatTensorType([None, width]))],
         target_opset={"": OPSET, "ai.onnx.ml": SKLEARN_ML_OPSET},
-        options=options,
-        **_nested(),
+        options={id(fitted): {"zipmap": False}} if hasattr(fitted, "classes_") else None,
     )
     return model
-
-
-def _nested() -> dict[str, Any]:
-    """Return the arguments by which skl2onnx converts the estimators of XGBoost inside others, for this call alone."""
-    return {}
 
 
 def _by_onnxmltools(fitted: Any, width: int) -> onnx.ModelProto:
     from onnxmltools import convert_xgboost
     from onnxmltools.convert.common.data_types import FloatTensorType
 
-    model: onnx.ModelProto = convert_xgboost(
-        fitted, initial_types=[("x", FloatTensorType([None, width]))], target_opset=XGBOOST_OPSET
-    )
+    types = [("x", FloatTensorType([None, width]))]
+    model: onnx.ModelProto = convert_xgboost(fitted, initial_types=types, target_opset=XGBOOST_OPSET)
     return model
 
 
@@ -85,9 +78,10 @@ def _by_catboost(fitted: Any, width: int) -> onnx.ModelProto:
     return model
 
 
-CONVERTERS: dict[str, Callable[[Any, int], onnx.ModelProto]] = {
-    "skl2onnx": _by_skl2onnx,
-    "onnxmltools": _by_onnxmltools,
+_CONVERTERS: dict[str, Callable[[Any, int], onnx.ModelProto]] = {
+    "sklearn": _by_skl2onnx,
+    "xgboost": _by_onnxmltools,
     "catboost": _by_catboost,
+    "file": _by_skl2onnx,
 }
-"""By the name in the column `converter` of `rows.py`."""
+"""The converter of a package; the estimator of a team's file is one of scikit-learn."""

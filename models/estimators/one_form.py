@@ -5,7 +5,6 @@ Source: ai.onnx.ml: TreeEnsembleClassifier and TreeEnsembleRegressor, versions 1
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 """The modes of inner nodes, by their numbers in version 5."""
 LEAF = "LEAF"
 CLASSIFIER, REGRESSOR = "TreeEnsembleClassifier", "TreeEnsembleRegressor"
-LINKS: Mapping[str, tuple[str, dict[str, int]]] = {"LOGISTIC": ("Sigmoid", {}), "SOFTMAX": ("Softmax", {"axis": 1})}
+LINKS: Mapping[str, tuple[str, dict[str, Any]]] = {"LOGISTIC": ("Sigmoid", {}), "SOFTMAX": ("Softmax", {"axis": 1})}
 """The operator of each post transform but NONE."""
 PASSED = ("Identity", "ZipMap")
 """Operators at the end of a graph that change no value."""
@@ -98,12 +97,12 @@ def _model(builder: GraphBuilder, width: int, num_outputs: int) -> onnx.ModelPro
 
 def _needed(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
     """Return the nodes that the output follows from, in their order."""
-    names, kept = {OUTPUT}, []
+    names, needed = {OUTPUT}, []
     for node in reversed(nodes):
         if names.intersection(node.output):
             names.update(_inputs(node))
-            kept.append(node)
-    return kept[::-1]
+            needed.append(node)
+    return needed[::-1]
 
 
 def _inputs(node: onnx.NodeProto) -> Iterator[str]:
