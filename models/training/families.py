@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.errors import UsageError, did_you_mean
@@ -40,12 +40,23 @@ _SMALLEST_BATCH, _BATCH = 32, 256
 class Family:
     """What is searched in one family, the values of its first trial for keys that the spec does not set, and changes.
 
-    Each of `starts` changes some of these values for a further trial.
+    Each of `starts` changes some of these values for a further trial. `names`: a dimension's name in the study, where
+    it is not its path.
     """
 
     dimensions: Mapping[str, Dimension]
     defaults: Mapping[str, Any]
     starts: Sequence[Mapping[str, Any]] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values by their paths as values by their names in the study."""
+        return {self.names.get(path, path): value for path, value in values.items()}
+
+    def by_path(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values by their names in the study as values by their paths."""
+        paths = {name: path for path, name in self.names.items()}
+        return {paths.get(name, name): value for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -62,25 +73,28 @@ class SearchSpace:
 
     @property
     def dimensions(self) -> dict[str, Dimension]:
-        """The dimensions of all families."""
-        return {path: dim for family in self.families.values() for path, dim in family.dimensions.items()}
+        """The dimensions of all families, by their names in the study."""
+        return {name: dim for family in self.families.values() for name, dim in family.named(family.dimensions).items()}
 
     def suggest(self, trial: TrialSuggestions) -> dict[str, Any]:
         """Draw a trial's values: the family, if there is a choice, then the dimensions of this family alone."""
         if not self.is_choice:
             return suggest(trial, self.dimensions)
         net = str(trial.suggest_categorical(NET, list(self.families)))
-        return {NET: net, **suggest(trial, self.families[net].dimensions)}
+        family = self.families[net]
+        return {NET: net, **suggest(trial, family.named(family.dimensions))}
 
     def first(self, net: str) -> dict[str, Any]:
         """Return the values of a family's first trial; a dimension without a default is left to be drawn."""
         family = self.families[net]
-        return {NET: net, **{path: family.defaults[path] for path in family.dimensions if path in family.defaults}}
+        defaults = {path: family.defaults[path] for path in family.dimensions if path in family.defaults}
+        return {NET: net, **family.named(defaults)}
 
     def starts(self, net: str) -> list[dict[str, Any]]:
         """Return the values of the trials after a family's first one, of which none is drawn."""
         family = self.families[net]
-        return [{**self.first(net), **start} for start in family.starts if start.keys() <= family.dimensions.keys()]
+        starts = [start for start in family.starts if start.keys() <= family.dimensions.keys()]
+        return [{**self.first(net), **family.named(start)} for start in starts]
 
     def tuned(self, nets: Sequence[str]) -> Sequence[str]:
         """Return those of the families that have something to search; all, if none has."""
@@ -91,8 +105,10 @@ class SearchSpace:
         if not self.is_auto:
             return dict(params)
         net = params.get(NET) or self._first_with(params)
-        defaults = self.families[net].defaults if net in self.families else {}
-        return {NET: net, **defaults, **params}
+        if net not in self.families:
+            return {NET: net, **params}
+        family = self.families[net]
+        return {NET: net, **family.defaults, **family.by_path(params)}
 
     def within(self, budget: float, epoch_s: Mapping[str, float]) -> SearchSpace:
         """Return the space with fewer default epochs for a net of which they would take more than the whole budget.
@@ -204,7 +220,21 @@ def search_space(spec: Spec, start: InitialWeights | None = None, num_train: int
             defaults |= {f"model.{name}": value for name, value in start.arguments(net).items()}
         defaults_left = {path: value for path, value in defaults.items() if path not in left_out}
         families[net] = Family(dimensions, defaults_left, family.starts if is_table else ())
-    return SearchSpace(families, is_auto(spec))
+    return SearchSpace(_apart(families), is_auto(spec))
+
+
+def _apart(families: Mapping[str, Family]) -> dict[str, Family]:
+    """Return families whose dimensions of another form have names of their own.
+
+    Optuna takes a name with other bounds, but not with other choices or another scale.
+    """
+    first: dict[str, tuple[Any, ...]] = {}
+    apart = {}
+    for net, family in families.items():
+        forms = {path: (dim.choices, dim.log, dim.integer) for path, dim in family.dimensions.items()}
+        names = {path: f"{path} of {net}" for path, form in forms.items() if first.setdefault(path, form) != form}
+        apart[net] = replace(family, names=names)
+    return apart
 
 
 def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:

@@ -307,6 +307,23 @@ def test_a_search_over_families_draws_each_in_its_own_space_and_the_same_after_a
     assert len({*leaves}) > 3
 
 
+def test_families_have_dimensions_of_the_same_path_and_other_choices(workspace: Workspace) -> None:
+    """`model.hidden` of tabm has other choices than that of mlp, which Optuna refuses under one name."""
+    spec = Spec.model_validate(
+        {"name": "t", "data": {"source": "x", "target": "y"}, "search": {"families": ["mlp", "tabm", "trees"]}}
+    )
+    space, (study, search) = search_space(spec), study_of(workspace, "tpe")
+    for position, net in enumerate(("mlp", "tabm", "trees", "tabm", "mlp")):
+        fixed = space.first(net) if position < 3 else {"model.net": net}
+        trial = ask(study, search, space.dimensions, 7, position, fixed)
+        settings = space.settings(space.suggest(trial))
+        assert settings == {**space.settings(trial.params), "model.net": net}
+        assert space.families[net].dimensions.keys() <= settings.keys()
+        study.tell(trial, 0.5)
+    assert space.settings(space.first("tabm"))["model.hidden"] == 128
+    assert {*drawn(study)[1]} - {"model.net"} == {*drawn(study)[3]} - {"model.net"}
+
+
 def test_a_study_has_the_name_of_its_inputs_and_a_second_one_of_a_loop_has_runs_of_its_own(tmp_path: Path) -> None:
     one, two = tmp_path / "1111111122222222", tmp_path / "3333333344444444"
     one.mkdir()
