@@ -90,6 +90,7 @@ _memory: dict[str, Reads] = {}
 _own_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 _other_threads: set[threading.Thread] = set()
 """While own code is called: the threads that began before."""
+_uncounted = threading.local()
 _own_packages: set[str] = set()
 _owners: dict[str, bool | None] = {}
 _is_watching = False
@@ -158,6 +159,16 @@ def _threads_watched() -> Iterator[None]:
             _other_threads.clear()
 
 
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Count nothing that this thread reads within the block, such as own code that decides no result."""
+    _uncounted.since = True
+    try:
+        yield
+    finally:
+        del _uncounted.since
+
+
 def credit(reads: Reads) -> None:
     """Count what another process read."""
     for extent in _extents:
@@ -212,7 +223,7 @@ def stamp_of(path: str) -> Stamp | None:
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if event not in _EVENTS or not _extents:
+    if event not in _EVENTS or not _extents or hasattr(_uncounted, "since"):
         return
     caller = inspect.currentframe()
     frame = caller.f_back if caller else None

@@ -63,6 +63,11 @@ def is_record(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(key, str) for key in value)
 
 
+def is_texts(value: Any) -> bool:
+    """Return whether a value of a row is a list of texts."""
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+
+
 def one_of(choices: Iterable[str], default: Any = NEEDED) -> RowKey:
     """Return a key that holds one of some texts."""
     texts = [*choices]

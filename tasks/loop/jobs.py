@@ -24,7 +24,7 @@ from models.training.job import InitialWeights, TrainingJob, TrainingResult, beg
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
-from tasks.ranks.places import Place
+from tasks.ranks.launcher import Place
 from tasks.ranks.rank_pool import OnEpoch, RankPool, default_threads
 from tasks.state.keyed_cache import JSON, KeyedCache
 from tasks.state.machine_speeds import read_speeds

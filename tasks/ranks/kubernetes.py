@@ -68,6 +68,7 @@ class Kubernetes(SpecBlock):
     )
 
     programs: ClassVar[tuple[str, ...]] = ("kubectl",)
+    starts_jobs: ClassVar[bool] = True
 
     def check(self) -> None:
         """Let Kubernetes judge the place without making anything; it may be away.

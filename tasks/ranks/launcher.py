@@ -82,6 +82,44 @@ class Launcher(Protocol):
         """End the job of this name, if there is one."""
 
 
+class Place(Launcher, Protocol):
+    """An engine with the settings of an entry of `places.yaml`."""
+
+    @property
+    def engine(self) -> str:
+        """Its name, or the reference of a row."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs that this machine needs."""
+
+    @property
+    def starts_jobs(self) -> bool:
+        """Whether it starts jobs by itself; else a person does."""
+
+    @property
+    def cpus(self) -> int | None:
+        """The CPUs of each node; None: one a rank."""
+
+    @property
+    def gpus(self) -> int | None:
+        """The GPUs of each node; None if the entry does not say."""
+
+    def check(self) -> None:
+        """Let the engine judge the entry; it may be away.
+
+        Raises:
+            UsageError: The engine refuses it.
+        """
+
+    def check_nodes(self, nodes: tuple[int, int]) -> None:
+        """Check the least and the most nodes of a training.
+
+        Raises:
+            UsageError: The engine has no such jobs.
+        """
+
+
 def name_of(key: str) -> str:
     """Return the name of a job for the engine."""
     return f"loopline-{key}"

@@ -10,14 +10,17 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from models.errors import DataError, UsageError, did_you_mean
+from models.project_spec.block import SpecBlock
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_document
+from models.project_spec.row_source import is_row
 from models.project_spec.search import Search
 from models.training.spec_check import read_checked
 from models.validation.source_check import check_source
@@ -26,13 +29,19 @@ from tasks.host.server_access import elsewhere
 from tasks.host.store_addresses import PREFECT_API, STATE_URL
 from tasks.host.workspace import Project, Workspace
 from tasks.ranks.kubernetes import Kubernetes
+from tasks.ranks.launcher import Place
+from tasks.ranks.own_place import LAUNCHER, read_own_place
 from tasks.ranks.slurm import Slurm
 from tasks.ranks.torchrun import Torchrun
 
 HERE = "here"
 PLACES_FILE, PLACES = "places.yaml", "LOOPLINE_PLACES"
-Place = Slurm | Kubernetes | Torchrun
-ENGINES: dict[str, type[Place]] = {"slurm": Slurm, "kubernetes": Kubernetes, "torchrun": Torchrun}
+ENGINES: dict[str, type[Slurm | Kubernetes | Torchrun]] = {
+    "slurm": Slurm,
+    "kubernetes": Kubernetes,
+    "torchrun": Torchrun,
+}
+Engine = TypeVar("Engine", bound=SpecBlock)
 GUIDE = "see docs/how-to/slurm.md"
 POOL, GUIDE_PODS = "pool", "see docs/how-to/containers.md"
 
@@ -53,17 +62,17 @@ def find_place(workspace: Workspace, train: Train) -> Place | None:
     return _find(workspace, "train.on", train.on)
 
 
-def find_search_place(workspace: Workspace, search: Search) -> Slurm | Kubernetes | None:
+def find_search_place(workspace: Workspace, search: Search) -> Place | None:
     """Return the engine that `search.on` names, or None for this machine.
 
     Raises:
         UsageError: As of `find_place`, or the engine does not start jobs by itself.
     """
     place = _find(workspace, "search.on", search.on)
-    if isinstance(place, Torchrun):
+    if place is not None and not place.starts_jobs:
         raise UsageError(
-            f"search.on: got {search.on!r}, a place of the engine torchrun, where a person starts each job, expected "
-            f"{HERE} or a place with a scheduler ({GUIDE})"
+            f"search.on: got {search.on!r}, a place of the engine {place.engine}, where a person starts each job, "
+            f"expected {HERE} or a place with a scheduler ({GUIDE})"
         )
     return place
 
@@ -78,13 +87,13 @@ def find_pool_place(workspace: Workspace) -> Kubernetes | None:
     places = read_document(path) if path.is_file() else {}
     if POOL not in places:
         return None
-    place = _read(path, POOL, places[POOL])
-    where = place_of(POOL, path)
-    if not isinstance(place, Kubernetes):
+    values, where = _values(path, POOL, places[POOL]), place_of(POOL, path)
+    if values["engine"] != "kubernetes":
         raise UsageError(
-            f"{where}: {POOL}.engine: got {place.engine!r}, expected kubernetes, whose pods carry out flow runs: "
+            f"{where}: {POOL}.engine: got {values['engine']!r}, expected kubernetes, whose pods carry out flow runs: "
             f"remove the entry to carry them out on the machines of the workers ({GUIDE_PODS})"
         )
+    place = _validated(path, POOL, values, Kubernetes)
     missing = [
         name
         for name, is_there in ((STATE_URL, is_shared()), (PREFECT_API, "prefect" in elsewhere(workspace)))
@@ -105,14 +114,14 @@ def check_places(workspace: Workspace, spec: Spec) -> None:
         UsageError: As of `find_place` and `find_search_place`, or an engine refuses the place.
     """
     train, trial = find_place(workspace, spec.train), find_search_place(workspace, spec.search)
-    if isinstance(train, Kubernetes):
+    if train is not None:
         train.check_nodes(spec.train.num_nodes)
     judged = {spec.train.on: train, **({spec.search.on: trial} if spec.search.trials else {})}
     for name, place in judged.items():
         if place is None:
             continue
         try:
-            if not isinstance(place, Torchrun) and place.gpus is not None:
+            if place.gpus is not None:
                 check_gpus(spec.train.ranks, place.gpus, "a node of this place")
             place.check()
         except UsageError as error:
@@ -171,12 +180,32 @@ def _file(workspace: Workspace) -> Path:
 
 
 def _read(path: Path, name: str, document: object) -> Place:
+    values = _values(path, name, document)
+    engine = str(values["engine"])
+    if engine in ENGINES:
+        return _validated(path, name, values, ENGINES[engine])
+    try:
+        return read_own_place(f"{name}.engine", values, path.parent)
+    except UsageError as error:
+        raise UsageError(f"{place_of(str(error).partition(':')[0], path)}: {error}") from error
+
+
+def _values(path: Path, name: str, document: object) -> dict[str, Any]:
+    """Return the values of an entry whose engine is one of ours or a row.
+
+    Raises:
+        UsageError: It is neither.
+    """
     values = document if isinstance(document, dict) else {}
     engine = values.get("engine")
-    if not isinstance(engine, str) or engine not in ENGINES:
+    if not isinstance(engine, str) or not (engine in ENGINES or is_row(engine, LAUNCHER.name)):
         where = place_of(f"{name}.engine", path)
-        raise UsageError(f"{where}: {name}.engine: got {engine!r}, expected one of {', '.join(ENGINES)} ({GUIDE})")
-    kind = ENGINES[engine]
+        expected = f"one of {', '.join(ENGINES)}, or ./file.py:{LAUNCHER.name} of your own"
+        raise UsageError(f"{where}: {name}.engine: got {engine!r}, expected {expected} ({GUIDE})")
+    return values
+
+
+def _validated(path: Path, name: str, values: dict[str, Any], kind: type[Engine]) -> Engine:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -185,7 +214,7 @@ def _read(path: Path, name: str, document: object) -> Place:
         raise UsageError(f"{place_of(key, path)}: {key}: {_complaint(detail, kind)}") from error
 
 
-def _complaint(detail: ErrorDetails, kind: type[Place]) -> str:
+def _complaint(detail: ErrorDetails, kind: type[SpecBlock]) -> str:
     if detail["type"] == "extra_forbidden":
         key = str(detail["loc"][-1])
         expected = f"expected one of {', '.join(kind.model_fields)}"

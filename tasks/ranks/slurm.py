@@ -68,6 +68,7 @@ class Slurm(SpecBlock):
     setup: list[Line] = Field(default_factory=list, description="Shell lines before the training, such as module load.")
 
     programs: ClassVar[tuple[str, ...]] = ("sbatch", "squeue", "scancel")
+    starts_jobs: ClassVar[bool] = True
 
     @field_validator("options")
     @classmethod
@@ -100,6 +101,9 @@ class Slurm(SpecBlock):
             # These may hold today only: "node configuration is not available" if its nodes are drained.
             if not re.search("not available|busy|violates", str(error)):
                 raise
+
+    def check_nodes(self, nodes: tuple[int, int]) -> None:
+        """Do nothing: Slurm takes a range of nodes."""
 
     def submit(self, key: str, job: Path, shape: Shape) -> str:
         """Submit the job in a folder; see `Launcher`.

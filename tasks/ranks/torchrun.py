@@ -47,11 +47,16 @@ class Torchrun(SpecBlock):
         pattern=r"^[\w.-]+:[1-9]\d{0,4}$", description="HOST:PORT of one of the machines, free for this training."
     )
     cpus: int | None = Field(None, ge=1, description="CPUs of each node, shared by its ranks. Default: one a rank.")
+    gpus: ClassVar[None] = None
     programs: ClassVar[tuple[str, ...]] = ()
+    starts_jobs: ClassVar[bool] = False
     _shown: set[str] = PrivateAttr(default_factory=set)
 
     def check(self) -> None:
         """Do nothing: there is no scheduler that could judge the place."""
+
+    def check_nodes(self, nodes: tuple[int, int]) -> None:
+        """Do nothing: machines may come and go."""
 
     def submit(self, key: str, job: Path, shape: Shape) -> str:
         """Return the command for a person to run; see `Launcher`."""

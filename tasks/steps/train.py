@@ -22,8 +22,8 @@ from tasks.loop.jobs import job, run_here, validation_value
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.loop.origin import begin
 from tasks.prefect.flow_runs import is_cancelled
-from tasks.ranks.launcher import train_at
-from tasks.ranks.places import Place, find_place
+from tasks.ranks.launcher import Place, train_at
+from tasks.ranks.places import find_place
 from tasks.state.machine_speeds import add_speeds
 from tasks.state.outbox import LOOP_RUN
 from tasks.steps.search import BEST_FILE, TRIALS
