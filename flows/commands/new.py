@@ -14,20 +14,23 @@ from tasks.host.workspace import Workspace, keep_others_out
 @click.argument("name")
 @click.option("--from", "data", type=click.Path(path_type=Path), help="A CSV, Parquet or text file, or a folder.")
 @click.option("--target", help="The column to predict, or several: a,b; asked for in a terminal, else guessed.")
+@click.option("--net", help="The net or estimator, such as trees or xgboost:XGBClassifier; default: auto.")
 @click.option(
     "--example", help="Copy an example instead: table, texts, pictures, series, own-net, own-source or batch."
 )
-def command(name: str, data: Path | None, target: str | None, example: str | None) -> None:
+def command(name: str, data: Path | None, target: str | None, net: str | None, example: str | None) -> None:
     """Make projects/NAME: read the data, guess kinds and task, write the spec and first expectations.
 
     Example: loopline new churn --from customers.csv --target left
+
+    Example: loopline new churn --from customers.csv --net sklearn.ensemble:ExtraTreesClassifier
 
     Example: loopline new digits --example pictures
     """
     from tasks.operations.scaffold import columns_of, copy_example, make_project
 
-    if (data is None) == (example is None) or (example and target):
-        raise click.UsageError("give --from FILE, with or without --target, or --example NAME")
+    if (data is None) == (example is None) or (example and (target or net)):
+        raise click.UsageError("give --from FILE, with or without --target and --net, or --example NAME")
     workspace = Workspace.find()
     keep_others_out(workspace)
     if data is None:
@@ -36,13 +39,13 @@ def command(name: str, data: Path | None, target: str | None, example: str | Non
         return
     columns, guessed = columns_of(data)
     if not columns:
-        project = make_project(workspace, name, data, target)
+        project = make_project(workspace, name, data, target, net)
         click.echo(f"{project.spec_path}: a language model of the text's characters")
         click.echo(f"Look through it, then: loopline run {name}")
         return
     if target is None and sys.stdin.isatty():
         target = click.prompt("Which column shall be predicted?", default=guessed, type=click.Choice(columns))
-    project = make_project(workspace, name, data, target or guessed)
+    project = make_project(workspace, name, data, target or guessed, net)
     note = "" if target else " (guessed: --target says otherwise)"
     click.echo(f"{project.spec_path}: predicts {target or guessed!r}{note}")
     click.echo(f"Look through it, then: loopline run {name}")

@@ -10,9 +10,12 @@ from models.errors import UsageError
 from models.files import SPEC_FILE, replacing_folder, write_text
 from models.project_spec.blocks import NAME_PATTERN
 from models.project_spec.reader import read_spec
+from models.scaffold.net import net_lines, search_lines
 from models.scaffold.table import guess_spec, guess_target
 from models.scaffold.text import guess_text_spec, is_text
 from models.sources.read import read_source
+from models.training.families import search_space
+from models.training.spec_check import check_spec
 from tasks.host.workspace import CLONE, Project, Workspace
 
 MOST_COPIED_BYTES = 100 << 20
@@ -39,11 +42,21 @@ def columns_of(path: Path) -> tuple[list[str], str]:
     return list(table.column_names), guess_target(table)
 
 
-def make_project(workspace: Workspace, name: str, data: Path, target: str | None = None) -> Project:
+def make_project(
+    workspace: Workspace, name: str, data: Path, target: str | None = None, net: str | None = None
+) -> Project:
     """Create `projects/NAME` atomically for a data file, or for a text, which has no target.
 
+    Args:
+        workspace: Of the project.
+        name: Of the project.
+        data: A table, a folder of tables, or a text.
+        target: The column to predict, or several separated by commas.
+        net: The spec's `model.net`; the file of `./file.py:NAME`, from the current folder, is copied. Default: auto.
+
     Raises:
-        UsageError: The name is taken or invalid, the file has no such column, or a target is named for a text.
+        UsageError: The name is taken or invalid, the file has no such column, a target is named for a text, or the net
+            cannot learn from such data.
         DataError: The file cannot be read.
     """
     folder = _free_folder(workspace, name)
@@ -51,6 +64,8 @@ def make_project(workspace: Workspace, name: str, data: Path, target: str | None
     source = data.name if copied else str(data.resolve())
     if is_text(data) and target:
         raise UsageError(f"--target: {data} is text, whose every character is predicted: leave it out")
+    if is_text(data) and net:
+        raise UsageError(f"--net: {data} is text, whose first spec names a net: leave it out, then change model.net")
     text = guess_text_spec(data, name, source) if is_text(data) else guess_spec(data, name, target, source)
     target_line = f"Target: `{target}`" if target else "A language model of its characters"
     with replacing_folder(folder) as temporary:
@@ -59,7 +74,24 @@ def make_project(workspace: Workspace, name: str, data: Path, target: str | None
         write_text(temporary / SPEC_FILE, text)
         write_text(temporary / "README.md", README.format(name=name, source=source, target=target_line))
         read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")
+        if net is not None:
+            _name_net(temporary / SPEC_FILE, net)
     return Project(workspace, folder)
+
+
+def _name_net(path: Path, net: str) -> None:
+    """Add a net and its search to the spec of a new project, and the file that the net names to the project."""
+    file, _, attribute = net.rpartition(":")
+    if file.endswith(".py"):
+        if not Path(file).is_file():
+            raise UsageError(f"--net: got {net}, and there is no {Path(file).resolve()}: correct the name")
+        shutil.copy(file, path.parent)
+        net = f"./{Path(file).name}:{attribute}"
+    text = "\n".join([path.read_text(), *net_lines(net), ""])
+    write_text(path, text)
+    spec = read_spec(path)
+    check_spec(spec, path.parent)
+    write_text(path, "\n".join([text, *search_lines(search_space(spec).dimensions), ""]))
 
 
 def examples() -> dict[str, Path]:

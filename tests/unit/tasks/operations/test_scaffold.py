@@ -26,6 +26,24 @@ def test_a_project_has_its_data_and_a_spec_that_reads(tmp_path: Path, data: Path
     assert (made.folder / "customers.csv").read_text() == CSV
 
 
+def test_a_project_with_an_own_net_has_its_file(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "net.py").write_text("import torch\n\n\ndef build(num_numeric, num_outputs):\n    pass\n")
+    project = make_project(Workspace(tmp_path), "churn", data, "left", f"{tmp_path / 'net.py'}:build")
+    spec = read_spec(project.spec_path)
+    assert (spec.model.net, spec.search.trials) == ("./net.py:build", 10)
+    assert (project.folder / "net.py").read_text() == (tmp_path / "net.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("net", "message"),
+    [("cnn", "takes no data of kind table"), ("tres", "did you mean 'trees'"), ("./no.py:build", "there is no ")],
+)
+def test_a_net_that_cannot_learn_from_the_data_is_refused(tmp_path: Path, data: Path, net: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_project(Workspace(tmp_path), "churn", data, "left", net)
+    assert not (tmp_path / "projects" / "churn").exists()
+
+
 def test_columns_and_a_guess_are_offered(data: Path) -> None:
     columns, guess = columns_of(data)
     assert columns == ["id", "colour", "size", "left"]
