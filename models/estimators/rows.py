@@ -17,6 +17,8 @@ Package = Literal["sklearn", "xgboost", "catboost", "file"]
 """The head of the reference to a class; `file`: a row that a team wrote."""
 Arguments = Mapping[str, Any]
 
+LEAST_CHANCE = 1e-7
+"""Probabilities are cut here before their logarithm: a forest says 0 of what few rows have shown."""
 CLASSES = ("binary", "multiclass", "multilabel")
 NUMBERS = ("regression",)
 QUANTILES = ("regression", "quantile")
@@ -299,7 +301,7 @@ _CATBOOST = EstimatorRow(
         "colsample_bylevel": "say rsm",
         "min_child_samples": "say min_data_in_leaf",
     },
-    fixed={"verbose": False, "allow_writing_files": False, "task_type": "CPU"},
+    fixed={"verbose": False, "allow_writing_files": False, "allow_const_label": True, "task_type": "CPU"},
     arguments=_CATBOOST_ARGUMENTS,
     defaults={"learning_rate": 0.05, "depth": 6, "l2_leaf_reg": 3.0},
     space={
