@@ -178,9 +178,11 @@ def _own(row: EstimatorRow, family: Any, reference: str) -> Functions:
         return _joined([snapshot for snapshot in _snapshots(model) if snapshot[0] == rounds])
 
     def onnx(model: bytes, width: int, num_classes: int) -> bytes:
+        from models.estimators.one_form import in_one_form
+
         graph = call(family["onnx"], f"{reference} onnx", _snapshots(model)[-1][1], width)
-        content: bytes = graph.SerializeToString(deterministic=True)
-        return content
+        one_form = in_one_form(graph, width, num_classes, is_score=row.output == "scores")
+        return bytes(one_form.SerializeToString(deterministic=True))
 
     return Functions(_guarded(fit, reference), predict, first, onnx)
 
@@ -249,15 +251,21 @@ def run_graph(graph: bytes, x: Matrix) -> Array:
 def _check_agreement(row: EstimatorRow, estimator: Any, graph: bytes, data: FitData, reference: str) -> None:
     """Refuse a graph whose outputs are others than those of the fitted estimator, on some of its training rows."""
     some = data.x[:: max(1, len(data.x) // _COMPARED)]
-    by_class = getattr(estimator, "predict_proba", None) if row.output == "probabilities" else None
-    outputs = by_class or (data.classes and getattr(estimator, "decision_function", None)) or estimator.predict
-    expected, actual = np.asarray(outputs(some), np.float64), run_graph(graph, some).astype(np.float64)
-    apart = float(np.abs(expected.reshape(len(some), -1) - actual.reshape(len(some), -1)).max())
+    expected, actual = _answers(row, estimator, some), run_graph(graph, some)
+    apart = float(np.abs(expected - actual).max())
     if not apart <= _AGREEMENT * max(1.0, float(expected.std())):
         raise TrainingError(
             f"model.net: {reference}: its ONNX graph is {apart:.2g} apart from the fitted estimator, expected at most "
             f"{_AGREEMENT:g}: change its arguments, or take another estimator"
         )
+
+
+def _answers(row: EstimatorRow, estimator: Any, x: Matrix) -> NDArray[np.float64]:
+    """Return what a fitted estimator says (row, output); of two classes that of the second alone, as its graph."""
+    has_scores = row.output == "scores" and hasattr(estimator, "decision_function")
+    by_class = estimator.decision_function if has_scores else getattr(estimator, "predict_proba", estimator.predict)
+    answers = np.asarray(by_class(x), np.float64).reshape(len(x), -1)
+    return answers[:, 1:] if answers.shape[1] == 2 else answers
 
 
 def _guarded(fit: Callable[..., bytes], reference: str) -> Callable[[FitData, Settings, bytes | None], bytes]:

@@ -6,8 +6,7 @@ from models.estimators.learner import Fit, OutputRows, class_scores, cut, grown,
 from models.estimators.libraries import functions_of
 from models.estimators.rows import LEAST_CHANCE, ROWS
 from models.estimators.stored import pack, unpack
-
-BOOSTED = {"XGBClassifier": "xgboost", "XGBRegressor": "xgboost", "CatBoostClassifier": "catboost"}
+from tests.unit.models.estimators.test_rows import class_of
 
 
 def rows_of(count=300, seed=0):
@@ -19,8 +18,7 @@ def rows_of(count=300, seed=0):
 def fit_of(name, features, tmp_path, task="binary", loss="bce", weights=None, **arguments):
     """What a class learns by, with a plan of its matrix."""
     row = ROWS[name]
-    package = pytest.importorskip(row.package)
-    functions = functions_of(row, f"{package.__name__}:{name}", tmp_path)
+    functions = functions_of(row, f"{class_of(row).__module__}:{name}", tmp_path)
     plan = input_plan(row, features, [3], weights)
     return Fit(functions, row.output, plan, task, loss, arguments, 1)
 
@@ -83,3 +81,23 @@ def test_probabilities_become_logits_that_are_cut():
     assert scores[0, 1] == pytest.approx(np.log(LEAST_CHANCE))
     assert class_scores(raw[:, 1], (0, 1), 2, "probabilities") == pytest.approx(scores)
     assert class_scores(np.array([0.3]), (1, 2), 3, "scores") == pytest.approx(np.array([[np.log(1e-7), 0.0, 0.3]]))
+
+
+@pytest.mark.filterwarnings("ignore:Field onnx.AttributeProto.ints")  # skl2onnx writes booleans
+@pytest.mark.parametrize(
+    ("name", "fewer"),
+    [
+        ("ExtraTreesClassifier", {"n_estimators": 20}),
+        ("HistGradientBoostingClassifier", {"max_iter": 20}),
+        ("LogisticRegression", {}),
+    ],
+)
+@pytest.mark.parametrize("seen", [(0, 1), (0, 2), (0, 1, 2)])
+def test_what_learns_at_once_is_its_graph(name, fewer, seen, tmp_path):
+    features = rows_of()
+    codes = np.array(seen)[np.argsort(np.argsort(features[:, 0])) * len(seen) // len(features)]
+    fit = fit_of(name, features, tmp_path, "multiclass", "cross_entropy", **fewer)
+    estimator = grown(fit, features, [OutputRows(codes, None, 3)], None, 1, 0)
+    assert pack(estimator) == pack(grown(fit, features, [OutputRows(codes, None, 3)], None, 1, 0))
+    raw = raw_outputs(fit.functions, fit.output, estimator, "softmax", 3, features)
+    assert (raw.argmax(axis=1) == codes).mean() > 0.9
