@@ -18,12 +18,11 @@ from models.metrics.metrics import Metric
 from models.metrics.outputs import Output
 from models.monitoring.cbpe import expected_metric
 from models.monitoring.contract import breaches
-from models.monitoring.correlation import changes
 from models.monitoring.coverage import coverage_of
 from models.monitoring.drift import comparable, feature_drift, score_drift
 from models.monitoring.performance import HORIZON_TESTS, POOLED, RESAMPLES, PooledMetric, of_dependent, pooled, realised
 from models.monitoring.reference import Reference
-from models.monitoring.report import Correlation, HorizonReport, MonitoringReport, State, WindowReport
+from models.monitoring.report import HorizonReport, MonitoringReport, State, WindowReport
 from models.monitoring.tally import Bounds, PredictionCounts
 from models.project_spec.monitor_and_retrain import Monitor
 
@@ -116,7 +115,6 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
         estimated=_estimated(predicted, watched),
         predictions=score_drift(predicted.tally, reference.scores, monitor, before) if reference else [],
         features=feature_drift(predicted.tally, reference.columns, monitor, before) if reference else [],
-        correlations=_correlations(predicted.tally, reference, monitor) if reference else [],
         state="green",
         reason=ALL_WELL,
     )
@@ -222,17 +220,7 @@ def state_of(window: WindowReport) -> tuple[State, str]:
         if notable:
             names = first_of((f"{drift.name} (PSI {drift.psi:.2f})" for drift in notable), 3, ", ")
             return "amber", f"{words}: {names}"
-    changed = [correlation for correlation in window.correlations if correlation.changed]
-    if changed:
-        return "amber", f"columns hang together otherwise: {_correlation(changed[0])}"
     return "green", ALL_WELL
-
-
-def _correlation(correlation: Correlation) -> str:
-    return (
-        f"{correlation.first} and {correlation.second}, rank correlation {correlation.reference:.2f} in training, now "
-        f"{correlation.now:.2f}"
-    )
 
 
 def _estimated(predicted: WindowPredictions, watched: AssessmentRules) -> float | None:
@@ -241,13 +229,6 @@ def _estimated(predicted: WindowPredictions, watched: AssessmentRules) -> float 
         return None
     value = expected_metric(watched.metric, predicted.scores, calibration)
     return value if math.isfinite(value) else None
-
-
-def _correlations(now: PredictionCounts, reference: Reference, monitor: Monitor) -> list[Correlation]:
-    if now.gram is None or not reference.gram:
-        return []
-    names = [column.name for column in reference.correlated]
-    return changes(np.asarray(reference.gram), now.gram, names, monitor.alpha)
 
 
 def sum_up(

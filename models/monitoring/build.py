@@ -119,7 +119,7 @@ def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Ref
         for column_bins in bins
         if train.num_rows
     ]
-    return empty.model_copy(update={"columns": columns, "gram": [] if train.gram is None else train.gram.tolist()})
+    return empty.model_copy(update={"columns": columns})
 
 
 _WITH_COLUMNS: PerDataKind[Callable[[Reference, Preparation, Rows], Reference]] = {

@@ -30,14 +30,13 @@ Counts = NDArray[np.int64]
 _DAY_S, _WEEK_S, _MONDAY_S = 86_400.0, 604_800.0, 345_600.0
 
 
-class NumericBins(FrozenModel):
+class NumericBins(FrozenModel, extra="ignore"):  # a version of an earlier release has more
     """The bins of a numeric column: bin i holds `edges[i - 1] <= value < edges[i]`."""
 
     kind: Literal["numeric"] = "numeric"
     name: str
     of: Measure = Field("value", description="What of each value is counted.")
     edges: list[float] = Field(description="Ascending, all different; one less than there are bins.")
-    ranks: list[float] = Field(description="Mean place (bin,) of a bin's values among the training values, -.5 to .5.")
     low: float = Field(description="Smallest training value.")
     high: float
     spread: float = Field(description="Standard deviation of the training values; 0 for a constant.")
@@ -47,10 +46,6 @@ class NumericBins(FrozenModel):
         """Length of the counts."""
         return len(self.edges) + 4
 
-    def place(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the bin (row,) of each value; missing values are in the last bin."""
-        return self.grid.place(values)
-
     @cached_property
     def grid(self) -> BinEdges:
         """The grid for the fast search of bins."""
@@ -58,24 +53,17 @@ class NumericBins(FrozenModel):
 
     def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
         """Return the counts of numbers; null and NaN are missing."""
-        values = measured(column, self.of)
-        return self.count_placed(values, self.place(values))
+        return self.count_numbers(measured(column, self.of))
 
-    def count_placed(self, values: NDArray[np.float64], places: NDArray[np.int64]) -> Counts:
-        """Return the counts of values whose bins are known already."""
+    def count_numbers(self, values: NDArray[np.float64]) -> Counts:
+        """Return the counts of values that are `measured` already."""
         num_bins = len(self.edges) + 1
         counts = np.zeros(self.num_cells, dtype=np.int64)
-        counts[:num_bins] = np.bincount(places, minlength=num_bins)
+        counts[:num_bins] = np.bincount(self.grid.place(values), minlength=num_bins)
         missing = int(np.isnan(values).sum())
         counts[num_bins - 1] -= missing
         counts[num_bins:] = missing, int((values < self.low).sum()), int((values > self.high).sum())
         return counts
-
-    def rank(self, values: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return each value's place (row,) among the training values, -.5 to .5; 0, the middle, for a missing value."""
-        ranks = np.asarray(self.ranks, dtype=np.float32)[places]
-        ranks[np.isnan(values)] = 0.0
-        return ranks
 
     def values_of(self, counts: Counts) -> Counts:
         """Return the counts of the values that are not missing, bin by bin."""
@@ -139,19 +127,16 @@ def numeric_bins(name: str, values: NDArray[np.float64], measure: Measure = "val
     """
     present = values[~np.isnan(values)]
     if not len(present):
-        return NumericBins(name=name, of=measure, edges=[], ranks=[0.0], low=0.0, high=0.0, spread=0.0)
+        return NumericBins(name=name, of=measure, edges=[], low=0.0, high=0.0, spread=0.0)
     step = -(-len(present) // MOST_QUANTILE_VALUES)
     shares = np.arange(1, NUM_BINS) / NUM_BINS
     edges = np.unique(np.quantile(present[::step], shares, method="inverted_cdf"))
     if present.min() == present.max():
         edges = np.append(edges, np.nextafter(edges[-1], np.inf))  # larger values than the constant get their own bin
-    counts = np.bincount(np.searchsorted(edges, present[::step], side="right"), minlength=len(edges) + 1)
-    ranks = (np.cumsum(counts) - counts / 2) / counts.sum() - 0.5
     return NumericBins(
         name=name,
         of=measure,
         edges=edges.tolist(),
-        ranks=ranks.tolist(),
         low=float(present.min()),
         high=float(present.max()),
         spread=float(present.std()),

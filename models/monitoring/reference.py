@@ -22,8 +22,6 @@ from models.monitoring.coverage import Coverage
 from models.monitoring.histogram import Bins, Counts
 
 REFERENCE_FILE = "monitoring-reference.json"
-MOST_CORRELATED = 32
-"""Number of numeric columns, from the first on, whose rank correlations are monitored."""
 
 CountList = Annotated[
     Counts,
@@ -55,7 +53,7 @@ class ReferenceColumn(FrozenModel, arbitrary_types_allowed=True):
         return int(self.bins.values_of(self.counts).sum()) + self.bins.num_missing(self.counts)
 
 
-class Reference(FrozenModel):
+class Reference(FrozenModel, extra="ignore"):  # a version of an earlier release has more
     """The distributions that monitoring compares predictions with."""
 
     version: int = 1
@@ -65,18 +63,9 @@ class Reference(FrozenModel):
     scores: list[ReferenceColumn] = Field(
         description="`score`, of many classes `confidence` and `class`, or each of several outputs."
     )
-    gram: list[list[float]] = Field(
-        default_factory=list,
-        description="Gram matrix of the ranks of the first numeric columns (models/monitoring/tally.py).",
-    )
     calibration: Calibration | None = Field(None, description="Of classifications: what stated chances came to.")
     weighted_calibration: Calibration | None = Field(None, description="The same of rows that count by data.weight.")
     coverage: Coverage | None = Field(None, description="Of quantiles: the coverage of their interval on test rows.")
-
-    @property
-    def correlated(self) -> list[ReferenceColumn]:
-        """The numeric columns whose rank correlations are monitored."""
-        return [column for column in self.columns if column.bins.kind == "numeric"][:MOST_CORRELATED]
 
     def of_weighted_rows(self) -> Reference:
         """Return a copy whose calibration is that of the weighted rows, if the rows had weights."""
@@ -87,12 +76,7 @@ class Reference(FrozenModel):
         """Return a copy without some columns: columns that are never logged cannot be compared."""
         if not any(column.name in names for column in self.columns):
             return self
-        places = [0, *(place for place, column in enumerate(self.correlated, 1) if column.name not in names)]
-        numeric = [column for column in self.columns if column.bins.kind == "numeric" and column.name not in names]
-        whole = len(self.gram) == len(self.correlated) + 1 and len(numeric[:MOST_CORRELATED]) == len(places) - 1
-        gram = [[self.gram[row][column] for column in places] for row in places] if whole else []
-        columns = [column for column in self.columns if column.name not in names]
-        return self.model_copy(update={"columns": columns, "gram": gram})
+        return self.model_copy(update={"columns": [column for column in self.columns if column.name not in names]})
 
     def save(self, folder: Path) -> Path:
         """Write the reference into a folder."""

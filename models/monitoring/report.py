@@ -65,20 +65,6 @@ class Drift(FrozenModel):
         return {"none": "no drift", "warn": "drifts", "strong": "drifts much"}[self.level]
 
 
-class Correlation(FrozenModel):
-    """Rank correlation of two numeric columns in training and now.
-
-    `changed` is True when the test is significant and the change is large enough.
-    """
-
-    first: str
-    second: str
-    reference: float
-    now: float
-    p_holm: Number
-    changed: bool
-
-
 class HorizonReport(FrozenModel):
     """The goal's metric at one of several horizons, on labelled predictions, with its own test of decay."""
 
@@ -88,7 +74,7 @@ class HorizonReport(FrozenModel):
     decayed: bool = False
 
 
-class WindowReport(FrozenModel):
+class WindowReport(FrozenModel, extra="ignore"):  # one of an earlier release has more
     """A fixed number of successive predictions of one version, with the result of each check."""
 
     id: str = Field(description="`version/number`: the same however often it is looked at.")
@@ -112,7 +98,6 @@ class WindowReport(FrozenModel):
     estimated: Number = Field(None, description="The metric expected without labels (CBPE); never a gate.")
     predictions: list[Drift] = Field(default_factory=list, description="The score; of many classes also the class.")
     features: list[Drift] = Field(default_factory=list, description="Furthest drifted first.")
-    correlations: list[Correlation] = Field(default_factory=list, description="Changed ones first.")
     state: State
     reason: str
 

@@ -17,7 +17,6 @@ from models.monitoring.reference import Reference
 
 INPUT = "input."
 SCORE = "score."
-_GRAM = "gram"
 Bounds = Mapping[str, tuple[float | None, float | None]]
 """Smallest and largest allowed value of each column."""
 
@@ -30,26 +29,17 @@ class PredictionCounts:
         num_rows: Number of predictions.
         counts: `input.NAME` and `score.NAME` -> counts in the layout of the column's bins.
         broken: `input.NAME` -> number of values outside the column's bounds.
-        gram: Gram matrix of (1, rank of each correlated column), (column + 1, column + 1). A rank is a value's place
-            among
-            the training values, so that matrices of different rows can be summed; a missing value has the middle rank.
     """
 
     num_rows: int = 0
     counts: Mapping[str, Counts] = field(default_factory=dict)
     broken: Mapping[str, int] = field(default_factory=dict)
-    gram: NDArray[np.float64] | None = None
 
     def __add__(self, other_counts: PredictionCounts) -> PredictionCounts:
         return PredictionCounts(
             self.num_rows + other_counts.num_rows,
             _sum(self.counts, other_counts.counts),
             _sum(self.broken, other_counts.broken),
-            other_counts.gram
-            if self.gram is None
-            else self.gram
-            if other_counts.gram is None
-            else self.gram + other_counts.gram,
         )
 
     def to_bytes(self) -> bytes:
@@ -58,8 +48,6 @@ class PredictionCounts:
 
         tensors: dict[str, Any] = {f"counts.{name}": np.ascontiguousarray(array) for name, array in self.counts.items()}
         tensors |= {f"broken.{name}": np.array([count], dtype=np.int64) for name, count in self.broken.items()}
-        if self.gram is not None:
-            tensors[_GRAM] = np.ascontiguousarray(self.gram)
         return bytes(save({**tensors, "rows": np.array([self.num_rows], dtype=np.int64)}))
 
     @classmethod
@@ -77,7 +65,7 @@ class PredictionCounts:
             for prefix in ("counts", "broken")
         }
         broken = {name: int(tensor[0]) for name, tensor in named["broken"].items()}
-        return cls(int(tensors["rows"][0]), named["counts"], broken, tensors.get(_GRAM))
+        return cls(int(tensors["rows"][0]), named["counts"], broken)
 
 
 def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -> PredictionCounts:
@@ -92,8 +80,6 @@ def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -
     """
     counts: dict[str, Counts] = {}
     broken: dict[str, int] = {}
-    ranks = []
-    ranked = {column.name for column in reference.correlated}
     for column in reference.columns:
         name, bins = INPUT + column.name, column.bins
         values = table.column(name) if name in table.column_names else pa.nulls(table.num_rows, pa.string())
@@ -101,14 +87,11 @@ def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -
             counts[name] = bins.count(values)
             continue
         numbers = measured(values, bins.of)
-        places = bins.place(numbers)
-        counts[name] = bins.count_placed(numbers, places)
-        if column.name in ranked:
-            ranks.append(bins.rank(numbers, places))
+        counts[name] = bins.count_numbers(numbers)
         if bounds and column.name in bounds:
             broken[name] = _num_outside(numbers, bounds[column.name])
     counts |= _count_scores(table, reference) if reference.scores else {}
-    return PredictionCounts(table.num_rows, counts, broken, _gram(ranks, table.num_rows) if ranks else None)
+    return PredictionCounts(table.num_rows, counts, broken)
 
 
 def predictions_of(table: pa.Table, task: Task) -> NDArray[np.float64]:
@@ -170,11 +153,6 @@ def _count_scores(table: pa.Table, reference: Reference) -> dict[str, Counts]:
         name: pa.array(column if column.dtype.kind == "f" else column.astype(str)) for name, column in scores.items()
     }
     return {SCORE + column.name: column.bins.count(values[column.name]) for column in reference.scores}
-
-
-def _gram(ranks: Sequence[NDArray[np.float32]], num_rows: int) -> NDArray[np.float64]:
-    matrix = np.stack([np.ones(num_rows, dtype=np.float32), *ranks])
-    return np.asarray((matrix @ matrix.T).astype(np.float64))
 
 
 def _num_outside(values: NDArray[np.float64], bounds: tuple[float | None, float | None]) -> int:

@@ -8,7 +8,6 @@ from models.data.target_encoding import OutputColumn
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
 from models.monitoring.assess import ALL_WELL, AssessmentRules, WindowPredictions, assess, state_of, sum_up
-from models.monitoring.report import Correlation
 from models.monitoring.tally import PredictionCounts, tally
 from models.project_spec.monitor_and_retrain import Monitor
 from tests.unit.models.monitoring.conftest import breach, chance, decayed, drift, logged, reference, rows, truth, window
@@ -70,8 +69,6 @@ def test_the_worst_speaks_first() -> None:
     assert state_of(decayed(0, **ill)) == ("red", "the realised metric is worse than at promotion")
     assert state_of(window(0, **ill)) == ("amber", "the predictions drift: score (PSI 0.01)")
     assert state_of(window(0, features=ill["features"])) == ("amber", "features drift: temp (PSI 0.30)")
-    pair = Correlation(first="a", second="b", reference=0.6, now=0.0, p_holm=1e-9, changed=True)
-    assert state_of(window(0, correlations=[pair]))[1].startswith("columns hang together otherwise: a and b")
 
 
 def test_all_of_it_is_summed_up() -> None:

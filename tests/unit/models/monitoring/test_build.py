@@ -23,7 +23,6 @@ def test_columns_scores_and_calibration_are_those_of_the_splits() -> None:
     assert (score.name, score.num_rows) == ("score", 5000)
     assert made.calibration is not None
     assert made.calibration.chances(np.array([0.3]))[0, 1] == pytest.approx(0.3, abs=0.08)
-    assert made.gram[0][0] == 20_000
 
 
 def test_a_regression_has_no_calibration() -> None:
@@ -61,7 +60,7 @@ def test_what_is_no_table_has_scores_alone(kind: str) -> None:
     other = preparation().model_copy(update={"kind": kind})
     table = rows(300)
     made = reference_of(other, truth(table), chance(table.column("wind").to_numpy()), lambda split, names: 1 / 0)
-    assert (made.columns, made.gram) == ([], [])
+    assert made.columns == []
     assert len(made.scores) == 1
 
 

@@ -53,7 +53,7 @@ def test_ks_and_wasserstein_are_near_the_exact_ones() -> None:
     source = np.random.default_rng(0)
     before, after = source.standard_normal(50_000), source.standard_normal(20_000) * 1.1 + 0.3
     bins = numeric_bins("x", before)
-    counts = [np.bincount(bins.place(values), minlength=len(bins.edges) + 1) for values in (before, after)]
+    counts = [np.bincount(bins.grid.place(values), minlength=len(bins.edges) + 1) for values in (before, after)]
     assert distances.kolmogorov_smirnov(*counts) == pytest.approx(stats.ks_2samp(before, after).statistic, abs=0.004)
     moved = distances.wasserstein(*counts, bins.edges, bins.low, bins.high)
     assert moved == pytest.approx(stats.wasserstein_distance(before, after), rel=0.05)

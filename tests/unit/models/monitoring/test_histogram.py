@@ -49,8 +49,6 @@ def test_bins_hold_about_as_many_training_values_each() -> None:
     assert len(counts) == NUM_BINS
     assert counts.min() > 0.9 * 100_000 / NUM_BINS
     assert counts.max() < 1.1 * 100_000 / NUM_BINS
-    assert bins.ranks == sorted(bins.ranks)
-    assert abs(bins.ranks[0] + 0.5) < 0.01
 
 
 def test_few_different_values_get_a_bin_each() -> None:

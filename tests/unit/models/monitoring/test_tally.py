@@ -15,10 +15,8 @@ BOUNDS = {"wind": (-1.0, 1.0), "gust": (None, 2.0)}
 
 def same(first: PredictionCounts, second: PredictionCounts) -> bool:
     assert first.counts.keys() == second.counts.keys()
-    assert (first.gram is None) == (second.gram is None)
     counts = all((first.counts[name] == second.counts[name]).all() for name in first.counts)
-    grams = first.gram is None or np.allclose(first.gram, second.gram, rtol=1e-4, atol=1e-3)
-    return counts and grams and first.broken == second.broken and first.num_rows == second.num_rows
+    return counts and first.broken == second.broken and first.num_rows == second.num_rows
 
 
 @settings(max_examples=25)

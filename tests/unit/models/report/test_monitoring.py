@@ -1,4 +1,4 @@
-from models.monitoring.report import Correlation, MonitoringReport
+from models.monitoring.report import MonitoringReport
 from models.project_spec.monitor_and_retrain import Monitor
 from models.report.monitoring import ADVICE, render_monitoring
 from tests.unit.models.monitoring.conftest import DAY, breach, decayed, drift, well, window
@@ -13,13 +13,12 @@ def test_a_champion_that_does_well() -> None:
 
 
 def test_what_is_wrong_comes_first_with_what_to_do() -> None:
-    pair = Correlation(first="temp", second="dewp", reference=0.9, now=0.1, p_holm=1e-9, changed=True)
     features = [
         drift("temp", 0.5, "strong"),
         drift("<b>", 0.1, "warn"),
         drift("hour", 0.9).model_copy(update={"seasonal": True}),
     ]
-    ill = [decayed(number, breaches=[breach()], features=features, correlations=[pair]) for number in range(2)]
+    ill = [decayed(number, breaches=[breach()], features=features) for number in range(2)]
     told = well().model_copy(
         update={
             "windows": ill,
@@ -31,7 +30,7 @@ def test_what_is_wrong_comes_first_with_what_to_do() -> None:
     page = render_monitoring(told, Monitor())
     assert 'class="light red"' in page
     assert ADVICE["broken_data"].split("`")[0] in page
-    for words in ("A note.", "drifts far", "seasonal", "temp, dewp", "0.63 to 0.67", "0.72 to 0.74", "&lt;b&gt;"):
+    for words in ("A note.", "drifts far", "seasonal", "0.63 to 0.67", "0.72 to 0.74", "&lt;b&gt;"):
         assert words in page
     assert "<b>" not in page.replace("<b>distance", "").split("<h3>Features</h3>")[1].split("</table>")[0]
 
