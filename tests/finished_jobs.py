@@ -24,7 +24,7 @@ from models.inputs.graph_builder import GraphBuilder
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
 from models.nets.build import build_net
-from models.nets.catalogue import is_trees
+from models.nets.catalogue import row_of
 from models.nets.sizes import Sizes
 from models.ngrams.graph import ML_DOMAIN
 from models.project_spec.blocks import Image, Model, Spec, Train
@@ -191,7 +191,7 @@ def finished_job(tmp_path_factory: pytest.TempPathFactory) -> FinishedJob:
             metric=METRICS.get(task, "accuracy"),
             direction="minimize" if task in METRICS else "maximize",
         )
-        (_grow_trees if is_trees(net) else _draw_weights)(job)
+        (_draw_weights if row_of(net).reference else _grow_trees)(job)
         return job
 
     return make

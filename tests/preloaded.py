@@ -22,7 +22,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from models.distributed.forkserver import OPTIMISERS, PRELOAD
+from models.distributed.forkserver import PRELOAD
+from models.nets.catalogue import OPTIMISERS
 from tasks.prefect.prefect_server import list_timezones_once
 
 LIBRARIES = (

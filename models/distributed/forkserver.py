@@ -28,8 +28,6 @@ from models.parent_death import die_with
 from models.project_spec import own_reads
 
 PRELOAD = ("torch", "models.training.rank", "models.training.agent")
-OPTIMISERS = ("torch._dynamo", "torch.distributed.optim")
-"""What the first optimiser of torch imports: 1.3 s of CPU, which trees and linear models do not need."""
 _HEADER = struct.Struct("<QI")
 _MOST_DESCRIPTORS = 253
 _LOOK_S = 0.5

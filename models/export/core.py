@@ -5,14 +5,18 @@ It is apart from `trained.py`, whose outputs decide a search, so that other grap
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from models.data.preparation import Preparation
 from models.export.ensemble_graph import MemberPart, ensemble_part
-from models.export.trained import net_of, trees_text
-from models.export.trees import trees_part
 from models.inputs.graph_builder import GraphBuilder
-from models.nets.catalogue import is_trees
+from models.nets.catalogue import row_of
+from models.project_spec.references import resolve
 from models.training.ensemble import members_of
 from models.training.job import TrainingJob
+
+Graph = Callable[[TrainingJob, Preparation], tuple[GraphBuilder, str]]
+"""The trained model of a family as ONNX nodes, and the name of its output."""
 
 
 def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
@@ -25,8 +29,5 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
     if members := members_of(job):
         parts = [MemberPart(*core_of(member.job, preparation), member.name, member.weight) for member in members]
         return ensemble_part(parts, preparation.task)
-    if is_trees(job.model.net):
-        return trees_part(trees_text(job.folder), preparation)
-    from models.export.net_graph import net_part
-
-    return net_part(net_of(job, preparation), preparation, job.model.net)
+    graph: Graph = resolve(row_of(job.model.net).graph, job.project)
+    return graph(job, preparation)

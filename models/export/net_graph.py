@@ -11,10 +11,12 @@ from models.data.preparation import Preparation
 from models.errors import UserCodeError
 from models.export.graph import OPSET
 from models.export.recurrent import translations, with_whole_cells
+from models.export.trained import net_of
 from models.fitted_features.torch_graph import quiet_exporter, reason, strip_traces
 from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
+from models.training.job import TrainingJob
 
 EXAMPLE_ROWS = 3  # torch.export specialises 0 and 1; three also differs from most layer sizes
 
@@ -30,6 +32,11 @@ class _Positional(nn.Module):
     def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
         output: torch.Tensor = self.net(**dict(zip(self.names, tensors, strict=True)))
         return output
+
+
+def net_graph(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
+    """Return the nodes of a finished job's net, and the name of its output."""
+    return net_part(net_of(job, preparation), preparation, job.model.net)
 
 
 def net_part(net: nn.Module, preparation: Preparation, name: str = "") -> tuple[GraphBuilder, str]:

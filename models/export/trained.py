@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,17 @@ from models.errors import StoreError
 from models.folds import Units
 from models.judge.held_out import time_units
 from models.kinds.data_kind import PerDataKind
-from models.nets.catalogue import is_trees
+from models.nets.catalogue import row_of
 from models.project_spec.blocks import Kind
+from models.project_spec.references import resolve
 from models.training.ensemble import combined, members_of
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 
 if TYPE_CHECKING:
     from torch import nn
 
+Outputs = Callable[[TrainingJob, Preparation, np.ndarray], np.ndarray]
+"""The raw outputs of a family's finished job for the validation examples at some positions."""
 EXAMPLES_A_PASS: PerDataKind[int] = {"table": 256, "image": 256, "series": 256, "text": TEXT_BATCH}
 
 
@@ -53,9 +57,8 @@ def validation_outputs(
         ]
         return combined(outputs, [member.weight for member in members], preparation.task)
     job = job.validated if of_first_fit else job
-    if is_trees(job.model.net):
-        return _trees_outputs(job, preparation, positions)
-    return _net_outputs(job, preparation, positions)
+    outputs_of: Outputs = resolve(row_of(job.model.net).outputs, job.project)
+    return outputs_of(job, preparation, positions)
 
 
 def num_validation_examples(tensors: dict[str, Path]) -> int:
@@ -97,7 +100,8 @@ def net_of(job: TrainingJob, preparation: Preparation) -> nn.Module:
     return load_net(job.model, Sizes.of(preparation, job.model.net), job.project, job.folder / WEIGHTS_FILE)
 
 
-def _net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+def net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+    """Return the raw outputs of a torch net for validation examples, float64 (example, output)."""
     import torch
 
     from models.training.batches.examples import open_examples
@@ -128,7 +132,8 @@ def trees_text(folder: Path) -> str:
         raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
 
 
-def _trees_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+def trees_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+    """Return the raw outputs of trees for validation examples, float64 (example, output)."""
     import torch
 
     from models.training.batches.examples import open_examples

@@ -14,11 +14,13 @@ import onnx
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
+from models.export.trained import trees_text
 from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 from models.inputs.tree_ensemble import LEQ, MEMBER, TreeNode, tree_ensemble
 from models.kinds.data_kind import PerDataKind
 from models.ngrams.graph import ML_DOMAIN
 from models.training.boosters import Boosters
+from models.training.job import TrainingJob
 
 ZERO = float(np.float32(1e-35))
 """LightGBM treats smaller numbers as zero before it decides. Source: its kZeroThreshold."""
@@ -28,6 +30,11 @@ OBJECTIVES = (
     "binary", "multiclass", CUSTOM, "regression", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank"
 )  # fmt: skip
 """Those whose sums of leaves are logits, or the standardised values."""
+
+
+def trees_graph(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
+    """Return the nodes of a finished job's trees, and the name of their output."""
+    return trees_part(trees_text(job.folder), preparation)
 
 
 def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:

@@ -14,7 +14,7 @@ from torch import nn
 from models.errors import UsageError, UserCodeError, did_you_mean
 from models.kinds.data_kind import PerDataKind
 from models.nets.adapters import adapt
-from models.nets.catalogue import NETS, is_trees, net_name
+from models.nets.catalogue import NETS, net_name
 from models.nets.deferred import NetDraft, draft
 from models.nets.linear import LinearWindow
 from models.nets.relative import RelativeNet
@@ -44,8 +44,6 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
         UserCodeError: The user's code raised, returned no `nn.Module`, or a net with a wrong output shape.
     """
     name = net_name(model.net, sizes.kind)
-    if is_trees(name):
-        raise UsageError(f"model.net: {name} is not a torch net; it is trained by {NETS[name]}: name a torch net")
     factory = resolve(name, base, NETS)
     if name in NETS:
         check_arguments(name, factory, model.arguments, reserved=("sizes",))

@@ -1,4 +1,4 @@
-"""The built-in nets: their names, the kinds of data they accept, and their default search spaces.
+"""The families: ready nets and what a spec names by reference, each with what a stage asks of it.
 
 This module does not import torch: the process that plans a search reads the spaces without that cost.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from models.errors import UsageError
 from models.project_spec.blocks import Kind
-from models.project_spec.references import is_own_code, resolve
-from models.project_spec.search import WITHOUT_DESCENT, Dimension
+from models.project_spec.references import FamilyPart, NetSort, is_own_code, resolve, sort_of_net
+from models.project_spec.search import Dimension
 
+OPTIMISERS = ("torch._dynamo", "torch.distributed.optim")
+"""What the first optimiser of torch imports: 1.3 s of CPU, which trees and linear models do not need."""
 OBJECTIVE = "model.objective"
 """The path of the objective of trees, which is searched where the goal is the absolute error."""
 _TRAIN_SPACE = {
@@ -22,16 +24,32 @@ _TRAIN_SPACE = {
     "train.weight_decay": Dimension(low=1e-6, high=1e-1, log=True),
 }
 _RECURRENT_SPACE = {
+    **_TRAIN_SPACE,
     "model.hidden": Dimension(choices=[32, 64, 128]),
     "model.layers": Dimension(low=1, high=2, integer=True),
     "model.dropout": Dimension(low=0.0, high=0.4),
 }
 
 
+_OF_STEPS = {"batch", "accumulate", "optimiser", "momentum", "nesterov", "weight_decay", "clip_norm"}
+_OF_RATES = {"lr", "schedule", "cycles", "decay", "warmup", "plateau_patience"}
+_OF_PASSES = {"augment", "label_smoothing", "precision", "recompute", "compile"}
+_OF_DESCENT = frozenset(_OF_STEPS | _OF_RATES | _OF_PASSES)
+_OF_REFITS = frozenset({"refit"})
+
+
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A built-in net: its factory, the kinds of data it accepts, and its own part of the default search space.
+    """A family: the kinds of data it accepts, its own part of the default search space, and its code by references.
 
+    `reference`: the factory of a torch net; trees and estimators have none. `by_descent`: whether it learns by gradient
+    descent over batches, on ranks; otherwise one process fits it. `unused`: the keys of `train` without an effect.
+    `fit(job, report, restarts)` trains a job that one process fits, and returns its TrainingResult; ranks run that of
+    nets by descent. `outputs(job, preparation, positions)` returns the raw outputs of a finished job for validation
+    examples, float64 (example, output). `graph(job, preparation)` returns the GraphBuilder of the trained model, and
+    the name of its output. `weights`: the file of the weights in a job's folder. `modules`: what a training imports
+    beside torch, once for all children of the fork server. `libraries`: those that decide the result beside torch.
+    `no_gpu`: why it uses no GPU.
     `arguments` names the class whose fields are `model.arguments`, if these are not the parameters of the factory.
     `defaults` are the values of its first trial, by spec path, where a search chooses between families, and each of
     `starts` changes them for a further trial of a table, before values are drawn; the paths `of_tables` have a default
@@ -46,6 +64,15 @@ class CatalogueEntry:
     reference: str
     kinds: tuple[Kind, ...]
     space: dict[str, Dimension]
+    by_descent: bool = True
+    unused: frozenset[str] = _OF_REFITS
+    fit: str = "models.training.rank:run_job"
+    outputs: str = "models.export.trained:net_outputs"
+    graph: str = "models.export.net_graph:net_graph"
+    weights: str = "weights.safetensors"
+    modules: tuple[str, ...] = OPTIMISERS
+    libraries: tuple[str, ...] = ()
+    no_gpu: str = ""
     arguments: str = ""
     defaults: dict[str, Any] = field(default_factory=dict)
     starts: tuple[dict[str, Any], ...] = ()
@@ -56,12 +83,18 @@ class CatalogueEntry:
     fewest_epochs: int = 5
     reads_words: bool = False
 
+    def code(self, parts: Iterable[FamilyPart]) -> list[str]:
+        """Return the references of the family's code that a step runs, with its arguments and the factory of a net."""
+        functions: dict[FamilyPart, str] = {"fit": self.fit, "outputs": self.outputs, "graph": self.graph}
+        return [*filter(None, (self.reference, self.arguments)), *(functions[part] for part in parts)]
+
 
 CATALOGUE: dict[str, CatalogueEntry] = {
     "mlp": CatalogueEntry(
         "models.nets.mlp:build",
         ("table", "image", "series"),
         {
+            **_TRAIN_SPACE,
             "model.hidden": Dimension(choices=[64, 128, 256, 512]),
             "model.layers": Dimension(low=1, high=4, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.5),
@@ -81,6 +114,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         "models.nets.tabm:build",
         ("table",),
         {
+            **_TRAIN_SPACE,
             "model.hidden": Dimension(choices=[64, 128, 256]),
             "model.layers": Dimension(low=1, high=3, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.5),
@@ -99,6 +133,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         "models.nets.cnn:build",
         ("image",),
         {
+            **_TRAIN_SPACE,
             "model.width": Dimension(choices=[16, 32, 48]),
             "model.stages": Dimension(low=2, high=3, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.5),
@@ -122,6 +157,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         "models.nets.transformer:build",
         ("table", "image", "series"),
         {
+            **_TRAIN_SPACE,
             "model.width": Dimension(choices=[32, 64, 128]),
             "model.layers": Dimension(low=1, high=4, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.3),
@@ -143,6 +179,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         "models.nets.decoder:build",
         ("text",),
         {
+            **_TRAIN_SPACE,
             "model.width": Dimension(choices=[64, 128, 192]),
             "model.layers": Dimension(low=2, high=6, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.3),
@@ -150,7 +187,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         is_divided=True,
     ),
     "trees": CatalogueEntry(
-        "models.training.trees:train_trees",
+        "",
         ("table", "series"),
         {
             "model.learning_rate": Dimension(low=0.02, high=0.3, log=True),
@@ -161,6 +198,15 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.extra_trees": Dimension(choices=[False, True]),
             OBJECTIVE: Dimension(choices=["auto", "regression"]),
         },
+        by_descent=False,
+        unused=_OF_DESCENT,
+        fit="models.training.trees:train_trees",
+        outputs="models.export.trained:trees_outputs",
+        graph="models.export.trees:trees_graph",
+        weights="trees.txt",
+        modules=("lightgbm",),
+        libraries=("lightgbm",),
+        no_gpu="trees grow in one process; LightGBM's GPU build is another package",
         arguments="models.training.tree_parameters:TreeArguments",
         defaults={
             "model.rounds": 1000,
@@ -184,11 +230,38 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         "models.nets.linear:build",
         ("table", "series"),
         {"model.l2": Dimension(low=1e-2, high=1e3, log=True)},
+        by_descent=False,
+        unused=_OF_DESCENT,
+        fit="models.training.linear:fit_linear",
+        modules=(),
+        no_gpu="a linear model is fitted by few passes over all rows, in one process",
         defaults={"model.l2": 1.0},
         self_tuned=("series",),
     ),
 }
-NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}
+_OWN_NET = CatalogueEntry("", get_args(Kind), _TRAIN_SPACE, reads_words=True)
+_ESTIMATOR = CatalogueEntry(
+    "",
+    ("table", "series"),
+    {},
+    by_descent=False,
+    unused=_OF_DESCENT,
+    fit="models.estimators.fit:fit_estimator",
+    outputs="models.estimators.fit:estimator_outputs",
+    graph="models.estimators.graph:estimator_part",
+    weights="family.bin",
+    modules=(),
+    no_gpu="an estimator is fitted in one process",
+)
+_REFERENCES: dict[NetSort, CatalogueEntry] = {
+    "ready": _OWN_NET,
+    "net": _OWN_NET,
+    "class": _ESTIMATOR,
+    "row": _ESTIMATOR,
+}
+"""The rows of nets that are not in the catalogue; the only ready one is an ensemble."""
+NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items() if net.reference}
+"""The factories of the torch nets."""
 FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""
 FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "linear", "gru")}
@@ -198,11 +271,6 @@ OF_TEXTS = "transformer"
 ENSEMBLE = "ensemble"
 """The net of a model that a search joined from several families: see models/training/ensemble.py."""
 _DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "trees", "text": "decoder"}
-_OF_STEPS = {"batch", "accumulate", "optimiser", "momentum", "nesterov", "weight_decay", "clip_norm"}
-_OF_RATES = {"lr", "schedule", "cycles", "decay", "warmup", "plateau_patience"}
-_OF_PASSES = {"augment", "label_smoothing", "precision", "recompute", "compile"}
-_OF_DESCENT = _OF_STEPS | _OF_RATES | _OF_PASSES
-_OF_REFITS = {"refit"}
 
 
 def net_name(net: str, kind: Kind) -> str:
@@ -214,26 +282,20 @@ def net_name(net: str, kind: Kind) -> str:
     name = _DEFAULT[kind] if net == "auto" else net
     if name == ENSEMBLE:
         return name
-    if name in CATALOGUE:
-        if kind not in CATALOGUE[name].kinds:
-            fitting = ", ".join(family_name for family_name, family in CATALOGUE.items() if kind in family.kinds)
-            raise UsageError(f"model.net: got {name}, which takes no data of kind {kind}, expected one of {fitting}")
-    elif not is_own_code(name):
+    if name not in CATALOGUE and not is_own_code(name):
         try:
-            resolve(name, Path(), NETS)
+            resolve(name, Path(), dict.fromkeys(CATALOGUE, ""))
         except UsageError as error:
             raise UsageError(f"model.net: {error}") from None
+    if kind not in row_of(name).kinds:
+        fitting = ", ".join(family_name for family_name, family in CATALOGUE.items() if kind in family.kinds)
+        raise UsageError(f"model.net: got {name}, which takes no data of kind {kind}, expected one of {fitting}")
     return name
 
 
-def is_trees(net: str) -> bool:
-    """Return whether the net is LightGBM's trees, which are no torch net."""
-    return net == "trees"
-
-
-def is_descent(net: str) -> bool:
-    """Return whether the net is trained by gradient descent over batches, on ranks; otherwise one process fits it."""
-    return net not in WITHOUT_DESCENT
+def row_of(net: str) -> CatalogueEntry:
+    """Return the row of a net by its resolved name: of a ready one, or of what a reference names."""
+    return CATALOGUE.get(net) or _REFERENCES[sort_of_net(net)]
 
 
 def can_begin(net: str, other_net: str, partial: bool = False) -> bool:
@@ -242,13 +304,13 @@ def can_begin(net: str, other_net: str, partial: bool = False) -> bool:
     Trees, linear models and ensembles have no weights for a net, and take none. An own net may have the layers of any
     other net, and with `partial` (`train.start.partial`) some layers are enough: the load tells.
     """
-    are_nets = is_descent(net) and is_descent(other_net) and ENSEMBLE not in (net, other_net)
-    return are_nets and (net == other_net or partial or not {net, other_net} <= CATALOGUE.keys())
+    have_layers = all(row_of(name).by_descent and name != ENSEMBLE for name in (net, other_net))
+    return have_layers and (net == other_net or partial or not {net, other_net} <= CATALOGUE.keys())
 
 
 def reads_words(net: str) -> bool:
     """Return whether a net, by its resolved name, gets the words of a table's texts; an own net may leave them out."""
-    return CATALOGUE[net].reads_words if net in CATALOGUE else bool(net)
+    return row_of(net).reads_words and bool(net)
 
 
 def is_self_tuned(net: str, kind: Kind) -> bool:
@@ -258,7 +320,7 @@ def is_self_tuned(net: str, kind: Kind) -> bool:
 
 def unused(net: str, names: Iterable[str]) -> list[str]:
     """Return those of the `train` keys `names` that the training of a net does not use."""
-    return sorted((_OF_REFITS if is_descent(net) else _OF_DESCENT) & {*names})
+    return sorted(row_of(net).unused & {*names})
 
 
 def default_space(net: str) -> dict[str, Dimension]:
@@ -267,7 +329,4 @@ def default_space(net: str) -> dict[str, Dimension]:
     Args:
         net: A key of `NETS`, or a reference to the user's code, with a search of learning rate and decay only.
     """
-    family = CATALOGUE.get(net)
-    if family is None:
-        return dict(_TRAIN_SPACE)
-    return {**(_TRAIN_SPACE if is_descent(net) else {}), **family.space}
+    return dict(row_of(net).space)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from models.pipeline.keys import Parts, differences
 from models.pipeline.records import StepRecord
+from models.project_spec.references import FamilyPart
 
 ON_THE_CARD = (
     "ingest",
@@ -41,6 +42,7 @@ class Step:
         code: The modules that decide its result. A pattern stands for modules that are imported by name.
         libraries: The libraries that decide its result.
         references: Paths in the spec that name code.
+        family: The parts of a family's code that it runs, by the rows of the families (`models/nets/catalogue.py`).
     """
 
     name: str
@@ -51,6 +53,7 @@ class Step:
     code: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    family: tuple[FamilyPart, ...] = ()
 
 
 _TRAINING = (
@@ -108,8 +111,9 @@ STEPS = (
         external=("start",),
         reads=(*_TRAINING, "-train.refit", "search", "-search.workers", "-search.on"),
         code=("tasks.steps.search", "models.planner.epoch_work", *_TRAINING_CODE),
-        libraries=("torch", "optuna", "lightgbm"),
+        libraries=("torch", "optuna"),
         references=("model.net", "goal.metric", "train.loss", "train.augment.function"),
+        family=("fit", "outputs"),
     ),
     Step(
         "train",
@@ -117,8 +121,9 @@ STEPS = (
         external=("start",),
         reads=_TRAINING,
         code=("tasks.steps.train", *_TRAINING_CODE),
-        libraries=("torch", "lightgbm"),
+        libraries=("torch",),
         references=("model.net", "goal.metric", "train.loss", "train.augment.function"),
+        family=("fit", "outputs"),
     ),
     Step(
         "export",
@@ -136,6 +141,7 @@ STEPS = (
         code=("tasks.steps.export", *EXPORT_CODE),
         libraries=("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "scipy"),
         references=("model.net", "goal.metric"),
+        family=("outputs", "graph"),
     ),
     Step(
         "judge",

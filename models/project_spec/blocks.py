@@ -26,7 +26,7 @@ from models.project_spec.judge import TimeUnit as TimeUnit
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
 from models.project_spec.parallel_dims import ParallelDims
-from models.project_spec.search import WITHOUT_DESCENT, Search
+from models.project_spec.search import Search
 from models.project_spec.serve import Serve
 from models.project_spec.split import Split as Split
 from models.project_spec.window import Window as Window
@@ -317,11 +317,6 @@ class Spec(SpecBlock):
             self.data.window.check_plan(self.train.parallel)
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):
             raise ValueError(f"retrain.rows needs rows in order, but data.split.by is {self.data.split.by}: {ORDERED}")
-        net = self.model.net
-        if net in WITHOUT_DESCENT and self.retrain.start == "champion":
-            raise ValueError(f"retrain.start: champion is for nets trained by gradient descent, but model.net is {net}")
-        if net in WITHOUT_DESCENT and methods:
-            raise ValueError(f"train.{methods[0]} is for nets trained by gradient descent, but model.net is {net}")
         if self.data.weight is not None and self.judge.test == "mcnemar":
             raise ValueError("judge.test: mcnemar counts rows, but data.weight weighs them: say `bootstrap`")
         if self.data.weight is not None and (self.train.pretrain or self.train.pseudo_labels):

@@ -17,12 +17,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from models.errors import UsageError, UserCodeError, did_you_mean
 from models.project_spec import own_reads
 
 OWN_PACKAGES = ("flows", "models", "tasks")
+ESTIMATOR_PACKAGES = ("sklearn", "xgboost", "catboost")
+"""Packages whose classes `model.net` may name: estimators that follow scikit-learn's interface."""
+FAMILY = "FAMILY"
+"""The end of the name of a row of a team's own family: `./boosted.py:FAMILY`."""
+NetSort = Literal["ready", "class", "row", "net"]
+"""What `model.net` names: a ready net, the class of an estimator, or a team's own row of a family or torch net."""
+FamilyPart = Literal["fit", "outputs", "graph"]
+"""A part of a family's code: its training, its outputs for examples, its nodes in a graph."""
 ALIASES = ("champion", "challenger", "previous")
 """The names of a project's versions that move."""
 _loaded: dict[str, tuple[Path, str]] = {}
@@ -33,6 +41,27 @@ def is_own_code(reference: str) -> bool:
     """Return true for `package.module:attr` and `./file.py:attr`, false for a short name or a plain path."""
     target, colon, attr = reference.rpartition(":")
     return bool(colon) and attr.isidentifier() and (target.endswith(".py") or _is_dotted(target))
+
+
+def sort_of_net(net: str) -> NetSort:
+    """Return what a net, by its resolved name, is; its name tells, so no file is opened and nothing is imported."""
+    if not is_own_code(net):
+        return "ready"
+    target, _, attr = net.rpartition(":")
+    if target.partition(".")[0] in ESTIMATOR_PACKAGES and not target.endswith(".py"):
+        return "class"
+    return "row" if attr.endswith(FAMILY) else "net"
+
+
+def short_name(net: str) -> str:
+    """Return a net's name for people and folders: that of a class, of a row the name of its file or module.
+
+    Two references may have the same short name.
+    """
+    target, _, attr = net.rpartition(":")
+    if sort_of_net(net) != "row":
+        return attr
+    return Path(target).stem if target.endswith(".py") else target.rpartition(".")[2]
 
 
 def is_package(source: str) -> bool:

@@ -9,8 +9,6 @@ from pydantic import Field, field_validator, model_validator
 
 from models.project_spec.block import MOST_WHOLE, SpecBlock, Whole
 
-WITHOUT_DESCENT = ("trees", "linear")
-"""The ready nets that one process fits without gradient descent over batches."""
 MOST_VALUES = 100_000
 """Most values of a dimension of a grid, which are listed."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from models.errors import UsageError, did_you_mean
 from models.nets.arguments import argument_types
@@ -15,17 +15,16 @@ from models.nets.catalogue import (
     FAMILIES_OF,
     OBJECTIVE,
     OF_TEXTS,
-    is_descent,
     is_self_tuned,
-    is_trees,
     net_name,
+    row_of,
     unused,
 )
 from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension
 from models.training.job import InitialWeights
 from models.training.search_space import MEMBERS, NET, TrialSuggestions, member_nets, suggest, usual_space
-from models.training.tree_parameters import is_parameter
+from models.training.tree_parameters import check_parameter, is_parameter
 
 TAKE_A_NET = "take a net, such as gru"
 """The cure for what trees on series do not do."""
@@ -34,6 +33,19 @@ EPOCHS = "train.epochs"
 _STEPS, _MOST_EPOCHS = 3000, 60
 # The bounds of a batch that is smaller for a small table; the largest is the usual batch.
 _SMALLEST_BATCH, _BATCH = 32, 256
+
+
+class FurtherArguments(NamedTuple):
+    """What a family takes beside the arguments that its row declares.
+
+    `check(name, value, names, key)` refuses a value, or a name that the family's library does not know.
+    """
+
+    has: Callable[[str], bool]
+    check: Callable[[str, Any, Sequence[str], str], None]
+
+
+FURTHER = {"trees": FurtherArguments(is_parameter, check_parameter)}
 
 
 @dataclass(frozen=True)
@@ -153,7 +165,10 @@ def families_of(spec: Spec) -> tuple[str, ...]:
                 f"search.families: is for `model.net: auto` of a table or a series, got {spec.model.net} of kind "
                 f"{spec.data.kind}: drop it"
             )
-        return (net_name(spec.model.net, spec.data.kind),)
+        net = net_name(spec.model.net, spec.data.kind)
+        if key := _of_descent(spec, net):
+            raise UsageError(f"{key}: is for nets trained by gradient descent, but model.net is {net}: drop it")
+        return (net,)
     usual = usual_families(spec)
     _refuse_unknown(spec, names or usual)
     reasons = {net: _misfit(spec, net) for net in names or usual}
@@ -239,7 +254,7 @@ def _apart(families: Mapping[str, Family]) -> dict[str, Family]:
 
 def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:
     """Return the default epochs of a net that is trained by gradient descent, and the batch if the net has its own."""
-    if not is_descent(net):
+    if not row_of(net).by_descent:
         return {}
     passes, usual_steps = {}, CATALOGUE[net].steps_an_epoch
     if usual_steps and "batch" not in spec.train.model_fields_set:
@@ -254,7 +269,7 @@ def _misfit(spec: Spec, net: str) -> str:
     kind = spec.data.kind
     if kind not in CATALOGUE[net].kinds or (kind == "series" and net not in FAMILIES_OF[kind]):
         return f"is no family of kind {kind}, expected {', '.join(FAMILIES_OF[kind])}"
-    if kind == "series" and not is_descent(net) and spec.train.loss is not None:
+    if kind == "series" and not row_of(net).by_descent and spec.train.loss is not None:
         return f"takes no own loss (train.loss) of series: {TAKE_A_NET}"
     if net == "linear" and spec.data.window is not None and spec.data.window.reference == "none":
         return "continues the window, but data.window.reference is none"
@@ -264,12 +279,20 @@ def _misfit(spec: Spec, net: str) -> str:
         return f"has no argument {name!r}"
     for name in unused(net, [key for block, _, key in searched if block == "train"]):
         return f"does not use train.{name}, which search.space names"
-    start = spec.train.start
-    is_wish = start is not None and not start.needs_net
-    methods = [f"train.{name}" for name in spec.train.methods if not (is_wish and name == "start")]
-    if methods and not is_descent(net):
-        return f"is not trained by gradient descent, which {methods[0]} needs"
-    return ""
+    key = _of_descent(spec, net)
+    return f"is not trained by gradient descent, which {key} needs" if key else ""
+
+
+def _of_descent(spec: Spec, net: str) -> str:
+    """Return the key that a net does not follow because it is not trained by gradient descent; empty if there is none.
+
+    `auto` may begin with an alias, such as the champion, if the net that it chooses can.
+    """
+    start, is_choice = spec.train.start, is_auto(spec)
+    is_wish = is_choice and start is not None and not start.needs_net
+    keys = ["retrain.start"] if spec.retrain.start == "champion" and not is_choice else []
+    keys += [f"train.{name}" for name in spec.train.methods if not (is_wish and name == "start")]
+    return keys[0] if keys and not row_of(net).by_descent else ""
 
 
 def _refuse_unknown(spec: Spec, nets: Sequence[str]) -> None:
@@ -291,4 +314,5 @@ def _refuse_unknown(spec: Spec, nets: Sequence[str]) -> None:
 def _unknown(net: str, arguments: Iterable[str]) -> list[str]:
     types = argument_types(net)
     names = [] if types is None else [name for name in arguments if name not in types]
-    return [name for name in names if not (is_trees(net) and is_parameter(name))]
+    further = FURTHER.get(net)
+    return [name for name in names if not (further and further.has(name))]

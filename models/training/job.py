@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
 from models.kinds.data_kind import Kind, PerDataKind
-from models.nets.catalogue import ENSEMBLE, can_begin, is_descent
+from models.nets.catalogue import CATALOGUE, ENSEMBLE, can_begin, row_of
 from models.project_spec.blocks import Model, Train
 from models.training.costs.speeds import MeasuredSpeed
 from models.training.costs.summary import Costs
 
-WEIGHTS_FILE = "weights.safetensors"
-TREES_FILE = "trees.txt"
+WEIGHTS_FILE, TREES_FILE = CATALOGUE["mlp"].weights, CATALOGUE["trees"].weights
 RESULT_FILE = "result.json"
 JOB_FILE, PROGRESS_FILE, STOP_FILE, ERROR_FILE = "job.json", "progress.jsonl", "stop", "error.json"
 """The files by which a job on a cluster and the process that waits for it talk; see `models/training/node.py`."""
@@ -75,6 +74,13 @@ class RefitSettings(FrozenModel):
     rounds: int | None = Field(None, description="Of trees.")
     l2: float | None = Field(None, description="Of a linear model of series, which chooses it itself.")
     is_scaled: bool | None = Field(None, description="Whether it divides each window by its spread.")
+
+
+class Processes(NamedTuple):
+    """The least and the most nodes of a job, and the ranks on each."""
+
+    nodes: tuple[int, int]
+    ranks: int
 
 
 class TrainingJob(FrozenModel):
@@ -139,7 +145,13 @@ class TrainingJob(FrozenModel):
     def is_refitted(self) -> bool:
         """Whether the chosen model is fitted once more, on training and validation rows."""
         is_chosen = self.stage == "train" and self.fold is None and self.refit is None
-        return is_chosen and self.train.refit and not is_descent(self.model.net)
+        return is_chosen and self.train.refit and not row_of(self.model.net).by_descent
+
+    @property
+    def processes(self) -> Processes:
+        """The processes that train it."""
+        is_spread = row_of(self.model.net).by_descent
+        return Processes(self.train.num_nodes, self.train.ranks) if is_spread else Processes((1, 1), 1)
 
     @property
     def validated(self) -> TrainingJob:

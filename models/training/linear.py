@@ -34,6 +34,7 @@ from models.metrics.metrics import metric_of, quantiles_of
 from models.metrics.ranking import groups_of
 from models.metrics.regression import sample_quantiles
 from models.nets.build import build_net, check_arguments
+from models.nets.catalogue import row_of
 from models.nets.linear import Linear, LinearWindow, build
 from models.nets.sizes import Sizes
 from models.project_spec.references import call
@@ -127,7 +128,7 @@ def _save(net: nn.Module, folder: Path) -> str:
 def _environment(num_train: int, num_validation: int) -> dict[str, Any]:
     return {
         "torch": str(torch.__version__),
-        "chosen": cpu_despite_gpu("a linear model is fitted by few passes over all rows, in one process"),
+        "chosen": cpu_despite_gpu(row_of("linear").no_gpu),
         "threads": torch.get_num_threads(),
         "train_examples": num_train,
         "validation_examples": num_validation,

@@ -21,11 +21,12 @@ from models.distributed.watchdog import OnHang, Watchdog
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
-from models.nets.catalogue import is_descent, is_trees
+from models.nets.catalogue import row_of
 from models.project_spec import own_reads
 from models.project_spec.blocks import Train
 from models.project_spec.own_reads import Reads
 from models.project_spec.parallel_dims import check_gpus
+from models.project_spec.references import resolve
 from models.training.auto_batch import is_out_of_memory
 from models.training.checkpoints.finished import identity, read_finished, write_result
 from models.training.checkpoints.state import Tensors
@@ -92,8 +93,10 @@ def _run_unfinished(job: TrainingJob, report: Report, world: World, restarts: in
     torch.set_num_threads(job.threads)
     if job.is_refitted:
         return refit(job, report, partial(run_job, restarts=restarts))
-    if not is_descent(job.model.net):
-        return _fit_alone(job, report, restarts)
+    row = row_of(job.model.net)
+    if not row.by_descent:
+        fitted: TrainingResult = resolve(row.fit, job.project)(job, report, restarts)
+        return fitted
     with storing(job.folder):
         job.folder.mkdir(parents=True, exist_ok=True)
         job = settle_choices(job, world)
@@ -137,17 +140,6 @@ def _trained(session: TrainingSession, report: Report) -> tuple[bool, Tensors]:
         except NonFiniteError:
             session.saver.settle()  # so that its cause is sought from the newest checkpoint
             raise
-
-
-def _fit_alone(job: TrainingJob, report: Report, restarts: int) -> TrainingResult:
-    """Fit a net that needs no gradient descent over batches."""
-    if is_trees(job.model.net):
-        from models.training.trees import train_trees
-
-        return train_trees(job, report, restarts)
-    from models.training.linear import fit_linear
-
-    return fit_linear(job, report, restarts)
 
 
 def join_world(job: TrainingJob, on_hang: OnHang) -> World:

@@ -16,21 +16,20 @@ from models.inputs.records import check_kinds
 from models.judge.goal_check import certain_task_of, check_goal, check_goal_of_target
 from models.kinds.task import TASKS, refusal
 from models.nets.arguments import argument_types, whole_numbers, width_unit
-from models.nets.catalogue import CATALOGUE, ENSEMBLE, is_descent, is_trees, net_name
+from models.nets.catalogue import CATALOGUE, ENSEMBLE, net_name, row_of
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code, factory_of
 from models.training.costs.spec_memory import check_weights
-from models.training.families import TAKE_A_NET, families_of, search_space
+from models.training.families import FURTHER, TAKE_A_NET, families_of, search_space
 from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params
 from models.training.tree_parameters import (
     INTERACTIONS,
     MONOTONE,
     NAMED_GOALS,
     check_constrained,
-    check_parameter,
     no_monotone,
     wrong_objective,
 )
@@ -107,7 +106,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     _check_objective(spec)
     if is_for_here and spec.train.on == "here":
         gpus = usable_gpus(visible_gpus)
-        _check_ranks(spec, gpus if any(map(is_descent, nets)) else 0)
+        _check_ranks(spec, gpus if any(row_of(net).by_descent for net in nets) else 0)
         _check_precision(spec, gpus)
         if gpus is not None:
             for net in nets:
@@ -120,7 +119,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
 def _check_parallel(spec: Spec, net: str) -> None:
     """Refuse to divide the layers or blocks of a ready net that cannot be divided; own nets are asked when built."""
     shared = {"tp", "pp"} & {*spec.train.parallel.split("+")}
-    if shared and is_descent(net) and net in CATALOGUE and not CATALOGUE[net].is_divided:
+    if shared and row_of(net).by_descent and net in CATALOGUE and not CATALOGUE[net].is_divided:
         fitting = ", ".join(name for name, family in CATALOGUE.items() if family.is_divided)
         raise UsageError(
             f"train.parallel: got {spec.train.parallel}, but the ranks cannot share {net}: say ddp, fsdp or hsdp, or "
@@ -130,12 +129,12 @@ def _check_parallel(spec: Spec, net: str) -> None:
 
 def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -> None:
     """Check the arguments of a ready net: its parameters are read from the source, without importing torch."""
-    types = argument_types(net)
+    types, further = argument_types(net), FURTHER.get(net)
     if types is None:
         return
     for name, value in arguments:
-        if name not in types and is_trees(net):
-            check_parameter(name, value, list(types), key)
+        if name not in types and further:
+            further.check(name, value, list(types), key)
             continue
         if name not in types:
             cure = did_you_mean(name, types, f"expected one of {', '.join(types)}")
@@ -363,7 +362,7 @@ def _check_series_types(data: Data, path: Path) -> None:
 
 def _check_fits_on_series(spec: Spec, nets: Sequence[str]) -> None:
     """Trees on series read features of a window, which no constraint can name; `linear` continues a window."""
-    window, fitted = spec.data.window, [net for net in nets if not is_descent(net)]
+    window, fitted = spec.data.window, [net for net in nets if not row_of(net).by_descent]
     if window is None or not fitted:
         return
     if spec.train.loss is not None:
@@ -375,7 +374,7 @@ def _check_fits_on_series(spec: Spec, nets: Sequence[str]) -> None:
             "model.net: linear continues the window, but data.window.reference is none: leave the reference out, or "
             f"{TAKE_A_NET}"
         )
-    if not any(map(is_trees, nets)):
+    if "trees" not in nets:
         return
     for name in (MONOTONE, INTERACTIONS):
         searched = f"search.space.model.{name}" if f"model.{name}" in (spec.search.space or {}) else None
@@ -386,7 +385,7 @@ def _check_fits_on_series(spec: Spec, nets: Sequence[str]) -> None:
 
 def _check_constraints(spec: Spec, names: Sequence[str], path: Path) -> None:
     """Constraints of trees name columns of the table, and LightGBM knows them for the goal's loss."""
-    if not any(map(is_trees, families_of(spec))):
+    if "trees" not in families_of(spec):
         return
     if spec.data.features.fit is None:
         check_constrained(spec.model.arguments, names)

@@ -29,6 +29,7 @@ from models.inputs.types import collected_later
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS
 from models.metrics.metrics import Metric, metric_of
+from models.nets.catalogue import row_of
 from models.project_spec.blocks import Model, Train
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
@@ -440,7 +441,7 @@ def _finish(boosting: _Boosting, progress: Progress, booster: Boosters, pruned: 
         costs=of_epochs(progress.history, "cpu"),
         environment={
             "lightgbm": lightgbm.__version__,
-            "chosen": cpu_despite_gpu("trees grow in one process; LightGBM's GPU build is another package"),
+            "chosen": cpu_despite_gpu(row_of(job.model.net).no_gpu),
             "parameters": boosting.parameters(0)[0],
             "rounds": progress.best_round,
             "train_examples": boosting.num_train,

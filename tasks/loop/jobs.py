@@ -14,7 +14,7 @@ from models.cores import usable_gpus, usable_memory
 from models.data.preparation import Preparation
 from models.files import replacing_folder
 from models.metrics.metrics import metric_of
-from models.nets.catalogue import is_descent, net_name
+from models.nets.catalogue import net_name, row_of
 from models.pipeline.keys import code_parts, key_of
 from models.pipeline.steps import ENCODING_CODE
 from models.project_spec.blocks import Model, Train
@@ -90,7 +90,7 @@ def job(
         direction=metric.direction,
         threads=threads,
         peak_flops_per_s=None
-        if not is_descent(model.net) or place is not None
+        if not row_of(model.net).by_descent or place is not None
         else cpu_peak(loop.workspace, loop.rank_pool, threads, train.precision),
         processor="cpu" if place is not None else processor_name(),
         speeds=read_speeds(loop.workspace),
@@ -135,7 +135,7 @@ def within_budget(
         first_job: Gives the first job of a net.
     """
     reference = "models.planner.epoch_work:epoch_s"
-    nets = [net for net, family in space.families.items() if is_descent(net) and EPOCHS in family.defaults]
+    nets = [net for net, family in space.families.items() if row_of(net).by_descent and EPOCHS in family.defaults]
     jobs = {net: first_job(net).as_json() for net in nets}
     return space.within(budget_s, {net: float(rank_pool.call(reference, job=plain)) for net, plain in jobs.items()})
 

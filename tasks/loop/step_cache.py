@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from models.errors import StoreError, UsageError
 from models.files import Hashes
-from models.nets.catalogue import NETS
+from models.nets.catalogue import row_of
 from models.pipeline.keys import CodeReader, Parts, declared, key_of, library_parts, spec_parts
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME, STEPS, External, PlannedStep, Step, plan
@@ -196,8 +196,13 @@ class StepCache:
             **self._argument_files(spec),
             **(self._declared_files() if self._has_own_code(step) else {}),
             **self.code.parts(step.code, files, self._packages(step)),
-            **library_parts(step.libraries),
+            **library_parts([*step.libraries, *self._libraries(step)]),
         }
+
+    def _libraries(self, step: Step) -> list[str]:
+        """Return the libraries of the families, for a step that runs their code."""
+        nets = families_of(self.spec) if step.family else ()
+        return [library for net in nets for library in row_of(net).libraries]
 
     def _code_files(self, step: Step) -> list[Path]:
         return [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
@@ -349,12 +354,10 @@ class StepCache:
         return record.result if record else None
 
     def _references(self, step: Step) -> Iterator[str]:
-        """Yield the code references of a step in the spec; a built-in net yields its module, which no import names."""
-        for path in step.references:
-            if path == "model.net":
-                yield from (NETS.get(net, net) for net in families_of(self.spec))
-            else:
-                yield str(_at(self._document, path) or "")
+        """Yield the code references of a step in the spec; a family yields its code, which no import names."""
+        yield from (str(_at(self._document, path) or "") for path in step.references)
+        for net in families_of(self.spec) if step.family else ():
+            yield from (net, *row_of(net).code(step.family))
 
     def _local_files(self, *_: Any) -> Parts:
         """Return the content hash of a source that is a local file or folder."""

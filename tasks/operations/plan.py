@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from models.data.preparation import Preparation
 from models.errors import UsageError
-from models.nets.catalogue import is_descent
+from models.nets.catalogue import row_of
 from models.project_spec.blocks import Spec
 from models.training.families import families_of, nets_of
 from tasks.host.workspace import Project
@@ -31,7 +31,7 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
         UserCodeError: The net cannot be run on shapes alone.
     """
     net = _net(project, spec)
-    if not is_descent(net):
+    if not row_of(net).by_descent:
         raise UsageError(f"model.net: {net} is fitted in one process: there is nothing to plan; name another net")
     if not (project.prepared / "preparation.json").exists():
         raise UsageError(
@@ -64,4 +64,4 @@ def _net(project: Project, spec: Spec) -> str:
     record = StepCache(project, spec).records.latest("search") if len(families) > 1 else None
     if record is not None:
         families = nets_of(spec, record.result.get("params", {})) or families
-    return next((net for net in families if is_descent(net)), families[0])
+    return next((net for net in families if row_of(net).by_descent), families[0])

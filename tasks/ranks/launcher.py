@@ -18,7 +18,6 @@ from pydantic import StringConstraints
 
 from models.errors import LooplineError, StoreError, TrainingError, UsageError
 from models.files import read_json, write_text
-from models.nets.catalogue import is_descent
 from models.pipeline.keys import key_of
 from models.project_spec.block import NumberText
 from models.training.checkpoints.finished import read_finished
@@ -307,8 +306,7 @@ def _submit(launcher: Launcher, key: str, job: TrainingJob, say: Callable[[str],
         (job.folder / name).unlink(missing_ok=True)
     write_text(job.folder / JOB_FILE, job.model_dump_json())
     train = job.train
-    single = not is_descent(job.model.net)
-    nodes, ranks = ((1, 1), 1) if single else (train.num_nodes, train.ranks)
+    nodes, ranks = job.processes
     try:
         say(launcher.submit(key, job.folder, Shape(nodes, ranks, job.threads, train.max_restarts)))
     except SchedulerAwayError as error:

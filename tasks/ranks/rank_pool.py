@@ -18,9 +18,9 @@ from typing import Any
 
 from models import errors
 from models.cores import WAITING, usable_cores
-from models.distributed.forkserver import OPTIMISERS, receive, send
+from models.distributed.forkserver import receive, send
 from models.errors import LooplineError, TrainingError
-from models.nets.catalogue import is_descent, is_trees
+from models.nets.catalogue import row_of
 from models.project_spec import own_reads
 from models.training.checkpoints.finished import read_finished
 from models.training.job import EpochReport, TrainingJob, TrainingResult
@@ -110,7 +110,7 @@ class RankPool:
     def warm(self, nets: Iterable[str] = ()) -> None:
         """Start the fork server, which imports torch and what the nets need in the background; return at once."""
         with self._lock:
-            self._ensure_fork_server([module for net in nets for module in _modules_of(net)])
+            self._ensure_fork_server([module for net in nets for module in row_of(net).modules])
 
     def run(self, job: TrainingJob, on_epoch: OnEpoch | None = None) -> TrainingResult:
         """Train `job` to its end; the result of a finished job is read from its folder.
@@ -132,10 +132,10 @@ class RankPool:
         if finished is not None:
             return finished
         run, deaths = _JobRun(job, on_epoch), 0
-        alone = job.train.ranks == 1 or not is_descent(job.model.net)
+        alone = job.processes.ranks == 1
         target, count = ("run_alone", 1) if alone else ("run_ranks", 1 + job.train.ranks)
         while True:
-            child = self._start(f"models.training.agent:{target}", (job,), count, _modules_of(job.model.net))
+            child = self._start(f"models.training.agent:{target}", (job,), count, row_of(job.model.net).modules)
             try:
                 result = _follow(child, run)
             finally:
@@ -274,13 +274,6 @@ class RankPool:
             self._fork_server.wait()
         self._socket, self._fork_server = None, None
         self._children.clear()
-
-
-def _modules_of(net: str) -> tuple[str, ...]:
-    """Return what the training of a net imports beside torch: it is imported once, for all children."""
-    if is_trees(net):
-        return ("lightgbm",)
-    return OPTIMISERS if is_descent(net) else ()
 
 
 def _follow(child: _RankProcess, run: _JobRun) -> TrainingResult | None:

@@ -55,6 +55,8 @@ PLACES = {
     "models/data/clean.py": Place(
         ("made_features",), ("data.features.make",), apart={**AFTER_PREPARE, **PERIOD, "backtest windows": OF_A_MODEL}
     ),
+    "models/export/core.py": Place(("core_of",), ("model.net",)),
+    "models/export/trained.py": Place(("validation_outputs", "validation_predictions"), ("model.net",)),
     "models/fitted_features/state.py": Place(("fit_state",), ("data.features.fit",), apart={**AFTER_PREPARE, **PERIOD}),
     "models/fitted_features/transform.py": Place(
         ("transform_eagerly", "transform_graph"), ("data.features.transform",), apart={**AFTER_PREPARE, **PERIOD}
@@ -75,6 +77,7 @@ PLACES = {
         ("net_name",), ("model.net",), apart={"card": "it says whether a net is chosen, and builds none"}
     ),
     "models/training/batches/own_augment.py": Place(("OwnAugmentation",), ("train.augment.function",)),
+    "models/training/rank.py": Place(("run_job",), ("model.net",)),
     "models/training/optimisation/losses.py": Place(("make_loss",), ("train.loss",)),
     "tasks/tools/sources.py": Place(("ingest", "arrived"), ("data.source",)),
 }
@@ -152,8 +155,10 @@ def test_a_key_sees_the_code_that_its_work_reaches_by_name(
     names: dict[str, set[str]],
 ) -> None:
     place = PLACES[name]
-    callers = {f"code:{path}" for path, found in names.items() if found & {*place.through}}
-    holders = {key for key in keys if f"code:{name}" in parts[key] and (callers - {f"code:{name}"}) & {*parts[key]}}
+    callers = {f"code:{path}" for path, found in names.items() if found & {*place.through}} - {f"code:{name}"}
+    module = name.removesuffix(".py").replace("/", ".")
+    runs = {key for key, (code, _) in keys.items() if module in code or callers & {*parts[key]}}
+    holders = {key for key in runs if f"code:{name}" in parts[key]}
     assert holders
     wanted = {part for pattern in place.modules for part in reader.parts([pattern])}
     blind = {key for key in holders if not ({*place.references} <= {*keys[key][1]} and wanted <= {*parts[key]})}
@@ -204,10 +209,20 @@ def test_a_step_that_runs_a_net_of_the_catalogue_sees_its_code(project: Project)
     for net, row in CATALOGUE.items():
         kind = row.kinds[0]
         cache = cache_of(project, {"kind": kind, **DATA[kind]}, model={"net": net})
-        for reference in filter(None, (row.reference, row.arguments)):
-            part = f"code:{reference.partition(':')[0].replace('.', '/')}.py"
-            blind |= {(net, step.name) for step in RUN_A_NET if part not in cache.own_parts(step)}
+        for step in RUN_A_NET:
+            code = {f"code:{name.partition(':')[0].replace('.', '/')}.py" for name in row.code(step.family)}
+            wanted = code | {f"library:{name}" for name in row.libraries}
+            blind |= {(net, step.name, part) for part in wanted - cache.own_parts(step).keys()}
     assert blind == set()
+
+
+def test_a_step_sees_the_code_of_the_families_of_its_spec_alone(project: Project) -> None:
+    cache = cache_of(project, DATA["table"], model={"net": "trees"})
+    parts = {step.name: cache.own_parts(step).keys() for step in STEPS}
+    runs = {name for name, own in parts.items() if "library:lightgbm" in own}
+    assert runs == {step.name for step in RUN_A_NET}
+    assert {name for name, own in parts.items() if "code:models/export/trees.py" in own} == {"export"}
+    assert {name for name, own in parts.items() if "code:models/training/linear.py" in own} == set()
 
 
 OWN_CODE = {path: path.replace(".", "_") for step in STEPS for path in step.references}

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from models.distributed.forkserver import OPTIMISERS
 from models.errors import TrainingError, UserCodeError
+from models.nets.catalogue import OPTIMISERS
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE
 from tasks.loop import jobs

@@ -19,7 +19,7 @@ from models.judge.gates import goal_gate
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.metrics import metric_of
 from models.nets.build import build_net
-from models.nets.catalogue import is_descent
+from models.nets.catalogue import row_of
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Judge
 from models.sources.read import read_source
@@ -153,7 +153,7 @@ def passes_every_stage(folder: Path, place: Path, spec, *, trains: bool) -> None
     for net in families_of(spec):
         for arguments in drawn(spec, net):
             model, _ = with_params(spec.model.model_copy(update={"net": net}), spec.train, arguments)
-            if is_descent(net) and net != "linear":
+            if row_of(net).by_descent and net != "linear":
                 build_net(model, Sizes.of(preparation, net), folder)
             if trains:
                 train(place, spec, model)

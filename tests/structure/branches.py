@@ -21,7 +21,7 @@ GROUPS = {
     "task": "a comparison with the word of a task, or a case of it",
     "data kind": "the same of a kind of data",
     "shape": "a field that is set for one kind of data alone is compared with None, or a tensor of it looked for",
-    "family": "the same of a family, or a call of a function that answers for one",
+    "family": "the same of a family, a flag of its row, or a call of a function that answers for one",
     "kind of column": "the same of a kind of column",
     "stand-in": "a field that is set for some tasks or kinds of data alone is asked for its truth or for None",
     "flag": "a field of a row that is true or false or may be empty is asked, or such a value of a table",

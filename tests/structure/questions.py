@@ -25,7 +25,7 @@ HINTS = {"data kind": ("kind",), "task": ("task",), "family": ("net", "family")}
 """What stands beside a word of a kind where the word is also a plain one, or is compared among others."""
 ALONE = ("task", "data kind", "kind of column")
 """Groups whose words need no hint where nothing else is compared."""
-FAMILY_ANSWERS = frozenset({"is_trees", "is_descent", "is_auto", "is_self_tuned"})
+FAMILY_ANSWERS = frozenset({"is_auto", "is_self_tuned"})
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,8 @@ def group_of_field(expression: ast.expr, words: Vocabulary, scope: Scope) -> str
     match expression:
         case ast.Attribute(attr=name) if name in words.flags:
             return "flag"
+        case ast.Attribute(attr=name) if name in words.family_flags:
+            return "family"
         case ast.Attribute(attr=name) if name in FIELDS:
             return "stand-in"
         case ast.Name(id=name):

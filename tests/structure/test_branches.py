@@ -68,6 +68,14 @@ def is_regression(task: str) -> bool:
 def passes_on(task: str) -> bool:
     return not is_regression(task)
 """
+FAMILIES = """
+@dataclass(frozen=True)
+class Entry:
+    fit: str
+    by_descent: bool = True
+
+CATALOGUE: dict[str, Entry] = {"trees": Entry("a:b", False), "mlp": Entry("c:d")}
+"""
 
 
 def groups(snippet: str, path: str = "models/data/snippet.py") -> list[str]:
@@ -75,6 +83,7 @@ def groups(snippet: str, path: str = "models/data/snippet.py") -> list[str]:
     sources = {
         "models/kinds/task.py": ROWS,
         "models/data/tables.py": TABLES,
+        "models/nets/catalogue.py": FAMILIES,
         "models/data/answers.py": ANSWERS + READERS,
         "models/inputs/numeric/record.py": RECORDS,
         path: IMPORTS + snippet,
@@ -91,7 +100,9 @@ FORMS = {
     "shape == 'table'": "data kind",
     "column.kind == 'numeric'": "kind of column",
     "net == 'trees'": "family",
-    "is_descent(net)": "family",
+    "is_auto(spec)": "family",
+    "not row_of(net).by_descent": "family",
+    "[name for name, row in CATALOGUE.items() if row.by_descent]": "family",
     "preparation.window is None": "shape",
     "preparation.pixels is not None": "shape",
     "'tokens' in batch": "shape",

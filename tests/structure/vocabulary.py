@@ -40,9 +40,10 @@ class Vocabulary:
 
     `tables`: tables and tuples of kinds, by dotted module; `modules`: these names. `choices`: tables whose values are
     truths or may be None. `rows`: classes of the values of tables. `flags`: fields of rows that are true or false, or
-    may be empty; `choices_of` those that hold one of a few words, with these. `classes`: rows, and the classes that
-    tables name within them; `records` those of one kind of column. `constants`: names of one kind's word. `functions`
-    and `properties`: answers about a kind, true or false; `look_ups`: functions that return a flag of a row, by module.
+    may be empty, `family_flags` those of families; `choices_of` those that hold one of a few words, with these.
+    `classes`: rows, and the classes that tables name within them; `records` those of one kind of column. `constants`:
+    names of one kind's word. `functions` and `properties`: answers about a kind, true or false; `look_ups`: functions
+    that return a flag of a row, by module.
     """
 
     tables: dict[str, set[str]] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class Vocabulary:
     choices: set[str] = field(default_factory=set)
     rows: set[str] = field(default_factory=set)
     flags: set[str] = field(default_factory=set)
+    family_flags: set[str] = field(default_factory=set)
     choices_of: dict[str, frozenset[str]] = field(default_factory=dict)
     classes: set[str] = field(default_factory=set)
     records: set[str] = field(default_factory=set)
@@ -61,7 +63,7 @@ class Vocabulary:
 
 def vocabulary_of(trees: Trees) -> Vocabulary:
     """Return what stands for a kind in these modules; functions and properties are left to the caller."""
-    words = Vocabulary()
+    words, families = Vocabulary(), set[str]()
     for path, tree in trees.items():
         module = words.modules[tree] = path.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
         for name, annotation, value in assignments(tree):
@@ -70,7 +72,9 @@ def vocabulary_of(trees: Trees) -> Vocabulary:
             elif is_table(annotation, value):
                 if name not in CATALOGUES:
                     words.tables.setdefault(module, set()).add(name)
-                words.rows |= class_names(row_type(annotation), *called(held_values(value)))
+                rows = class_names(row_type(annotation), *called(held_values(value)))
+                words.rows |= rows
+                families |= rows if name in CATALOGUES else set()
                 words.classes |= words.rows | class_names(value)
                 if is_choice(annotation, value):
                     words.choices.add(name)
@@ -80,7 +84,7 @@ def vocabulary_of(trees: Trees) -> Vocabulary:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 if node.name in words.rows or path.startswith(ROOM_OF_ROWS):
-                    words.flags |= set(flags_of(node))
+                    (words.family_flags if node.name in families else words.flags).update(flags_of(node))
                 if path.startswith((ROOM_OF_ROWS, ROOM_OF_COLUMNS)):
                     words.classes.add(node.name)
                     words.choices_of |= choices_of(node, literals)

@@ -16,7 +16,7 @@ from models.errors import DataError, TrainingError
 from models.kinds.data_kind import DATA_KINDS
 from models.kinds.task import TASKS, TargetType
 from models.metrics.ranking import groups_of, has_order
-from models.nets.catalogue import is_descent, reads_words
+from models.nets.catalogue import reads_words, row_of
 from models.project_spec.blocks import Kind, Model
 from models.training.batches.example_set import EXAMPLES, VALUE, ExampleSet, Inputs
 from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, recent_of
@@ -57,7 +57,7 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
     path, limit = job.tensors[split], job.train.memory_mb << 20
     is_large = path.exists() and path.stat().st_size > limit
     is_part = split == "train" and (job.sample < 1 or is_chosen(job))
-    if not is_large or is_part or not DATA_KINDS[preparation.kind].rows_apart or not is_descent(job.model.net):
+    if not is_large or is_part or not DATA_KINDS[preparation.kind].rows_apart or not row_of(job.model.net).by_descent:
         tensors = _mapped(path)
         return _examples(job.model, preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
     locations = places(path)

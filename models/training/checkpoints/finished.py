@@ -15,11 +15,13 @@ from models.files import read_json, sha256, write_bytes, write_json
 from models.nets.catalogue import unused
 from models.project_spec import own_reads
 from models.training.checkpoints.weights import weights_sha256
-from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
+from models.training.job import RESULT_FILE, TrainingJob, TrainingResult
 
 if TYPE_CHECKING:
     from models.training.checkpoints.state import Progress
 
+TENSORS = ".safetensors"
+"""The suffix of weights of which the tensors are hashed, and not the file."""
 # These settings may change the bits but not the identity of a job: it can resume with other values.
 _FREE = (
     "on", "ranks", "nodes", "threads", "max_restarts", "parallel", "tensor", "stages", "replicas", "pipeline",
@@ -61,8 +63,9 @@ def read_finished(job: TrainingJob) -> TrainingResult | None:
         return None
     try:
         result = TrainingResult.model_validate(json.loads(path.read_text()))
-        weights, is_trees = job.folder / result.weights, result.weights == TREES_FILE
-        whole = (sha256 if is_trees else weights_sha256)(weights) == result.weights_sha256
+        weights = job.folder / result.weights
+        hash_of = weights_sha256 if weights.suffix == TENSORS else sha256
+        whole = hash_of(weights) == result.weights_sha256
     except (OSError, ValueError, StoreError):
         return None
     differs = difference(result.environment.get("job", {}), identity(job))

@@ -17,7 +17,7 @@ from models.errors import TrainingError, UsageError
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import Task
 from models.nets.arguments import whole_numbers
-from models.nets.catalogue import CATALOGUE, is_descent
+from models.nets.catalogue import CATALOGUE, row_of
 from models.project_spec.blocks import Spec
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def check_weights(spec: Spec, net: str, base: Path, gpus: int) -> None:
     Raises:
         UsageError: The net cannot fit into the memory of a GPU, or without GPUs of this machine.
     """
-    if net not in CATALOGUE or not is_descent(net):
+    if net not in CATALOGUE or not row_of(net).by_descent:
         return
     if _BYTES * _most_weights(spec, net) < (_SMALL_GPU if gpus else usable_memory() / spec.train.ranks):
         return
@@ -87,7 +87,13 @@ def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
 
     train, preparation = job.train, Preparation.load(job.prepared)
     net, is_frozen = job.model.net, train.start is not None and bool(train.start.freeze)
-    if net not in CATALOGUE or not is_descent(net) or train.parallel != "ddp" or train.compile is True or is_frozen:
+    if (
+        net not in CATALOGUE
+        or not row_of(net).by_descent
+        or train.parallel != "ddp"
+        or train.compile is True
+        or is_frozen
+    ):
         return False
     numbers = whole_numbers(net, job.model.arguments)
     sizes, batch = Sizes.of(preparation, job.model.net), examples_of_step(job, preparation)

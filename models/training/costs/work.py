@@ -7,7 +7,7 @@ of one core, estimated from the times of a few trials; what the work really took
 from __future__ import annotations
 
 from models.training.costs.summary import Costs
-from models.training.job import TREES_FILE, TrainingResult
+from models.training.job import TrainingResult
 
 _START_S = 0.1
 _SPLIT_S = 4e-9
@@ -20,18 +20,17 @@ _FIT_S = 4e-7
 def work_s(result: TrainingResult, num_inputs: int) -> float:
     """Return the work of a finished job.
 
-    Trees: rounds x (rows x inputs); nets: floating point operations and steps; the linear net: rows x inputs.
+    What learns by rounds: rounds x (rows x inputs); nets: floating point operations and steps; the linear net: rows
+    x inputs.
 
     Args:
         result: The result of the job.
         num_inputs: Input columns of the table.
     """
     rows = float(result.environment.get("train_examples", 0))
-    if result.weights == TREES_FILE:
-        per_round = int(result.environment["parameters"].get("num_class", 1)) * (
-            _ROUND_S + rows * num_inputs * _SPLIT_S
-        )
-        return _START_S + result.epochs[-1]["rounds"] * per_round
+    if rounds := result.epochs[-1].get("rounds"):
+        models = int(result.environment["parameters"].get("num_class", 1))
+        return _START_S + rounds * (models * (_ROUND_S + rows * num_inputs * _SPLIT_S))
     steps = float(result.environment.get("steps_per_epoch", 0)) * len(result.epochs)
     flops = (result.costs or Costs()).flops or 0.0
     return _START_S + (epochs_s(flops, steps) if steps else rows * num_inputs * _FIT_S)

@@ -7,18 +7,18 @@ import pytest
 
 from models.errors import UsageError
 from models.nets import catalogue
-from models.nets.catalogue import CATALOGUE, NETS, default_space, is_trees, net_name, unused
+from models.nets.catalogue import CATALOGUE, NETS, default_space, net_name, unused
 from models.project_spec.blocks import Train
 from models.project_spec.references import resolve
 from models.project_spec.search import Search
 from models.training.tree_parameters import TreeArguments
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_every_searched_argument_is_one_the_net_takes(name):
     space = default_space(name)
     Search(space=space)
-    factory = TreeArguments if is_trees(name) else resolve(name, Path(), NETS)
+    factory = resolve(name, Path(), NETS) if name in NETS else TreeArguments
     arguments = inspect.signature(factory).parameters
     assert {key.removeprefix("model.") for key in space if key.startswith("model.")} <= set(arguments)
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from models.errors import UserCodeError
 from models.nets.build import build_net, draft_net
-from models.nets.catalogue import CATALOGUE, is_descent
+from models.nets.catalogue import CATALOGUE, row_of
 from models.nets.deferred import draft
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Model
@@ -19,7 +19,7 @@ SIZES = {
     "series": Sizes("series", "regression", window=(6, 3), num_numeric=3),
     "text": Sizes("text", "language", length=8, num_outputs=7),
 }
-CASES = [(name, kind) for name, entry in CATALOGUE.items() for kind in entry.kinds if is_descent(name)]
+CASES = [(name, kind) for name, entry in CATALOGUE.items() for kind in entry.kinds if row_of(name).by_descent]
 CPU = torch.device("cpu")
 
 

@@ -9,7 +9,7 @@ from models.errors import UsageError
 from models.nets import mlp, transformer
 from models.nets.adapters import NetAdapter, adapt, named_inputs
 from models.nets.build import build_net, draft_net, example_inputs
-from models.nets.catalogue import CATALOGUE, is_descent
+from models.nets.catalogue import CATALOGUE, row_of
 from models.nets.sizes import Sizes
 from models.nets.splitting import BlockStackView, features_of, tensor_plan
 from models.project_spec.blocks import Model
@@ -124,7 +124,7 @@ def test_no_trunk_is_told():
         features_of(nn.Linear(1, 1), "own")
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if is_descent(name)])
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if row_of(name).by_descent])
 def test_the_catalogue_says_which_nets_the_ranks_can_share(name):
     sizes = {
         "table": TABLE,

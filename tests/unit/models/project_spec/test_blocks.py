@@ -112,10 +112,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"data": {"source": "a.txt", "kind": "text"}, "train": {"augment": {"function": "./a.py:f"}}},
         "augment.function is for data of kind image or table or series, but data.kind is text: remove it",
     ),
-    (
-        {"model": {"net": "trees"}, "train": {"augment": {"function": "./a.py:f"}}},
-        "train.augment.function is for nets trained by gradient descent, but model.net is trees",
-    ),
     ({"train": {"precision": "fp8"}}, "'bf16' or 'fp16'"),
     ({"train": {"compile": "always"}}, "'auto'"),
     ({"train": {"nccl": {"IB_DISABLE": 1}}}, "got the name 'IB_DISABLE', expected a variable of NCCL"),
@@ -171,7 +167,6 @@ def test_every_name_of_the_pattern_is_taken(name: str) -> None:
     [
         ({"retrain": {"rows": 1000}}, "retrain.rows needs rows in order"),
         ({"data": {**DATA, "newest": 1000}}, "newest needs rows in order"),
-        ({"retrain": {"start": "champion"}, "model": {"net": "trees"}}, "retrain.start: champion is for nets"),
         ({"retrain": {"quiet": {"begin": 6, "end": 6}}}, "that is no hour"),
     ],
 )

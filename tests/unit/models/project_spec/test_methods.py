@@ -26,8 +26,6 @@ def test_auto_is_a_batch_and_survives_the_search(tmp_path):
 @pytest.mark.parametrize(
     ("blocks", "said"),
     [
-        ({"model": {"net": "trees"}, "train": {"ema": 0.9}}, "train.ema is for nets"),
-        ({"model": {"net": "trees"}, "train": {"batch": "auto"}}, "batch: auto"),
         ({"train": {"pseudo_labels": {}}}, "data.unlabelled: true"),
         ({"train": {"nesterov": True}}, "nesterov is of sgd"),
         ({"train": {"start": {"lr_scale": {"a": 0.0}}}}, "use `freeze`"),

@@ -271,7 +271,6 @@ BETWEEN_KEYS = (
     "search.space.train.augment: got 'a range', expected `choices` of blocks, such as {noise: 0.1}: Input should",
     "augment.mixup_alpha is for data of kind image",
     "augment.function is for data of kind image or table or series, but data.kind is text: remove it",
-    "train.augment.function is for nets trained by gradient descent, but model.net is trees",
 )
 
 

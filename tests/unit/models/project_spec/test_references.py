@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from models.errors import UsageError, UserCodeError
-from models.project_spec.references import call, is_own_code, is_package, resolve, source_file
+from models.project_spec.references import (
+    call,
+    is_own_code,
+    is_package,
+    resolve,
+    short_name,
+    sort_of_net,
+    source_file,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +47,26 @@ def _own_modules() -> Iterator[None]:
 )
 def test_what_counts_as_own_code(reference: str, own: bool) -> None:
     assert is_own_code(reference) is own
+
+
+@pytest.mark.parametrize(
+    ("net", "sort", "short"),
+    [
+        ("trees", "ready", "trees"),
+        ("ensemble", "ready", "ensemble"),
+        ("sklearn.ensemble:ExtraTreesClassifier", "class", "ExtraTreesClassifier"),
+        ("xgboost:XGBClassifier", "class", "XGBClassifier"),
+        ("./boosted.py:FAMILY", "row", "boosted"),
+        ("../shared/boosted.py:QUICK_FAMILY", "row", "boosted"),
+        ("team.families.boosted:FAMILY", "row", "boosted"),
+        ("./net.py:Net", "net", "Net"),
+        ("sklearn.py:Net", "net", "Net"),
+        ("sklearnx.nets:Net", "net", "Net"),
+    ],
+)
+def test_the_name_of_a_net_tells_what_it_is_and_how_people_call_it(net: str, sort: str, short: str) -> None:
+    assert sort_of_net(net) == sort
+    assert short_name(net) == short
 
 
 def test_what_counts_as_a_package_of_a_registry() -> None:

@@ -55,6 +55,14 @@ def test_auto_takes_the_families_that_fit_the_spec(blocks: dict[str, Any], famil
         ),
         ({"search": {"families": ["trees"]}, "train": {"ema": 0.9}}, "search.families: trees: is not trained by"),
         ({"model": {"net": "mlp"}, "search": {"families": ["mlp"]}}, "search.families: is for `model.net: auto`"),
+        (
+            {"model": {"net": "trees"}, "train": {"augment": {"function": "./a.py:f"}}},
+            "train.augment.function: is for nets trained by gradient descent, but model.net is trees",
+        ),
+        ({"model": {"net": "trees"}, "train": {"ema": 0.9}}, "train.ema: is for nets"),
+        ({"model": {"net": "xgboost:XGBClassifier"}, "train": {"ema": 0.9}}, "but model.net is xgboost:XGBClassifier"),
+        ({"model": {"net": "trees"}, "train": {"batch": "auto"}}, "batch: auto"),
+        ({"retrain": {"start": "champion"}, "model": {"net": "trees"}}, "retrain.start: is for nets"),
     ],
 )
 def test_what_fits_no_family_is_refused(blocks: dict[str, Any], message: str) -> None:
