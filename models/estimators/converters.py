@@ -7,6 +7,7 @@ fitted object answers, probabilities or scores, as its row says. Of two classes 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -52,13 +53,29 @@ def _by_skl2onnx(fitted: Any, width: int) -> onnx.ModelProto:
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType
 
-    model: onnx.ModelProto = convert_sklearn(
-        fitted,
-        initial_types=[("x", FloatTensorType([None, width]))],
-        target_opset={"": OPSET, "ai.onnx.ml": SKLEARN_ML_OPSET},
-        options={id(fitted): {"zipmap": False}} if hasattr(fitted, "classes_") else None,
-    )
+    if "xgboost" in sys.modules:  # otherwise no step of the estimator can be of XGBoost
+        _register_xgboost()
+    types, opsets = [("x", FloatTensorType([None, width]))], {"": OPSET, "ai.onnx.ml": SKLEARN_ML_OPSET}
+    model: onnx.ModelProto = convert_sklearn(fitted, initial_types=types, target_opset=opsets)
     return model
+
+
+def _register_xgboost() -> None:
+    """Tell skl2onnx the converter of XGBoost's estimators, for those inside others; again and again is no harm."""
+    import xgboost
+    from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common.shape_calculator import (
+        calculate_linear_classifier_output_shapes,
+        calculate_linear_regressor_output_shapes,
+    )
+
+    options = {"zipmap": [True, False], "nocl": [True, False], "raw_scores": [True, False]}
+    for estimator, shapes, allowed in (
+        (xgboost.XGBClassifier, calculate_linear_classifier_output_shapes, options),
+        (xgboost.XGBRegressor, calculate_linear_regressor_output_shapes, {}),
+    ):
+        update_registered_converter(estimator, f"XGBoost{estimator.__name__}", shapes, convert_xgboost, options=allowed)
 
 
 def _by_onnxmltools(fitted: Any, width: int) -> onnx.ModelProto:

@@ -34,7 +34,7 @@ PASSED = ("Identity", "ZipMap")
 
 
 def in_one_form(model: onnx.ModelProto, width: int, num_classes: int, *, is_score: bool) -> onnx.ModelProto:
-    """Return a converter's graph in the form of `converters.py`.
+    """Return a converter's graph, or that of a team's own function, in the form of `converters.py`.
 
     Args:
         model: The graph: one input (batch, width) float32; its last output are the numbers, or the values of classes.
@@ -69,12 +69,13 @@ def _last_output(graph: onnx.GraphProto) -> str:
 
 
 def _append_output(builder: GraphBuilder, name: str, num_classes: int) -> None:
-    shape = builder.constant("shape", np.array([-1, max(1, num_classes)], np.int64))
     if num_classes != 2:
-        builder.node("Reshape", [name, shape], "values", output=OUTPUT)
+        builder.node("Flatten", [name], "columns", output=OUTPUT, axis=1)
         return
-    both = builder.node("Reshape", [name, shape], "values")
-    builder.node("Gather", [both, builder.constant("second", np.array([1], np.int64))], "last", output=OUTPUT, axis=1)
+    columns = builder.node("Flatten", [name], "columns", axis=1)
+    builder.node(
+        "Gather", [columns, builder.constant("second", np.array([-1], np.int64))], "last", output=OUTPUT, axis=1
+    )
 
 
 def _model(builder: GraphBuilder, width: int, num_outputs: int) -> onnx.ModelProto:

@@ -1,5 +1,7 @@
 """A fitted object's graph answers what the object answers, in float64 where it is made of trees."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -81,6 +83,22 @@ def test_a_value_at_a_threshold_goes_the_way_of_the_library():
     cuts = boosted.get_booster().trees_to_dataframe()["Split"].dropna().unique().astype(np.float32)[:, None]
     got = answer(onnx_of(ROWS["XGBRegressor"], boosted, 1, 0), cuts)
     assert got[:, 0] == pytest.approx(boosted.predict(cuts), abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::Warning")
+def test_estimators_inside_others_are_converted_too():
+    import xgboost
+    from sklearn.ensemble import RandomForestClassifier, StackingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    boosted = xgboost.XGBClassifier(n_estimators=3, n_jobs=1)
+    stack = StackingClassifier([("boosted", boosted), ("forest", RandomForestClassifier(5))])
+    row = replace(ROWS["LogisticRegression"], package="file")
+    for estimator in (stack, make_pipeline(StandardScaler(), LogisticRegression())):
+        estimator.fit(X, CODES)
+        assert answer(onnx_of(row, estimator, 4, 3)) == pytest.approx(estimator.predict_proba(X), abs=1e-5)
 
 
 def test_a_tree_without_a_split_is_a_number():
