@@ -17,7 +17,6 @@ from models.report import pages
 from models.report.data import labelled
 from models.report.facts import IngestSummary, LastLoop, Overview, ProjectFacts, ServiceSummary
 from models.report.light import RANK
-from models.report.time_chart import metric_chart, spark, volume_chart
 from models.triggers.signal import Outcome
 
 STYLESHEET = Path(__file__).parent / "templates" / "overview" / "style.css"
@@ -68,30 +67,13 @@ def tool_links(project: ProjectFacts, where: Mapping[str, str]) -> list[Link]:
 
 def render_index(overview: Overview, logout: str = "") -> str:
     """Return the page of all projects. `logout`: the token of the form that ends the session; empty for none."""
-    sparks = {project.name: spark(_windows(project), _metric(project)) for project in overview.projects}
     projects = sorted(overview.projects, key=lambda project: RANK[project.light.colour])  # the most urgent come first
-    return _render("index", overview=overview, projects=projects, sparks=sparks, now=overview.at, logout=logout)
+    return _render("index", overview=overview, projects=projects, now=overview.at, logout=logout)
 
 
 def render_project(project: ProjectFacts, now: float, links: Sequence[Link], logout: str = "") -> str:
     """Return the page of one project with its history."""
-    windows, monitor = _windows(project), project.monitor
-    verdict = monitor.verdict if monitor else None
-    band = (verdict.low, verdict.high) if verdict and verdict.low is not None and verdict.high is not None else None
-    chart = metric_chart(windows, _metric(project), band)
-    legend = Markup(
-        '<span class="key first"></span>measured<span class="key second"></span>estimated without labels'
-        '<span class="key band"></span>its verdict at promotion'
-    )
-    return _render(
-        "project",
-        project=project,
-        now=now,
-        links=links,
-        metric_chart=_figure(f"{_metric(project)} of each window", legend, chart),
-        volume_chart=_figure("Predictions", Markup("those in whole windows"), volume_chart(windows)),
-        logout=logout,
-    )
+    return _render("project", project=project, now=now, links=links, logout=logout)
 
 
 def render_confirm(project: str, question: str, lines: Sequence[str], form: Mapping[str, Any], logout: str = "") -> str:
@@ -181,22 +163,6 @@ def _render(template: str, **values: Any) -> str:
         outcome_colour=lambda ended: OUTCOMES[ended.outcome][0],
         outcome_words=lambda ended: OUTCOMES[ended.outcome][1],
     )
-
-
-def _windows(project: ProjectFacts) -> list[WindowReport]:
-    return [window for window in project.monitor.windows if window.whole] if project.monitor else []
-
-
-def _metric(project: ProjectFacts) -> str:
-    return (project.monitor.metric if project.monitor else None) or "metric"
-
-
-def _figure(title: str, caption: Markup, picture: Markup) -> Markup:
-    if not picture:
-        return Markup("")
-    return Markup(
-        '<figure><figcaption><b>{}</b><span>{}</span></figcaption><div class="scroll">{}</div></figure>'
-    ).format(title, caption, picture)
 
 
 def _percent(share: float) -> str:
