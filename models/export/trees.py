@@ -6,18 +6,16 @@ Source: ai.onnx.ml TreeEnsemble, version 5; LightGBM's Tree::NumericalDecision a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import onnx
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
+from models.export.feature_nodes import feature_nodes
 from models.export.trained import trees_text
-from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
+from models.inputs.graph_builder import GraphBuilder
 from models.inputs.tree_ensemble import LEQ, MEMBER, TreeNode, tree_ensemble
-from models.kinds.data_kind import PerDataKind
 from models.ngrams.graph import ML_DOMAIN
 from models.training.boosters import Boosters
 from models.training.job import TrainingJob
@@ -50,7 +48,7 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """
     dumps = [booster.dump_model() for booster in Boosters.of_text(text).boosters]
     factor = _logit_factor(dumps[0])
-    builder, features, correction = _inputs(preparation)
+    builder, features, correction = feature_nodes(preparation)
     attributes = _ensemble(*_targeted(dumps))
     raw = builder.node("TreeEnsemble", [features], "trees", domain=ML_DOMAIN, **attributes)
     if correction is not None:
@@ -60,61 +58,6 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
         return builder, raw
     scale = builder.constant("factor", np.array(factor, np.float64))
     return builder, builder.node("Mul", [raw, scale], "logit")
-
-
-class _Correction(NamedTuple):
-    """The names of tensors with which the sum of the leaves becomes the output: base + slope * sum.
-
-    `base` is (batch, output), `slope` (batch, 1).
-    """
-
-    base: str
-    slope: str
-
-
-_TreeInput = tuple[GraphBuilder, str, _Correction | None]
-
-
-def _inputs(preparation: Preparation) -> _TreeInput:
-    """Return a builder with the nodes that make the trees' input, its name, and for series what the trees correct."""
-    return _INPUTS[preparation.kind](preparation)
-
-
-def _of_columns(preparation: Preparation) -> _TreeInput:
-    builder = GraphBuilder(CORE_PREFIX)
-    return builder, _features(builder, preparation.num_numeric, len(preparation.cardinalities)), None
-
-
-def _of_windows(preparation: Preparation) -> _TreeInput:
-    from models.export.net_graph import net_part
-    from models.nets.window_features import WindowFeatures
-
-    builder, output = net_part(WindowFeatures(preparation), preparation)
-
-    def columns(name: str, start: int, stop: int) -> str:
-        ends = [builder.constant(f"trees/{name}/{bound}", np.array([bound], np.int64)) for bound in (start, stop, 1)]
-        return builder.node("Slice", [output, *ends], f"trees/{name}")
-
-    last = -preparation.num_outputs - 1
-    return builder, columns("features", 0, last), _Correction(columns("base", last, -1), columns("slope", -1, 1 << 31))
-
-
-_INPUTS: PerDataKind[Callable[[Preparation], _TreeInput]] = {
-    "table": _of_columns,
-    "image": _of_columns,
-    "series": _of_windows,
-    "text": _of_columns,
-}
-
-
-def _features(builder: GraphBuilder, num_numeric: int, num_categorical: int) -> str:
-    names = [("numeric", num_numeric), ("categorical", num_categorical)]
-    doubles = [
-        builder.node("Cast", [CORE_PREFIX + name], f"{name}_double", to=onnx.TensorProto.DOUBLE)
-        for name, width in names
-        if width
-    ]
-    return builder.node("Concat", doubles, "features", axis=1)
 
 
 def _logit_factor(dump: dict[str, Any]) -> float:
