@@ -23,12 +23,19 @@ class InputPlan:
         scale: The spread of each number.
         one_hot: The number of values of each category, which becomes so many columns; empty: indices stay one column.
         num_numbers: The first columns are numbers, the others indices of categories.
+        num_categories: Of the indices.
     """
 
     shift: tuple[float, ...]
     scale: tuple[float, ...]
     one_hot: tuple[int, ...]
     num_numbers: int
+    num_categories: int
+
+    @property
+    def width(self) -> int:
+        """The columns of the matrix."""
+        return self.num_numbers + (sum(self.one_hot) or self.num_categories)
 
     def matrix(self, features: Matrix) -> Matrix:
         """Return the matrix (row, column) for numbers and indices (row, input)."""
@@ -57,7 +64,7 @@ def input_plan(
     """
     num_numbers = features.shape[1] - len(cardinalities)
     shift, scale = _SPREADS[row.numbers](features[:, :num_numbers], weights)
-    return InputPlan(shift, scale, _WIDTHS[row.categories](cardinalities), num_numbers)
+    return InputPlan(shift, scale, _WIDTHS[row.categories](cardinalities), num_numbers, len(cardinalities))
 
 
 _Spread = tuple[tuple[float, ...], tuple[float, ...]]

@@ -47,7 +47,7 @@ def unpack(content: bytes) -> StoredEstimator:
     header = json.loads(line)
     fields = header["plan"]
     shift, scale, one_hot = (tuple(fields[name]) for name in ("shift", "scale", "one_hot"))
-    plan = InputPlan(shift, scale, one_hot, fields["num_numbers"])
+    plan = InputPlan(shift, scale, one_hot, fields["num_numbers"], fields["num_categories"])
     outputs, start = [], 0
     for classes, size in zip(header["classes"], header["sizes"], strict=True):
         outputs.append(OutputModel(tuple(classes), models[start : start + size]))

@@ -51,12 +51,13 @@ def test_the_graph_gives_the_raw_outputs(reference, task):
     loss = "pinball" if task == "quantile" else LOSSES[link]
     small = {"n_estimators": 5} if "ExtraTrees" in reference else {}
     estimator = grown(Fit(functions, row.output, plan, task, loss, small, 1), FEATURES, outputs, None, 3, 1)
-    builder, width = GraphBuilder("core/"), plan.matrix(FEATURES).shape[1]
+    builder = GraphBuilder("core/")
+    assert plan.width == plan.matrix(FEATURES).shape[1]
     name = join(
         builder,
         "features",
         estimator,
-        lambda model: functions.onnx(model.model, width, len(model.classes)),
+        lambda model: functions.onnx(model.model, plan.width, len(model.classes)),
         row.output,
         link,
         outputs[0].num_classes,
