@@ -25,7 +25,6 @@ CELL = 0.25
 """Rows within about this many standard deviations of each other in every input are near-duplicates."""
 WORD_AXES = 8
 """Axes to which the words of a text are hashed: of many more, each would be less than a `CELL`, and all texts alike."""
-_ROUNDS = 20
 _BLOCK = 1024
 
 
@@ -181,31 +180,15 @@ def _float(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _medoids(points: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
-    """Return the point nearest to the centre of each cluster of a weighted k-means, initialised by k-means++."""
-    rng = np.random.default_rng(0)
-    middles = [int(weights.argmax())]
-    nearest = _distances(points, points[middles])[:, 0] ** 2
-    while len(middles) < count:
-        chances = nearest * weights
-        middles.append(int(rng.choice(len(points), p=chances / chances.sum())))
-        nearest = np.minimum(nearest, _distances(points, points[middles[-1:]])[:, 0] ** 2)
-    centres = points[middles]
-    for _ in range(_ROUNDS):
-        owner = _distances(points, centres).argmin(axis=1)
-        totals = np.bincount(owner, weights, count)
-        sums = np.stack([np.bincount(owner, weights * axis, count) for axis in points.T], axis=1)
-        moved = np.where(totals[:, None] > 0, sums / np.maximum(totals, 1e-300)[:, None], centres)
-        if np.allclose(moved, centres):
-            break
-        centres = moved
-    away = _distances(points, centres)
-    chosen: list[int] = []
-    for cluster in range(count):
-        for row in np.argsort(away[:, cluster], kind="stable"):
-            if int(row) not in chosen:
-                chosen.append(int(row))
-                break
-    return np.array(chosen, dtype=np.int64)
+    """Return the point nearest to the centre of each cluster of a weighted k-means."""
+    from sklearn.cluster import KMeans
+
+    clusters = KMeans(count, n_init=1, tol=0.0, random_state=0).fit(points, sample_weight=weights)
+    away = np.linalg.norm(points - clusters.cluster_centers_[clusters.labels_], axis=1)
+    order = np.argsort(away, kind="stable")
+    _, first = np.unique(clusters.labels_[order], return_index=True)
+    nearest: np.ndarray = order[first]
+    return nearest
 
 
 def _distances(points: np.ndarray, other_points: np.ndarray) -> np.ndarray:
