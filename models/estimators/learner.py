@@ -40,7 +40,6 @@ class Fit:
 
     Attributes:
         functions: Of its library.
-        output: What its predictions are.
         plan: How its matrix is made.
         task: The goal's task.
         loss: The goal's loss, such as mse or cross_entropy.
@@ -49,7 +48,6 @@ class Fit:
     """
 
     functions: Functions
-    output: Output
     plan: InputPlan
     task: str
     loss: str
@@ -112,10 +110,16 @@ def _loss(loss: str, num_classes: int) -> str:
     return {2: "bce"}.get(num_classes, loss)
 
 
-def cut(functions: Functions, estimator: StoredEstimator, rounds: int) -> StoredEstimator:
-    """Return the estimator after its first rounds."""
+def cut(first: Callable[[bytes, int], bytes], estimator: StoredEstimator, rounds: int) -> StoredEstimator:
+    """Return the estimator after its first rounds.
+
+    Args:
+        first: Of its library.
+        estimator: After more rounds.
+        rounds: The rounds that are left.
+    """
     outputs = [
-        OutputModel(output.classes, functions.first(output.model, rounds) if output.model else b"")
+        OutputModel(output.classes, first(output.model, rounds) if output.model else b"")
         for output in estimator.outputs
     ]
     return StoredEstimator(estimator.plan, outputs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,13 +61,13 @@ class Functions(NamedTuple):
     Attributes:
         fit: (training rows, settings, the bytes before or None) -> bytes after so many more rounds.
         predict: (bytes, matrix) -> (row,) or (row, class).
-        first: (bytes, rounds) -> the bytes of the model after its first rounds.
+        first: (bytes, rounds) -> the bytes of the model after its first rounds; None: a team's own row cannot be cut.
         onnx: (bytes, width, number of classes) -> bytes of the ONNX graph.
     """
 
     fit: Callable[[FitData, Settings, bytes | None], bytes]
     predict: Callable[[bytes, Matrix], Array]
-    first: Callable[[bytes, int], bytes]
+    first: Callable[[bytes, int], bytes] | None
     onnx: Callable[[bytes, int, int], bytes]
 
 
@@ -161,30 +161,25 @@ def _sklearn(row: EstimatorRow, estimator: Any, reference: str) -> Functions:
 def _own(row: EstimatorRow, family: Any, reference: str) -> Functions:
     """Return how a row of a team's file learns: by its own functions, or the estimator that one of them returns."""
     if "estimator" in family:
-        return _at_once(row, lambda data, settings: family["estimator"](dict(settings)), reference)
+        return _at_once(row, lambda data, settings: family["estimator"](_own_settings(data, settings)), reference)
 
     def fit(data: FitData, settings: Settings, before: bytes | None) -> bytes:
-        snapshots = [] if before is None else _snapshots(before)
-        model = family["fit"](data, dict(settings), snapshots[-1][1] if snapshots else None)
+        model = family["fit"](data, _own_settings(data, settings), before)
         if not isinstance(model, bytes):
             raise UserCodeError(f"{reference}: fit returned {type(model).__name__}, expected bytes")
-        num_rounds = settings["rounds"] + (snapshots[-1][0] if snapshots else 0)
-        return _joined([*snapshots, (num_rounds, model)])
+        return model
 
     def predict(model: bytes, x: Matrix) -> Array:
-        return np.asarray(call(family["predict"], f"{reference} predict", _snapshots(model)[-1][1], x))
-
-    def first(model: bytes, rounds: int) -> bytes:
-        return _joined([snapshot for snapshot in _snapshots(model) if snapshot[0] == rounds])
+        return np.asarray(call(family["predict"], f"{reference} predict", model, x))
 
     def onnx(model: bytes, width: int, num_classes: int) -> bytes:
         from models.estimators.one_form import in_one_form
 
-        graph = call(family["onnx"], f"{reference} onnx", _snapshots(model)[-1][1], width)
+        graph = call(family["onnx"], f"{reference} onnx", model, width)
         one_form = in_one_form(graph, width, num_classes, is_score=row.output == "scores")
         return bytes(one_form.SerializeToString(deterministic=True))
 
-    return Functions(_guarded(fit, reference), predict, first, onnx)
+    return Functions(_guarded(fit, reference), predict, None, onnx)
 
 
 _FUNCTIONS: dict[Package, Callable[[EstimatorRow, Any, str], Functions]] = {
@@ -226,7 +221,12 @@ def _arguments(row: EstimatorRow, data: FitData, settings: Settings) -> dict[str
     objective = dict(row.objectives.get(data.loss, {}))
     if data.quantile is not None:
         objective[row.quantile] = row.quantile_form.format(data.quantile) if row.quantile_form else data.quantile
-    return {**row.defaults, **own, **row.fixed, **objective, **set_here}
+    return {**own, **row.fixed, **objective, **set_here}
+
+
+def _own_settings(data: FitData, settings: Settings) -> dict[str, Any]:
+    """Return the settings as a team's own function takes them."""
+    return {**settings, "quantile": data.quantile}
 
 
 def _weighted(estimator: Any, weight: Array | None) -> dict[str, Array]:
@@ -281,18 +281,3 @@ def _guarded(fit: Callable[..., bytes], reference: str) -> Callable[[FitData, Se
         return fitted
 
     return guarded
-
-
-def _joined(snapshots: Sequence[tuple[int, bytes]]) -> bytes:
-    """Return the models of a team's own row after each epoch: it need not be able to cut one."""
-    header = json.dumps([[rounds, len(model)] for rounds, model in snapshots]).encode()
-    return b"\n".join([header, b"".join(model for _, model in snapshots)])
-
-
-def _snapshots(content: bytes) -> list[tuple[int, bytes]]:
-    header, _, models = content.partition(b"\n")
-    snapshots, start = [], 0
-    for rounds, size in json.loads(header):
-        snapshots.append((rounds, models[start : start + size]))
-        start += size
-    return snapshots

@@ -20,7 +20,7 @@ def fit_of(name, features, tmp_path, task="binary", loss="bce", weights=None, **
     row = ROWS[name]
     functions = functions_of(row, f"{class_of(row).__module__}:{name}", tmp_path)
     plan = input_plan(row, features, [3], weights)
-    return Fit(functions, row.output, plan, task, loss, arguments, 1)
+    return Fit(functions, plan, task, loss, {**row.defaults, **arguments}, 1)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_rounds_go_on_from_bytes_with_the_same_bytes(name, sampling, tmp_path):
     resumed = grown(fit, features, outputs, unpack(pack(first)), 4, 2)
     assert pack(whole) == pack(resumed)
     assert pack(grown(fit, features, outputs, first, 4, 3)) != pack(whole)
-    assert pack(cut(fit.functions, whole, 4)) == pack(first)
-    raw = raw_outputs(fit.functions, fit.output, whole, "logistic", 2, features)
+    assert pack(cut(fit.functions.first, whole, 4)) == pack(first)
+    raw = raw_outputs(fit.functions, ROWS[name].output, whole, "logistic", 2, features)
     assert raw.shape == (300, 1)
     assert ((raw[:, 0] > 0) == (features[:, 0] > 0)).mean() > 0.9
 
@@ -50,7 +50,7 @@ def test_a_class_without_a_row_is_the_least_likely(name, seen, tmp_path):
     fit = fit_of(name, features, tmp_path, "multiclass", "cross_entropy")
     estimator = grown(fit, features, [OutputRows(codes, None, 4)], None, 20, 0)
     assert estimator.outputs[0].classes == seen
-    raw = raw_outputs(fit.functions, fit.output, unpack(pack(estimator)), "softmax", 4, features)
+    raw = raw_outputs(fit.functions, ROWS[name].output, unpack(pack(estimator)), "softmax", 4, features)
     assert raw.shape == (300, 4)
     assert (raw.argmax(axis=1) == codes).mean() > 0.95
 
@@ -62,7 +62,7 @@ def test_each_quantile_has_a_model_of_its_own(name, tolerance, tmp_path):
     fit = fit_of(name, features, tmp_path, "quantile", "pinball", learning_rate=0.3)
     outputs = [OutputRows(target, None, 0, level) for level in (0.1, 0.9)]
     estimator = grown(fit, features, outputs, None, 30, 0)
-    raw = raw_outputs(fit.functions, fit.output, estimator, "identity", 0, features)
+    raw = raw_outputs(fit.functions, ROWS[name].output, estimator, "identity", 0, features)
     assert (target[:, None] <= raw).mean(axis=0) == pytest.approx([0.1, 0.9], abs=tolerance)
 
 
@@ -71,7 +71,9 @@ def test_a_target_that_is_constant_is_learnt(name, tmp_path):
     features = rows_of(50)
     fit = fit_of(name, features, tmp_path, "regression", "mse")
     estimator = grown(fit, features, [OutputRows(np.full(50, 2.5), None, 0)], None, 2, 0)
-    assert raw_outputs(fit.functions, fit.output, estimator, "identity", 0, features) == pytest.approx(2.5, abs=1e-5)
+    assert raw_outputs(fit.functions, ROWS[name].output, estimator, "identity", 0, features) == pytest.approx(
+        2.5, abs=1e-5
+    )
 
 
 def test_probabilities_become_logits_that_are_cut():
@@ -99,5 +101,5 @@ def test_what_learns_at_once_is_its_graph(name, fewer, seen, tmp_path):
     fit = fit_of(name, features, tmp_path, "multiclass", "cross_entropy", **fewer)
     estimator = grown(fit, features, [OutputRows(codes, None, 3)], None, 1, 0)
     assert pack(estimator) == pack(grown(fit, features, [OutputRows(codes, None, 3)], None, 1, 0))
-    raw = raw_outputs(fit.functions, fit.output, estimator, "softmax", 3, features)
+    raw = raw_outputs(fit.functions, ROWS[name].output, estimator, "softmax", 3, features)
     assert (raw.argmax(axis=1) == codes).mean() > 0.9

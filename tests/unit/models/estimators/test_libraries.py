@@ -29,14 +29,13 @@ def data_of(classes=0, weight=None):
     return FitData(x, y, weight, "binary" if classes else "regression", classes, (), None, "bce" if classes else "mse")
 
 
-def test_a_row_of_a_file_learns_more_rounds_and_is_cut_at_any_epoch(tmp_path):
+def test_a_row_of_a_file_learns_more_rounds_from_its_bytes(tmp_path):
     (tmp_path / "means.py").write_text(MEANS)
     functions, data = functions_of(FILE, "./means.py:FAMILY", tmp_path), data_of()
     first = functions.fit(data, {**SETTINGS, "step": 0.5}, None)
     second = functions.fit(data, {**SETTINGS, "step": 0.5}, first)
     assert functions.predict(second, data.x).tolist() == [2.0] * 40
-    assert functions.predict(functions.first(second, 2), data.x).tolist() == [1.0] * 40
-    assert functions.first(second, 2) == first
+    assert functions.first is None
 
 
 def test_what_a_file_returns_is_bytes(tmp_path):
