@@ -50,7 +50,7 @@ def test_the_graph_gives_the_raw_outputs(reference, task):
     plan = input_plan(row, FEATURES, [3], None)
     loss = "pinball" if task == "quantile" else LOSSES[link]
     small = {"n_estimators": 5} if "ExtraTrees" in reference else {}
-    estimator = grown(Fit(functions, row.output, plan, task, loss, small, 1), FEATURES, outputs, None, 3, 1)
+    estimator = grown(Fit(functions, plan, task, loss, small, 1), FEATURES, outputs, None, 3, 1)
     builder = GraphBuilder("core/")
     assert plan.width == plan.matrix(FEATURES).shape[1]
     name = join(
