@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.data.header import first_values
 from models.errors import UsageError, did_you_mean
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS, Task
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.references import is_own_code
+from models.sources.header import first_values
 
 _TASK_OF_KIND: PerDataKind[Task | None] = {
     "table": None,

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from models.cores import usable_cores, usable_gpus
-from models.data.header import check_names, first_values, header_of
+from models.data.header import check_names
 from models.errors import DataError, UsageError, did_you_mean
 from models.inputs.records import check_kinds
 from models.judge.goal_check import certain_task_of, check_goal, check_goal_of_target
@@ -22,6 +22,7 @@ from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code, factory_of
+from models.sources.header import first_values, header_of
 from models.training.costs.spec_memory import check_weights
 from models.training.families import FURTHER, TAKE_A_NET, families_of, search_space
 from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params

@@ -7,11 +7,11 @@ import re
 import stat
 from pathlib import Path
 
-from models.data.header import header_of
 from models.errors import DataError, UsageError
 from models.project_spec.blocks import Data
 from models.project_spec.references import local_source
 from models.sources.delimiter import PARQUET, SUFFIXES, TEXT, suffix_of
+from models.sources.header import header_of
 from models.validation.expectation_arguments import check_expectations
 
 

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from models.data.header import check_names, header_of
+from models.data.header import check_names
 from models.data.prepare import prepare_table
 from models.errors import DataError
 from models.feedback.feedback import with_feedback
@@ -29,6 +29,7 @@ from models.project_spec.blocks import Data, Spec
 from models.serving.feedback import rows_of_csv
 from models.serving.mlflow_scoring import scoring_of_csv
 from models.sources.folders import data_files
+from models.sources.header import header_of
 from models.sources.read import read_source
 from models.sources.row_batches import column_names, concatenated, row_batches
 from tasks.tools.sources import ingest
