@@ -241,7 +241,8 @@ def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
     """Return the differences of two sets of parts as text, spec first; what own code read counts where both have it."""
     keys = {*now, *declared(before)}
     changed = sorted(key for key in keys if now.get(key) != before.get(key))
-    order = {"spec": 0, "input": 1, "file": 2, "read": 2, "feedback": 3, "code": 4, "library": 5, "package": 5}
+    order = {"spec": 0, "input": 1, "file": 2, "source": 2, "read": 2, "feedback": 3, "code": 4}
+    order |= {"library": 5, "package": 5}
     changed.sort(key=lambda key: order.get(key.partition(":")[0], 9))
     return [_difference(key, before.get(key), now.get(key)) for key in changed]
 

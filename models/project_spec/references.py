@@ -64,20 +64,6 @@ def short_name(net: str) -> str:
     return Path(target).stem if target.endswith(".py") else target.rpartition(".")[2]
 
 
-def is_package(source: str) -> bool:
-    """Return whether a package registry serves the source."""
-    return source.startswith(("pypi:", "npm:", "debian:"))
-
-
-def local_source(source: str, base: Path) -> Path | None:
-    """Return the file or folder of `data.source`, relative to `base`; None for a package and for the user's code.
-
-    Raises:
-        RuntimeError: `~` names an unknown user.
-    """
-    return None if is_package(source) or is_own_code(source) else base / Path(source).expanduser()
-
-
 def is_version(weights: str) -> bool:
     """Return whether `train.start.weights` names a version of the project, and not a file."""
     return weights in ALIASES or weights.isdecimal()

@@ -22,7 +22,9 @@ from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code, factory_of
-from models.sources.header import first_values, header_of
+from models.sources.header import first_values
+from models.sources.schemes import scheme_of
+from models.sources.source import Source
 from models.training.costs.spec_memory import check_weights
 from models.training.families import FURTHER, TAKE_A_NET, families_of, search_space
 from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params
@@ -35,7 +37,6 @@ from models.training.tree_parameters import (
     wrong_objective,
 )
 from models.validation.expectation_arguments import check_expectations
-from models.validation.source_check import local_path
 
 WEIGHT_ERROR = 1e-3
 """Of the sum of an ensemble's weights: people round them."""
@@ -112,9 +113,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         if gpus is not None:
             for net in nets:
                 check_weights(spec, net, base, gpus)
-    path = local_path(spec.data.source, base)
-    if path is not None:
-        _check_columns(spec, path, base)
+    _check_columns(spec, base)
 
 
 def _check_parallel(spec: Spec, net: str) -> None:
@@ -331,17 +330,19 @@ def _check_precision(spec: Spec, gpus: int | None) -> None:
         raise UsageError(f"{key}: got fp16, and this machine has no GPU: take bf16 or fp32")
 
 
-def _check_columns(spec: Spec, path: Path, base: Path) -> None:
-    """The columns that the spec names, in a local CSV or Parquet file; others are read first."""
-    data = spec.data
-    if data.features.make or data.kind == "text" or not path.is_file():
+def _check_columns(spec: Spec, base: Path) -> None:
+    """The columns that the spec names, in a source that tells its header; others are read first."""
+    data, source, scheme = spec.data, Source(spec.data.source, base), scheme_of(spec.data.source)
+    path = scheme.local(source)
+    if data.features.make or data.kind == "text":
         return
     try:
-        names = header_of(path)
+        names = scheme.header(source)
     except (OSError, DataError):
         return  # ingest says what is wrong with the file
     if names is not None:
         check_names(names, data, spec.judge.slices)
+    if names is not None and path is not None:
         _check_constraints(spec, names, path)
         _check_series_types(data, path)
         check_goal_of_target(spec, path, base)

@@ -21,11 +21,12 @@ from models.project_spec.references import (
     ALIASES,
     OWN_PACKAGES,
     is_own_code,
-    local_source,
     source_file,
     weights_file,
 )
 from models.serving.registry import RegisteredVersion
+from models.sources.schemes import scheme_of
+from models.sources.source import Source
 from models.training.families import families_of
 from tasks.host import database
 from tasks.host.object_store import DamagedError, object_store
@@ -99,6 +100,7 @@ class StepCache:
         self.own_inputs = OwnInputs(project, self.hashes, self.code)
         store = object_store()
         keep_s = work_gc.keep_days() * work_gc.DAY_S
+        self._is_onlooker = recorded is not None
         self.store = StepStore(store, self.state, self.records, self.hashes, keep_s) if store else None
 
     def champion(self) -> RegisteredVersion | None:
@@ -142,7 +144,7 @@ class StepCache:
             **{f"result:{name}": key_of(records[name].result) for name in step.results},
         }
         identify: dict[External, Callable[[Step, Parts, Mapping[str, StepRecord]], Parts]] = {
-            "source": self._local_files,
+            "source": self._source,
             "feedback": self._labelled,
             "previous": lambda *_: {},  # only used for checks and notes; it does not change the result
             "remote": self._remote,
@@ -359,13 +361,12 @@ class StepCache:
         for net in families_of(self.spec) if step.family else ():
             yield from (net, *row_of(net).code(step.family))
 
-    def _local_files(self, *_: Any) -> Parts:
-        """Return the content hash of a source that is a local file or folder."""
+    def _source(self, step: Step, *_: Any) -> Parts:
+        """Return what the source holds now; who looks at many projects asks no source, and takes the last ingest's."""
         source = self.spec.data.source
-        path = local_source(source, self.project.folder)
-        if path is None:
-            return {}
-        return {f"file:{source}": self.hashes.of(path.resolve()) if path.exists() else None}
+        last = self.records.latest(step.name)
+        parts_then = (last.parts if last else {}) if self._is_onlooker else None
+        return {**scheme_of(source).identity(Source(source, self.project.folder), self.hashes, parts_then)}
 
     def _remote(self, *_: Any) -> Parts:
         """Return DVC's default remote: a new remote has no data yet, so the data must be pushed again."""

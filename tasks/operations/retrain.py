@@ -6,8 +6,9 @@ import json
 import time
 from typing import Any
 
-from models.project_spec import references
 from models.project_spec.blocks import Spec
+from models.sources.schemes import scheme_of
+from models.sources.source import Source
 from models.triggers.overrides import overrides
 from models.triggers.policy import decide
 from models.triggers.signal import Action, Decision, Kind, Signal
@@ -103,7 +104,8 @@ def open_question(project: Project) -> Decision | None:
 def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
     """Return the policy's overrides of the spec for an automatic loop, and the steps that must run again.
 
-    A source function is called again; a local file is compared by content, and a package is pinned.
+    A source function is called again; a local file is compared by content, a row by its identity, and a package is
+    pinned.
 
     Raises:
         StoreError: The registry is not reachable.
@@ -114,7 +116,8 @@ def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
         champion = registry_reader.aliased(spec.name)
         parameters = champion.tags.get("loopline.params") if champion else None
         settings = json.loads(parameters) if parameters else None
-    return overrides(spec, settings), ["ingest"] if references.is_own_code(spec.data.source) else []
+    is_read_again = scheme_of(spec.data.source).is_read_again(Source(spec.data.source, project.folder))
+    return overrides(spec, settings), ["ingest"] if is_read_again else []
 
 
 def _new_rows(project: Project, spec: Spec, now: float) -> int:

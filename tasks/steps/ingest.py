@@ -17,8 +17,11 @@ from models.feedback.columns import FEEDBACK_FILE, FEEDBACK_WORDS
 from models.feedback.feedback import JoinedFeedback, with_feedback
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Data, Spec
+from models.sources.own import ARRIVED
 from models.sources.read import write_table
 from models.sources.row_batches import concatenated
+from models.sources.schemes import scheme_of
+from models.sources.source import Source
 from models.validation.alike_classes import alike_classes
 from models.validation.expectations import row_checks
 from models.validation.mixed_columns import odd_cells
@@ -45,7 +48,8 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
 
     def act(inputs: Inputs, _: Path) -> StepResult:
         before = inputs.external("previous")
-        arrival = sources.arrived(loop.spec, loop.project.folder)  # before reading: later arrivals are new next time
+        source = Source(loop.spec.data.source, loop.project.folder)
+        arrival = scheme_of(source.text).arrived(source)  # before reading: later arrivals are new next time
         table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
         if not loop.spec.data.features.make:
             check_columns(table, loop.spec.data)
@@ -62,7 +66,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
         table, summary, files = _with_feedback(loop, inputs, table)
         write_table(table, loop.project.raw)
         result = {"rows": table.num_rows, "schema": table_schema(table), "source": loop.spec.data.source}
-        arrived = {} if arrival is None else {sources.ARRIVED: arrival}
+        arrived = {} if arrival is None else {ARRIVED: arrival}
         return StepResult([loop.project.raw, *files], {**result, **summary, **arrived})
 
     return loop.carry_out("ingest", act)

@@ -79,7 +79,7 @@ PLACES = {
     "models/training/batches/own_augment.py": Place(("OwnAugmentation",), ("train.augment.function",)),
     "models/training/rank.py": Place(("run_job",), ("model.net",)),
     "models/training/optimisation/losses.py": Place(("make_loss",), ("train.loss",)),
-    "tasks/tools/sources.py": Place(("ingest", "arrived"), ("data.source",)),
+    "models/sources/own.py": Place(("scheme_of",), ("data.source",)),
 }
 NO_RESULT = {
     "models/project_spec/references.py": "those who ask it to resolve a name are places",

@@ -11,7 +11,6 @@ from models.errors import UsageError, UserCodeError
 from models.project_spec.references import (
     call,
     is_own_code,
-    is_package,
     resolve,
     short_name,
     sort_of_net,
@@ -67,12 +66,6 @@ def test_what_counts_as_own_code(reference: str, own: bool) -> None:
 def test_the_name_of_a_net_tells_what_it_is_and_how_people_call_it(net: str, sort: str, short: str) -> None:
     assert sort_of_net(net) == sort
     assert short_name(net) == short
-
-
-def test_what_counts_as_a_package_of_a_registry() -> None:
-    assert is_package("npm:a@1!x")
-    assert not is_package("a.csv")
-    assert not is_package("2024-05-01T10:30.csv")
 
 
 def test_a_file_beside_the_spec(tmp_path: Path) -> None:

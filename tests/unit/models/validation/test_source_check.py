@@ -1,48 +1,11 @@
-"""A source that is away or that no reader takes is refused before a run, with its path."""
+"""The columns that expectations name are in the source."""
 
 import pytest
 
-from models.errors import DataError, UsageError
+from models.errors import DataError
 from models.project_spec.block import Expectation
 from models.project_spec.blocks import Data
-from models.validation.source_check import check_source, local_path
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "a.parquet", "a.txt", "a.rda"])
-def test_what_is_there_and_has_a_reader_passes(tmp_path, name):
-    (tmp_path / name).write_text("x,y\n1,2\n")
-    check_source(Data(source=name, target="y"), tmp_path)
-    assert local_path(name, tmp_path) == tmp_path / name
-
-
-@pytest.mark.parametrize("source", ["pypi:scikit-learn==1.9.1:a.csv", "./source.py:load"])
-def test_what_is_elsewhere_is_not_asked(tmp_path, source):
-    check_source(Data(source=source, target="y"), tmp_path)
-    assert local_path(source, tmp_path) is None
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("nope.csv", "nope.csv: no such file or folder: correct the path"),
-        ("*.csv", r"\*.csv: no such file or folder"),
-        ("a.xlsx", r"a.xlsx: got a .xlsx file, expected a .csv"),
-        ("passwd", "passwd: got a nameless file"),
-        ("empty", "empty: got no file to read in it"),
-        ("http://127.0.0.1/x.csv", "your own function"),
-        ("/dev/zero", "neither a file nor a folder"),
-    ],
-)
-def test_what_is_away_or_no_table_is_refused(tmp_path, source, message):
-    for name in ("a.xlsx", "passwd"):
-        (tmp_path / name).write_text("x,y\n1,2\n")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=f"data.source: .*{message}"):
-        check_source(Data(source=source, target="y"), tmp_path)
-
-
-def test_what_is_away_is_no_path_for_the_checks_of_a_loop(tmp_path):
-    assert local_path("nope.csv", tmp_path) is None
+from models.validation.source_check import check_source
 
 
 def test_an_expectation_of_a_column_that_a_file_lacks_is_refused(tmp_path):
@@ -51,3 +14,10 @@ def test_an_expectation_of_a_column_that_a_file_lacks_is_refused(tmp_path):
     check_source(Data(source="a.csv", target="y", expectations=unique[:1]), tmp_path)
     with pytest.raises(DataError, match=r"data.expectations.1.arguments: no column 'yy'.*did you mean 'y'"):
         check_source(Data(source="a.csv", target="y", expectations=unique), tmp_path)
+
+
+def test_the_header_that_a_row_tells_is_held_against_expectations(tmp_path):
+    (tmp_path / "own.py").write_text("def read(): return 1\nSOURCE = {'read': read, 'header': ['x', 'y']}\n")
+    unique = [Expectation(expect="column_values_to_be_unique", arguments={"column": "yy"})]
+    with pytest.raises(DataError, match=r"no column 'yy'.*did you mean 'y'"):
+        check_source(Data(source="./own.py:SOURCE", target="y", expectations=unique), tmp_path)

@@ -113,3 +113,53 @@ def test_a_package_never_grows_and_a_function_without_arrived_is_not_asked(proje
     assert found(project) is None
     project.spec_path.write_text(project.spec_path.read_text().replace("./source.py:load", "pypi:a==1!b.csv"))
     assert found(project) is None
+
+
+ROW = """
+import pandas as pd
+def read(project):
+    return pd.read_csv(project / "data.csv")
+def identity(project):
+    return (project / "stamp").read_text()
+def growth(project):
+    return int((project / "stamp").read_text())
+SOURCE = {row}
+"""
+
+
+def with_row(project: Project, row: str) -> Path:
+    (project.folder / "source.py").write_text(ROW.format(row=row))
+    project.spec_path.write_text(project.spec_path.read_text().replace("data.csv", "./source.py:SOURCE"))
+    stamp = project.folder / "stamp"
+    stamp.write_text("200")
+    return stamp
+
+
+@pytest.mark.parametrize(
+    ("row", "rows", "text"),
+    [
+        ("{'read': read, 'identity': identity}", None, "./source.py:SOURCE has changed"),
+        ("{'read': read, 'identity': identity, 'growth': growth}", 30, "./source.py:SOURCE: +30 rows"),
+        ("{'read': read, 'growth': growth}", 30, "./source.py:SOURCE: +30 rows"),
+    ],
+)
+def test_a_row_says_by_its_growth_or_its_identity_what_arrived(
+    project: Project, row: str, rows: int | None, text: str
+) -> None:
+    stamp = with_row(project, row)
+    read(project)
+    assert found(project) is None
+    stamp.write_text("230")
+    grown = found(project)
+    assert grown is not None
+    assert (grown.rows, grown.text) == (rows, text)
+    assert found(project) == grown
+    read(project)
+    assert found(project) is None
+
+
+def test_a_row_that_says_nothing_is_not_asked(project: Project) -> None:
+    stamp = with_row(project, "{'read': read}")
+    read(project)
+    stamp.write_text("230")
+    assert found(project) is None

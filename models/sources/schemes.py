@@ -1,0 +1,53 @@
+"""The sorts of sources that `data.source` may name. A further one is a row here, and a module with its functions."""
+
+from __future__ import annotations
+
+from models.project_spec.references import is_own_code
+from models.sources import local, own, package
+from models.sources.source import SourceRow
+
+SCHEMES = (
+    SourceRow(
+        name="package",
+        form=package.EXAMPLE,
+        owns=package.is_package,
+        read=package.read,
+    ),
+    SourceRow(
+        name="row",
+        form="./file.py:SOURCE or package.module:SOURCE",
+        owns=own.is_source_row,
+        local=own.no_path,
+        header=own.header,
+        read=own.read_by_row,
+        identity=own.identity,
+        arrived=own.arrived_by_row,
+        growth=own.growth_of_row,
+        is_read_again=own.is_row_read_again,
+    ),
+    SourceRow(
+        name="function",
+        form="./file.py:load or package.module:load",
+        owns=is_own_code,
+        read=own.read_by_function,
+        arrived=own.arrived_by_function,
+        growth=own.growth_of_function,
+        is_read_again=lambda source: True,
+    ),
+    SourceRow(
+        name="file or folder",
+        form="a path, relative to the folder of the spec",
+        owns=lambda text: True,
+        local=local.local_path,
+        check=local.check,
+        header=local.header,
+        read=local.read,
+        identity=local.identity,
+        growth=local.growth,
+    ),
+)
+
+
+def scheme_of(source: str) -> SourceRow:
+    """Return the row of what `data.source` names: the first that owns the text, and a path last."""
+    return next(row for row in SCHEMES if row.owns(source))
