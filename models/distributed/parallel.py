@@ -267,9 +267,3 @@ def _add_hook(module: DistributedDataParallel, train: Train) -> None:
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
         module.register_comm_hook(None, fp16_compress_hook)
-    elif train.gradient_hook == "powersgd":
-        from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
-
-        # Plain all-reduce for the first steps, when gradients change most; many jobs are shorter than torch's 1000.
-        state = PowerSGDState(process_group=None, matrix_approximation_rank=4, start_powerSGD_iter=10)
-        module.register_comm_hook(state, powerSGD_hook)

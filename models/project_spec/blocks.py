@@ -127,7 +127,7 @@ class Train(SpecBlock):
         description="auto: on a GPU if the steps to come save more than compiling costs, by the times of the first "
         "steps; not on a CPU.",
     )
-    gradient_hook: Literal["none", "fp16", "powersgd"] = Field(
+    gradient_hook: Literal["none", "fp16"] = Field(
         "none", description="Compress gradients before the all-reduce. For ddp."
     )
     nccl: dict[str, Whole | Annotated[str, Field(pattern=_NCCL_VALUE)]] = Field(

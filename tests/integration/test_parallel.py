@@ -241,7 +241,6 @@ def test_ranks_that_share_a_layer_draw_the_same_masks(make_job, pool, tmp_path):
         ({"precision": "bf16", "parallel": "pp"}, 2e-2),
         ({"recompute": "selective", "parallel": "pp"}, 1e-6),
         ({"gradient_hook": "fp16"}, 1e-4),
-        ({"gradient_hook": "powersgd"}, 1e-4),
     ],
 )
 def test_what_saves_memory_or_messages_changes_losses_little(make_job, pool, alone, changes, tolerance):

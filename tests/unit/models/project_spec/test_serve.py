@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from models.files import write_json
-from models.project_spec.serve import SPEC_JSON, CanaryRule, ReturnOn, Serve, serve_rules_of
+from models.project_spec.serve import SPEC_JSON, CanaryRule, ReturnOn, Serve, serve_rules_of, spec_of_version
 
 
 def test_by_default_every_variant_is_tried_and_the_rows_say_what_may_be_lost() -> None:
@@ -60,8 +60,9 @@ def test_a_whole_block_comes_back_as_it_went(tmp_path):
 
 def test_a_version_whose_variants_are_gone_keeps_its_other_rules(tmp_path):
     block = {"variants": ["int8_static", "fp16", "pruned"], "canary": {"share": 0.1}}
-    write_json(tmp_path / SPEC_JSON, {"serve": block})
+    write_json(tmp_path / SPEC_JSON, {"serve": block, "train": {"gradient_hook": "powersgd"}})
     assert serve_rules_of(tmp_path).canary == CanaryRule(share=0.1)
+    assert spec_of_version(tmp_path / SPEC_JSON) == {"serve": {"canary": {"share": 0.1}}, "train": {}}
 
 
 @pytest.mark.parametrize("content", [None, {}, {"serve": {"of_tomorrow": 1}}, {"serve": []}])
