@@ -10,7 +10,6 @@ import numpy as np
 
 from models.data.feeds import TEXT_BATCH
 from models.data.preparation import Preparation
-from models.errors import StoreError
 from models.folds import Units
 from models.judge.held_out import time_units
 from models.kinds.data_kind import PerDataKind
@@ -18,7 +17,7 @@ from models.nets.catalogue import row_of
 from models.project_spec.blocks import Kind
 from models.project_spec.references import resolve
 from models.training.ensemble import combined, members_of
-from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
+from models.training.job import WEIGHTS_FILE, TrainingJob
 
 if TYPE_CHECKING:
     from torch import nn
@@ -117,30 +116,3 @@ def net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarra
             settle(net(**examples.gather(some)), examples.gather_target(some), preparation.task) for some in passes
         ]
         return np.asarray(torch.cat(parts).double().numpy())
-
-
-def trees_text(folder: Path) -> str:
-    """Return the trained trees, as `Boosters` reads them.
-
-    Raises:
-        StoreError: The file cannot be read.
-    """
-    path = folder / TREES_FILE
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
-
-
-def trees_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
-    """Return the raw outputs of trees for validation examples, float64 (example, output)."""
-    import torch
-
-    from models.training.batches.examples import open_examples
-    from models.training.boosters import Boosters
-    from models.training.tree_inputs import tree_inputs
-
-    whole = job.model_copy(update={"fold": None, "sample": 1.0})
-    inputs = tree_inputs(open_examples(whole, preparation)[1], preparation, torch.from_numpy(positions))
-    raw = Boosters.of_text(trees_text(job.folder)).raw(inputs.features, 0, -1, threads=1)
-    return inputs.output(raw)

@@ -13,12 +13,12 @@ import numpy as np
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.feature_nodes import feature_nodes
-from models.export.trained import trees_text
 from models.inputs.graph_builder import GraphBuilder
 from models.inputs.tree_ensemble import LEQ, MEMBER, TreeNode, tree_ensemble
 from models.ngrams.graph import ML_DOMAIN
 from models.training.boosters import Boosters
 from models.training.job import TrainingJob
+from models.training.trees import trees_text
 
 ZERO = float(np.float32(1e-35))
 """LightGBM treats smaller numbers as zero before it decides. Source: its kZeroThreshold."""
@@ -32,7 +32,7 @@ OBJECTIVES = (
 
 def trees_graph(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """Return the nodes of a finished job's trees, and the name of their output."""
-    return trees_part(trees_text(job.folder), preparation)
+    return trees_part(trees_text(job), preparation)
 
 
 def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:

@@ -24,7 +24,6 @@ from models.training.tree_parameters import wrong_objective
 Parameters = dict[str, Any]
 Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
 """An objective of our own: raw predictions and training set -> gradient and second derivative of each row."""
-MeanLoss = Callable[[NDArray[np.float64]], float]
 GAMMA = "gamma, log scale"
 """The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
 _THREADS = re.compile(r"^\[num_threads: \d+\]\n", re.MULTILINE)
@@ -172,14 +171,6 @@ def _quantiles(preparation: Preparation, metric: str, loss: str) -> list[Paramet
     return [{"objective": "quantile", "metric": "quantile", "alpha": output.quantile} for output in outputs]
 
 
-def _mean(output: NDArray[np.float64], values: NDArray[Any], mean_loss: MeanLoss) -> float:
-    return mean_loss(output)
-
-
-def _one_minus_ndcg(output: NDArray[np.float64], values: NDArray[Any], mean_loss: MeanLoss) -> float:
-    return 1 - METRICS["ndcg"].value(values, output[:, 0])
-
-
 def _ranks(preparation: Preparation, metric: str, loss: str) -> list[Parameters]:
     return [{"objective": "lambdarank", "metric": "none"}]
 
@@ -192,8 +183,6 @@ class TreeObjective:
     """(preparation, metric, loss) -> objective and training metric of each booster."""
     named: Mapping[str, str] = field(default_factory=dict)
     """The objectives that a spec may name, and their losses."""
-    validation_loss: Callable[[NDArray[np.float64], NDArray[Any], MeanLoss], float] = _mean
-    """(outputs, true values, the mean loss of outputs) -> what the validation rows are scored by beside the goal."""
 
 
 TREE_OBJECTIVES: PerTask[TreeObjective] = {
@@ -203,7 +192,7 @@ TREE_OBJECTIVES: PerTask[TreeObjective] = {
     "regression": TreeObjective(_numbers, NAMED),
     "quantile": TreeObjective(_quantiles),
     "language": TreeObjective(_numbers),  # trees take no texts: refused before
-    "ranking": TreeObjective(_ranks, validation_loss=_one_minus_ndcg),
+    "ranking": TreeObjective(_ranks),
 }
 
 

@@ -1,18 +1,51 @@
-"""The training of what learns by rounds, such as boosted trees: epochs, early stopping, checkpoints, exact resume."""
+"""The training of what learns by rounds, such as boosted trees: epochs, early stopping, checkpoints, exact resume.
+
+An epoch is an equal part of the rounds, at least one. A learner takes up its state after a kill; it says after which
+rounds a training that does so ends with the same bits.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
-from models.metrics.metrics import Metric
+from models.distributed.order import share
+from models.distributed.world import World
+from models.files import write_bytes
+from models.kinds.task import PerTask
+from models.metrics.metrics import METRICS, Metric, metric_of
+from models.nets.catalogue import row_of
+from models.project_spec.references import call
 from models.training.batches.example_set import ExampleSet
-from models.training.job import TrainingJob
+from models.training.batches.examples import open_examples
+from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
+from models.training.checkpoints.finished import identity, write_result
+from models.training.checkpoints.shards import StoredCheckpoint
+from models.training.checkpoints.state import Progress
+from models.training.choices import cpu_despite_gpu
+from models.training.costs.counters import peak_memory_mb, reset_peak
+from models.training.costs.summary import of_epochs
+from models.training.job import EpochReport, TrainingJob, TrainingResult
+from models.training.loop import Report, is_over
+from models.training.model_choice import ValidationScore, as_array, record, score
+from models.training.optimisation.losses import make_loss, predictions
+from models.training.session import last_checkpoint
+
+CPU = torch.device("cpu")
+STALE_ROUNDS = 50
+"""Rounds without a better model after which a training stops. Source: LightGBM's examples of early stopping."""
+PLAIN_LOSS = {"class_weights": "none", "label_smoothing": 0.0}
+"""The settings of the validation loss."""
+_STATE, _BEST = "state", "best"
+"""The tensors of a checkpoint: the learner's state, and that of the best epoch of a learner that cannot be cut."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +58,13 @@ class LearnerInputs:
     train: ExampleSet
     validation: ExampleSet
 
+    @classmethod
+    def of(cls, job: TrainingJob) -> LearnerInputs:
+        """Return the inputs of a job."""
+        preparation = Preparation.load(job.prepared)
+        metric = metric_of(job, preparation, job.project)
+        return cls(job, preparation, metric, *open_examples(job, preparation))
+
 
 class Learner(Protocol):
     """A model that grows by rounds, in one process.
@@ -32,11 +72,14 @@ class Learner(Protocol):
     Attributes:
         rounds: All rounds; 1 where the library has none.
         can_cut: Whether `state` gives the model after an earlier round. Of a model that cannot be cut, the state after
-            the best epoch is kept, and it is evaluated after whole epochs alone.
+            the best evaluation is kept.
     """
 
-    rounds: int
-    can_cut: bool
+    @property
+    def rounds(self) -> int: ...  # noqa: D102
+
+    @property
+    def can_cut(self) -> bool: ...  # noqa: D102
 
     def resume(self, state: bytes, rounds: int) -> None:
         """Go on from a state after so many rounds."""
@@ -47,7 +90,7 @@ class Learner(Protocol):
         ...
 
     def looks(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of rounds of an epoch, each followed by an evaluation of the validation examples."""
+        """Yield the ranges of the rounds of an epoch; after each the validation examples are evaluated."""
         ...
 
     def grow(self, first: int, stop: int) -> None:
@@ -79,8 +122,202 @@ class Learner(Protocol):
         ...
 
     def environment(self) -> dict[str, Any]:
-        """Return what else decides the bits: the library's version and the arguments."""
+        """Return what else decides the bits: the library's version, and `parameters`."""
         ...
 
 
-OpenLearner = Callable[[LearnerInputs], Learner]
+def fit_by_rounds(
+    job: TrainingJob, report: Report, restarts: int, open_learner: Callable[[LearnerInputs], Learner]
+) -> TrainingResult:
+    """Train until the last round, early stopping or a stop by `report`. Runs in one process.
+
+    Raises:
+        UsageError: An argument is unknown, or the data is of another kind.
+        TrainingError: The folder holds the checkpoints of another job, or the library rejects the data.
+        StoreError: The disk is full or cannot be written.
+    """
+    reset_peak(CPU)
+    inputs = LearnerInputs.of(job)
+    training = _Training(inputs, open_learner(inputs))
+    pruned, saver = False, _Saver(job)
+    for progress in training.epochs():
+        pruned = not report(EpochReport(epoch=progress.epoch, epochs=training.num_epochs, values=progress.history[-1]))
+        if pruned or is_over(progress, training.num_epochs, job.train.patience) or training.is_stale():
+            break
+        if training.learner.can_resume(progress.step):
+            saver.save(progress, training.stored())
+    return training.finish(pruned, restarts)
+
+
+class _Training:
+    """A learner with its progress, which the newest checkpoint restores."""
+
+    def __init__(self, inputs: LearnerInputs, learner: Learner) -> None:
+        self.learner = learner
+        self._inputs, self._job = inputs, inputs.job
+        self._best: bytes | None = None
+        self._progress = self._resume()
+        self._evaluation = _Evaluation.of(inputs)
+        self.num_epochs = min(self._job.train.epochs, learner.rounds)
+
+    @property
+    def _is_validated(self) -> bool:
+        """Whether the validation rows choose the number of rounds; a refit learns from them."""
+        return self._job.refit is None
+
+    def _resume(self) -> Progress:
+        last = last_checkpoint(self._job, World())
+        if last is None:
+            return Progress()
+        folder, meta = last
+        stored = {name: part.numpy().tobytes() for name, part in StoredCheckpoint(folder).read().items()}
+        progress = Progress(**meta["progress"])
+        progress.resumed_from.append(progress.step)
+        self.learner.resume(stored[_STATE], progress.step)
+        self._best = stored.get(_BEST)
+        return progress
+
+    def stored(self) -> dict[str, bytes]:
+        """Return what a checkpoint holds beside the progress."""
+        best = {} if self._best is None else {_BEST: self._best}
+        return {_STATE: self.learner.state(), **best}
+
+    def epochs(self) -> Iterator[Progress]:
+        """Learn the rounds of each remaining epoch, and yield the progress after it."""
+        learner, progress = self.learner, self._progress
+        while progress.epoch < self.num_epochs:
+            start, first = time.perf_counter(), progress.step
+            _, stop = share(0, learner.rounds, progress.epoch, self.num_epochs)
+            measured: dict[str, float] = {}
+            for low, high in learner.looks(first, stop):
+                learner.grow(low, high)
+                if self._is_validated:
+                    measured = self._evaluate(high)
+            progress.step, progress.epoch = stop, progress.epoch + 1
+            if self._is_validated:
+                measured = {"val_loss": self._evaluation.loss(learner.outputs()), **measured}
+            else:
+                progress.best_epoch, progress.best_round = progress.epoch, progress.step
+            train_loss = learner.train_loss()
+            seconds = max(time.perf_counter() - start, 1e-9)
+            progress.seconds += seconds
+            progress.history.append(
+                {
+                    "train_loss": train_loss,
+                    **measured,
+                    **learner.values(),
+                    "samples_per_s": (stop - first) * len(self._inputs.train) / seconds,
+                    "device_s": seconds,
+                    "peak_memory_mb": peak_memory_mb(CPU),
+                    "rounds": float(progress.step),
+                }
+            )
+            yield progress
+
+    def _evaluate(self, rounds: int) -> dict[str, float]:
+        """Return the score after `rounds` rounds as values; record it, and the best state."""
+        latest = self._evaluation.score(self.learner.outputs())
+        is_best = record(self._progress, latest, self._job.direction, self._progress.epoch + 1, rounds)
+        if is_best and not self.learner.can_cut:
+            self._best = self.learner.state()
+        return latest.values(self._inputs.metric.name)
+
+    def is_stale(self) -> bool:
+        """Return whether more rounds seem useless: early stopping, where the spec sets no `train.patience`."""
+        if not self._is_validated or self._job.train.patience is not None:
+            return False
+        return self._progress.step - self._progress.improved_round >= STALE_ROUNDS
+
+    def finish(self, pruned: bool, restarts: int) -> TrainingResult:
+        """Write the weights of the best round, and the result."""
+        job, progress, row = self._job, self._progress, row_of(self._job.model.net)
+        best = self._best or self.learner.state(progress.best_round)
+        write_bytes(job.folder / row.weights, best)
+        return write_result(
+            job,
+            progress,
+            weights=row.weights,
+            weights_sha256=hashlib.sha256(best).hexdigest(),
+            num_parameters=self.learner.num_parameters(best),
+            restarts=restarts,
+            pruned=pruned,
+            costs=of_epochs(progress.history, "cpu"),
+            environment={
+                **self.learner.environment(),
+                "chosen": cpu_despite_gpu(row.no_gpu),
+                "rounds": progress.best_round,
+                "train_examples": len(self._inputs.train),
+                "validation_examples": len(self._inputs.validation),
+            },
+        )
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """What scores outputs for the validation examples (example, output)."""
+
+    inputs: LearnerInputs
+    values: NDArray[Any]
+    weights: torch.Tensor | None
+    mean_loss: Callable[[NDArray[np.float64]], float]
+
+    @classmethod
+    def of(cls, inputs: LearnerInputs) -> _Evaluation:
+        job, preparation, validation = inputs.job, inputs.preparation, inputs.validation
+        plain = job.train.model_copy(update=PLAIN_LOSS)
+        loss = make_loss(preparation, plain, inputs.metric.name, inputs.train.targets(), job.project)
+        targets, weights, total = validation.targets(), validation.weights(), validation.total_weight
+
+        def mean_loss(output: NDArray[np.float64]) -> float:
+            return float(loss(torch.from_numpy(output), targets, weights)) / total
+
+        return cls(inputs, validation.values(), weights, mean_loss)
+
+    def loss(self, output: NDArray[np.float64]) -> float:
+        """Return the mean loss; of a ranking 1 - NDCG."""
+        return _LOSSES[self.inputs.preparation.task](output, self)
+
+    def score(self, output: NDArray[np.float64]) -> ValidationScore:
+        preparation, metric = self.inputs.preparation, self.inputs.metric
+        predicted = predictions(torch.from_numpy(output), preparation)
+        weights = as_array(self.weights)
+        latest: ValidationScore = call(score, metric.name, metric, preparation.task, self.values, predicted, weights)
+        return latest
+
+
+def _mean_loss(output: NDArray[np.float64], evaluation: _Evaluation) -> float:
+    return evaluation.mean_loss(output)
+
+
+def _one_minus_ndcg(output: NDArray[np.float64], evaluation: _Evaluation) -> float:
+    return 1 - METRICS["ndcg"].value(evaluation.values, output[:, 0])
+
+
+_LOSSES: PerTask[Callable[[NDArray[np.float64], _Evaluation], float]] = {
+    "binary": _mean_loss,
+    "multiclass": _mean_loss,
+    "multilabel": _mean_loss,
+    "regression": _mean_loss,
+    "quantile": _mean_loss,
+    "ranking": _one_minus_ndcg,
+    "language": _mean_loss,
+}
+
+
+class _Saver:
+    """Writes checkpoints as often as the job's share of the time allows."""
+
+    def __init__(self, job: TrainingJob) -> None:
+        self._job = job
+        self._since, self._cost_s = time.perf_counter(), 0.0
+
+    def save(self, progress: Progress, stored: dict[str, bytes]) -> None:
+        """Write a checkpoint if one is due."""
+        job, start = self._job, time.perf_counter()
+        if not job.allows_checkpoint(start - self._since, self._cost_s):
+            return
+        meta = {"progress": asdict(progress), "job": identity(job)}
+        tensors = {name: torch.frombuffer(bytearray(part), dtype=torch.uint8) for name, part in stored.items()}
+        write_alone(CheckpointDraft(job.checkpoint_folder, progress.step, meta), tensors)
+        self._since = time.perf_counter()
+        self._cost_s = self._since - start
