@@ -39,7 +39,7 @@ from models.training.boosters import (
 from models.training.job import TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.optimisation.losses import make_loss
-from models.training.output_labels import LabelRules
+from models.training.output_rows import LabelSettings, labels
 from models.training.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds
 from models.training.tree_inputs import tree_inputs
 from models.training.tree_parameters import (
@@ -113,9 +113,9 @@ class TreesLearner:
         self._gradients = self._own_gradients(targets)
         numeric, categorical = preparation.num_numeric, len(preparation.cardinalities)
         features = tree_inputs(train, preparation, order and order.positions)
-        rules = LabelRules(preparation, self._loss, self._job.train.class_weights == "balanced")
+        weighing = LabelSettings(preparation, self._loss, self._job.train.class_weights == "balanced")
         self._train_sets: list[Any] = []
-        for label, weight in rules.labels(targets, train.weights(), features):
+        for label, weight in labels(weighing, targets, train.weights(), features):
             train_set = lightgbm.Dataset(
                 features.features,
                 label,
