@@ -11,12 +11,16 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from models.errors import TrainingError
 from models.estimators.rows import EstimatorRow
 
 if TYPE_CHECKING:
     import onnx
 
+_THRESHOLD = "num_threshold"
+"""The column of thresholds in the nodes of scikit-learn's histogram trees."""
 OPSET = 20
 SKLEARN_ML_OPSET = 3
 """The newest for which skl2onnx writes trees in the forms that `one_form.py` reads."""
@@ -53,11 +57,37 @@ def _by_skl2onnx(fitted: Any, width: int) -> onnx.ModelProto:
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType
 
+    _round_thresholds(fitted)
     if "xgboost" in sys.modules:  # otherwise no step of the estimator can be of XGBoost
         _register_xgboost()
     types, opsets = [("x", FloatTensorType([None, width]))], {"": OPSET, "ai.onnx.ml": SKLEARN_ML_OPSET}
     model: onnx.ModelProto = convert_sklearn(fitted, initial_types=types, target_opset=opsets)
     return model
+
+
+def _round_thresholds(fitted: Any) -> None:
+    """Round the thresholds of histogram trees, also inside other estimators, down to float32.
+
+    A value of float32 goes the same way. skl2onnx rounds them to the nearest float32 instead, so that a value between
+    the two goes another way, and scikit-learn tells them by no public name (docs/decisions/0066).
+    """
+    waiting, seen = [fitted], set()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        nodes = getattr(part, "nodes", None)
+        if isinstance(nodes, np.ndarray) and _THRESHOLD in (nodes.dtype.names or ()):
+            exact = nodes[_THRESHOLD]
+            nearest = exact.astype(np.float32)
+            nodes[_THRESHOLD] = np.where(nearest > exact, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+        elif isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+        elif hasattr(part, "__dict__"):
+            waiting += vars(part).values()
 
 
 def _register_xgboost() -> None:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.errors import LooplineError, TrainingError, UserCodeError
+from models.errors import LooplineError, UserCodeError
+from models.estimators.agreement import check_agreement, run_graph
 from models.estimators.converters import onnx_of
 from models.estimators.inputs import Matrix
 from models.estimators.rows import EstimatorRow, Package
@@ -25,9 +26,8 @@ from models.project_spec.references import call, resolve
 Array = NDArray[Any]
 Settings = Mapping[str, Any]
 """The arguments, and `rounds`, `seed` and `threads`."""
-_AGREEMENT = 1e-4
-"""Largest difference between a fitted estimator and its graph, of the spread of its outputs."""
 _COMPARED = 1000
+"""Training rows for which a fitted estimator and its graph must agree."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,8 @@ def _at_once(row: EstimatorRow, build: Build, reference: str) -> Functions:
         estimator = build(data, settings)
         estimator.fit(data.x, data.y, **_weighted(estimator, data.weight))
         graph = onnx_of(row, estimator, data.x.shape[1], data.classes)
-        _check_agreement(row, estimator, graph, data, reference)
+        some = data.x[:: max(1, len(data.x) // _COMPARED)]
+        check_agreement(lambda x: _answers(row, estimator, x), graph, some, f"model.net: {reference}")
         return graph
 
     def first(model: bytes, rounds: int) -> bytes:
@@ -235,29 +236,6 @@ def _weighted(estimator: Any, weight: Array | None) -> dict[str, Array]:
         return {}
     steps = getattr(estimator, "steps", None)
     return {f"{steps[-1][0]}__sample_weight" if steps else "sample_weight": weight}
-
-
-def run_graph(graph: bytes, x: Matrix) -> Array:
-    """Return the output of an ONNX graph with one input for a matrix, on one thread."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0])
-
-
-def _check_agreement(row: EstimatorRow, estimator: Any, graph: bytes, data: FitData, reference: str) -> None:
-    """Refuse a graph whose outputs are others than those of the fitted estimator, on some of its training rows."""
-    some = data.x[:: max(1, len(data.x) // _COMPARED)]
-    expected, actual = _answers(row, estimator, some), run_graph(graph, some)
-    apart = float(np.abs(expected - actual).max())
-    if not apart <= _AGREEMENT * max(1.0, float(expected.std())):
-        raise TrainingError(
-            f"model.net: {reference}: its ONNX graph is {apart:.2g} apart from the fitted estimator, expected at most "
-            f"{_AGREEMENT:g}: change its arguments, or take another estimator"
-        )
 
 
 def _answers(row: EstimatorRow, estimator: Any, x: Matrix) -> NDArray[np.float64]:

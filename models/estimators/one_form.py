@@ -37,7 +37,8 @@ def in_one_form(model: onnx.ModelProto, width: int, num_classes: int, *, is_scor
     """Return a converter's graph, or that of a team's own function, in the form of `converters.py`.
 
     Args:
-        model: The graph: one input (batch, width) float32; its last output are the numbers, or the values of classes.
+        model: The graph: one input (batch, width), float32 or float64. Its last output are the numbers, or the values
+            of classes.
         width: The columns of the input.
         num_classes: The classes of the last output; 0: one number.
         is_score: Whether the output of trees is wanted before its post transform.
@@ -48,11 +49,13 @@ def in_one_form(model: onnx.ModelProto, width: int, num_classes: int, *, is_scor
     graph = onnx.compose.add_prefix(model, MODEL).graph
     wanted = _last_output(graph)
     builder = GraphBuilder("", constants=list(graph.initializer))
-    builder.node("Identity", [INPUT], "input", output=graph.input[0].name)
+    type_inside = graph.input[0].type.tensor_type.elem_type
+    builder.node("Cast", [INPUT], "input", output=graph.input[0].name, to=type_inside)
     doubles: dict[str, str] = {}
     for node in graph.node:
         if node.op_type in (CLASSIFIER, REGRESSOR):
-            doubles[node.output[-1]] = _double_trees(builder, node, is_score=is_score and wanted in node.output)
+            is_raw = is_score and wanted in node.output
+            doubles[node.output[-1]] = _double_trees(builder, node, type_inside, is_score=is_raw)
         else:
             builder.nodes.append(node)
     last = doubles.get(wanted) or builder.node("Cast", [wanted], "double", to=TensorProto.DOUBLE)
@@ -130,8 +133,8 @@ class _Forest(NamedTuple):
     weights: NDArray[np.float64]
 
 
-def _double_trees(builder: GraphBuilder, node: onnx.NodeProto, *, is_score: bool) -> str:
-    """Append an ensemble of trees in float64, and under the names of the node its values in float32 and its labels.
+def _double_trees(builder: GraphBuilder, node: onnx.NodeProto, type_inside: int, *, is_score: bool) -> str:
+    """Append an ensemble of trees in float64, and under the node's names its labels and its values of the type inside.
 
     Returns:
         The name of the values in float64 (batch, class or target).
@@ -153,7 +156,7 @@ def _double_trees(builder: GraphBuilder, node: onnx.NodeProto, *, is_score: bool
         whole = builder.constant(f"{name}/whole", np.array(1.0))
         first = builder.node("Sub", [whole, values], f"{name}/first")
         values = builder.node("Concat", [first, values], f"{name}/both", axis=1)
-    builder.node("Cast", [values], f"{name}/single", output=name, to=TensorProto.FLOAT)
+    builder.node("Cast", [values], f"{name}/of_type", output=name, to=type_inside)
     if labels:
         positions = builder.node("ArgMax", [values], f"{name}/position", axis=1, keepdims=0)
         codes = builder.constant(f"{name}/labels", np.array(labels, np.int64))

@@ -7,6 +7,7 @@ import onnxruntime
 import pytest
 
 from models.errors import TrainingError
+from models.estimators.agreement import at_thresholds
 from models.estimators.converters import onnx_of
 from models.estimators.rows import ROWS
 
@@ -67,6 +68,21 @@ def test_margins_of_xgboost_and_catboost_come_out(x, num_classes):
     cat = getattr(catboost, f"CatBoost{kind}")(5, verbose=False, allow_writing_files=False).fit(x, target)
     expected = cat.predict(x, prediction_type="RawFormulaVal").reshape(90, -1)
     assert answer(onnx_of(ROWS[f"CatBoost{kind}"], cat, 4, num_classes), x) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_thresholds_of_histogram_trees_are_rounded_so_that_each_value_goes_its_way():
+    """It fails if scikit-learn keeps them elsewhere."""
+    from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor
+
+    for estimator in (HistGradientBoostingRegressor(max_iter=5), BaggingRegressor(HistGradientBoostingRegressor(), 2)):
+        estimator.fit(X, NUMBERS)
+        before = estimator.predict(X)
+        graph = onnx_of(ROWS["HistGradientBoostingRegressor"], estimator, 4, 0)
+        rows = at_thresholds(graph, X)
+        assert len(rows) > 10
+        assert answer(graph, rows)[:, 0] == pytest.approx(estimator.predict(rows), abs=1e-5)
+        assert (estimator.predict(X) == before).all()
 
 
 def test_a_value_at_a_threshold_goes_the_way_of_the_library():

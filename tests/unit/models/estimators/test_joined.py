@@ -7,10 +7,11 @@ import onnx
 import pytest
 from onnx import helper
 
+from models.estimators.agreement import run_graph
 from models.estimators.inputs import input_plan
 from models.estimators.joined import join
 from models.estimators.learner import Fit, OutputRows, grown, raw_outputs
-from models.estimators.libraries import functions_of, run_graph
+from models.estimators.libraries import functions_of
 from models.estimators.rows import ROWS
 from models.inputs.graph_builder import GraphBuilder
 from models.kinds.task import TASKS
