@@ -13,11 +13,10 @@ import importlib.util
 import inspect
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from models.errors import UsageError, UserCodeError, did_you_mean
 from models.project_spec import own_reads
@@ -138,7 +137,7 @@ def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywor
         UserCodeError: The function raised; the message has the type, the text and the line in the user's file.
     """
     try:
-        with _announced_exit(reference), _credited(function, reference):
+        with _credited(function, reference):
             return function(*arguments, **keywords)
     except (UserCodeError, KeyboardInterrupt):
         raise
@@ -152,24 +151,6 @@ def _credited(function: Callable[..., Any], reference: str) -> contextlib.Abstra
     module = str(getattr(function, "__module__", None) or type(function).__module__)
     is_ours = module.partition(".")[0] in OWN_PACKAGES
     return contextlib.nullcontext() if is_ours else own_reads.crediting(f"{module}:{reference}")
-
-
-@contextlib.contextmanager
-def _announced_exit(reference: str) -> Iterator[None]:
-    """Name the user's function if it ends the program by `os._exit`, which Python lets nobody catch."""
-    leave, caller = os._exit, (os.getpid(), threading.get_ident())
-
-    def announced(status: int) -> NoReturn:
-        if (os.getpid(), threading.get_ident()) == caller:  # forked children and our own threads may end so
-            sys.stderr.write(f"{reference} called os._exit({status}), which ends the program: raise an exception\n")
-            sys.stderr.flush()
-        leave(status)
-
-    os._exit = announced
-    try:
-        yield
-    finally:
-        os._exit = leave
 
 
 def source_file(reference: str, base: Path) -> Path | None:

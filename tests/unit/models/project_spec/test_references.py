@@ -161,19 +161,6 @@ def test_a_file_that_raises_on_import_is_the_users_error(tmp_path: Path, text: s
     assert resolve("./net.py:f", tmp_path)() == 1
 
 
-def test_a_function_that_ends_the_program_is_named(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text("import os\ndef f():\n    os._exit(7)\n")
-    code = (
-        "import sys, pathlib\nfrom models.project_spec.references import call, resolve\n"
-        "call(resolve('./net.py:f', pathlib.Path(sys.argv[1])), './net.py:f')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.strip()) == (
-        7,
-        "./net.py:f called os._exit(7), which ends the program: raise an exception",
-    )
-
-
 def test_a_child_that_a_users_function_forks_ends_without_a_word(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(
         "import os\ndef f():\n    pid = os.fork()\n    if pid == 0:\n        os._exit(3)\n"
