@@ -24,7 +24,6 @@ from typing import Any
 
 from models.distributed.forkserver import PRELOAD
 from models.nets.catalogue import OPTIMISERS
-from tasks.prefect.prefect_server import list_timezones_once
 
 LIBRARIES = (
     "alembic.command",
@@ -234,7 +233,6 @@ class _HeldBack(MetaPathFinder, Loader):
 
     def __init__(self) -> None:
         self._ours = ours = list(_ours(users_of_prefect=True))
-        list_timezones_once()
         with tempfile.TemporaryDirectory() as folder:
             os.environ["PREFECT_HOME"] = folder
             for name in (*ours, *PREFECT):

@@ -21,7 +21,6 @@ from models.project_spec.schedule import Schedule, parse
 from tasks.host.workspace import Project, Workspace
 from tasks.prefect.events import TAG
 from tasks.prefect.flow_runs import move_waiting
-from tasks.prefect.prefect_server import list_timezones_once
 from tasks.prefect.worker import POOL, pool_of
 
 if TYPE_CHECKING:
@@ -149,7 +148,6 @@ def _schedule_as_yaml(schedule: Schedule) -> dict[str, Any]:
 
 def import_flows() -> None:
     """Import Prefect and every flow, which `deploy` needs; Prefect reads its server's address during the import."""
-    list_timezones_once()
     import prefect.deployments.runner  # noqa: F401
 
     for kind in KINDS:

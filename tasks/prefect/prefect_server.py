@@ -7,7 +7,6 @@ process id. The server ends when no living process has held a lease for IDLE_S s
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import signal
@@ -18,7 +17,6 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -201,14 +199,6 @@ def answers(url: str, timeout_s: float = ANSWER_S) -> bool:
         return False
 
 
-def list_timezones_once() -> None:
-    """Have this process list the time zones once; call it before Prefect is imported.
-
-    Prefect looks for their files again for each schedule of each deployment that it reads, 3 ms each time.
-    """
-    zoneinfo.available_timezones = functools.cache(zoneinfo.available_timezones)
-
-
 def _serve(workspace: Workspace, for_good: bool) -> None:
     """Serve until no process needs the server; the platform's server waits for the lock and serves for good."""
     import filelock
@@ -259,7 +249,6 @@ class OwnPages:
 @collected_aside()  # also amid the imports: with a new database the start takes 5.4 instead of 6.6 CPU-s
 def _run(leases: Path, port: int) -> None:
     """Run Prefect's server on loopback; unlike `prefect server start`, it does not accept every Host header."""
-    list_timezones_once()
     import uvicorn
     from prefect.server.api.server import create_app
     from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT, PREFECT_SERVER_LOGGING_LEVEL

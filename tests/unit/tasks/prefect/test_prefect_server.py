@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zoneinfo
 from pathlib import Path
 from typing import Any
 
@@ -186,11 +185,3 @@ def test_the_port_of_last_time_is_taken_again(tmp_path: Path) -> None:
     assert prefect_server._free_port(memory) == port
     memory.write_text("not a port")
     assert prefect_server._free_port(memory) > 0
-
-
-def test_the_time_zones_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[str] = []
-    monkeypatch.setattr(zoneinfo, "available_timezones", lambda: looked.append("again") or {"Europe/Vienna"})
-    prefect_server.list_timezones_once()
-    assert [zoneinfo.available_timezones() for _ in range(3)] == [{"Europe/Vienna"}] * 3
-    assert looked == ["again"]
