@@ -8,14 +8,14 @@ imported, and both go through the same check.
 from __future__ import annotations
 
 import ast
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from models.errors import UsageError, did_you_mean
 from models.files import read_python
-from models.project_spec.references import is_own_code, lacks, source_file
+from models.project_spec.references import is_own_code, lacks
+from models.project_spec.syntax import module_file, statements_of
 
 NEEDED = object()
 """The default of a key that a row must have."""
@@ -113,46 +113,92 @@ def read_row(reference: str, base: Path, form: RowForm, key: str) -> dict[str, A
     Raises:
         UsageError: There is no such file or name, it is no dict that is written out, or it does not fit the form.
     """
-    where, path = f"{key}: {reference}", source_file(reference, base)
-    if path is None or not path.is_file():
-        raise UsageError(f"{where}: there is no {path or 'source file of it'}: write it, or correct the name")
+    where, path = f"{key}: {reference}", row_file(reference, base, key)
     try:
-        values = _values(read_python(path).body)
+        body = read_python(path).body
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{where}: {path.name} is no Python ({error}): correct it") from error
-    name = reference.rpartition(":")[2]
+    values, name = _values(body), reference.rpartition(":")[2]
     if name not in values:
         raise UsageError(f"{key}: {lacks(reference, reference, values)}")
     node = values[name]
     if not isinstance(node, ast.Dict):
-        raise UsageError(f"{where}: {_shown(node)} is no dict, expected it written out: {name} = {{...}}")
-    return checked_row({_text(part, where): _value(value, values, where) for part, value in _pairs(node)}, form, where)
+        place = _line(where, getattr(node, "lineno", None))
+        raise UsageError(f"{place}: {_shown(node)} is no dict, expected it written out: {name} = {{...}}")
+    change = next((statement for statement in statements_of(body) if _changes(statement, name)), None)
+    if change is not None:
+        place = _line(where, change.lineno)
+        raise UsageError(f"{place}: {_shown(change)} changes the row, expected it written out as a whole")
+    pairs = {_text(part, _line(where, value.lineno)): value for part, value in _pairs(node)}
+    lines = {part: value.lineno for part, value in pairs.items()}
+    row = {part: _value(value, values, _line(where, value.lineno)) for part, value in pairs.items()}
+    return checked_row(row, form, where, lines)
 
 
-def checked_row(row: Any, form: RowForm, where: str) -> dict[str, Any]:
+def row_file(reference: str, base: Path, key: str) -> Path:
+    """Return the file of a row, which is found without an import.
+
+    Raises:
+        UsageError: There is no such file or module.
+    """
+    target = reference.rpartition(":")[0]
+    path = (base / target).resolve() if target.endswith(".py") else module_file(target)
+    if path is None:
+        top = target.partition(".")[0]
+        module = target if module_file(top) else top
+        raise UsageError(f"{key}: {reference}: no module {module!r}: install it, or correct the name")
+    if not path.is_file():
+        raise UsageError(f"{key}: {reference}: there is no {path}: write it, or correct the name")
+    return path
+
+
+def _line(where: str, line: int | None) -> str:
+    return f"{where}: line {line}" if line else where
+
+
+def _changes(statement: ast.stmt, name: str) -> bool:
+    """Return whether a statement changes the dict of this name: `ROW["key"] = value`, `ROW |= more`, `ROW.update()`."""
+    match statement:
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=changed))]):
+            return changed == name
+        case ast.AugAssign(target=ast.Name(id=changed) | ast.Subscript(value=ast.Name(id=changed))):
+            return changed == name
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=changed)))):
+            return changed == name
+    return False
+
+
+def checked_row(row: Any, form: RowForm, where: str, lines: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Return a row with the defaults of what it leaves out.
+
+    Args:
+        row: Read from the source, or imported.
+        form: Its keys.
+        where: Where it is named, for messages.
+        lines: The lines of its keys, where they are known.
 
     Raises:
         UsageError: It is no dict, lacks a key, has one that is unknown, or one whose value does not fit.
     """
     if not is_record(row):
         raise UsageError(f"{where}: is a {type(row).__name__}, expected a dict with {', '.join(form.keys)}")
+    places = {name: _line(where, line) for name, line in (lines or {}).items()}
     for name in row:
         if name not in form.keys:
             cure = did_you_mean(name, form.keys, f"expected some of {', '.join(form.keys)}")
-            raise UsageError(f"{where}: a row {form.name} has no key {name!r}: {cure}")
+            raise UsageError(f"{places.get(name, where)}: a row {form.name} has no key {name!r}: {cure}")
     for name, key in form.keys.items():
         if name not in row and key.default is NEEDED:
             raise UsageError(f"{where}: {name!r} is missing, expected {key.expected}: add it")
         if name in row and not key.fits(row[name]):
-            raise UsageError(f"{where}: {name}: got {row[name]!r}, expected {key.expected}")
+            raise UsageError(f"{places.get(name, where)}: {name}: got {row[name]!r}, expected {key.expected}")
     return {name: row.get(name, key.default) for name, key in form.keys.items()}
 
 
 def _values(body: Iterable[ast.stmt]) -> dict[str, ast.AST]:
     """Return what each name of a module stands for: the statement that defines it, or the value that it is given."""
     values: dict[str, ast.AST] = {}
-    for node in _statements(body):
+    for node in statements_of(body):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 values[node.name] = node
@@ -163,14 +209,6 @@ def _values(body: Iterable[ast.stmt]) -> dict[str, ast.AST]:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 values[name] = value
     return values
-
-
-def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        yield node
-        if isinstance(node, ast.If | ast.Try):
-            inner = (handler.body for handler in node.handlers) if isinstance(node, ast.Try) else ()
-            yield from _statements([*node.body, *itertools.chain.from_iterable(inner), *node.orelse])
 
 
 def _pairs(node: ast.Dict) -> list[tuple[ast.expr | None, ast.expr]]:
