@@ -27,11 +27,11 @@ SEED = "say train.seed"
 THREADS = "Loopline divides the cores: say train.threads"
 ROUNDS = "say model.arguments.rounds"
 PATIENCE = "say train.patience"
-QUIET = "Loopline reports the epochs itself: leave it out"
-DEVICE = "estimators are fitted on the CPU: leave it out"
+QUIET = "Loopline reports the epochs itself"
+DEVICE = "estimators are fitted on the CPU"
 WEIGHTS = "the prepared rows have the weights: say data.weight or train.class_weights"
 KINDS = "the columns' kinds decide: say data.features.kinds"
-RESUME = "Loopline resumes by itself: leave it out"
+RESUME = "Loopline resumes by itself"
 
 
 @dataclass(frozen=True)
@@ -232,20 +232,20 @@ _XGBOOST = EstimatorRow(
         "objective": GOAL,
         "quantile_alpha": GOAL,
         "eval_metric": GOAL,
-        "base_score": "XGBoost takes it from the training rows: leave it out",
+        "base_score": "XGBoost takes it from the training rows",
         "scale_pos_weight": WEIGHTS,
         "early_stopping_rounds": PATIENCE,
         "callbacks": PATIENCE,
         "device": DEVICE,
-        "booster": "only gbtree can be exported: leave it out",
-        "missing": "the preparation decides: leave it out",
+        "booster": "only gbtree can be exported",
+        "missing": "the preparation decides",
         "enable_categorical": KINDS,
         "feature_types": KINDS,
         "max_cat_to_onehot": KINDS,
         "max_cat_threshold": KINDS,
-        "multi_strategy": "each output has a model of its own: leave it out",
-        "importance_type": "the card measures importance: leave it out",
-        "validate_parameters": "it is always on: leave it out",
+        "multi_strategy": "each output has a model of its own",
+        "importance_type": "the card measures importance",
+        "validate_parameters": "it is always on",
     },
     fixed={"verbosity": 0, "device": "cpu", "booster": "gbtree", "validate_parameters": True},
     arguments=_XGBOOST_ARGUMENTS,
@@ -291,8 +291,8 @@ _CATBOOST = EstimatorRow(
         **dict.fromkeys(("class_weights", "auto_class_weights", "scale_pos_weight"), WEIGHTS),
         **dict.fromkeys(("cat_features", "text_features", "embedding_features", "one_hot_max_size"), KINDS),
         **dict.fromkeys(("save_snapshot", "snapshot_file", "snapshot_interval"), RESUME),
-        **dict.fromkeys(("train_dir", "allow_writing_files"), "Loopline keeps the model: leave it out"),
-        **dict.fromkeys(("class_names", "classes_count", "target_border"), "the target decides: leave it out"),
+        **dict.fromkeys(("train_dir", "allow_writing_files"), "Loopline keeps the model"),
+        **dict.fromkeys(("class_names", "classes_count", "target_border"), "the target decides"),
         **dict.fromkeys(("grow_policy", "max_leaves", "num_leaves"), "only symmetric trees can be exported"),
         "eta": "say learning_rate",
         "max_depth": "say depth",
