@@ -38,14 +38,14 @@ def _check_metric(spec: Spec, base: Path) -> None:
     if is_own_code(name):
         from models.metrics.own_metric import read_metric
 
-        read_metric(name, base, _stated_task(spec.data), spec.goal.direction)
+        read_metric(name, base, stated_task(spec.data), spec.goal.direction)
         return
     from models.metrics.metrics import METRICS, costs_of, quantile_of, resolve_metric
     from models.metrics.ranking import cutoff_of
 
     _check_reachable(spec.goal.good_enough, name)
     short = (cutoff_of(name) or (name,))[0]
-    task = _stated_task(spec.data)
+    task = stated_task(spec.data)
     if task is not None:
         resolve_metric(name, task, base, spec.goal.direction)
     elif short in METRICS and METRICS[short].is_of_groups:
@@ -83,10 +83,10 @@ def _check_positive(spec: Spec) -> None:
 
     several: Task | None = "multilabel" if len(spec.data.targets) > 1 else None
     of_numbers: Task | None = "regression" if is_of_numbers(spec.goal.reference) else None
-    check_positive(positive, _stated_task(spec.data) or several or of_numbers or "binary")
+    check_positive(positive, stated_task(spec.data) or several or of_numbers or "binary")
 
 
-def _stated_task(data: Data) -> Task | None:
+def stated_task(data: Data) -> Task | None:
     """Return the task that the spec or its kind of data states; None where the values of the target decide."""
     return "quantile" if data.quantiles else data.task or _TASK_OF_KIND[data.kind]
 

@@ -20,6 +20,7 @@ from models.nets.catalogue import CATALOGUE, ENSEMBLE, net_name, row_of
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
+from models.project_spec.references import ESTIMATOR_PACKAGES, sort_of_net
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code, factory_of
 from models.sources.header import first_values
@@ -86,6 +87,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     """
     check_own_code(spec, base)
     check_kinds(spec.data.features.kinds)
+    _check_forms(spec)
     if spec.model.net == ENSEMBLE:
         raise UsageError(
             f"model.net: {ENSEMBLE} is what a search joins from several families: say auto; to train that of an "
@@ -94,7 +96,8 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     nets = families_of(spec)
     _check_own_net(spec, base)
     for net in nets:
-        _check_arguments(net, "model.arguments", spec.model.arguments.items())
+        _check_estimator(spec, net, base)
+        _check_arguments(net, "model.arguments", spec.model.arguments.items(), base)
         _check_widths(spec, net)
         _check_parallel(spec, net)
     check_goal(spec, base)
@@ -103,8 +106,8 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     _check_sampler(spec, nets)
     _check_own_augmentation(spec, base)
     for net in nets:
-        _check_search(spec, net)
-    _check_settings(spec)
+        _check_search(spec, net, base)
+    _check_settings(spec, base)
     _check_objective(spec)
     if is_for_here and spec.train.on == "here":
         gpus = usable_gpus(visible_gpus)
@@ -127,8 +130,34 @@ def _check_parallel(spec: Spec, net: str) -> None:
         )
 
 
-def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -> None:
-    """Check the arguments of a ready net: its parameters are read from the source, without importing torch."""
+def _is_estimator(net: str) -> bool:
+    return sort_of_net(net) in ("class", "row")
+
+
+def _check_forms(spec: Spec) -> None:
+    """Refuse what is meant for a class of another package and written in another form."""
+    for net in (spec.model.net, *(spec.search.families or ())):
+        if net.replace(":", ".").partition(".")[0] in (*ESTIMATOR_PACKAGES, "lightgbm", "scikit-learn"):
+            from models.estimators.checks import check_form  # as of all specs without a reference, nothing is read
+
+            check_form(net, "model.net" if net == spec.model.net else "search.families")
+
+
+def _check_estimator(spec: Spec, net: str, base: Path) -> None:
+    if _is_estimator(net):
+        from models.estimators.checks import check_estimator
+
+        check_estimator(spec, net, base, "model.net" if net == spec.model.net else "search.families")
+
+
+def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]], base: Path) -> None:
+    """Check the arguments of a ready net or an estimator: they are read from the source, without importing torch."""
+    if _is_estimator(net):
+        from models.estimators.checks import check_arguments
+        from models.estimators.source import row_of_source
+
+        check_arguments(row_of_source(net, base), net, dict(arguments), key)
+        return
     types, further = argument_types(net), FURTHER.get(net)
     if types is None:
         return
@@ -223,7 +252,7 @@ def _check_own_augmentation(spec: Spec, base: Path) -> None:
         )
 
 
-def _check_search(spec: Spec, net: str) -> None:
+def _check_search(spec: Spec, net: str, base: Path) -> None:
     """Every value that a trial may draw fits its key: one that does not would end the search at that trial."""
     space = spec.search.space or {}
     _check_reaches_trials(spec.search, space)
@@ -232,7 +261,7 @@ def _check_search(spec: Spec, net: str) -> None:
         for value in _values(dimension):
             with_params(spec.model, spec.train, {path: value})
             if path.startswith("model."):
-                _check_arguments(net, "search.space.model", [(path.partition(".")[2], value)])
+                _check_arguments(net, "search.space.model", [(path.partition(".")[2], value)], base)
 
 
 def _check_reaches_trials(search: Search, space: Collection[str]) -> None:
@@ -246,13 +275,13 @@ def _check_reaches_trials(search: Search, space: Collection[str]) -> None:
         )
 
 
-def _check_settings(spec: Spec) -> None:
+def _check_settings(spec: Spec, base: Path) -> None:
     """The settings of an earlier search fit their keys; the members of an ensemble are ready nets with weights."""
     settings, key = spec.search.settings or {}, "search.settings"
     if settings.get(NET) != ENSEMBLE:
-        _check_setting(spec, settings, key)
+        _check_setting(spec, settings, key, base)
         return
-    _check_setting(spec, {path: value for path, value in settings.items() if path not in _OF_ENSEMBLES}, key)
+    _check_setting(spec, {path: value for path, value in settings.items() if path not in _OF_ENSEMBLES}, key, base)
     members, key = settings.get(f"model.{MEMBERS}"), f"{key}.model.{MEMBERS}"
     if reason := refusal(spec.data.task, "ensemble"):
         raise UsageError(f"{key}: {reason}")
@@ -268,10 +297,10 @@ def _check_settings(spec: Spec) -> None:
             f"{key}: got the weights {', '.join(map(str, weights))}, expected shares above 0 whose sum is 1"
         )
     for member in members:
-        _check_setting(spec, {path: value for path, value in member.items() if path != WEIGHT}, key)
+        _check_setting(spec, {path: value for path, value in member.items() if path != WEIGHT}, key, base)
 
 
-def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str) -> None:
+def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str, base: Path) -> None:
     """The settings of one net are keys of `train` and arguments of the net, which is named or follows from them."""
     for path in settings:
         if path.partition(".")[0] not in ("train", "model") or path.count(".") != 1:
@@ -283,7 +312,7 @@ def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str) -> None:
     chosen = search_space(spec).settings(settings)
     name = net_name(str(chosen.get(NET, net)), spec.data.kind)
     arguments = {path.removeprefix("model."): settings[path] for path in settings if path.startswith("model.")}
-    _check_arguments(name, f"{key}.model", [(path, value) for path, value in arguments.items() if path != "net"])
+    _check_arguments(name, f"{key}.model", [(path, value) for path, value in arguments.items() if path != "net"], base)
 
 
 def _check_objective(spec: Spec) -> None:
@@ -346,6 +375,16 @@ def _check_columns(spec: Spec, base: Path) -> None:
         _check_constraints(spec, names, path)
         _check_series_types(data, path)
         check_goal_of_target(spec, path, base)
+        _check_task(spec, path, base)
+
+
+def _check_task(spec: Spec, path: Path, base: Path) -> None:
+    """Refuse an estimator that does not learn the task which the first rows of a table make certain."""
+    for net in filter(_is_estimator, families_of(spec)):
+        from models.estimators.checks import check_task
+        from models.estimators.source import row_of_source
+
+        check_task(row_of_source(net, base), net, certain_task_of(spec.data, path))
 
 
 def _check_series_types(data: Data, path: Path) -> None:
