@@ -9,7 +9,6 @@ from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS, Task
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.references import is_own_code
-from models.sources.header import first_values
 
 _TASK_OF_KIND: PerDataKind[Task | None] = {
     "table": None,
@@ -121,5 +120,6 @@ def check_goal_of_target(spec: Spec, path: Path, base: Path) -> None:
 def certain_task_of(data: Data, path: Path) -> Task | None:
     """Return the task that the first rows of a local table make certain; None if others may change it."""
     from models.data.target import certain_task
+    from models.sources.row_batches import first_values
 
     return certain_task(first_values(path, data.targets[0]), data)

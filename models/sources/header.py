@@ -1,14 +1,10 @@
-"""The names of a file's columns and its first values, without its rows."""
+"""The names of a file's columns, without its rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from models.sources.delimiter import PARQUET, SUFFIXES, csv_rows, delimiter_of, first_bytes, suffix_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def header_of(path: Path) -> list[str] | None:
@@ -30,15 +26,3 @@ def header_of(path: Path) -> list[str] | None:
     rows = csv_rows(first_bytes(path).decode("utf-8-sig", errors="replace"), delimiter_of(path))
     names = next(rows, None)
     return names if next(rows, None) is not None else None
-
-
-def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
-    """Return the first values of a column of a CSV or Parquet file; None if they cannot be read."""
-    from models.sources.read import UNREADABLE
-    from models.sources.row_batches import first_rows
-
-    try:
-        rows = first_rows(path, [column])
-    except UNREADABLE:
-        return None
-    return None if rows is None else rows.column(0)

@@ -94,9 +94,9 @@ def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
         table.schema.names  # noqa: B018  the names are decoded only here
     except UNREADABLE as error:
         with contextlib.suppress(*UNREADABLE):  # pyarrow reads no table whose columns share a name
-            _refuse_shared_names(pq.read_schema(path).names, str(path))
+            refuse_shared_names(pq.read_schema(path).names, str(path))
         raise DataError(
-            f"{path}: got {path.stat().st_size} bytes that are no whole Parquet file ({_first_line(error)}): "
+            f"{path}: got {path.stat().st_size} bytes that are no whole Parquet file ({first_line(error)}): "
             "it was cut short or is of another format; copy or make it again"
         ) from error
     return table
@@ -115,7 +115,7 @@ def check_texts(table: pa.Table, display_name: str) -> None:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
             raise DataError(
-                f"{display_name}: column {name!r} holds what cannot be read ({_first_line(error)}): write it again, "
+                f"{display_name}: column {name!r} holds what cannot be read ({first_line(error)}): write it again, "
                 "with texts as UTF-8"
             ) from error
 
@@ -151,6 +151,16 @@ def with_na(table: pa.Table, na_is_text: Sequence[str]) -> pa.Table:
             is_missing = pc.equal(column, "") if field.name in na_is_text else pc.is_in(column, value_set=words)
             table = table.set_column(position, field.name, pc.if_else(is_missing, pa.scalar(None, pa.string()), column))
     return table
+
+
+def refuse_empty(path: Path) -> None:
+    """Refuse a CSV without a byte.
+
+    Raises:
+        DataError: It is empty.
+    """
+    if not path.stat().st_size:
+        raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
 
 
 def refuse_open_quote(table: pa.Table, path: Path) -> None:
@@ -217,7 +227,7 @@ def _read_folder(folder: Path, rules: CsvRules, is_text: bool) -> pa.Table:
                         f"{files[0].name}: write all files with one type"
                     ) from error
         raise DataError(
-            f"{folder}: its files do not fit together ({_first_line(error)}): write all of them with the same columns "
+            f"{folder}: its files do not fit together ({first_line(error)}): write all of them with the same columns "
             "and types"
         ) from error
 
@@ -230,20 +240,19 @@ def _with_text(table: pa.Table, name: str | None) -> pa.Table:
 
 
 def _read_csv(path: Path, rules: CsvRules) -> pa.Table:
-    if not path.stat().st_size:
-        raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
+    refuse_empty(path)
     try:
         delimiter = delimiter_of(path)
         table = with_na(_parsed(path, delimiter, na_is_text=rules.na_is_text), rules.na_is_text)
-        _refuse_shared_names(table.column_names, str(path))
+        refuse_shared_names(table.column_names, str(path))
         table = with_unsigned(table, lambda names: _parsed(path, delimiter, texts=names))
         table = with_whole_ids(table, rules.id_column, lambda names: _parsed(path, delimiter, texts=names))
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
-        reason = _numbered(path, delimiter) or _first_line(error)
+        reason = _numbered(path, delimiter) or first_line(error)
         raise DataError(f"{path}: not a readable CSV file: {reason}: correct that line") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({_first_line(error)}): copy or make it again") from error
+        raise DataError(f"{path}: cannot be read ({first_line(error)}): copy or make it again") from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
         _refuse_if_not_utf8(path)
     refuse_open_quote(table, path)
@@ -269,7 +278,7 @@ def _numbered(path: Path, delimiter: str) -> str | None:
     try:
         _parsed(path, delimiter, use_threads=False)
     except pa.ArrowInvalid as error:
-        return with_row(_first_line(error))
+        return with_row(first_line(error))
     return None
 
 
@@ -319,17 +328,17 @@ def _from_frame(source: Any, display_name: str) -> pa.Table:
         raise DataError(
             f"{display_name}: got a {type(source).__name__}, expected a pandas DataFrame, a pyarrow Table or a path"
         )
-    _refuse_shared_names([str(name) for name in source.columns], display_name)
+    refuse_shared_names([str(name) for name in source.columns], display_name)
     try:
         return pa.Table.from_pandas(source, preserve_index=False).replace_schema_metadata(None)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise DataError(
-            f"{display_name}: a column mixes types: {_first_line(error)}: give each column one type, as in "
+            f"{display_name}: a column mixes types: {first_line(error)}: give each column one type, as in "
             "frame['x'].astype(str)"
         ) from error
     except (TypeError, OverflowError) as error:
         raise DataError(
-            f"{display_name}: a column cannot be read: {_first_line(error)}: give it one plain type, as in "
+            f"{display_name}: a column cannot be read: {first_line(error)}: give it one plain type, as in "
             "frame['x'].astype('float64')"
         ) from error
 
@@ -343,7 +352,7 @@ def without_views(table: pa.Table) -> pa.Table:
 
 
 def _checked(table: pa.Table, display_name: str) -> pa.Table:
-    _refuse_shared_names(table.column_names, display_name)
+    refuse_shared_names(table.column_names, display_name)
     for position, name in enumerate(table.column_names, start=1):
         if not name.strip():
             raise DataError(f"{display_name}: column {position} has no name: name it, or drop it, in the source")
@@ -355,7 +364,12 @@ def _checked(table: pa.Table, display_name: str) -> pa.Table:
     return table
 
 
-def _refuse_shared_names(names: list[str], display_name: str) -> None:
+def refuse_shared_names(names: list[str], display_name: str) -> None:
+    """Refuse columns that share a name.
+
+    Raises:
+        DataError: Names them, and where they stand.
+    """
     shared = sorted({name for name in names if names.count(name) > 1})
     if shared:
         names_shown = ", ".join(f"{name!r} (columns {_positions(names, name)})" for name in shared[:5])
@@ -366,5 +380,6 @@ def _positions(names: list[str], name: str) -> str:
     return ", ".join(str(position) for position, other_name in enumerate(names, start=1) if other_name == name)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text; without a text its type."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

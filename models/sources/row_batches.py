@@ -23,7 +23,10 @@ from models.sources.read import (
     UNREADABLE,
     check_texts,
     csv_options,
+    first_line,
+    refuse_empty,
     refuse_open_quote,
+    refuse_shared_names,
     with_na,
     with_row,
     without_views,
@@ -44,9 +47,7 @@ def column_names(path: Path, folder: Path | None = None) -> list[str]:
     with _reading(path):
         names = _names(path)
     names += [name for name in (partition_of(path, folder) if folder else ()) if name not in names]
-    shared = sorted({name for name in names if names.count(name) > 1})
-    if shared:
-        raise DataError(f"{path}: several columns are called {shared[0]!r}: rename or drop one of each")
+    refuse_shared_names(names, str(path))
     return names
 
 
@@ -55,7 +56,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
-        raise DataError(f"{path}: cannot be read ({with_row(_first_line(error))}): copy or make it again") from error
+        raise DataError(f"{path}: cannot be read ({with_row(first_line(error))}): copy or make it again") from error
 
 
 def count_rows(path: Path) -> int:
@@ -74,23 +75,20 @@ def count_rows(path: Path) -> int:
     return lines + (last != b"\n") - (not is_text_file(path))
 
 
-def first_rows(path: Path, columns: Sequence[str] = ()) -> pa.Table | None:
-    """Return some rows from the beginning of a CSV or Parquet file, as `read_source` reads them; None without rows.
+def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
+    """Return the first values of a column of a CSV or Parquet file, as `read_source` reads them; None if there is none.
 
-    Args:
-        path: The file.
-        columns: The columns to read; default: all.
-
-    Raises:
-        OSError, pa.ArrowException, UnicodeDecodeError: The file cannot be read.
+    A file that cannot be read has none: ingest says what is wrong with it.
     """
-    if suffix_of(path) in PARQUET:
-        with pq.ParquetFile(path) as file:
-            batch = next(file.iter_batches(_FIRST_ROWS, columns=list(columns) or None), None)
-    else:
-        with _csv(path, {}, columns) as reader:
-            batch = next((batch for batch in reader if batch.num_rows), None)
-    return None if batch is None else without_views(pa.Table.from_batches([batch]))
+    with contextlib.suppress(*UNREADABLE):
+        if suffix_of(path) in PARQUET:
+            with pq.ParquetFile(path) as file:
+                batch = next(file.iter_batches(_FIRST_ROWS, columns=[column]), None)
+        else:
+            with _csv(path, {}, [column]) as reader:
+                batch = next((batch for batch in reader if batch.num_rows), None)
+        return None if batch is None else without_views(pa.Table.from_batches([batch])).column(0)
+    return None
 
 
 def row_batches(
@@ -199,8 +197,7 @@ def _names(path: Path) -> list[str]:
         return list(pq.read_schema(path).names)
     if is_text_file(path):
         return ["text"]
-    if not path.stat().st_size:
-        raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
+    refuse_empty(path)
     with _csv(path, {}) as reader:
         return list(reader.schema.names)
 
@@ -216,14 +213,10 @@ def _csv(
 
 def _complaint(path: Path, error: Exception) -> str:
     """Return pyarrow's message, with the column's name instead of its number."""
-    reason = _first_line(error)
+    reason = first_line(error)
     place = _CSV_PLACE.match(reason)
     if not place:
         return f"cannot be read ({with_row(reason)}): correct that line, or copy or make the file again"
     name = _names(path)[int(place.group(1))]
     row = f"row {int(place.group(2)) - 1}, " if place.group(2) else ""
     return f"{row}column {name!r}: expected {reason[place.end() :]}: correct the value, or leave it empty for missing"
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -23,7 +23,6 @@ from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import ESTIMATOR_PACKAGES, sort_of_net
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code, factory_of
-from models.sources.header import first_values
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
 from models.training.costs.spec_memory import check_weights
@@ -389,15 +388,14 @@ def _check_task(spec: Spec, path: Path, base: Path) -> None:
 
 def _check_series_types(data: Data, path: Path) -> None:
     """Columns of series that are no numbers, as their first rows show."""
-    first = {name: first_values(path, name) for name in (*data.past_targets, *data.known_future)}
-    if not first:
+    names = (*data.past_targets, *data.known_future)
+    if not names:
         return
     from models.data.check import check_series_types  # Arrow: a spec of a table is checked without it
+    from models.sources.row_batches import first_values
 
+    first = {name: first_values(path, name) for name in names}
     types = {name: values.type for name, values in first.items() if values is not None}
-    if not types:  # as of a table, whose plan loads no Arrow
-        return
-
     check_series_types({name: kind for name, kind in types.items() if str(kind) != "null"}, data)
 
 

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from models.sources.header import first_values, header_of
+from models.sources.header import header_of
+from models.sources.row_batches import first_values
 
 
 def test_names_are_read_as_the_table_will_have_them(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_lines_of_text_are_rows(tmp_path):
     [
         ("a.csv", "x,y\n1,2\noops,3\n", r"a\.csv: row 2, column 'x': expected double: invalid value 'oops'"),
         ("a.csv", "x,y\n1,2\n3\n", r"row 2 \(the first under the header is row 1\): Expected 2 columns, got 1"),
-        ("a.csv", "x,x\n1,2\n", "several columns are called 'x'"),
+        ("a.csv", "x,x\n1,2\n", r"several columns share a name: 'x' \(columns 1, 2\)"),
         ("a.csv", "", "the file is empty"),
         ("a.parquet", "no parquet", r"a\.parquet: cannot be read"),
         ("a.json", "{}", r"got a \.json file, expected a \.csv"),
