@@ -38,6 +38,7 @@ COMMANDS = {
     "reap": "Clean up after killed runs.",
     "migrate": "Move the databases to Postgres.",
     "doctor": "Check this machine and workspace.",
+    "check-row": "Check a metric, launcher, source or family of your own.",
     "stage": "Run one data stage (as dvc.yaml does).",
     "schema": "Print the JSON Schema of project.yaml.",
     "env": "Print environment variables for the tools' own programs.",

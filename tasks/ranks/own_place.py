@@ -139,5 +139,5 @@ def read_own_place(key: str, values: Mapping[str, Any], base: Path) -> OwnPlace:
     settings = {**defaults, **{name: value for name, value in values.items() if name != "engine"}}
     missing = [name for name, value in settings.items() if value is None]
     if missing:
-        raise UsageError(f"{place}.{missing[0]}: missing; it is required")
+        raise UsageError(f"{place}.{missing[0]}: is missing, expected a value: add it")
     return OwnPlace(engine, base, settings, tuple(row["programs"]), has_check=row["check"] is not None)

@@ -111,7 +111,7 @@ def test_the_row_judges_its_settings_before_a_run(places) -> None:
     [
         ("quue: a", "LAUNCHER", r"places.yaml:1: own.quue: unknown key: did you mean 'queue'\?"),
         ("gpus: many", "LAUNCHER", r"places.yaml:1: own.gpus: got 'many', expected a value such as 2"),
-        ("log: null", "LAUNCHER", r"places.yaml:1: own.log: missing; it is required"),
+        ("log: null", "LAUNCHER", r"places.yaml:1: own.log: is missing, expected a value: add it"),
         ("", "LAUNCHERS", r"places.yaml:1: own.engine: got './engine.py:LAUNCHERS', expected one of slurm, .* or ./f"),
         ("", "MY_LAUNCHER", r"places.yaml:1: own.engine: ./engine.py:MY_LAUNCHER: ./engine.py has no 'MY_LAUNCHER'"),
         ("", "PLAIN_LAUNCHER", r"places.yaml:1: own: this machine has no no-such-program"),
