@@ -99,14 +99,16 @@ class _Stage:
 
     def absent_job_is_ended(self) -> None:
         state = self.place.state(key_of_folder(self.folder / "absent"))
-        _expect(state == "ended", f"its state is {state}, expected ended")
+        if state != "ended":
+            raise TrainingError(f"its state is {state}, expected ended")
 
     def absent_job_can_be_cancelled(self) -> None:
         self.place.cancel(key_of_folder(self.folder / "absent"))
 
     def job_has_the_weights_of_this_machine(self) -> None:
         result = self._trained("whole")
-        _expect(result.weights_sha256 == self.expected, "its weights differ: expected ranks on the same kind of CPU")
+        if result.weights_sha256 != self.expected:
+            raise TrainingError("its weights differ from those of this machine, expected ranks on the same kind of CPU")
 
     def states_are_told(self) -> None:
         states: set[State] = set()
@@ -117,7 +119,8 @@ class _Stage:
             return True
 
         train_at(self.place, job, on_epoch)
-        _expect(states <= {"queued", "running", "unknown"}, f"while it computed it was {', '.join(sorted(states))}")
+        if not states <= {"queued", "running", "unknown"}:
+            raise TrainingError(f"while it computed it was {', '.join(sorted(states))}, expected queued or running")
         self._wait_for_end(job)
 
     def cancelled_job_ends(self) -> None:
@@ -129,23 +132,26 @@ class _Stage:
 
         try:
             train_at(self.place, job, on_epoch, is_stopped=lambda: bool(seen), is_cancelled=lambda: True)
-        except StoppedWaitingError:
+        except StoppedWaitingError:  # which has cancelled it
             self._wait_for_end(job)
             before = len(read_progress(job.folder))
             time.sleep(10 * _WAIT_S)
-            _expect(len(read_progress(job.folder)) == before, "it computes on")
+            if len(read_progress(job.folder)) != before:
+                raise TrainingError("its ranks compute on after its end: end them in `cancel`") from None
             return
         raise TrainingError("it ended before it was cancelled: run the check again on a machine with less to do")
 
     def cancelled_job_goes_on(self) -> None:
         result = self._trained("cancelled")
-        _expect(result.weights_sha256 == self.expected, "it has other weights than a job that nobody cancelled")
+        if result.weights_sha256 != self.expected:
+            raise TrainingError("its weights differ from those of a job that nobody cancelled, expected the same")
 
     def error_of_a_rank_is_raised(self) -> None:
         try:
             train_at(self.place, self.job("broken", "broken.py"))
         except LooplineError as error:
-            _expect(_WORDS in str(error), f"who waits gets {error}, expected the ValueError of the net")
+            if _WORDS not in str(error):
+                raise TrainingError(f"who waits gets {error}, expected the ValueError of the net") from error
             return
         raise TrainingError("who waits gets a result, expected the ValueError of the net")
 
@@ -157,7 +163,8 @@ class _Stage:
             return True
 
         result = train_at(self.place, self.job(name), on_epoch)
-        _expect(epochs == sorted({*epochs}), f"epochs are reported as {epochs}, expected each of them once")
+        if epochs != sorted({*epochs}):
+            raise TrainingError(f"epochs are reported as {epochs}, expected each of them once")
         return result
 
     def _wait_for_end(self, job: TrainingJob) -> None:
@@ -165,12 +172,8 @@ class _Stage:
         while state != "ended" and time.monotonic() < end:
             time.sleep(_WAIT_S)
             state = self.place.state(key_of_folder(job.folder))
-        _expect(state == "ended", f"{PATIENCE_S} s later it is {state}, expected ended")
-
-
-def _expect(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise TrainingError(f"{otherwise}: correct the launcher")
+        if state != "ended":
+            raise TrainingError(f"{PATIENCE_S} s later it is {state}, expected ended")
 
 
 def _write_data(folder: Path) -> None:

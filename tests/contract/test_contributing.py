@@ -4,9 +4,16 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from flows.cli import loopline
+from models.training.spec_check import read_checked
 from tests.recipes import check_form, checked_types, copied, follow, recipe, run_tests
 
 COPIED = ("models", "tests/unit/models/metrics", "tests/unit/models/sources")
+MOST_FILES = 4
+"""Of a recipe for a row of a project."""
 TASK_TABLE = re.compile(r"^\w+: PerTask\[", re.MULTILINE)
 TASK_ROWS = "models/kinds/task.py"
 
@@ -18,6 +25,20 @@ def test_the_recipes_for_a_source_and_a_metric_work(tmp_path: Path) -> None:
     assert len(tests) == 2
     assert "3 passed" in run_tests(tmp_path, tests, "-k", "json_lines or msle")
     check_form(tmp_path, paths)
+
+
+def test_the_recipe_for_a_metric_of_a_project_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = follow("Bring a metric", tmp_path)
+    project = tmp_path / "projects" / "trips"
+    assert len(paths) <= MOST_FILES
+    assert {path.parent for path in paths} == {project}
+    rows = "".join(f"{distance},{distance / 3}\n" for distance in range(300))
+    (project / "trips.csv").write_text(f"km,minutes\n{rows}")
+    assert "1 passed" in run_tests(project, [project / "test_costs.py"])
+    assert read_checked(project / "project.yaml").goal.metric == "./costs.py:METRIC"
+    monkeypatch.chdir(project)
+    checked = CliRunner().invoke(loopline, ["check-row", "./costs.py:METRIC"])
+    assert checked.exit_code == 0, checked.output
 
 
 def test_the_type_checker_names_the_tables_that_the_recipe_for_a_task_lists(root: Path, tmp_path: Path) -> None:
