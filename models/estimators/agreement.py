@@ -81,7 +81,8 @@ def at_thresholds(graph: bytes, x: Matrix) -> Matrix:
             continue
         columns = {attribute.name: attribute for attribute in node.attribute}
         splits, features = numpy_helper.to_array(columns["nodes_splits"].t), columns["nodes_featureids"].ints
-        for position in range(0, len(splits), max(1, len(splits) // MOST_THRESHOLDS)):
+        finite = np.flatnonzero(np.isfinite(splits))  # scikit-learn splits gaps from all numbers at infinity
+        for position in finite[:: max(1, len(finite) // MOST_THRESHOLDS)]:
             row = x[position % len(x)].copy()
             row[features[position]] = splits[position]
             rows.append(row)

@@ -44,12 +44,14 @@ def onnx_of(row: EstimatorRow, fitted: Any, width: int, num_classes: int) -> byt
 
     try:
         model = _CONVERTERS[row.package](fitted, width)
-    except Exception as error:  # the converters' own classes have no common base
+        graph = in_one_form(model, width, num_classes, is_score=row.output == "scores")
+    except TrainingError:
+        raise
+    except Exception as error:  # the converters' own classes have no common base, and some graphs lack what they need
         raise TrainingError(
             f"export: no graph can be made of {row.name} ({type(error).__name__}: {str(error).splitlines()[0]}): "
             "take other arguments or another estimator"
         ) from error
-    graph = in_one_form(model, width, num_classes, is_score=row.output == "scores")
     return bytes(graph.SerializeToString(deterministic=True))
 
 

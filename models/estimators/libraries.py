@@ -24,6 +24,8 @@ from models.estimators.rows import EstimatorRow, Package
 from models.project_spec.references import call, resolve
 
 Array = NDArray[Any]
+Compare = Callable[[Callable[[Matrix], Array], bytes, Matrix, str], float]
+"""`check_agreement`, or what calls it."""
 Settings = Mapping[str, Any]
 """The arguments, and `rounds`, `seed` and `threads`."""
 _COMPARED = 1000
@@ -71,22 +73,23 @@ class Functions(NamedTuple):
     onnx: Callable[[bytes, int, int], bytes]
 
 
-def functions_of(row: EstimatorRow, reference: str, base: Path) -> Functions:
+def functions_of(row: EstimatorRow, reference: str, base: Path, compare: Compare = check_agreement) -> Functions:
     """Return how the estimator of a reference learns.
 
     Args:
         row: The facts about it.
         reference: `package.module:Class`, or that of a row in a file.
         base: The folder of the spec.
+        compare: Compares what learns at once with its graph.
 
     Raises:
         UsageError: A library is missing, or the reference names nothing.
         UserCodeError: The file raised while it was imported.
     """
-    return _FUNCTIONS[row.package](row, resolve(reference, base), reference)
+    return _FUNCTIONS[row.package](row, resolve(reference, base), reference, compare)
 
 
-def _xgboost(row: EstimatorRow, estimator: Any, reference: str) -> Functions:
+def _xgboost(row: EstimatorRow, estimator: Any, reference: str, compare: Compare) -> Functions:
     import xgboost
 
     def opened(model: bytes) -> Any:
@@ -111,7 +114,7 @@ def _xgboost(row: EstimatorRow, estimator: Any, reference: str) -> Functions:
     return Functions(_guarded(fit, reference), predict, first, onnx)
 
 
-def _catboost(row: EstimatorRow, estimator: Any, reference: str) -> Functions:
+def _catboost(row: EstimatorRow, estimator: Any, reference: str, compare: Compare) -> Functions:
     import catboost
 
     def opened(model: bytes) -> Any:
@@ -151,17 +154,19 @@ def _catboost(row: EstimatorRow, estimator: Any, reference: str) -> Functions:
     return Functions(_guarded(fit, reference), predict, first, onnx)
 
 
-def _sklearn(row: EstimatorRow, estimator: Any, reference: str) -> Functions:
+def _sklearn(row: EstimatorRow, estimator: Any, reference: str, compare: Compare) -> Functions:
     def build(data: FitData, settings: Settings) -> Any:
         return estimator(**_arguments(row, data, settings))
 
-    return _at_once(row, build, reference)
+    return _at_once(row, build, reference, compare)
 
 
-def _own(row: EstimatorRow, family: Any, reference: str) -> Functions:
+def _own(row: EstimatorRow, family: Any, reference: str, compare: Compare) -> Functions:
     """Return how a row of a team's file learns: by its own functions, or the estimator that one of them returns."""
     if "estimator" in family:
-        return _at_once(row, lambda data, settings: family["estimator"](_own_settings(data, settings)), reference)
+        return _at_once(
+            row, lambda data, settings: family["estimator"](_own_settings(data, settings)), reference, compare
+        )
 
     def fit(data: FitData, settings: Settings, before: bytes | None) -> bytes:
         model = family["fit"](data, _own_settings(data, settings), before)
@@ -182,7 +187,7 @@ def _own(row: EstimatorRow, family: Any, reference: str) -> Functions:
     return Functions(_guarded(fit, reference), predict, None, onnx)
 
 
-_FUNCTIONS: dict[Package, Callable[[EstimatorRow, Any, str], Functions]] = {
+_FUNCTIONS: dict[Package, Callable[[EstimatorRow, Any, str, Compare], Functions]] = {
     "sklearn": _sklearn,
     "xgboost": _xgboost,
     "catboost": _catboost,
@@ -191,7 +196,7 @@ _FUNCTIONS: dict[Package, Callable[[EstimatorRow, Any, str], Functions]] = {
 Build = Callable[[FitData, Settings], Any]
 
 
-def _at_once(row: EstimatorRow, build: Build, reference: str) -> Functions:
+def _at_once(row: EstimatorRow, build: Build, reference: str, compare: Compare) -> Functions:
     """Return how an estimator without rounds learns: in one fit, whose graph is the model."""
 
     def fit(data: FitData, settings: Settings, before: bytes | None) -> bytes:
@@ -200,7 +205,7 @@ def _at_once(row: EstimatorRow, build: Build, reference: str) -> Functions:
         estimator.fit(data.x, data.y, **_weighted(estimator, data.weight))
         graph = onnx_of(row, estimator, data.x.shape[1], data.classes)
         some = data.x[:: max(1, len(data.x) // _COMPARED)]
-        check_agreement(lambda x: _answers(row, estimator, x), graph, some, f"model.net: {reference}")
+        compare(lambda x: _answers(row, estimator, x), graph, some, f"model.net: {reference}")
         return graph
 
     def first(model: bytes, rounds: int) -> bytes:

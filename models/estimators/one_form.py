@@ -60,7 +60,7 @@ def in_one_form(model: onnx.ModelProto, width: int, num_classes: int, *, is_scor
             builder.nodes.append(node)
     last = doubles.get(wanted) or builder.node("Cast", [wanted], "double", to=TensorProto.DOUBLE)
     _append_output(builder, last, num_classes)
-    return _model(builder, width, 1 if num_classes == 2 else max(1, num_classes))
+    return as_model(builder, width, 1 if num_classes == 2 else max(1, num_classes))
 
 
 def _last_output(graph: onnx.GraphProto) -> str:
@@ -81,8 +81,12 @@ def _append_output(builder: GraphBuilder, name: str, num_classes: int) -> None:
     )
 
 
-def _model(builder: GraphBuilder, width: int, num_outputs: int) -> onnx.ModelProto:
-    """Return the nodes that the output needs as a model that says nothing of its maker."""
+def as_model(builder: GraphBuilder, width: int, num_outputs: int) -> onnx.ModelProto:
+    """Return the nodes that `y` (batch, output) needs as a model with the input `x` (batch, width) float32.
+
+    Raises:
+        TrainingError: An operator is none of ONNX.
+    """
     nodes = _needed(builder.nodes)
     for node in nodes:
         if node.domain not in ("", ML_DOMAIN):
@@ -95,8 +99,27 @@ def _model(builder: GraphBuilder, width: int, num_outputs: int) -> onnx.ModelPro
     y = helper.make_tensor_value_info(OUTPUT, TensorProto.DOUBLE, ["batch", num_outputs])
     constants = [constant for constant in builder.constants if constant.name in names]
     graph = helper.make_graph(nodes, "estimator", [x], [y], constants)
+    _renumber(graph, {INPUT: INPUT, OUTPUT: OUTPUT})
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+def _renumber(graph: onnx.GraphProto, names: dict[str, str]) -> None:
+    """Number all names in their order: converters count on through a process, so that equal models have other names."""
+    for part in (*graph.input, *graph.output, *graph.initializer):
+        part.name = _renamed(part.name, names)
+    for node in graph.node:
+        node.input[:] = [_renamed(name, names) for name in node.input]
+        node.output[:] = [_renamed(name, names) for name in node.output]
+        node.name = node.output[0]
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                del attribute.g.value_info[:]
+                _renumber(attribute.g, names)
+
+
+def _renamed(name: str, names: dict[str, str]) -> str:
+    return names.setdefault(name, f"v{len(names)}") if name else ""
 
 
 def _needed(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 
 from models.estimators.agreement import run_graph
 from models.estimators.inputs import input_plan
 from models.estimators.joined import join
 from models.estimators.learner import Fit, OutputRows, grown, raw_outputs
 from models.estimators.libraries import functions_of
+from models.estimators.one_form import INPUT, OUTPUT, as_model
 from models.estimators.rows import ROWS
 from models.inputs.graph_builder import GraphBuilder
 from models.kinds.task import TASKS
@@ -56,7 +56,7 @@ def test_the_graph_gives_the_raw_outputs(reference, task):
     assert plan.width == plan.matrix(FEATURES).shape[1]
     name = join(
         builder,
-        "features",
+        INPUT,
         estimator,
         lambda model: functions.onnx(model.model, plan.width, len(model.classes)),
         row.output,
@@ -64,18 +64,7 @@ def test_the_graph_gives_the_raw_outputs(reference, task):
         outputs[0].num_classes,
     )
     expected = raw_outputs(functions, row.output, estimator, link, outputs[0].num_classes, FEATURES)
-    assert run_graph(model_of(builder, name, expected.shape[1]), FEATURES) == pytest.approx(expected, abs=1e-6)
-
-
-def model_of(builder, output, num_outputs):
-    graph = helper.make_graph(
-        builder.nodes,
-        "joined",
-        [helper.make_tensor_value_info("features", onnx.TensorProto.FLOAT, ["batch", 4])],
-        [helper.make_tensor_value_info(output, onnx.TensorProto.DOUBLE, ["batch", num_outputs])],
-        builder.constants,
-    )
-    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 5)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    builder.node("Identity", [name], "output", output=OUTPUT)
+    model = as_model(builder, 4, expected.shape[1])
     onnx.checker.check_model(model, full_check=True)
-    return model.SerializeToString()
+    assert run_graph(model.SerializeToString(), FEATURES) == pytest.approx(expected, abs=1e-6)
