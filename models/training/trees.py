@@ -36,11 +36,11 @@ from models.training.boosters import (
     objectives,
     tree_loss,
 )
+from models.training.by_rounds.output_rows import LabelSettings, labels
+from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds
 from models.training.job import TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.optimisation.losses import make_loss
-from models.training.output_rows import LabelSettings, labels
-from models.training.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds
 from models.training.tree_inputs import tree_inputs
 from models.training.tree_parameters import (
     MONOTONE,

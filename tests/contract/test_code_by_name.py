@@ -83,8 +83,8 @@ PLACES = {
 }
 NO_RESULT = {
     "models/project_spec/references.py": "those who ask it to resolve a name are places",
-    "models/estimators/libraries.py": "no step fits an estimator yet",
     "tasks/ranks/own_place.py": "where a training runs decides no result",
+    "models/estimators/libraries.py": "a key holds it for a spec with an estimator, beside the code of that",
     "models/distributed/forkserver.py": "it imports early what ranks import by statements",
     "flows/cli.py": "commands, which are in no key",
     "flows/prefect/deployments.py": "flows, which are in no key",

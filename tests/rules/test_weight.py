@@ -46,6 +46,20 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "linear": {"l2": 0.0},
     "mlp": {"hidden": 8, "layers": 1, "dropout": 0.0, "norm": "none"},
 }
+ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "xgboost:XGBClassifier": ("binary", {"rounds": 20, "min_child_weight": 0.0, "reg_lambda": 0.0, "max_depth": 3}),
+    "xgboost:XGBRegressor": ("regression", {"rounds": 20, "min_child_weight": 0.0, "max_depth": 3}),
+    "catboost:CatBoostClassifier": (
+        "multiclass",
+        {"rounds": 20, "bootstrap_type": "No", "random_strength": 0.0, "l2_leaf_reg": 0.0},
+    ),
+    "sklearn.ensemble:HistGradientBoostingRegressor": ("quantile", {"max_iter": 20, "min_samples_leaf": 1}),
+    "sklearn.ensemble:HistGradientBoostingClassifier": ("binary", {"max_iter": 20, "min_samples_leaf": 1}),
+    "sklearn.tree:DecisionTreeClassifier": ("multilabel", {"max_depth": 3}),
+    "sklearn.linear_model:LogisticRegression": ("multiclass", {}),
+    "sklearn.linear_model:Ridge": ("regression", {}),
+}
+"""Estimators that draw no rows, each with a task and arguments that count weights, not rows."""
 TARGETS: dict[str, Any] = {"multilabel": ["yes", "large"], "quantile": "number", "regression": "number"}
 GOALS = {"binary": "f1", "multiclass": "balanced_accuracy", "multilabel": "f1", "regression": "mae", "quantile": None}
 
@@ -113,14 +127,16 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Prep
     return of_task
 
 
-def job_of(data: Prepared, family: str, task: str, **train: Any) -> TrainingJob:
+def job_of(
+    data: Prepared, family: str, task: str, arguments: dict[str, Any] | None = None, **train: Any
+) -> TrainingJob:
     metric = GOALS[task] or "pinball"
     return TrainingJob(
         folder=data.folder / family,
         prepared=data.folder,
         tensors=data.tensors,
         project=data.folder,
-        model=Model(net=family, arguments=ARGUMENTS[family]),
+        model=Model(net=family, arguments=ARGUMENTS[family] if arguments is None else arguments),
         train=Train(**{"epochs": 4, "batch": 100_000, "lr": 0.05, "warmup": 0.0, "refit": False, **train}),
         metric=metric,
         direction=METRICS[metric].direction,
@@ -153,6 +169,38 @@ def test_every_family(trained: Trained, family: str, task: str) -> None:
     assert len(weighted) == len(repeated)
     for one, other in zip(weighted, repeated, strict=True):
         assert one == pytest.approx(other, rel=0.01)
+
+
+CLASS_WEIGHTS = [(net, "none") for net in ESTIMATORS] + [(net, "balanced") for net in ESTIMATORS if "ifier" in net]
+
+
+@pytest.mark.filterwarnings("ignore:Field onnx.AttributeProto.ints")  # skl2onnx writes booleans
+@pytest.mark.parametrize(("net", "class_weights"), CLASS_WEIGHTS)
+def test_every_estimator(both: Both, net: str, class_weights: str, tmp_path: Path) -> None:
+    """The losses and metrics of each epoch; libraries have ways of their own for quantiles of weighted rows."""
+    pytest.importorskip(net.partition(".")[0].partition(":")[0])
+    task, arguments = ESTIMATORS[net]
+    results = []
+    for index, data in enumerate(both(task)):
+        job = job_of(data, net, task, arguments, class_weights=class_weights)
+        results.append(run_job(job.model_copy(update={"folder": tmp_path / str(index)})))
+    weighted, repeated = ([_quality(epoch) for epoch in result.epochs] for result in results)
+    for one, other in zip(weighted, repeated, strict=True):
+        assert one == pytest.approx(other, rel=0.02 if "Regressor" in net else 0.01)
+
+
+def test_estimators_that_draw_rows_in_the_mean_of_their_seeds(both: Both, tmp_path: Path) -> None:
+    """The mean losses of small forests of twenty seeds."""
+    net, arguments = "sklearn.ensemble:RandomForestRegressor", {"n_estimators": 3, "max_depth": 4}
+    means = []
+    for index, data in enumerate(both("regression")):
+        losses = []
+        for seed in range(20):
+            job = job_of(data, net, "regression", arguments, seed=seed)
+            result = run_job(job.model_copy(update={"folder": tmp_path / f"{index}-{seed}"}))
+            losses.append([result.epochs[0][name] for name in ("train_loss", "val_loss")])
+        means.append(np.mean(losses, axis=0))
+    assert means[0] == pytest.approx(means[1], rel=0.02)
 
 
 def _quality(epoch: dict[str, float]) -> dict[str, float]:

@@ -9,9 +9,9 @@ from models.errors import UsageError
 from models.export.trained import validation_predictions
 from models.metrics.metrics import resolve_metric
 from models.training import trees
+from models.training.by_rounds.rounds import LearnerInputs
 from models.training.job import TREES_FILE, EpochReport
 from models.training.rank import run_job
-from models.training.rounds import LearnerInputs
 
 
 class Killed(BaseException):

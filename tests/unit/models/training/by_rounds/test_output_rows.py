@@ -4,7 +4,7 @@ import torch
 
 from models.data.preparation import Preparation
 from models.data.target_encoding import OutputColumn, TargetEncoding
-from models.training.output_rows import LabelSettings, labels
+from models.training.by_rounds.output_rows import LabelSettings, labels
 from models.training.tree_inputs import TreeInputs
 
 INPUTS = TreeInputs(np.zeros((4, 1), np.float32), np.zeros((4, 1)), np.ones((4, 1)))

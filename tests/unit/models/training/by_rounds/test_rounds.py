@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from models.training.by_rounds.rounds import LearnerInputs, fit_by_rounds
 from models.training.job import EpochReport
-from models.training.rounds import LearnerInputs, fit_by_rounds
 from tests.tiny_jobs import MakeJob
 
 
