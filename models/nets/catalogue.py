@@ -49,7 +49,8 @@ class CatalogueEntry:
     examples, float64 (example, output). `graph(job, preparation)` returns the GraphBuilder of the trained model, and
     the name of its output. `weights`: the file of the weights in a job's folder. `modules`: what a training imports
     beside torch, once for all children of the fork server. `libraries`: those that decide the result beside torch.
-    `no_gpu`: why it uses no GPU.
+    `no_gpu`: why it uses no GPU. `reader`: a function of a row, a reference and the spec's folder that returns the row
+    with the space, the defaults and the libraries which the source of the reference tells; only references have one.
     `arguments` names the class whose fields are `model.arguments`, if these are not the parameters of the factory.
     `defaults` are the values of its first trial, by spec path, where a search chooses between families, and each of
     `starts` changes them for a further trial of a table, before values are drawn; the paths `of_tables` have a default
@@ -73,6 +74,7 @@ class CatalogueEntry:
     modules: tuple[str, ...] = OPTIMISERS
     libraries: tuple[str, ...] = ()
     no_gpu: str = ""
+    reader: str = ""
     arguments: str = ""
     defaults: dict[str, Any] = field(default_factory=dict)
     starts: tuple[dict[str, Any], ...] = ()
@@ -86,7 +88,8 @@ class CatalogueEntry:
     def code(self, parts: Iterable[FamilyPart]) -> list[str]:
         """Return the references of the family's code that a step runs, with its arguments and the factory of a net."""
         functions: dict[FamilyPart, str] = {"fit": self.fit, "outputs": self.outputs, "graph": self.graph}
-        return [*filter(None, (self.reference, self.arguments)), *(functions[part] for part in parts)]
+        named = filter(None, (self.reference, self.arguments, self.reader))
+        return [*named, *(functions[part] for part in parts)]
 
 
 CATALOGUE: dict[str, CatalogueEntry] = {
@@ -239,7 +242,13 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         self_tuned=("series",),
     ),
 }
-_OWN_NET = CatalogueEntry("", get_args(Kind), _TRAIN_SPACE, reads_words=True)
+_OWN_NET = CatalogueEntry(
+    "",
+    get_args(Kind),
+    _TRAIN_SPACE,
+    defaults={"train.lr": 1e-3, "train.weight_decay": 1e-2, "train.patience": 10},
+    reads_words=True,
+)
 _ESTIMATOR = CatalogueEntry(
     "",
     ("table", "series"),
@@ -252,6 +261,7 @@ _ESTIMATOR = CatalogueEntry(
     weights="family.bin",
     modules=(),
     no_gpu="an estimator is fitted in one process",
+    reader="models.estimators.search:read_row",
 )
 _REFERENCES: dict[NetSort, CatalogueEntry] = {
     "ready": _OWN_NET,
@@ -298,6 +308,23 @@ def row_of(net: str) -> CatalogueEntry:
     return CATALOGUE.get(net) or _REFERENCES[sort_of_net(net)]
 
 
+def full_row_of(net: str, base: Path) -> CatalogueEntry:
+    """Return the row of a net with what its source tells, which `row_of` leaves out for references.
+
+    Args:
+        net: By its resolved name.
+        base: The folder of the spec.
+
+    Raises:
+        UsageError: The reference names nothing that can be a family.
+    """
+    row = row_of(net)
+    if not row.reader:
+        return row
+    full: CatalogueEntry = resolve(row.reader, base)(row, net, base)
+    return full
+
+
 def can_begin(net: str, other_net: str, partial: bool = False) -> bool:
     """Return whether a net can begin with the weights of another model, both by their resolved names.
 
@@ -321,12 +348,3 @@ def is_self_tuned(net: str, kind: Kind) -> bool:
 def unused(net: str, names: Iterable[str]) -> list[str]:
     """Return those of the `train` keys `names` that the training of a net does not use."""
     return sorted(row_of(net).unused & {*names})
-
-
-def default_space(net: str) -> dict[str, Dimension]:
-    """Return the search space if the spec has none: spec paths and their ranges.
-
-    Args:
-        net: A key of `NETS`, or a reference to the user's code, with a search of learning rate and decay only.
-    """
-    return dict(row_of(net).space)

@@ -90,10 +90,11 @@ class Search(SpecBlock):
         description="Trials without an improvement after which the search ends. Default: 4 where `model.net: auto` "
         "chooses between families, else none.",
     )
-    families: list[Literal["trees", "linear", "mlp", "tabm", "transformer", "gru"]] | None = Field(
+    families: list[str] | None = Field(
         None,
         min_length=1,
-        description="What `model.net: auto` chooses from, first tried first. Default: trees, linear, mlp for a table, "
+        description="What `model.net: auto` chooses from, first tried first: ready nets (trees, linear, mlp, tabm, "
+        "transformer, gru) and references, such as `xgboost:XGBClassifier`. Default: trees, linear, mlp for a table, "
         "and transformer if `data.features.kinds` declares a text; trees, linear, gru for a series.",
     )
     ensemble: bool = Field(

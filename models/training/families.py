@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from models.errors import UsageError, did_you_mean
@@ -15,15 +16,17 @@ from models.nets.catalogue import (
     FAMILIES_OF,
     OBJECTIVE,
     OF_TEXTS,
+    full_row_of,
     is_self_tuned,
     net_name,
     row_of,
     unused,
 )
 from models.project_spec.blocks import Spec
+from models.project_spec.references import is_own_code
 from models.project_spec.search import Dimension
 from models.training.job import InitialWeights
-from models.training.search_space import MEMBERS, NET, TrialSuggestions, member_nets, suggest, usual_space
+from models.training.search_space import MEMBERS, NET, TrialSuggestions, member_names, member_nets, suggest
 from models.training.tree_parameters import check_parameter, is_parameter
 
 TAKE_A_NET = "take a net, such as gru"
@@ -132,7 +135,7 @@ class SearchSpace:
         families = dict(self.families)
         for net, seconds in epoch_s.items():
             usual = families[net].defaults[EPOCHS]
-            fitting = max(CATALOGUE[net].fewest_epochs, int(budget / seconds)) if seconds else usual
+            fitting = max(row_of(net).fewest_epochs, int(budget / seconds)) if seconds else usual
             defaults = {**families[net].defaults, EPOCHS: min(usual, fitting)}
             families[net] = replace(families[net], defaults=defaults)
         return replace(self, families=families)
@@ -170,6 +173,7 @@ def families_of(spec: Spec) -> tuple[str, ...]:
             raise UsageError(f"{key}: is for nets trained by gradient descent, but model.net is {net}: drop it")
         return (net,)
     usual = usual_families(spec)
+    _refuse_names(names or ())
     _refuse_unknown(spec, names or usual)
     reasons = {net: _misfit(spec, net) for net in names or usual}
     fitting = tuple(net for net, reason in reasons.items() if not reason)
@@ -206,7 +210,9 @@ def is_auto(spec: Spec) -> bool:
     return spec.model.net == "auto" and spec.data.kind in FAMILIES_OF
 
 
-def search_space(spec: Spec, start: InitialWeights | None = None, num_train: int = 0, metric: str = "") -> SearchSpace:
+def search_space(
+    spec: Spec, start: InitialWeights | None = None, num_train: int = 0, metric: str = "", base: Path = Path()
+) -> SearchSpace:
     """Return the space of a search: the spec's own, or the default space of each family.
 
     Args:
@@ -214,6 +220,7 @@ def search_space(spec: Spec, start: InitialWeights | None = None, num_train: int
         start: Initial weights: a net that begins with them keeps their shape and has their arguments.
         num_train: Training examples, from which a net's default number of epochs follows: about 3,000 steps.
         metric: Short name of the goal's metric: of the absolute error, trees search their objective too.
+        base: The folder of the spec, from which the files of references start.
     """
     nets = families_of(spec)
     set_paths = {f"train.{name}" for name in spec.train.model_fields_set}
@@ -221,12 +228,13 @@ def search_space(spec: Spec, start: InitialWeights | None = None, num_train: int
     set_paths |= set() if metric == "mae" and spec.train.loss is None else {OBJECTIVE}
     is_table, families = spec.data.kind == "table", {}
     for net in nets:
-        family = CATALOGUE.get(net)
-        left_out = set_paths | set(() if is_table or family is None else family.of_tables)
+        family = full_row_of(net, base)
+        left_out = set_paths | set(() if is_table else family.of_tables)
         begins = start is not None and start.suit(net, spec.train)
-        usual = usual_space(net, spec.data.kind, begins)
+        is_tuned = is_self_tuned(net, spec.data.kind)
+        usual = _usual_space({} if is_tuned else family.space, begins)
         dimensions = spec.search.space or {path: dimension for path, dimension in usual.items() if path not in left_out}
-        if family is None or len(nets) == 1 or is_self_tuned(net, spec.data.kind):
+        if len(nets) == 1 or is_tuned:
             families[net] = Family(dimensions, {})
             continue
         defaults = {**family.defaults, **_passes(spec, net, num_train)}
@@ -238,6 +246,15 @@ def search_space(spec: Spec, start: InitialWeights | None = None, num_train: int
     return SearchSpace(_apart(families), is_auto(spec))
 
 
+def _usual_space(space: Mapping[str, Dimension], is_fixed: bool) -> dict[str, Dimension]:
+    """Return a default space; of a net that begins with existing weights without what changes its shape."""
+    return {
+        path: dimension
+        for path, dimension in space.items()
+        if not is_fixed or path == "model.dropout" or not path.startswith("model.")
+    }
+
+
 def _apart(families: Mapping[str, Family]) -> dict[str, Family]:
     """Return families whose dimensions of another form have names of their own.
 
@@ -245,10 +262,10 @@ def _apart(families: Mapping[str, Family]) -> dict[str, Family]:
     """
     first: dict[str, tuple[Any, ...]] = {}
     apart = {}
-    for net, family in families.items():
+    for (net, family), name in zip(families.items(), member_names([*families]), strict=True):
         forms = {path: (dim.choices, dim.log, dim.integer) for path, dim in family.dimensions.items()}
-        names = {path: f"{path} of {net}" for path, form in forms.items() if first.setdefault(path, form) != form}
-        apart[net] = replace(family, names=names)
+        others = [path for path, form in forms.items() if first.setdefault(path, form) != form]
+        apart[net] = replace(family, names={path: f"{path} of {name}" for path in others})
     return apart
 
 
@@ -256,18 +273,19 @@ def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:
     """Return the default epochs of a net that is trained by gradient descent, and the batch if the net has its own."""
     if not row_of(net).by_descent:
         return {}
-    passes, usual_steps = {}, CATALOGUE[net].steps_an_epoch
+    passes, usual_steps = {}, row_of(net).steps_an_epoch
     if usual_steps and "batch" not in spec.train.model_fields_set:
         fitting = 2 ** round(math.log2(max(1, num_train) / usual_steps))
         passes["train.batch"] = max(_SMALLEST_BATCH, min(_BATCH, fitting))
     steps = max(1.0, num_train / (passes.get("train.batch") or spec.train.batch or _BATCH))
-    return {**passes, EPOCHS: max(CATALOGUE[net].fewest_epochs, min(_MOST_EPOCHS, round(_STEPS / steps)))}
+    return {**passes, EPOCHS: max(row_of(net).fewest_epochs, min(_MOST_EPOCHS, round(_STEPS / steps)))}
 
 
 def _misfit(spec: Spec, net: str) -> str:
     """Return why a family does not fit the spec; empty if it does."""
     kind = spec.data.kind
-    if kind not in CATALOGUE[net].kinds or (kind == "series" and net not in FAMILIES_OF[kind]):
+    is_ready = net in CATALOGUE
+    if kind not in row_of(net).kinds or (kind == "series" and is_ready and net not in FAMILIES_OF[kind]):
         return f"is no family of kind {kind}, expected {', '.join(FAMILIES_OF[kind])}"
     if kind == "series" and not row_of(net).by_descent and spec.train.loss is not None:
         return f"takes no own loss (train.loss) of series: {TAKE_A_NET}"
@@ -293,6 +311,18 @@ def _of_descent(spec: Spec, net: str) -> str:
     keys = ["retrain.start"] if spec.retrain.start == "champion" and not is_choice else []
     keys += [f"train.{name}" for name in spec.train.methods if not (is_wish and name == "start")]
     return keys[0] if keys and not row_of(net).by_descent else ""
+
+
+def _refuse_names(names: Iterable[str]) -> None:
+    """Refuse a family that is neither ready nor a reference.
+
+    Raises:
+        UsageError: Names the nearest family.
+    """
+    for name in names:
+        if name not in CATALOGUE and not is_own_code(name):
+            cure = did_you_mean(name, CATALOGUE, f"expected one of {', '.join(CATALOGUE)}, or a reference")
+            raise UsageError(f"search.families: there is no {name!r}: {cure}")
 
 
 def _refuse_unknown(spec: Spec, nets: Sequence[str]) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
+from models.project_spec.references import short_name
 from models.training.costs.summary import total
-from models.training.search_space import NET, Trial
+from models.training.search_space import NET, Trial, member_names
 
 ERRORS = 2.0
 """A family is clearly behind if the leader's lead is more than this many standard errors, and also more than"""
@@ -93,8 +94,8 @@ def first_round(scores: Mapping[str, Scores], constant: float, direction: str, m
         error = jackknife_error(np.subtract(scores[best].without, score.without))
         if lead > ERRORS * error and lead > SHARE * gain:
             out[family] = (
-                f"{metric} {score.value:.4g} against {scores[best].value:.4g} of {best}: behind by {lead:.3g}, over "
-                f"{ERRORS:g} standard errors ({error:.2g}) and {SHARE:.0%} of the gain over a constant"
+                f"{metric} {score.value:.4g} against {scores[best].value:.4g} of {short_name(best)}: behind by "
+                f"{lead:.3g}, over {ERRORS:g} standard errors ({error:.2g}) and {SHARE:.0%} of the gain over a constant"
             )
     return FirstRound(families=[family for family in scores if family not in out], out=out, gain=gain)
 
@@ -170,7 +171,7 @@ def _choose_one(scores: Mapping[str, Scores], direction: str, metric: str) -> tu
         if family == best:
             return best, f"chosen: the best {metric} on validation"
         if lead <= error < math.inf:
-            return family, f"chosen: within a standard error ({error:.2g}) of {best}, and tried before it"
+            return family, f"chosen: within a standard error ({error:.2g}) of {short_name(best)}, and tried before it"
     return best, f"chosen: the best {metric} on validation"
 
 
@@ -213,9 +214,9 @@ def summaries(
 ) -> list[FamilySummary]:
     """Return what each family reached and cost, and why it was chosen (`chosen`: which, and why) or not (`out`)."""
     result = []
-    lone = f"no better than {next(iter(chosen))} by more than a standard error"
+    lone = f"no better than {short_name(next(iter(chosen)))} by more than a standard error"
     reason = lone if len(chosen) == 1 else "the ensemble is no better with it"
-    for family in families:
+    for family, name in zip(families, member_names(families), strict=True):
         trials_of_family = [trial for trial in trials if trial.params.get(NET) == family]
         value = _value(trials_of_family, direction)
         if family in chosen:
@@ -230,7 +231,7 @@ def summaries(
             outcome = f"not chosen: {reason}"
         result.append(
             FamilySummary(
-                family=family,
+                family=name,
                 trials=len(trials_of_family),
                 value=value,
                 device_seconds=total(trial.costs for trial in trials_of_family).device_seconds,

@@ -14,8 +14,9 @@ from pydantic import Field, ValidationError
 
 from models.errors import TrainingError, UsageError
 from models.frozen_model import FrozenModel
-from models.nets.catalogue import ENSEMBLE, default_space, is_self_tuned, unused
-from models.project_spec.blocks import Kind, Model, Train
+from models.nets.catalogue import ENSEMBLE, unused
+from models.project_spec.blocks import Model, Train
+from models.project_spec.references import is_own_code, short_name
 from models.project_spec.search import Dimension, Search
 from models.training.costs.summary import Costs
 from models.training.job import TrainingResult
@@ -93,22 +94,6 @@ def check_space(space: Mapping[str, Dimension], net: str = "") -> None:
             raise UsageError(f"search.space.{path}: train has no {key!r}: {cure}")
 
 
-def usual_space(net: str, kind: Kind, fixed: bool) -> dict[str, Dimension]:
-    """Return the default search space of a net.
-
-    Args:
-        net: The net, resolved.
-        kind: Of the data.
-        fixed: The net starts from existing weights, so its shape must not change.
-    """
-    space = {} if is_self_tuned(net, kind) else default_space(net)
-    if not fixed:
-        return space
-    return {
-        path: dimension for path, dimension in space.items() if path == "model.dropout" or not path.startswith("model.")
-    }
-
-
 def with_params(
     model: Model, train: Train, params: Mapping[str, Any], source: str = "search.space"
 ) -> tuple[Model, Train]:
@@ -141,10 +126,15 @@ def settings_of(weights: Iterable[float], members: Iterable[Mapping[str, Any]]) 
     return {NET: ENSEMBLE, _PATH: [{WEIGHT: weight, **params} for weight, params in zip(weights, members, strict=True)]}
 
 
+def numbered(names: Sequence[str]) -> list[str]:
+    """Return names of which none is there twice: the second `trees` is `trees-2`."""
+    counts = [names[: index + 1].count(name) for index, name in enumerate(names)]
+    return [name if count == 1 else f"{name}-{count}" for name, count in zip(names, counts, strict=True)]
+
+
 def member_names(nets: Sequence[str]) -> list[str]:
-    """Return a name for each member of an ensemble: its family, and of the second one of a family `trees-2`."""
-    counts = [nets[: index + 1].count(net) for index, net in enumerate(nets)]
-    return [net if count == 1 else f"{net}-{count}" for net, count in zip(nets, counts, strict=True)]
+    """Return a name for each member of an ensemble, for folders and people: the short name of its net, numbered."""
+    return numbered([short_name(net) for net in nets])
 
 
 def member_nets(members: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -161,7 +151,7 @@ def shown(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings flat, for people: those of a member under its name."""
     flat = {path: value for path, value in settings.items() if path != _PATH}
     for name, member in _members(settings).items():
-        flat |= {f"{name}.{path}": value for path, value in member.items() if path != NET}
+        flat |= {f"{name}.{path}": value for path, value in member.items() if path != NET or is_own_code(value)}
     return flat
 
 
@@ -218,14 +208,14 @@ def best_of(trials: Sequence[Trial], direction: Direction) -> Trial:
 
 
 def bests_of(trials: Sequence[Trial], families: Sequence[str], direction: Direction, limit: int) -> dict[str, Trial]:
-    """Return the best trials of each family, at most so many, by the names of an ensemble's members."""
+    """Return the best trials of each family, at most so many: the first by the family, the second as `trees-2`."""
     bests = []
     for net in families:
         trials_of_net = [trial for trial in trials if trial.params.get(NET) == net]
         for _ in range(min(limit, len(trials_of_net))):
             bests.append(best_of(trials_of_net, direction))
             trials_of_net.remove(bests[-1])
-    return dict(zip(member_names([trial.params[NET] for trial in bests]), bests, strict=True))
+    return dict(zip(numbered([trial.params[NET] for trial in bests]), bests, strict=True))
 
 
 def mean_value(results: Sequence[TrainingResult]) -> float:

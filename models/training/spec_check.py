@@ -93,8 +93,8 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
             "earlier search again, give its settings in search.settings"
         )
     nets = families_of(spec)
-    _check_own_net(spec, base)
     for net in nets:
+        _check_own_net(spec, net, base)
         _check_estimator(spec, net, base)
         _check_arguments(net, "model.arguments", spec.model.arguments.items(), base)
         _check_widths(spec, net)
@@ -193,9 +193,9 @@ def _check_widths(spec: Spec, net: str) -> None:
         )
 
 
-def _check_own_net(spec: Spec, base: Path) -> None:
+def _check_own_net(spec: Spec, net: str, base: Path) -> None:
     """Check the arguments of the user's own net: sizes of its kind of data, and those of `model.arguments`."""
-    file, _, name = spec.model.net.rpartition(":")
+    file, _, name = net.rpartition(":")
     function = factory_of(base / file, name) if file.endswith(".py") else None
     if function is None:
         return
@@ -212,13 +212,13 @@ def _check_own_net(spec: Spec, base: Path) -> None:
     for argument in spec.model.arguments:
         if argument not in names and function.args.kwarg is None:
             cure = did_you_mean(argument, names, "remove it")
-            raise UsageError(f"model.arguments.{argument}: {spec.model.net} has no argument {argument!r}: {cure}")
+            raise UsageError(f"model.arguments.{argument}: {net} has no argument {argument!r}: {cure}")
     missing = [name for name in names if name not in optional and name not in (*offered, *spec.model.arguments)]
     if missing:
         owners = [kind for kind in KIND_NAMES if missing[0] in SIZES_OF_KIND[kind]]
         owner = f", a size of kind {owners[0]}" if owners else ""
         raise UsageError(
-            f"model.net: {spec.model.net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "
+            f"model.net: {net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "
             f"sizes of kind {spec.data.kind}: {', '.join(offered)}"
         )
 
@@ -287,8 +287,11 @@ def _check_settings(spec: Spec, base: Path) -> None:
     if not isinstance(members, list) or len(members) < 2 or not all(isinstance(member, dict) for member in members):
         raise UsageError(f"{key}: got {members!r}, expected a list of at least two members with settings and a weight")
     names = [str(member.get(NET)) for member in members]
-    if not {*names} <= {*CATALOGUE}:
-        raise UsageError(f"{key}: got the nets {', '.join(names)}, expected ready nets, each by its name")
+    if not {*names} <= {*CATALOGUE, *families_of(spec)}:
+        raise UsageError(
+            f"{key}: got the nets {', '.join(names)}, expected ready nets, each by its name, and those that "
+            "search.families names by reference"
+        )
     weights = [member.get(WEIGHT) for member in members]
     shares = [float(weight) for weight in weights if isinstance(weight, int | float) and weight > 0]
     if len(shares) < len(weights) or abs(sum(shares) - 1) > WEIGHT_ERROR:
@@ -305,10 +308,13 @@ def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str, base: Path
         if path.partition(".")[0] not in ("train", "model") or path.count(".") != 1:
             raise UsageError(f"{key}: got {path!r}, expected train.<key> or model.<argument>")
     net = settings.get(NET, spec.model.net)
-    if net != spec.model.net and net not in [*CATALOGUE]:
-        raise UsageError(f"{key}.{NET}: got {net!r}, expected one of {', '.join(CATALOGUE)}")
+    nets = [*dict.fromkeys([*CATALOGUE, *families_of(spec)])]
+    if net != spec.model.net and net not in nets:
+        raise UsageError(
+            f"{key}.{NET}: got {net!r}, expected one of {', '.join(nets)}: a reference is named in search.families too"
+        )
     with_params(spec.model, spec.train, settings, key)
-    chosen = search_space(spec).settings(settings)
+    chosen = search_space(spec, base=base).settings(settings)
     name = net_name(str(chosen.get(NET, net)), spec.data.kind)
     arguments = {path.removeprefix("model."): settings[path] for path in settings if path.startswith("model.")}
     _check_arguments(name, f"{key}.model", [(path, value) for path, value in arguments.items() if path != "net"], base)

@@ -63,7 +63,7 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
     began = time.perf_counter()
     spec = project.spec(overrides)
     settings = _settings(project, spec)
-    chosen = search_space(spec).settings(settings)
+    chosen = search_space(spec, base=project.folder).settings(settings)
     model, train = with_params(spec.model, spec.train, chosen)
     begins = train.start is not None and train.start.weights == "champion"
     train = train.on_one_machine().model_copy(update={"start": train.start if begins else None})

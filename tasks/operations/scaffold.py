@@ -91,7 +91,7 @@ def _name_net(path: Path, net: str) -> None:
     write_text(path, text)
     spec = read_spec(path)
     check_spec(spec, path.parent)
-    write_text(path, "\n".join([text, *search_lines(search_space(spec).dimensions), ""]))
+    write_text(path, "\n".join([text, *search_lines(search_space(spec, base=path.parent).dimensions), ""]))
 
 
 def examples() -> dict[str, Path]:

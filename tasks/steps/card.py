@@ -18,6 +18,7 @@ from models.kinds.task import PerTask
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.project_spec.frequency import ROWS
+from models.project_spec.references import short_name
 from models.training.costs.summary import Costs, of_results
 from models.training.families import chosen_net
 from models.training.job import REFIT
@@ -120,6 +121,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
 
 def _net(name: str, shares: dict[str, float]) -> str:
     """Return the net, with its members if it is an ensemble."""
+    name = short_name(name)
     return f"{name} of {', '.join(f'{member} ({share:.0%})' for member, share in shares.items())}" if shares else name
 
 

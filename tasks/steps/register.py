@@ -33,7 +33,7 @@ from tasks.mlflow.model_cache import signing_key
 from tasks.mlflow.onnx_model import onnx_model
 from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
-from tasks.steps.train import MODEL_FILE
+from tasks.steps.train import ESTIMATOR, MODEL_FILE
 
 SPEC = "spec.json"
 
@@ -131,6 +131,7 @@ def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
         JUDGED_BEST: str(verdict["judged_best"]),
         BEST: str(verdict["best"]),
         **_served(inputs["export"].result),
+        **weights.get(ESTIMATOR, {}),
         FILES: json.dumps(hashes),
         **({TAG: signature(key, loop.spec.name, hashes)} if key else {}),
     }

@@ -19,6 +19,7 @@ from models.kinds.data_kind import PerDataKind
 from models.metrics.metrics import METRICS, Metric, is_of_numbers, measure, metric_name, metric_of
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
+from models.project_spec.references import short_name
 from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
 from models.training.costs.work import net_s, work_s
@@ -86,18 +87,20 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
         memory.release()  # memory of the data steps: from here on ranks train beside this process
         _check_goal(loop.spec, inputs["prepare"])
-        space = search_space(loop.spec)
+        base = loop.project.folder
+        space = search_space(loop.spec, base=base)
         if loop.spec.search.trials:
             preparation = Preparation.load(inputs["prepare"].folder)
             start = begin(loop, inputs, families_of(loop.spec))
             metric = metric_of(loop.spec.goal, preparation, loop.project.folder)
-            space = search_space(loop.spec, start, num_train=preparation.rows["train"], metric=metric.name)
+            num_train = preparation.rows["train"]
+            space = search_space(loop.spec, start, num_train, metric.name, base)
             if space.dimensions:
                 with optuna_study.reaching_studies():
                     return _Search(loop, inputs, folder, start, space, metric).run()
             loop.report.note(
-                "search: the spec sets every key that is searched by default, so there is nothing to search: "
-                "name other keys in search.space"
+                "search: the spec sets every key that is searched by default, or there is none, so there is nothing to "
+                "search: name keys in search.space"
             )
         settings = space.settings(loop.spec.search.settings or {})
         write_json(folder / BEST_FILE, settings)
@@ -186,7 +189,7 @@ class _Search:
         if compared is not None:
             judged = first_round(compared.scores, compared.constant, self._direction, self._metric)
         for family, reason in judged.out.items():
-            self._loop.report.note(f"search: no more trials of {family}: {reason}")
+            self._loop.report.note(f"search: no more trials of {short_name(family)}: {reason}")
         self._study.set_user_attr(FIRST_ROUND, judged.model_dump())
         return judged
 
@@ -293,7 +296,8 @@ class _Search:
             self._slots.append(slot)
             self._taken.remove(folder)
         self._loop.outbox.metrics(run, {f"cost/{name}": figure for name, figure in total(spent).figures().items()})
-        self._log_end(run, " ".join((f"trial {trial.number}", *filter(None, [params.get(NET)]))), value, state, reason)
+        net = short_name(str(params.get(NET, "")))
+        self._log_end(run, f"trial {trial.number} {net}".rstrip(), value, state, reason)
         if store := self._loop.step_cache.store:
             store.forget_checkpoints(folder)
 

@@ -21,6 +21,7 @@ from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job, run_here, validation_value
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.loop.origin import begin
+from tasks.mlflow.estimators import estimator_tags
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.launcher import Place, train_at
 from tasks.ranks.places import find_place
@@ -30,6 +31,8 @@ from tasks.steps.search import BEST_FILE, TRIALS
 
 MODEL_FILE = "model.json"
 """The file with the net and arguments of the weights."""
+ESTIMATOR = "estimator"
+"""The key of the result with the tags of an estimator."""
 
 
 def fit(loop: Loop) -> tuple[StepRecord, bool]:
@@ -51,6 +54,8 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         write_text(folder / JOB_FILE, task.model_dump_json())
         write_json(folder / MODEL_FILE, task.model.model_dump(mode="json"))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in shown(params).items()})
+        described = estimator_tags(nets, loop.project.folder)
+        loop.outbox.tags(LOOP_RUN, described)
         members = members_of(task)
         _note_unused(loop.report, loop.spec, nets)
         run = _Training(loop, place, inputs["search"].file(BEST_FILE).with_name(TRIALS))
@@ -59,7 +64,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         add_speeds(loop.workspace, result.speeds)
         started = ", ".join(member.name for member in members if member.job.start is not None)
         begun_with = f"{task.start.label}{f' ({started})' * bool(started)}" if task.start is not None else ""
-        summary = {**result.model_dump(mode="json"), "params": params, "begun_with": begun_with}
+        summary = {**result.model_dump(mode="json"), "params": params, "begun_with": begun_with, ESTIMATOR: described}
         loop.outbox.metrics(LOOP_RUN, {"num_parameters": result.num_parameters})
         if task.start is not None:
             loop.outbox.tags(LOOP_RUN, {"loopline.start": f"{task.start.label} {task.start.sha256[:16]}"})

@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import UsageError
 from models.nets import catalogue
-from models.nets.catalogue import CATALOGUE, NETS, default_space, net_name, unused
+from models.nets.catalogue import CATALOGUE, NETS, net_name, row_of, unused
 from models.project_spec.blocks import Train
 from models.project_spec.references import resolve
 from models.project_spec.search import Search
@@ -16,7 +16,7 @@ from models.training.tree_parameters import TreeArguments
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_searched_argument_is_one_the_net_takes(name):
-    space = default_space(name)
+    space = row_of(name).space
     Search(space=space)
     factory = resolve(name, Path(), NETS) if name in NETS else TreeArguments
     arguments = inspect.signature(factory).parameters
@@ -30,8 +30,8 @@ def test_what_plays_no_part_for_trees_is_known_and_for_nets_only_the_refit():
 
 
 def test_own_nets_are_searched_over_training_alone():
-    assert set(default_space("./net.py:Net")) == {"train.lr", "train.weight_decay"}
-    assert "train.lr" not in default_space("trees")
+    assert set(row_of("./net.py:Net").space) == {"train.lr", "train.weight_decay"}
+    assert "train.lr" not in row_of("trees").space
 
 
 @pytest.mark.parametrize("kind", ["table", "image", "series"])
@@ -48,5 +48,5 @@ def test_wrong_names_and_kinds_say_what_there_is():
 
 
 def test_reading_spaces_imports_no_torch():
-    code = "import sys, models.nets.catalogue as c; c.default_space('mlp'); sys.exit('torch' in sys.modules)"
+    code = "import sys, models.nets.catalogue as c; c.row_of('mlp'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -164,6 +164,16 @@ def test_two_members_of_a_family_have_names_and_folders_of_their_own(tmp_path: P
     assert [member.job.model.net for member in members] == ["trees", "mlp", "trees"]
 
 
+def test_members_by_reference_have_short_names(tmp_path: Path) -> None:
+    nets = ("./boosted.py:FAMILY", "sklearn.ensemble:ExtraTreesClassifier", "./b/boosted.py:FAMILY")
+    settings = settings_of([0.2, 0.3, 0.5], [{"model.net": net, "model.depth": 4} for net in nets])
+    members = members_of(job_of(tmp_path, settings))
+    assert [member.name for member in members] == ["boosted", "ExtraTreesClassifier", "boosted-2"]
+    assert [member.job.folder.name for member in members] == [member.name for member in members]
+    assert [member.job.model.net for member in members] == [*nets]
+    assert shown(settings)["boosted-2.model.net"] == nets[2]
+
+
 def test_members_are_trained_in_turn_and_their_result_is_one(tmp_path: Path) -> None:
     job = job_of(tmp_path, settings_of([0.25, 0.75], MEMBERS))
     ran: list[str] = []

@@ -13,6 +13,20 @@ from models.training.families import chosen_net, families_of, nets_of, search_sp
 from models.training.job import InitialWeights
 from models.training.search_space import settings_of
 
+FOREST = "sklearn.ensemble:ExtraTreesClassifier"
+OWN_ROW = """
+def estimator(settings):
+    raise NotImplementedError
+
+
+FAMILY = {
+    "estimator": estimator,
+    "tasks": ["binary"],
+    "output": "probabilities",
+    "arguments": {"depth": 6, "hidden": 3},
+    "space": {"depth": {"low": 2, "high": 9, "integer": True}, "hidden": {"low": 1.0, "high": 2.0}},
+}
+"""
 TEXTS = {"source": "x", "target": "y", "features": {"kinds": {"note": "text"}}}
 
 
@@ -32,6 +46,7 @@ def spec_of(**blocks: Any) -> Spec:
         ({"search": {"space": {"train.class_weights": {"choices": ["none"]}}}}, FAMILIES),
         ({"search": {"families": ["mlp", "trees"]}}, ("mlp", "trees")),
         ({"search": {"families": ["trees", "tabm"]}}, ("trees", "tabm")),
+        ({"search": {"families": [FOREST, "trees", "./net.py:Net"]}}, (FOREST, "trees", "./net.py:Net")),
         ({"train": {"ema": 0.9}}, ("mlp",)),
         ({"data": TEXTS}, (*FAMILIES, "transformer")),
         ({"data": TEXTS, "train": {"ema": 0.9}}, ("mlp", "transformer")),
@@ -55,6 +70,8 @@ def test_auto_takes_the_families_that_fit_the_spec(blocks: dict[str, Any], famil
         ),
         ({"search": {"families": ["trees"]}, "train": {"ema": 0.9}}, "search.families: trees: is not trained by"),
         ({"model": {"net": "mlp"}, "search": {"families": ["mlp"]}}, "search.families: is for `model.net: auto`"),
+        ({"search": {"families": ["tres"]}}, "search.families: there is no 'tres': did you mean 'trees'"),
+        ({"search": {"families": [FOREST]}, "train": {"ema": 0.9}}, "is not trained by gradient descent"),
         (
             {"model": {"net": "trees"}, "train": {"augment": {"function": "./a.py:f"}}},
             "train.augment.function: is for nets trained by gradient descent, but model.net is trees",
@@ -68,6 +85,24 @@ def test_auto_takes_the_families_that_fit_the_spec(blocks: dict[str, Any], famil
 def test_what_fits_no_family_is_refused(blocks: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         families_of(spec_of(**blocks))
+
+
+def test_references_have_the_spaces_and_defaults_of_their_rows(tmp_path: Path) -> None:
+    (tmp_path / "boosted.py").write_text(OWN_ROW)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "boosted.py").write_text(OWN_ROW)
+    own, other, net = "./boosted.py:FAMILY", "./b/boosted.py:FAMILY", "./net.py:Net"
+    spec = spec_of(search={"families": ["mlp", FOREST, own, other, net]})
+    space = search_space(spec, num_train=200, base=tmp_path)
+    assert space.first(own) == {"model.net": own, "model.depth": 6, "model.hidden of boosted": 3}
+    assert space.settings(space.first(own)) == {"model.net": own, "model.depth": 6, "model.hidden": 3}
+    assert space.families[other].names == {"model.hidden": "model.hidden of boosted-2"}
+    assert space.first(FOREST)["model.min_samples_leaf"] == 2
+    assert space.settings(space.first(net))["train.epochs"] > 1
+    named = search_space(spec_of(model={"net": own}), base=tmp_path)
+    assert {*named.dimensions} == {"model.depth", "model.hidden"}
+    other_task = spec_of(model={"net": "sklearn.linear_model:Perceptron"})
+    assert search_space(other_task).dimensions == {}, "it has no space, so it has a single trial"
 
 
 @pytest.mark.parametrize("metric", ["mae", "roc_auc"])

@@ -149,6 +149,14 @@ def test_a_summary_says_what_each_family_reached_and_why_it_was_chosen_or_not() 
     )
 
 
+def test_references_are_told_by_their_short_names() -> None:
+    forest, other = "sklearn.ensemble:ExtraTreesClassifier", "./b/boosted.py:FAMILY"
+    families, chosen = ("./boosted.py:FAMILY", forest, other), {forest: "chosen: the best"}
+    told = summaries(families, [trial(0, forest, 0.8), trial(1, other, 0.6)], chosen, {}, "maximize")
+    assert [row.family for row in told] == ["boosted", "ExtraTreesClassifier", "boosted-2"]
+    assert told[2].outcome == "not chosen: no better than ExtraTreesClassifier by more than a standard error"
+
+
 def test_the_budget_follows_the_first_trial_and_counts_work() -> None:
     def worked(*works: float) -> list[Trial]:
         return [trial(n, "trees", 0.5).model_copy(update={"work_s": work}) for n, work in enumerate(works)]

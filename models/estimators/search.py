@@ -1,0 +1,42 @@
+"""How an estimator is searched: its space and the settings of its first trial."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from models.estimators.source import row_of_source
+from models.nets.catalogue import CatalogueEntry
+from models.project_spec.search import Dimension
+
+
+def read_row(row: CatalogueEntry, net: str, base: Path) -> CatalogueEntry:
+    """Return a family's row with the space, the defaults and the libraries of an estimator.
+
+    Args:
+        row: That of all references of its sort.
+        net: The reference.
+        base: The folder of the spec.
+
+    Raises:
+        UsageError: The reference names no estimator.
+    """
+    facts = row_of_source(net, base)
+    return replace(
+        row,
+        space={f"model.{name}": Dimension.model_validate(fields) for name, fields in facts.space.items()},
+        defaults={f"model.{name}": value for name, value in facts.defaults.items()},
+        libraries=tuple(_installed(facts.distributions)),
+    )
+
+
+def _installed(distributions: Iterable[str]) -> Iterator[str]:
+    """Yield those that are installed: of two builds of a library, one is."""
+    for name in distributions:
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        yield name
