@@ -41,6 +41,8 @@ def check_form(net: str, key: str = "model.net") -> None:
     package = net.replace(":", ".").partition(".")[0]
     if package == "lightgbm":
         raise UsageError(f"{key}: got {net}: LightGBM is a family of the product: say `net: trees`")
+    if package == "scikit-learn":
+        raise UsageError(f"{key}: got {net}, but Python calls the package sklearn: say sklearn in its place")
     module, _, name = net.rpartition(".")
     if ":" not in net and module:
         raise UsageError(f"{key}: got {net}, expected a colon before the class: say '{module}:{name}', in quotes")

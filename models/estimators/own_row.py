@@ -82,24 +82,19 @@ def own_row(reference: str, base: Path, key: str) -> EstimatorRow:
         if name not in names:
             cure = did_you_mean(name, names, "name it in `arguments`, with its default")
             raise UsageError(f"{where}: space: {name!r} is no argument of the row: {cure}")
+    facts: dict[str, Any] = {
+        fact: tuple(value) if isinstance(value, list) else value
+        for fact, value in row.items()
+        if fact not in (*FUNCTIONS, "arguments", "rounds")
+    }
     return EstimatorRow(
         name=short_name(reference),
         package="file",
-        tasks=tuple(row["tasks"]),
-        numbers=row["numbers"],
-        gaps=row["gaps"],
-        categories=row["categories"],
-        output=row["output"],
-        rounds="rounds" if row["fit"] and row["rounds"] > 1 else "",
-        num_rounds=row["rounds"],
-        weights=row["weights"],
-        own_split=row["own_split"],
+        **facts,
         arguments=names,
         defaults=row["arguments"],
-        space=row["space"],
-        modules=tuple(row["modules"]),
-        distributions=tuple(row["distributions"]),
-        suffix=row["suffix"],
+        rounds="rounds" if row["fit"] and row["rounds"] > 1 else "",
+        num_rounds=row["rounds"],
         quantile="quantile",
     )
 
@@ -120,6 +115,6 @@ def _check_functions(row: Mapping[str, Any], reference: str, base: Path, where: 
         num, num_optional = len(function.args.posonlyargs + function.args.args), len(function.args.defaults)
         if not num - num_optional <= len(FUNCTIONS[name]) <= num:
             raise UsageError(
-                f"{where}: line {function.lineno}: {row[name]} takes {num} arguments, expected "
-                f"{name}({', '.join(FUNCTIONS[name])})"
+                f"{where}: {row[name]} takes {num} arguments, expected {name}({', '.join(FUNCTIONS[name])}) (line "
+                f"{function.lineno})"
             )

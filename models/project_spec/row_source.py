@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from models.errors import UsageError, did_you_mean
 from models.files import read_python
 from models.project_spec.references import is_own_code, lacks
-from models.project_spec.syntax import module_file, statements_of
+from models.project_spec.syntax import module_file, names_of, statements_of
 
 NEEDED = object()
 """The default of a key that a row must have."""
@@ -123,16 +123,15 @@ def read_row(reference: str, base: Path, form: RowForm, key: str) -> dict[str, A
         raise UsageError(f"{key}: {lacks(reference, reference, values)}")
     node = values[name]
     if not isinstance(node, ast.Dict):
-        place = _line(where, getattr(node, "lineno", None))
-        raise UsageError(f"{place}: {_shown(node)} is no dict, expected it written out: {name} = {{...}}")
+        line = _line(getattr(node, "lineno", None))
+        raise UsageError(f"{where}: {_shown(node)} is no dict, expected it written out: {name} = {{...}}{line}")
     change = next((statement for statement in statements_of(body) if _changes(statement, name)), None)
     if change is not None:
-        place = _line(where, change.lineno)
-        raise UsageError(f"{place}: {_shown(change)} changes the row, expected it written out as a whole")
-    pairs = {_text(part, _line(where, value.lineno)): value for part, value in _pairs(node)}
+        line = _line(change.lineno)
+        raise UsageError(f"{where}: {_shown(change)} changes the row, expected it written out as a whole{line}")
+    pairs = {_text(part, value, where): value for part, value in _pairs(node)}
     lines = {part: value.lineno for part, value in pairs.items()}
-    row = {part: _value(value, values, _line(where, value.lineno)) for part, value in pairs.items()}
-    return checked_row(row, form, where, lines)
+    return checked_row({part: _value(value, values, where) for part, value in pairs.items()}, form, where, lines)
 
 
 def row_file(reference: str, base: Path, key: str) -> Path:
@@ -152,8 +151,8 @@ def row_file(reference: str, base: Path, key: str) -> Path:
     return path
 
 
-def _line(where: str, line: int | None) -> str:
-    return f"{where}: line {line}" if line else where
+def _line(line: int | None) -> str:
+    return f" (line {line})" if line else ""
 
 
 def _changes(statement: ast.stmt, name: str) -> bool:
@@ -182,16 +181,17 @@ def checked_row(row: Any, form: RowForm, where: str, lines: Mapping[str, int] | 
     """
     if not is_record(row):
         raise UsageError(f"{where}: is a {type(row).__name__}, expected a dict with {', '.join(form.keys)}")
-    places = {name: _line(where, line) for name, line in (lines or {}).items()}
+    places = {name: _line(line) for name, line in (lines or {}).items()}
     for name in row:
         if name not in form.keys:
             cure = did_you_mean(name, form.keys, f"expected some of {', '.join(form.keys)}")
-            raise UsageError(f"{places.get(name, where)}: a row {form.name} has no key {name!r}: {cure}")
+            raise UsageError(f"{where}: a row {form.name} has no key {name!r}: {cure}{places.get(name, '')}")
     for name, key in form.keys.items():
         if name not in row and key.default is NEEDED:
             raise UsageError(f"{where}: {name!r} is missing, expected {key.expected}: add it")
         if name in row and not key.fits(row[name]):
-            raise UsageError(f"{places.get(name, where)}: {name}: got {row[name]!r}, expected {key.expected}")
+            place = places.get(name, "")
+            raise UsageError(f"{where}: {name}: got {row[name]!r}, expected {key.expected}{place}")
     return {name: row.get(name, key.default) for name, key in form.keys.items()}
 
 
@@ -199,15 +199,7 @@ def _values(body: Iterable[ast.stmt]) -> dict[str, ast.AST]:
     """Return what each name of a module stands for: the statement that defines it, or the value that it is given."""
     values: dict[str, ast.AST] = {}
     for node in statements_of(body):
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                values[node.name] = node
-            case ast.Import() | ast.ImportFrom():
-                values |= {(alias.asname or alias.name).partition(".")[0]: node for alias in node.names}
-            case ast.Assign():
-                values |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                values[name] = value
+        values |= dict.fromkeys(names_of(node), getattr(node, "value", None) or node)
     return values
 
 
@@ -215,24 +207,25 @@ def _pairs(node: ast.Dict) -> list[tuple[ast.expr | None, ast.expr]]:
     return [*zip(node.keys, node.values, strict=True)]
 
 
-def _text(node: ast.expr | None, where: str) -> str:
+def _text(node: ast.expr | None, value: ast.expr, where: str) -> str:
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-        raise UsageError(f"{where}: got the key {_shown(node) if node else '**'}, expected a text, written out")
+        key, line = _shown(node) if node else "**", _line(value.lineno)
+        raise UsageError(f"{where}: got the key {key}, expected a text, written out{line}")
     return node.value
 
 
 def _value(node: ast.expr, values: Mapping[str, ast.AST], where: str) -> Any:
     """Return a literal, also one that has a name, or the name of anything else that the file defines."""
-    named = values.get(node.id) if isinstance(node, ast.Name) else node
+    named, line = values.get(node.id) if isinstance(node, ast.Name) else node, _line(node.lineno)
     if named is None:
         cure = did_you_mean(_shown(node), values, "define it there")
-        raise UsageError(f"{where}: the file defines no {_shown(node)}: {cure}")
+        raise UsageError(f"{where}: the file defines no {_shown(node)}: {cure}{line}")
     try:
         return ast.literal_eval(named)
     except (ValueError, TypeError):
         if isinstance(node, ast.Name):
             return FunctionName(node.id)
-    raise UsageError(f"{where}: got {_shown(node)}, expected a literal or the name of a function of the file")
+    raise UsageError(f"{where}: got {_shown(node)}, expected a literal or the name of a function of the file{line}")
 
 
 def _shown(node: ast.AST) -> str:

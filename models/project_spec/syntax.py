@@ -130,10 +130,10 @@ def statements_of(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 def names_of(statement: ast.stmt) -> set[str]:
     """Return the names that a statement binds."""
     match statement:
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return {name}
-        case ast.ImportFrom(names=names):
-            return {alias.asname or alias.name for alias in names}
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return {(alias.asname or alias.name).partition(".")[0] for alias in names}
         case ast.Assign(targets=targets):
             return {target.id for target in targets if isinstance(target, ast.Name)}
         case ast.AnnAssign(target=ast.Name(id=name)):

@@ -74,4 +74,4 @@ def test_what_does_not_fit_the_goal_is_refused_before_and_at_the_import(
     if task is not None:
         with pytest.raises(UsageError) as imported:
             resolve_metric(reference, task, base, direction)
-        assert str(imported.value) == str(before.value)
+        assert str(before.value).removesuffix(" (line 16)") == str(imported.value)  # what is imported has no lines
