@@ -84,8 +84,7 @@ train.parallel: On a CPU with tiny nets fsdp and tp take 2 to 10 times as long a
 train.tensor: Messages in each layer, so ranks need fast links.
 train.stages: Ranks wait at the begin and end of a batch; the more microbatches the less.
 train.replicas: Memory of the whole net in each group.
-train.pipeline: gpipe holds the activations of all microbatches, 1f1b of as many as stages; interleaved sends more
-  messages.
+train.pipeline: gpipe holds the activations of all microbatches, 1f1b of as many as stages.
 train.microbatches: More of them wait less and make more messages.
 train.accumulate: Saves memory of activations.
 train.recompute: full takes about a third more time, a second pass forward; selective less. Both save memory.

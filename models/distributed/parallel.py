@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, Ro
 from torch.nn.parallel import DistributedDataParallel
 
 from models.distributed.mesh import Mesh
-from models.distributed.pipeline import Criterion, Inputs, Pipeline, cut, own_tensors
+from models.distributed.pipeline import Criterion, Inputs, Pipeline, cut
 from models.distributed.precision import BATCH_NORMS, autocast, check_precision, sharding_policy
 from models.distributed.recompute import prepare_blocks
 from models.distributed.world import World
@@ -53,7 +53,6 @@ class ParallelizedNet:
     module: nn.Module
     num_parameters: int
     pipeline: Pipeline | None = None
-    parts: tuple[nn.Module, ...] = ()
     copies_outputs: bool = False
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
@@ -90,13 +89,12 @@ class ParallelizedNet:
 
     def learn(self, on: bool) -> None:
         """Switch dropout and running statistics to training mode or to evaluation mode."""
-        for part in {self.net, *self.parts}:
-            part.train(on)
+        self.net.train(on)
 
     def settle(self) -> None:
         """Release whole weights that were gathered from parts, because the values of the parts have changed."""
-        roots = self.pipeline.modules if self.pipeline is not None else [self.net]
-        for module in (module for root in roots for module in root.modules()):
+        root = self.pipeline.stage if self.pipeline is not None else self.net
+        for module in root.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
 
@@ -156,13 +154,9 @@ def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehea
     if mesh.has("pipeline"):
         precision = functools.partial(autocast, train, world.device)
         plan.pipeline = cut(net, train.pipeline, mesh, world.rank, example, precision)
-        plan.parts = tuple(stage.net for stage in plan.pipeline.modules)  # type: ignore[misc]
-    for part in plan.parts or (net,):
-        prepare_blocks(part, train)
+    prepare_blocks(net, train)
     if plan.pipeline is not None:
-        for stage in plan.pipeline.modules:
-            _divide(stage, stage.net, mesh, train)  # type: ignore[arg-type]
-        _join_parts(plan)
+        _divide(plan.pipeline.stage, net, mesh, train)
     elif world.layout.plan == "ddp":
         plan.module = _distributed(net, train, world, rehearse)
     else:
@@ -222,18 +216,6 @@ def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
         if any(True for _ in block.parameters()):
             wrap(block, mesh=view, mp_policy=policy)
     wrap(root, mesh=view, mp_policy=policy)
-
-
-def _join_parts(plan: ParallelizedNet) -> None:
-    """Put the tensors of all stages of a rank into the first, so that their names stay those of the net."""
-    if len(plan.parts) == 1:
-        return
-    shell = plan.net
-    for part in plan.parts[1:]:
-        for path, module in part.named_modules():
-            mine = shell.get_submodule(path)
-            for name, tensor in own_tensors(module):
-                setattr(mine, name, tensor)
 
 
 def _distributed(net: nn.Module, train: Train, world: World, rehearse: Warmup) -> nn.Module:

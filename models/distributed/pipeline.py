@@ -7,7 +7,6 @@ the last example, which do not count.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ from models.distributed.mesh import Mesh
 from models.distributed.order import share
 from models.errors import UsageError, UserCodeError
 from models.nets.splitting import BlockStackView
-from models.project_spec.parallel_dims import STAGES_A_RANK
 
 Inputs = dict[str, torch.Tensor]
 # Returns the loss summed over a slice of the batch, from the outputs of these examples.
@@ -52,11 +50,11 @@ class PipelineStage(nn.Module):
 
 @dataclass
 class Pipeline:
-    """The stages of this rank and the schedules that run them, one for each micro-batch size and mode.
+    """The stage of this rank and the schedules that run it, one for each micro-batch size and mode.
 
     Attributes:
-        modules: The module of each stage, wrapped for data parallelism if the plan has it.
-        indices: The numbers of these stages.
+        stage: The stage, wrapped for data parallelism if the plan has it.
+        index: The number of the stage.
         hidden: Shape, without the batch, and type of the tensor between stages.
         output: Shape, without the batch, and type of the net's output.
     """
@@ -64,8 +62,8 @@ class Pipeline:
     kind: str
     mesh: Mesh
     device: torch.device
-    modules: list[nn.Module]
-    indices: list[int]
+    stage: PipelineStage
+    index: int
     hidden: tuple[torch.Size, torch.dtype]
     output: tuple[torch.Size, torch.dtype]
     _schedules: dict[tuple[int, bool], Any] = field(default_factory=dict)
@@ -77,11 +75,7 @@ class Pipeline:
     @property
     def has_last(self) -> bool:
         """Whether this rank has the last stage, which returns the output."""
-        return self._num_stages - 1 in self.indices
-
-    @property
-    def _num_stages(self) -> int:
-        return self.mesh.layout.pipeline * STAGES_A_RANK[self.kind]
+        return self.index == self.mesh.layout.pipeline - 1
 
     def backward(self, inputs: Inputs, criterion: Criterion, scale: torch.Tensor) -> torch.Tensor:
         """Add the gradients of `scale` x the summed loss; return the sum on the rank of the last stage, else zero."""
@@ -113,7 +107,7 @@ class Pipeline:
             self._schedules[size, train] = self._schedule(size, train)
         rows = torch.arange(size * pieces)
         fed: Inputs = {}
-        if 0 in self.indices:  # the first stage takes the inputs
+        if self.index == 0:  # the first stage takes the inputs
             indices = rows.clamp(max=count - 1).to(self.device)
             fed = {name: tensor.index_select(0, indices) for name, tensor in inputs.items()}
         return self._schedules[size, train], fed, rows
@@ -122,24 +116,17 @@ class Pipeline:
         def example(shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
             return torch.empty((size, *shape), dtype=dtype, device=self.device, requires_grad=train)
 
-        stages = [
-            pipelining.PipelineStage(
-                module,
-                index,
-                self._num_stages,
-                self.device,
-                input_args=() if index == 0 else (example(*self.hidden),),
-                output_args=(example(*(self.output if index == self._num_stages - 1 else self.hidden)),),
-                group=self.mesh.group("pipeline"),
-            )
-            for module, index in zip(self.modules, self.indices, strict=True)
-        ]
-        loss = self._loss if train else None
-        pieces = self.mesh.layout.microbatches
-        if self.kind == "interleaved":
-            return pipelining.ScheduleInterleaved1F1B(list(stages), pieces, loss, scale_grads=False)
+        stage = pipelining.PipelineStage(
+            self.stage,
+            self.index,
+            self.mesh.layout.pipeline,
+            self.device,
+            input_args=() if self.index == 0 else (example(*self.hidden),),
+            output_args=(example(*(self.output if self.has_last else self.hidden)),),
+            group=self.mesh.group("pipeline"),
+        )
         kind = pipelining.Schedule1F1B if self.kind == "1f1b" and train else pipelining.ScheduleGPipe
-        return kind(stages[0], pieces, loss, scale_grads=False)
+        return kind(stage, self.mesh.layout.microbatches, self._loss if train else None, scale_grads=False)
 
     def _loss(self, output: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         assert self._criterion is not None
@@ -173,28 +160,21 @@ def cut(net: nn.Module, kind: str, mesh: Mesh, rank: int, example: Inputs, preci
             f"train.parallel: pp needs a net with blocks(), enter() and leave() (models/nets/splitting.py), which "
             f"{type(net).__name__} has not: add them, or take ddp or fsdp"
         )
-    per_rank, count = STAGES_A_RANK[kind], mesh.layout.pipeline * STAGES_A_RANK[kind]
-    blocks = len(stack.blocks)
+    count, blocks = mesh.layout.pipeline, len(stack.blocks)
     if blocks < count and not (count == 2 and blocks):
         raise UsageError(
-            f"train.stages: {count} stages ({mesh.layout.pipeline} ranks x {per_rank}) of a net with {blocks} block(s)"
-            ", expected at least one block a stage: give model.arguments more layers, or take fewer ranks"
+            f"train.stages: {count} stages of a net with {blocks} block(s), expected at least one block a stage: give "
+            "model.arguments more layers, or take fewer ranks"
         )
     hidden, output = _shapes(net, stack, example, precision)
     owners = _owners(net.eval(), stack, example)
     net.train()
-    place = mesh.layout.place(rank)["pipeline"]
-    indices = [place + mesh.layout.pipeline * turn for turn in range(per_rank)]
-    parts = [net, *(copy.deepcopy(net) for _ in indices[1:])]
-    modules: list[nn.Module] = []
-    for part, index in zip(parts, indices, strict=True):
-        bounds = share(0, blocks, index, count)
-        ends = (index == 0, index == count - 1)
-        names: set[str | int] = {*range(*bounds), *(["enter"] if ends[0] else []), *(["leave"] if ends[1] else [])}
-        _keep(part, owners, names)
-        modules.append(PipelineStage(part, bounds, ends, precision))
+    index = mesh.layout.place(rank)["pipeline"]
+    bounds, ends = share(0, blocks, index, count), (index == 0, index == count - 1)
+    names: set[str | int] = {*range(*bounds), *(["enter"] if ends[0] else []), *(["leave"] if ends[1] else [])}
+    _keep(net, owners, names)
     device = next(iter(example.values())).device
-    return Pipeline(kind, mesh, device, modules, indices, hidden, output)
+    return Pipeline(kind, mesh, device, PipelineStage(net, bounds, ends, precision), index, hidden, output)
 
 
 def _shapes(

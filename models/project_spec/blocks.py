@@ -112,7 +112,7 @@ class Train(SpecBlock):
         None, ge=1, description="Pipeline parallel size: number of stages. Default: all ranks for pp, else 2."
     )
     replicas: Whole | None = Field(None, ge=1, description="Replica groups of hsdp; each group holds the whole net.")
-    pipeline: Literal["gpipe", "1f1b", "interleaved"] = Field("1f1b", description="The order of the microbatches.")
+    pipeline: Literal["gpipe", "1f1b"] = Field("1f1b", description="The order of the microbatches.")
     microbatches: Whole | None = Field(
         None, ge=1, description="Microbatches of a pipelined batch. Default: two a stage."
     )

@@ -9,8 +9,6 @@ from models.errors import UsageError
 
 # Outermost to innermost: neighbouring ranks share layers and communicate most; pipeline stages communicate least.
 DIMENSIONS = ("pipeline", "replicate", "shard", "tensor")
-# Several stages per rank shorten the pipeline's idle time. Source: Narayanan et al. 2021; 2 is their common choice.
-STAGES_A_RANK = {"gpipe": 1, "1f1b": 1, "interleaved": 2}
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,6 @@ class ParallelDims:
         shard: Ranks that divide parameters, gradients and optimiser state among them.
         tensor: Ranks that share every layer.
         plan: The spec's `train.parallel`, or `one` for a single process.
-        stages_a_rank: Pipeline stages on each rank.
         microbatches: Pieces of a batch in the pipeline.
     """
 
@@ -32,7 +29,6 @@ class ParallelDims:
     shard: int = 1
     tensor: int = 1
     plan: str = "one"
-    stages_a_rank: int = 1
     microbatches: int = 1
 
     @classmethod
@@ -67,7 +63,7 @@ class ParallelDims:
         return cls(**inner, plan=plan)
 
     def pipelined(self, schedule: str, batch: int, accumulate: int, microbatches: int | None) -> ParallelDims:
-        """Return the arrangement with the stages of each rank and the pieces of a batch, if it has a pipeline.
+        """Return the arrangement with the pieces of a batch, if it has a pipeline.
 
         Args:
             schedule: The spec's `train.pipeline`.
@@ -80,9 +76,7 @@ class ParallelDims:
         """
         if self.pipeline == 1:
             return self
-        stages_a_rank = STAGES_A_RANK[schedule]
-        pieces = _microbatches(self, schedule, batch, accumulate, microbatches)
-        return replace(self, stages_a_rank=stages_a_rank, microbatches=pieces)
+        return replace(self, microbatches=_microbatches(self, schedule, batch, accumulate, microbatches))
 
     @property
     def size(self) -> int:
@@ -143,11 +137,9 @@ def _microbatches(dims: ParallelDims, schedule: str, batch: int, accumulate: int
 
     Source: the idle share of a pipeline of p stages and m pieces is (p - 1) / (m + p - 1), Huang et al. 2019.
     """
-    stages = dims.pipeline * STAGES_A_RANK[schedule]
     max_pieces = batch // (dims.data_size * accumulate)
     if setting is None:
-        return max(dims.pipeline, min(2 * stages, max_pieces // dims.pipeline * dims.pipeline))
-    rounds = max(1, setting // dims.pipeline)
+        return max(dims.pipeline, min(2 * dims.pipeline, max_pieces // dims.pipeline * dims.pipeline))
     if setting > max_pieces:
         raise UsageError(
             f"train.microbatches: got {setting}, but a rank has only {max_pieces} examples a step (train.batch "
@@ -156,8 +148,6 @@ def _microbatches(dims: ParallelDims, schedule: str, batch: int, accumulate: int
         )
     if schedule == "1f1b" and setting < dims.pipeline:
         raise UsageError(f"train.microbatches: got {setting}, expected at least {dims.pipeline}, one for each stage")
-    if schedule == "interleaved" and setting % rounds:
-        raise UsageError(f"train.microbatches: got {setting}, expected a multiple of {dims.pipeline}, the stages")
     return setting
 
 

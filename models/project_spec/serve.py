@@ -13,7 +13,7 @@ from models.project_spec.block import Fraction, SpecBlock
 
 SPEC_JSON = "spec.json"
 Variant = Literal["int8_dynamic"]
-BEFORE_SERVING = (("serve", "variants"), ("train", "gradient_hook"))
+BEFORE_SERVING = (("serve", "variants"), ("train", "gradient_hook"), ("train", "pipeline"))
 """Keys that act before a version is registered, and of which a release has taken values away."""
 
 

@@ -157,8 +157,7 @@ class Compilation:
         assert self.choice is not None
         replays = self.choice.mode == "reduce-overhead"
         self._plan.copies_outputs = replays
-        for net in self._plan.parts or (self._plan.net,):
-            compile_blocks(net, replays)
+        compile_blocks(self._plan.net, replays)
         return self._first()
 
     def observe(self, step: int, num_steps: int, seconds: float, wait_s: float) -> None:

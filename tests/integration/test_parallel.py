@@ -4,7 +4,6 @@ SGD's weights are a sum of gradients, so gradients that agree to 1e-7 give weigh
 1e-9 into 4e-4, so it is compared in float64.
 """
 
-import functools
 import shutil
 import textwrap
 
@@ -22,9 +21,7 @@ from tests.tiny_jobs import job_maker
 pytestmark = pytest.mark.integration
 
 
-DEEP = {"width": 8, "layers": 4, "heads": 2, "dropout": 0.0}
-NET = {**DEEP, "layers": 2}
-"""Two layers show every cut but that of interleaved stages: two ranks with two of them each need four."""
+NET = {"width": 8, "layers": 2, "heads": 2, "dropout": 0.0}
 SGD = {"optimiser": "sgd", "lr": 0.1, "epochs": 1, "batch": 34, "count": 79}
 PLANS = {
     "ddp": {"ranks": 2, "accumulate": 2},
@@ -32,12 +29,12 @@ PLANS = {
     "fsdp": {"ranks": 2, "accumulate": 2},
     "tp": {"ranks": 2},
     "pp": {"ranks": 2, "pipeline": "gpipe", "accumulate": 2},
-    "pp-interleaved": {"ranks": 2, "pipeline": "interleaved"},
+    "pp-1f1b": {"ranks": 2},
     "hsdp": {"ranks": 4},
     "ddp+tp": {"ranks": 4},
     "fsdp+tp": {"ranks": 4},
     "ddp+pp": {"ranks": 4},
-    "fsdp+pp": {"ranks": 4, "pipeline": "interleaved"},
+    "fsdp+pp": {"ranks": 4},
 }
 
 COMPOSED_AGAIN = {"ddp+tp", "ddp+pp"}
@@ -60,30 +57,20 @@ def furthest(found, expected):
     return max((found[name].double() - expected[name].double()).abs().max().item() for name in expected)
 
 
-def net_of(plan):
-    return DEEP if settings(plan).get("pipeline") == "interleaved" else NET
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What one process makes of a net."""
-
-    @functools.cache
-    def alone(layers):
-        place = tmp_path_factory.mktemp("alone")
-        job = job_maker(place)(net="transformer", arguments={**NET, "layers": layers}, **SGD)
-        return run_job(job), load_file(job.folder / WEIGHTS_FILE)
-
-    return alone
+    """What one process makes of the net."""
+    job = job_maker(tmp_path_factory.mktemp("alone"))(net="transformer", arguments=NET, **SGD)
+    return run_job(job), load_file(job.folder / WEIGHTS_FILE)
 
 
 @pytest.mark.parametrize(
     "plan", [pytest.param(plan, marks=pytest.mark.soak if plan in COMPOSED_AGAIN else ()) for plan in PLANS]
 )
 def test_every_plan_ends_where_one_process_does(make_job, pool, alone, plan):
-    job = make_job(net="transformer", arguments=net_of(plan), **SGD, **settings(plan))
+    job = make_job(net="transformer", arguments=NET, **SGD, **settings(plan))
     result, weights = run(job, pool)
-    expected, theirs = alone(net_of(plan)["layers"])
+    expected, theirs = alone
     for name in ("train_loss", "val_loss"):
         assert result.epochs[0][name] == pytest.approx(expected.epochs[0][name], rel=1e-6), name
     assert furthest(weights, theirs) < 2e-7
@@ -191,10 +178,10 @@ def interrupt(job, pool, last):
 
 
 # The bits of fsdp after a kill are seen in test_rank_pool.py.
-@pytest.mark.parametrize("plan", ["zero", pytest.param("fsdp", marks=pytest.mark.soak), "pp-interleaved"])
+@pytest.mark.parametrize("plan", ["zero", pytest.param("fsdp", marks=pytest.mark.soak), "pp-1f1b"])
 def test_going_on_gives_the_bits_of_a_run_that_was_never_interrupted(make_job, pool, plan):
     base = {**SGD, "optimiser": "adamw", "epochs": 2, "async_checkpoints": False, **settings(plan)}
-    base |= {"net": "transformer", "arguments": {**net_of(plan), "dropout": 0.2}}
+    base |= {"net": "transformer", "arguments": {**NET, "dropout": 0.2}}
     job, cut = make_job(folder="whole", **base), make_job(folder="cut", **base)
 
     def report(epoch):
@@ -210,9 +197,9 @@ def test_going_on_gives_the_bits_of_a_run_that_was_never_interrupted(make_job, p
 
 
 def test_any_plan_goes_on_from_any_other(make_job, pool):
-    base = {**SGD, "net": "transformer", "arguments": DEEP, "epochs": 4, "async_checkpoints": False}
+    base = {**SGD, "net": "transformer", "arguments": NET, "epochs": 4, "async_checkpoints": False}
     _, expected = run(make_job(folder="one", **base), pool)
-    for last, plan in ((2, "fsdp"), (3, "pp-interleaved"), (4, "tp")):
+    for last, plan in ((2, "fsdp"), (3, "pp-1f1b"), (4, "tp")):
         interrupt(make_job(folder="cut", **base, **settings(plan) | {"accumulate": 1}), pool, last)
     result, found = run(make_job(folder="cut", **base), pool)
     assert len(result.resumed_from) == 3
@@ -245,6 +232,6 @@ def test_ranks_that_share_a_layer_draw_the_same_masks(make_job, pool, tmp_path):
 )
 def test_what_saves_memory_or_messages_changes_losses_little(make_job, pool, alone, changes, tolerance):
     result, _ = run(make_job(net="transformer", arguments=NET, **SGD, ranks=2, **changes), pool)
-    expected, _ = alone(NET["layers"])
+    expected, _ = alone
     for name in ("train_loss", "val_loss"):
         assert result.epochs[0][name] == pytest.approx(expected.epochs[0][name], rel=tolerance), name
