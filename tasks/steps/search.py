@@ -279,7 +279,7 @@ class _Search:
             if not math.isfinite(value):
                 raise TrainingError(f"{self._metric}: got {value} on all validation rows, expected a finite number")
         except UsageError:
-            optuna_study.fail_running(self._study, trial.number)
+            optuna_study.fail_running(self._loop.workspace, self._study, trial.number)
             raise  # the spec is wrong, not this trial's values
         except LooplineError as error:
             value, state, reason = None, "FAIL", str(error)

@@ -176,7 +176,7 @@ def open_study(
     for key, value in attributes.items():
         study.set_user_attr(key, value)
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        fail_running(study, trial.number)
+        fail_running(workspace, study, trial.number)
     return study
 
 
@@ -190,16 +190,17 @@ def fail_open_trials(workspace: Workspace, name: str) -> Iterator[int]:
     with contextlib.suppress(KeyError, StoreError), reaching_studies():
         study = optuna.load_study(study_name=name, storage=storage(workspace))
         for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-            fail_running(study, trial.number)
+            fail_running(workspace, study, trial.number)
             yield trial.number
 
 
-def fail_running(study: optuna.Study, number: int) -> None:
+def fail_running(workspace: Workspace, study: optuna.Study, number: int) -> None:
     """Mark a trial whose owner died as failed and killed, so that it does not count as a run trial."""
     import optuna
 
-    trial = study.trials[number]
-    study._storage.set_trial_user_attr(trial._trial_id, REASON, KILLED)
+    trials = storage(workspace)
+    trial = trials.get_trial_id_from_study_id_trial_number(trials.get_study_id_from_name(study.study_name), number)
+    trials.set_trial_user_attr(trial, REASON, KILLED)
     study.tell(number, state=optuna.trial.TrialState.FAIL)
 
 
@@ -381,13 +382,10 @@ def _hyperband() -> Any:
     """Return a Hyperband pruner that assigns brackets by positions, because a kill shifts the trials' numbers."""
     from optuna import pruners
 
-    pruner = pruners.HyperbandPruner()
-    bracket = pruner._get_bracket_id
+    class ByPosition(pruners.HyperbandPruner):  # type: ignore[misc]
+        def _get_bracket_id(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> int:
+            counted = copy.copy(trial)
+            counted.number = trial.user_attrs.get(POSITION, trial.number)
+            return int(super()._get_bracket_id(study, counted))
 
-    def by_position(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> int:
-        counted = copy.copy(trial)
-        counted.number = trial.user_attrs.get(POSITION, trial.number)
-        return int(bracket(study, counted))
-
-    pruner._get_bracket_id = by_position
-    return pruner
+    return ByPosition()

@@ -26,6 +26,7 @@ from tasks.tools.optuna_study import (
     importances,
     killed_before,
     open_study,
+    storage,
     trials_of,
 )
 
@@ -136,7 +137,7 @@ def test_hyperband_deals_the_same_bracket_to_a_trial_drawn_again(workspace: Work
             trial = ask(study, search, RANGES, 7, position)
             suggest(trial, RANGES)
             if position == killed_at:
-                fail_running(study, trial.number)
+                fail_running(workspace, study, trial.number)
                 trial = ask(study, search, RANGES, 7, position)
                 suggest(trial, RANGES)
             for step in range(1, 10):
@@ -147,7 +148,7 @@ def test_hyperband_deals_the_same_bracket_to_a_trial_drawn_again(workspace: Work
         found = [
             pruner._get_bracket_id(study, one) for one in study.get_trials() if one.user_attrs.get(REASON) != KILLED
         ]
-        optuna.delete_study(study_name="h", storage=study._storage)
+        optuna.delete_study(study_name="h", storage=storage(workspace))
         return found
 
     whole = brackets(None)
@@ -199,7 +200,7 @@ def test_a_trial_ends_when_the_budget_of_the_search_is_spent(workspace: Workspac
 def test_failing_a_running_trial_marks_it_as_killed(workspace: Workspace) -> None:
     study, search = study_of(workspace, "random")
     trial, _ = draw(study, search, RANGES)
-    fail_running(study, trial.number)
+    fail_running(workspace, study, trial.number)
     (told,) = study.trials
     assert (told.state.name, told.user_attrs[REASON]) == ("FAIL", KILLED)
     assert trials_of(study) == []
