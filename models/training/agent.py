@@ -16,7 +16,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -26,7 +25,7 @@ import psutil
 import torch.distributed.launcher.api as elastic
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
 
 from models.distributed.forkserver import report_error
 from models.distributed.world import World
@@ -86,7 +85,6 @@ def run_ranks(connections: list[Connection], job: TrainingJob) -> None:
     scratch = str(job.scratch_folder)
     with storing(job.folder):
         job.scratch_folder.mkdir(parents=True, exist_ok=True)
-    tempfile.tempdir = scratch  # torch writes the errors of ranks to temporary files and leaves them
     # Ranks report their errors over their connections; the agent's log would repeat them.
     logging.disable(logging.CRITICAL)
     # Torch's agents use this process's store, which listens already: no other process can take the chosen port.
@@ -125,8 +123,16 @@ def _launch(train: Train, port: int, logs: str) -> elastic.LaunchConfig:
 
 
 def _rank(job: TrainingJob, connections: list[Connection], agent: int, gate: ForkGate) -> None:
+    """Run a rank; leave its error in the job's folder alone: torch would leave it among the temporary files too."""
+    try:
+        _run_rank(job, connections, agent, gate)
+    except Exception as error:  # noqa: BLE001  every error ends the rank
+        get_error_handler().record_exception(error)
+        sys.exit(1)
+
+
+def _run_rank(job: TrainingJob, connections: list[Connection], agent: int, gate: ForkGate) -> None:
     die_with(agent)
-    tempfile.tempdir = None
     gate.wait(int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1, is_last=local_rank() == job.train.ranks - 1)
     logging.disable(logging.NOTSET)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
