@@ -94,9 +94,16 @@ def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
     if declared(source)["identity"] is None:
         return {}
     part = f"source:{source.text}"
-    if last is not None:
-        return {part: last.get(part)}
-    return {part: _json(_row(source)["identity"], f"{source.text}.identity", source)}
+    return {part: asked_identity(source) if last is None else last.get(part)}
+
+
+def asked_identity(source: Source) -> Any:
+    """Return what the function `identity` of a row returns, JSON.
+
+    Raises:
+        UserCodeError: The function failed, or its result is not JSON.
+    """
+    return _json(_row(source)["identity"], f"{source.text}.identity", source)
 
 
 def arrived_by_function(source: Source) -> Any:

@@ -12,15 +12,24 @@ from models.project_spec.blocks import Train
 from models.project_spec.conformance import Claim, Outcome, outcomes
 from models.project_spec.references import is_own_code
 from models.project_spec.row_source import is_row
+from models.sources.own import FORM as SOURCE
+from models.sources.source_suite import source_claims
 from tasks.host.workspace import Workspace
 from tasks.ranks.launcher_suite import launcher_claims
 from tasks.ranks.places import find_place
+from tasks.tools.sources import fetch
 
 Suite = Callable[[str, Path], Iterator[Claim]]
 """Takes a reference and the folder from which relative files start."""
-SUITES: dict[str, Suite] = {METRIC.name: metric_claims}
 JOBS = "check-row"
 """The folder below the workspace's state for the jobs that check a launcher."""
+
+
+def _source_claims(reference: str, base: Path) -> Iterator[Claim]:
+    return source_claims(reference, base, lambda package: fetch(package, Workspace.find().cache / "sources"))
+
+
+SUITES: dict[str, Suite] = {METRIC.name: metric_claims, SOURCE.name: _source_claims}
 
 
 def check_row(reference: str, base: Path) -> Iterator[Outcome]:
