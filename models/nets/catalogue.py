@@ -54,9 +54,8 @@ class CatalogueEntry:
     `arguments` names the class whose fields are `model.arguments`, if these are not the parameters of the factory.
     `defaults` are the values of its first trial, by spec path, where a search chooses between families, and each of
     `starts` changes them for a further trial of a table, before values are drawn; the paths `of_tables` have a default
-    and are searched for tables alone. `self_tuned`: the kinds of data for which the fit itself chooses the arguments
-    that the spec leaves out, so that there is nothing to search. `is_divided`: whether ranks can share its layers or
-    its blocks.
+    and are searched for tables alone: of series, the fit itself chooses them. `shared_by`: the parts of a plan
+    (`train.parallel`) by which ranks can share its layers or blocks; own nets are asked when they are built.
     `steps_an_epoch`: steps that an epoch of a small table has at least, by smaller batches; 0: the usual batch.
     `fewest_epochs`: epochs of a family's first trial, however many examples there are and however long one takes.
     `reads_words`: whether it takes the words of a table's texts in their order, beside the features of the texts.
@@ -79,8 +78,7 @@ class CatalogueEntry:
     defaults: dict[str, Any] = field(default_factory=dict)
     starts: tuple[dict[str, Any], ...] = ()
     of_tables: tuple[str, ...] = ()
-    self_tuned: tuple[Kind, ...] = ()
-    is_divided: bool = False
+    shared_by: tuple[str, ...] = ("tp", "pp")
     steps_an_epoch: int = 0
     fewest_epochs: int = 5
     reads_words: bool = False
@@ -111,7 +109,6 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.dropout": 0.1,
             "model.numeric_embedding": "periodic",
         },
-        is_divided=True,
     ),
     "tabm": CatalogueEntry(
         "models.nets.tabm:build",
@@ -131,6 +128,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.dropout": 0.1,
         },
         steps_an_epoch=20,
+        shared_by=(),
     ),
     "cnn": CatalogueEntry(
         "models.nets.cnn:build",
@@ -141,6 +139,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.stages": Dimension(low=2, high=3, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.5),
         },
+        shared_by=(),
     ),
     "gru": CatalogueEntry(
         "models.nets.rnn:build_gru",
@@ -154,8 +153,9 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.layers": 1,
             "model.dropout": 0.0,
         },
+        shared_by=(),
     ),
-    "lstm": CatalogueEntry("models.nets.rnn:build_lstm", ("series", "text"), _RECURRENT_SPACE),
+    "lstm": CatalogueEntry("models.nets.rnn:build_lstm", ("series", "text"), _RECURRENT_SPACE, shared_by=()),
     "transformer": CatalogueEntry(
         "models.nets.transformer:build",
         ("table", "image", "series"),
@@ -173,7 +173,6 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.layers": 1,
             "model.dropout": 0.1,
         },
-        is_divided=True,
         steps_an_epoch=100,
         fewest_epochs=2,
         reads_words=True,
@@ -187,7 +186,6 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.layers": Dimension(low=2, high=6, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.3),
         },
-        is_divided=True,
     ),
     "trees": CatalogueEntry(
         "",
@@ -239,7 +237,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         modules=(),
         no_gpu="a linear model is fitted by few passes over all rows, in one process",
         defaults={"model.l2": 1.0},
-        self_tuned=("series",),
+        of_tables=("model.l2",),
     ),
 }
 _OWN_NET = CatalogueEntry(
@@ -338,11 +336,6 @@ def can_begin(net: str, other_net: str, partial: bool = False) -> bool:
 def reads_words(net: str) -> bool:
     """Return whether a net, by its resolved name, gets the words of a table's texts; an own net may leave them out."""
     return row_of(net).reads_words and bool(net)
-
-
-def is_self_tuned(net: str, kind: Kind) -> bool:
-    """Return whether the fit of a net chooses its arguments itself."""
-    return net in CATALOGUE and kind in CATALOGUE[net].self_tuned
 
 
 def unused(net: str, names: Iterable[str]) -> list[str]:

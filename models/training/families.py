@@ -17,7 +17,6 @@ from models.nets.catalogue import (
     OBJECTIVE,
     OF_TEXTS,
     full_row_of,
-    is_self_tuned,
     net_name,
     row_of,
     unused,
@@ -56,13 +55,14 @@ class Family:
     """What is searched in one family, the values of its first trial for keys that the spec does not set, and changes.
 
     Each of `starts` changes some of these values for a further trial. `names`: a dimension's name in the study, where
-    it is not its path.
+    it is not its path. `epochs`: of the first trial, if they follow from the number of training examples; else 0.
     """
 
     dimensions: Mapping[str, Dimension]
     defaults: Mapping[str, Any]
     starts: Sequence[Mapping[str, Any]] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    epochs: int = 0
 
     def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return values by their paths as values by their names in the study."""
@@ -134,7 +134,7 @@ class SearchSpace:
         """
         families = dict(self.families)
         for net, seconds in epoch_s.items():
-            usual = families[net].defaults[EPOCHS]
+            usual = families[net].epochs
             fitting = max(row_of(net).fewest_epochs, int(budget / seconds)) if seconds else usual
             defaults = {**families[net].defaults, EPOCHS: min(usual, fitting)}
             families[net] = replace(families[net], defaults=defaults)
@@ -169,8 +169,8 @@ def families_of(spec: Spec) -> tuple[str, ...]:
                 f"{spec.data.kind}: drop it"
             )
         net = net_name(spec.model.net, spec.data.kind)
-        if key := _of_descent(spec, net):
-            raise UsageError(f"{key}: is for nets trained by gradient descent, but model.net is {net}: drop it")
+        if misfit := _unlearnable(spec, net, is_choice=False):
+            raise UsageError(misfit.of_named)
         return (net,)
     usual = usual_families(spec)
     _refuse_names(names or ())
@@ -231,18 +231,19 @@ def search_space(
         family = full_row_of(net, base)
         left_out = set_paths | set(() if is_table else family.of_tables)
         begins = start is not None and start.suit(net, spec.train)
-        is_tuned = is_self_tuned(net, spec.data.kind)
-        usual = _usual_space({} if is_tuned else family.space, begins)
+        usual = _usual_space(family.space, begins)
         dimensions = spec.search.space or {path: dimension for path, dimension in usual.items() if path not in left_out}
-        if len(nets) == 1 or is_tuned:
+        if len(nets) == 1:
             families[net] = Family(dimensions, {})
             continue
-        defaults = {**family.defaults, **_passes(spec, net, num_train)}
+        passes = _passes(spec, net, num_train)
+        defaults = {**family.defaults, **passes}
         if start is not None and begins:
             defaults = {path: value for path, value in defaults.items() if path in usual or path.startswith("train.")}
             defaults |= {f"model.{name}": value for name, value in start.arguments(net).items()}
         defaults_left = {path: value for path, value in defaults.items() if path not in left_out}
-        families[net] = Family(dimensions, defaults_left, family.starts if is_table else ())
+        epochs = passes.get(EPOCHS, 0) if EPOCHS in defaults_left else 0
+        families[net] = Family(dimensions, defaults_left, family.starts if is_table else (), epochs=epochs)
     return SearchSpace(_apart(families), is_auto(spec))
 
 
@@ -287,30 +288,45 @@ def _misfit(spec: Spec, net: str) -> str:
     is_ready = net in CATALOGUE
     if kind not in row_of(net).kinds or (kind == "series" and is_ready and net not in FAMILIES_OF[kind]):
         return f"is no family of kind {kind}, expected {', '.join(FAMILIES_OF[kind])}"
-    if kind == "series" and not row_of(net).by_descent and spec.train.loss is not None:
-        return f"takes no own loss (train.loss) of series: {TAKE_A_NET}"
-    if net == "linear" and spec.data.window is not None and spec.data.window.reference == "none":
-        return "continues the window, but data.window.reference is none"
+    if misfit := _unlearnable(spec, net, is_choice=True):
+        return misfit.of_choice
     searched = [path.partition(".") for path in spec.search.space or ()]
     arguments = [*spec.model.arguments, *(key for block, _, key in searched if block == "model")]
     for name in _unknown(net, arguments):
         return f"has no argument {name!r}"
     for name in unused(net, [key for block, _, key in searched if block == "train"]):
         return f"does not use train.{name}, which search.space names"
-    key = _of_descent(spec, net)
-    return f"is not trained by gradient descent, which {key} needs" if key else ""
+    return ""
 
 
-def _of_descent(spec: Spec, net: str) -> str:
-    """Return the key that a net does not follow because it is not trained by gradient descent; empty if there is none.
+class _Misfit(NamedTuple):
+    """Why a net does not learn what the spec says: where it is named, and where it is one of several to choose from."""
 
-    `auto` may begin with an alias, such as the champion, if the net that it chooses can.
+    of_named: str
+    of_choice: str
+
+
+def _unlearnable(spec: Spec, net: str, *, is_choice: bool) -> _Misfit | None:
+    """Return why a net does not learn what the spec says; None if it does.
+
+    Where it is one of several, the training may begin with an alias, such as the champion, if the chosen net can.
     """
-    start, is_choice = spec.train.start, is_auto(spec)
+    loss, window, start = spec.train.loss, spec.data.window, spec.train.start
+    if net == "linear" and window is not None and window.reference == "none":
+        reason = "continues the window, but data.window.reference is none"
+        return _Misfit(f"model.net: linear {reason}: leave the reference out, or {TAKE_A_NET}", reason)
+    if row_of(net).by_descent:
+        return None
+    if window is not None and loss is not None:
+        of_named = f"train.loss: got {loss}, but {net} takes no own loss of series: {TAKE_A_NET}"
+        return _Misfit(of_named, f"takes no own loss (train.loss) of series: {TAKE_A_NET}")
     is_wish = is_choice and start is not None and not start.needs_net
     keys = ["retrain.start"] if spec.retrain.start == "champion" and not is_choice else []
     keys += [f"train.{name}" for name in spec.train.methods if not (is_wish and name == "start")]
-    return keys[0] if keys and not row_of(net).by_descent else ""
+    if not keys:
+        return None
+    of_named = f"{keys[0]}: is for nets trained by gradient descent, but model.net is {net}: drop it"
+    return _Misfit(of_named, f"is not trained by gradient descent, which {keys[0]} needs")
 
 
 def _refuse_names(names: Iterable[str]) -> None:

@@ -150,8 +150,8 @@ class TrainingJob(FrozenModel):
     @property
     def processes(self) -> Processes:
         """The processes that train it."""
-        is_spread = row_of(self.model.net).by_descent
-        return Processes(self.train.num_nodes, self.train.ranks) if is_spread else Processes((1, 1), 1)
+        on_ranks, alone = Processes(self.train.num_nodes, self.train.ranks), Processes((1, 1), 1)
+        return on_ranks if row_of(self.model.net).by_descent else alone
 
     @property
     def validated(self) -> TrainingJob:

@@ -26,7 +26,7 @@ from models.project_spec.user_code import check_own_code, factory_of
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
 from models.training.costs.spec_memory import check_weights
-from models.training.families import FURTHER, TAKE_A_NET, families_of, search_space
+from models.training.families import FURTHER, families_of, search_space
 from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params
 from models.training.tree_parameters import (
     INTERACTIONS,
@@ -101,7 +101,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         _check_parallel(spec, net)
     check_goal(spec, base)
     check_expectations(spec.data.expectations)
-    _check_fits_on_series(spec, nets)
+    _check_lags(spec, nets)
     _check_sampler(spec, nets)
     _check_own_augmentation(spec, base)
     for net in nets:
@@ -121,8 +121,8 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
 def _check_parallel(spec: Spec, net: str) -> None:
     """Refuse to divide the layers or blocks of a ready net that cannot be divided; own nets are asked when built."""
     shared = {"tp", "pp"} & {*spec.train.parallel.split("+")}
-    if shared and row_of(net).by_descent and net in CATALOGUE and not CATALOGUE[net].is_divided:
-        fitting = ", ".join(name for name, family in CATALOGUE.items() if family.is_divided)
+    if shared - {*row_of(net).shared_by}:
+        fitting = ", ".join(name for name, row in CATALOGUE.items() if row.by_descent and shared <= {*row.shared_by})
         raise UsageError(
             f"train.parallel: got {spec.train.parallel}, but the ranks cannot share {net}: say ddp, fsdp or hsdp, or "
             f"take {fitting}"
@@ -405,21 +405,9 @@ def _check_series_types(data: Data, path: Path) -> None:
     check_series_types({name: kind for name, kind in types.items() if str(kind) != "null"}, data)
 
 
-def _check_fits_on_series(spec: Spec, nets: Sequence[str]) -> None:
-    """Trees on series read features of a window, which no constraint can name; `linear` continues a window."""
-    window, fitted = spec.data.window, [net for net in nets if not row_of(net).by_descent]
-    if window is None or not fitted:
-        return
-    if spec.train.loss is not None:
-        raise UsageError(
-            f"train.loss: got {spec.train.loss}, but {fitted[0]} takes no own loss of series: {TAKE_A_NET}"
-        )
-    if "linear" in fitted and window.reference == "none":
-        raise UsageError(
-            "model.net: linear continues the window, but data.window.reference is none: leave the reference out, or "
-            f"{TAKE_A_NET}"
-        )
-    if "trees" not in nets:
+def _check_lags(spec: Spec, nets: Sequence[str]) -> None:
+    """Trees on series read features of a window, which no constraint can name."""
+    if spec.data.window is None or "trees" not in nets:
         return
     for name in (MONOTONE, INTERACTIONS):
         searched = f"search.space.model.{name}" if f"model.{name}" in (spec.search.space or {}) else None

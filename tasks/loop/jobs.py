@@ -19,7 +19,7 @@ from models.pipeline.keys import code_parts, key_of
 from models.pipeline.steps import ENCODING_CODE
 from models.project_spec.blocks import Model, Train
 from models.training.costs.spec_memory import batch_may_exceed
-from models.training.families import EPOCHS, SearchSpace
+from models.training.families import SearchSpace
 from models.training.job import InitialWeights, TrainingJob, TrainingResult, begun
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
@@ -135,7 +135,7 @@ def within_budget(
         first_job: Gives the first job of a net.
     """
     reference = "models.planner.epoch_work:epoch_s"
-    nets = [net for net, family in space.families.items() if row_of(net).by_descent and EPOCHS in family.defaults]
+    nets = [net for net, family in space.families.items() if family.epochs]
     jobs = {net: first_job(net).as_json() for net in nets}
     return space.within(budget_s, {net: float(rank_pool.call(reference, job=plain)) for net, plain in jobs.items()})
 

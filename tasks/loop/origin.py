@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from models.data.preparation import PREPARATION_FILE
 from models.errors import UsageError
-from models.nets.catalogue import can_begin, net_name, row_of
+from models.nets.catalogue import can_begin, net_name
 from models.project_spec.blocks import Model
 from models.project_spec.references import ALIASES, weights_file
 from models.training.checkpoints.weights import weights_sha256
@@ -63,7 +63,7 @@ def begin(loop: Loop, inputs: Inputs, nets: Sequence[str]) -> InitialWeights | N
 
 
 def _refusal(label: str, theirs: str, nets: Sequence[str]) -> str:
-    expected = [net for net in nets if row_of(net).by_descent] or ["a net trained by gradient descent"]
+    expected = [net for net in nets if can_begin(net, net)] or ["a net trained by gradient descent"]
     cure = f"say model.net: {theirs}" if can_begin(theirs, theirs) else "leave train.start out"
     return (
         f"train.start.weights: got {label}, which is of model.net {theirs}, expected a version of "

@@ -31,8 +31,6 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
         UserCodeError: The net cannot be run on shapes alone.
     """
     net = _net(project, spec)
-    if not row_of(net).by_descent:
-        raise UsageError(f"model.net: {net} is fitted in one process: there is nothing to plan; name another net")
     if not (project.prepared / "preparation.json").exists():
         raise UsageError(
             f"{project.prepared}: no prepared data, whose shapes the net is built for: "
@@ -59,9 +57,18 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
 
 
 def _net(project: Project, spec: Spec) -> str:
-    """Return the net that the last search chose; of an ensemble, and before the first, the one trained on ranks."""
+    """Return the net that the last search chose; of an ensemble, and before the first, the one trained on ranks.
+
+    Raises:
+        UsageError: None is trained on ranks.
+    """
     families = families_of(spec)
     record = StepCache(project, spec).records.latest("search") if len(families) > 1 else None
     if record is not None:
         families = nets_of(spec, record.result.get("params", {})) or families
-    return next((net for net in families if row_of(net).by_descent), families[0])
+    on_ranks = [net for net in families if row_of(net).by_descent]
+    if not on_ranks:
+        raise UsageError(
+            f"model.net: {families[0]} is fitted in one process: there is nothing to plan; name another net"
+        )
+    return on_ranks[0]

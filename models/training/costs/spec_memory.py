@@ -9,15 +9,16 @@ import contextlib
 import math
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from models.cores import usable_memory
 from models.errors import TrainingError, UsageError
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import Task
 from models.nets.arguments import whole_numbers
-from models.nets.catalogue import CATALOGUE, row_of
+from models.nets.catalogue import row_of
 from models.project_spec.blocks import Spec
 
 if TYPE_CHECKING:
@@ -55,13 +56,18 @@ def check_weights(spec: Spec, net: str, base: Path, gpus: int) -> None:
     Raises:
         UsageError: The net cannot fit into the memory of a GPU, or without GPUs of this machine.
     """
-    if net not in CATALOGUE or not row_of(net).by_descent:
+    if not _sizes_of(net, spec.model.arguments):
         return
     if _BYTES * _most_weights(spec, net) < (_SMALL_GPU if gpus else usable_memory() / spec.train.ranks):
         return
     memory = gpu_memory() if gpus else usable_memory()
     if memory is not None:
         _build_and_compare(spec, net, base, "cuda" if gpus else "cpu", memory)
+
+
+def _sizes_of(net: str, arguments: Mapping[str, Any]) -> dict[str, int]:
+    """Return the whole numbers among a ready net's arguments that size its layers; empty for what has no layers."""
+    return whole_numbers(net, arguments) if row_of(net).by_descent else {}
 
 
 def _most_weights(spec: Spec, net: str) -> int:
@@ -87,15 +93,9 @@ def batch_may_exceed(job: TrainingJob, memory: float) -> bool:
 
     train, preparation = job.train, Preparation.load(job.prepared)
     net, is_frozen = job.model.net, train.start is not None and bool(train.start.freeze)
-    if (
-        net not in CATALOGUE
-        or not row_of(net).by_descent
-        or train.parallel != "ddp"
-        or train.compile is True
-        or is_frozen
-    ):
+    numbers = _sizes_of(net, job.model.arguments)
+    if not numbers or train.parallel != "ddp" or train.compile is True or is_frozen:
         return False
-    numbers = whole_numbers(net, job.model.arguments)
     sizes, batch = Sizes.of(preparation, job.model.net), examples_of_step(job, preparation)
     members = numbers.get("members", 1)
     positions = sum(math.prod(shape) for shape in sizes.inputs.values())

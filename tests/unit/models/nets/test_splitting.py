@@ -134,4 +134,4 @@ def test_the_catalogue_says_which_nets_the_ranks_can_share(name):
     }
     for kind in CATALOGUE[name].kinds:
         net = draft_net(Model(net=name), sizes[kind], Path()).net
-        assert (tensor_plan(net) is not None) == (BlockStackView.of(net) is not None) == CATALOGUE[name].is_divided
+        assert (tensor_plan(net) is not None) == (BlockStackView.of(net) is not None) == bool(CATALOGUE[name].shared_by)
