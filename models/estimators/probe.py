@@ -6,6 +6,7 @@ would be lost.
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +20,12 @@ from models.estimators.inputs import Matrix, input_plan
 from models.estimators.learner import Fit, OutputRows, grown, raw_outputs
 from models.estimators.libraries import Functions, functions_of
 from models.estimators.rows import EstimatorRow
+from models.estimators.source import row_of_source
 from models.estimators.stored import OutputModel, StoredEstimator, pack
+from models.files import write_text
 from models.kinds.task import TASKS, PerTask, Task
+from models.pipeline.keys import canonical, code_parts, key_of
+from models.project_spec.references import source_file
 
 NUM_ROWS = 40
 ROUNDS = 4
@@ -28,6 +33,8 @@ ROUNDS = 4
 GAPS = 0.15
 """The share of numbers that is missing, for an estimator that takes gaps."""
 CARDINALITY = 4
+CONVERTERS = ("skl2onnx", "onnxmltools", "onnxruntime")
+"""The distributions that write and run graphs."""
 SEED = 1
 
 
@@ -205,3 +212,38 @@ def probe_reference(row: EstimatorRow, reference: str, base: Path, task: Task, a
     functions = functions_of(row, reference, base, compare)
     differences.append(probe(row, functions, task, arguments, f"model.net: {reference}"))
     return max(differences)
+
+
+def probe_once(reference: str, base: Path, task: Task, arguments: Mapping[str, Any], folder: Path) -> None:
+    """Probe the estimator of a reference, unless the same code, libraries and arguments have passed before.
+
+    Args:
+        reference: Of a class, or of a row in a file.
+        base: The folder of the spec.
+        task: What it learns.
+        arguments: Of the spec.
+        folder: Keeps what has passed, a file each.
+
+    Raises:
+        UsageError: A library is missing, or the reference names nothing.
+        TrainingError, UserCodeError: As `probe` says.
+    """
+    row, file = row_of_source(reference, base), source_file(reference, base)
+    parts = {
+        "net": reference,
+        "task": task,
+        "arguments": dict(arguments),
+        "versions": _versions((*row.distributions, *CONVERTERS)),
+        **code_parts((__name__,), () if file is None else (file,)),
+    }
+    passed = folder / f"{key_of(parts)}.json"
+    if not passed.is_file():
+        apart = probe_reference(row, reference, base, task, arguments)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(passed, canonical({"net": reference, "task": task, "apart": apart}) + "\n")
+
+
+def _versions(distributions: Sequence[str]) -> dict[str, str]:
+    """Return the version of each that is installed."""
+    installed = {str(part.metadata["Name"]): part.version for part in importlib.metadata.distributions()}
+    return {name: installed[name] for name in distributions if name in installed}
