@@ -14,9 +14,10 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from models.errors import UsageError, UserCodeError, did_you_mean
 from models.project_spec import own_reads
@@ -34,6 +35,8 @@ ALIASES = ("champion", "challenger", "previous")
 """The names of a project's versions that move."""
 _loaded: dict[str, tuple[Path, str]] = {}
 """Modules that users' files imported from their own folders: the file of each, and its content hash at that time."""
+_folders: set[Path] = set()
+"""The folders of users' files."""
 
 
 def is_own_code(reference: str) -> bool:
@@ -191,16 +194,14 @@ def _load_file(base: Path, target: str) -> ModuleType:
     name = f"_loopline_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{_content(path)}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_UncachedLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise UsageError(f"{target}: cannot be loaded as Python: name a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
+    _open(path.parent)
     try:
-        with _without_bytecode():
-            spec.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except KeyboardInterrupt:
         del sys.modules[name]
         raise
@@ -212,14 +213,32 @@ def _load_file(base: Path, target: str) -> ModuleType:
     return module
 
 
-@contextlib.contextmanager
-def _without_bytecode() -> Iterator[None]:
-    """Write no `.pyc` of a user's code: Python only compares the source's size and whole second."""
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = before
+class _UncachedLoader(SourceFileLoader):
+    """Compiles a user's code anew, and stores no bytecode, which only compares the source's size and whole second."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        raise OSError(f"{path}: is compiled anew")
+
+
+def _find_beside(folder: str) -> FileFinder:
+    """Find the modules beside a user's file, and those of packages there."""
+    place = Path(folder)
+    if "site-packages" in place.parts or not any(place.is_relative_to(own) for own in _folders):
+        raise ImportError(f"{folder}: has no user's code")
+    return FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_UncachedLoader, SOURCE_SUFFIXES))
+
+
+sys.path_hooks.insert(0, _find_beside)
+
+
+def _open(folder: Path) -> None:
+    """Let a user's file import what lies beside it."""
+    if folder in _folders:
+        return
+    _folders.add(folder)
+    sys.path_importer_cache.pop(str(folder), None)
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 def _note_loaded(folder: Path) -> None:

@@ -26,8 +26,7 @@ from tests.tiny_jobs import job_maker
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 30
-"""Of whoever waits for the kernel to end processes, on a busy machine too."""
+PATIENCE_S = 30  # of whoever waits for the kernel to end processes, on a busy machine too
 
 REGIMES = {
     "mlp": ("table", "binary", {"hidden": 32, "dropout": 0.2, "norm": "batch"}, {}),
@@ -293,19 +292,15 @@ RAISING = """
 """
 
 
-def left_by_torch() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("pytorch-errorfile-*"))
-
-
 @pytest.mark.parametrize(("ranks", "where"), [(1, ""), (2, ""), (2, "and torch.distributed.get_rank() == 1")])
 def test_an_error_in_a_rank_reaches_the_caller_with_its_traceback(pool, make_job, tmp_path, ranks, where):
     net = write_net(tmp_path, RAISING.format(where=where))
     job = make_job(net=net, ranks=ranks)
-    before = left_by_torch()
+    before = set(Path(tempfile.gettempdir()).glob("pytorch-errorfile-*"))
     with pytest.raises((TrainingError, UserCodeError), match="the sky is falling") as caught:
         pool.run(job)
+    assert before == set(Path(tempfile.gettempdir()).glob("pytorch-errorfile-*"))
     assert not job.scratch_folder.exists()
-    assert left_by_torch() == before
     assert 'raise ValueError("the sky is falling")' in "".join(caught.value.__notes__)
 
 
