@@ -45,22 +45,19 @@ FORM = RowForm(
 )
 
 
-def is_source_row(text: str) -> bool:
-    """Return whether `data.source` names a row, by its name: `./warehouse.py:SOURCE` or `acme.data:ORDERS_SOURCE`."""
-    return is_row(text, FORM.name)
-
-
 def declared(source: Source) -> dict[str, Any]:
-    """Return a row as its file says, without running it.
+    """Return the row of a source as its file says, without running it; a function is a row with `read` alone.
 
     Raises:
         UsageError: There is no such row, or it has not the form.
     """
-    return read_row(source.text, source.base, FORM, KEY)
+    if is_row(source.text, FORM.name):
+        return read_row(source.text, source.base, FORM, KEY)
+    return {"read": source.text, "identity": None, "growth": None, "header": None}
 
 
-def no_path(source: Source) -> Path | None:
-    """Return None: a row lies nowhere on this machine; check its form.
+def local(source: Source) -> Path | None:
+    """Return None, for what own code reads may be anywhere; refuse a row that has not the form.
 
     Raises:
         UsageError: See `declared`.
@@ -75,94 +72,91 @@ def header(source: Source) -> list[str] | None:
     return None if names is None else [*names]
 
 
-def read_by_function(source: Source, fetch: Fetch) -> Loaded:
-    """Return what a source function returns."""
-    return _read(references.resolve(source.text, source.base), source, fetch)
+def read(source: Source, fetch: Fetch) -> Loaded:
+    """Return what the function `read` returns.
 
-
-def read_by_row(source: Source, fetch: Fetch) -> Loaded:
-    """Return what the function `read` of a row returns."""
-    return _read(_row(source)["read"], source, fetch)
+    Raises:
+        UserCodeError: It failed.
+    """
+    loaded = _called(source, "read", fetch=fetch)
+    return Loaded(source.base / loaded if isinstance(loaded, (str, Path)) else loaded, f"{KEY} {source.text}")
 
 
 def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
-    """Return what the function `identity` of a row returns, or as of the last ingest; nothing without one.
+    """Return what the function `identity` returns, or as of the last ingest; nothing without one.
 
     Raises:
         UserCodeError: The function failed, or its result is not JSON.
     """
+    part = f"source:{source.text}"
     if declared(source)["identity"] is None:
         return {}
-    part = f"source:{source.text}"
-    return {part: asked_identity(source) if last is None else last.get(part)}
+    return {part: asked(source, "identity") if last is None else last.get(part)}
 
 
-def asked_identity(source: Source) -> Any:
-    """Return what the function `identity` of a row returns, JSON.
-
-    Raises:
-        UserCodeError: The function failed, or its result is not JSON.
-    """
-    return _json(_row(source)["identity"], f"{source.text}.identity", source)
-
-
-def arrived_by_function(source: Source) -> Any:
-    """Return the current result of the function `arrived` beside a source function, or None if there is none.
+def arrived(source: Source) -> Any:
+    """Return what the function `growth` of a row, or `arrived` beside a function, returns, or None if there is none.
 
     Raises:
         UserCodeError: The function failed, or its result is not JSON.
     """
-    file = references.source_file(source.text, source.base)
-    if file is None or not file.is_file() or f"def {ARRIVED}(" not in file.read_text(errors="replace"):
-        return None
-    reference = f"{source.text.rpartition(':')[0]}:{ARRIVED}"
-    return _json(references.resolve(reference, source.base), reference, source)
+    return asked(source, "growth") if _says_growth(source) else None
 
 
-def arrived_by_row(source: Source) -> Any:
-    """Return what the function `growth` of a row returns, or None if there is none.
+def growth(source: Source, before: LastIngest, hashes: Hashes, _: float) -> Arrival | None:
+    """Return what came since the last ingest, by `arrived`; without it, whether the identity is new.
 
-    Raises:
-        UserCodeError: The function failed, or its result is not JSON.
-    """
-    if declared(source)["growth"] is None:
-        return None
-    return _json(_row(source)["growth"], f"{source.text}.growth", source)
-
-
-def growth_of_function(source: Source, before: LastIngest, _: Hashes, __: float) -> Arrival | None:
-    """Return what the function `arrived` says that came."""
-    return _arrival(arrived_by_function(source), before.result.get(ARRIVED), source, before)
-
-
-def growth_of_row(source: Source, before: LastIngest, hashes: Hashes, _: float) -> Arrival | None:
-    """Return what the function `growth` says that came, a number counts rows; without one, whether the identity is new.
+    A number that a row returns counts rows.
 
     Raises:
         UserCodeError: A function failed, or its result is not JSON.
     """
-    if declared(source)["growth"] is None:
+    if not _says_growth(source):
         parts = identity(source, hashes, None)
         return _arrival(parts, {name: before.parts.get(name) for name in parts}, source, before)
-    now, earlier = arrived_by_row(source), before.result.get(ARRIVED)
+    now, earlier = arrived(source), before.result.get(ARRIVED)
     arrival = _arrival(now, earlier, source, before)
-    if arrival is None or type(now) is not int or type(earlier) is not int:
+    if arrival is None or type(now) is not int or type(earlier) is not int or not is_row(source.text, FORM.name):
         return arrival
     return Arrival(arrival.change, f"{source.text}: {now - earlier:+,} rows", now - earlier)
 
 
-def is_row_read_again(source: Source) -> bool:
-    """Return whether nothing but reading tells if a row's source changed."""
+def is_read_again(source: Source) -> bool:
+    """Return whether nothing but reading tells if a source changed."""
     return declared(source)["identity"] is None
 
 
-def _row(source: Source) -> dict[str, Any]:
-    return checked_row(references.resolve(source.text, source.base), FORM, f"{KEY}: {source.text}")
+def asked(source: Source, key: str) -> Any:
+    """Return what a function of a source returns, JSON.
+
+    Raises:
+        UserCodeError: The function failed, or its result is not JSON.
+    """
+    value = _called(source, key)
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError) as error:
+        raise UserCodeError(
+            f"{source.text}: {key}: gave {type(value).__name__}, expected a JSON value: {error}"
+        ) from error
 
 
-def _read(function: Callable[..., Any], source: Source, fetch: Fetch) -> Loaded:
-    loaded = _call(function, source.text, source.base, fetch=fetch)
-    return Loaded(source.base / loaded if isinstance(loaded, (str, Path)) else loaded, f"{KEY} {source.text}")
+def _says_growth(source: Source) -> bool:
+    if is_row(source.text, FORM.name):
+        return declared(source)["growth"] is not None
+    file = references.source_file(source.text, source.base)
+    return file is not None and file.is_file() and f"def {ARRIVED}(" in file.read_text(errors="replace")
+
+
+def _called(source: Source, key: str, **offered: Any) -> Any:
+    """Call a function of a source with those arguments of `project` and `offered` that it takes."""
+    if is_row(source.text, FORM.name):
+        row = checked_row(references.resolve(source.text, source.base), FORM, f"{KEY}: {source.text}")
+        function, reference = row[key], f"{source.text}.{key}"
+    else:
+        reference = source.text if key == "read" else f"{source.text.rpartition(':')[0]}:{ARRIVED}"
+        function = references.resolve(reference, source.base)
+    return references.call(function, reference, **_wanted(function, reference, {**offered, "project": source.base}))
 
 
 def _arrival(now: Any, earlier: Any, source: Source, before: LastIngest) -> Arrival | None:
@@ -173,23 +167,6 @@ def _arrival(now: Any, earlier: Any, source: Source, before: LastIngest) -> Arri
     parts = ", ".join(map(str, new[:_SHOWN]))
     text = f"came at {source.text}: {parts}" if new else f"{source.text} has changed"
     return Arrival({"before": before.key, "now": now}, text)
-
-
-def _json(function: Callable[..., Any], reference: str, source: Source) -> Any:
-    value = _call(function, reference, source.base)
-    try:
-        return json.loads(json.dumps(value))
-    except (TypeError, ValueError) as error:
-        raise UserCodeError(f"{reference}: gave {type(value).__name__}, expected a JSON value: {error}") from error
-
-
-def _call(function: Callable[..., Any], reference: str, base: Path, **offered: Any) -> Any:
-    """Call a function of a source with those arguments of `project` and `offered` that it takes.
-
-    Raises:
-        UserCodeError: The function failed, or requires other arguments.
-    """
-    return references.call(function, reference, **_wanted(function, reference, {**offered, "project": base}))
 
 
 def _wanted(function: Callable[..., Any], reference: str, offered: dict[str, Any]) -> dict[str, Any]:

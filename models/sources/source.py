@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from models.files import Hashes
 
@@ -35,24 +35,20 @@ class Loaded(NamedTuple):
     display_name: str = ""
 
 
-class LastIngest(Protocol):
-    """The record of the last ingest, as far as a source reads it."""
+class LastIngest(NamedTuple):
+    """The record of the last ingest, as far as a source reads it.
 
-    @property
-    def key(self) -> str:
-        """The key of the step."""
+    Attributes:
+        key: The key of the step.
+        digest: The hash of the rows that it wrote.
+        parts: The parts of the key, the identity of the source among them.
+        result: Its `rows`, and what was noted of the source before it was read.
+    """
 
-    @property
-    def digest(self) -> str:
-        """The hash of the rows that it wrote."""
-
-    @property
-    def parts(self) -> Parts:
-        """The parts of the key, the identity of the source among them."""
-
-    @property
-    def result(self) -> Mapping[str, Any]:
-        """Its `rows`, and what was noted of the source (`ARRIVED`)."""
+    key: str
+    digest: str
+    parts: Parts
+    result: Parts
 
 
 class Arrival(NamedTuple):

@@ -37,7 +37,7 @@ def source_claims(reference: str, base: Path, fetch: Fetch) -> Iterator[Claim]:
 
 
 def _table(row: Row) -> Any:
-    loaded = own.read_by_row(row.source, row.fetch)
+    loaded = own.read(row.source, row.fetch)
     return read_source(loaded.rows, loaded.display_name)
 
 
@@ -55,7 +55,7 @@ def _is_the_same_again(row: Row) -> None:
 
 
 def _stays(row: Row) -> None:
-    first, second = own.asked_identity(row.source), own.asked_identity(row.source)
+    first, second = own.asked(row.source, "identity"), own.asked(row.source, "identity")
     if first != second:
         raise UserCodeError(
             f"it returns {first!r}, then {second!r}: return what changes with the rows "
@@ -64,20 +64,20 @@ def _stays(row: Row) -> None:
 
 
 def _stays_while_it_is_read(row: Row) -> None:
-    before = own.asked_identity(row.source)
+    before = own.asked(row.source, "identity")
     _table(row)
-    if own.asked_identity(row.source) != before:
+    if own.asked(row.source, "identity") != before:
         raise UserCodeError("reading changes it, so each loop would read again: return what the rows alone change")
 
 
 def _is_a_number_or_a_list(row: Row) -> None:
-    value = own.arrived_by_row(row.source)
+    value = own.arrived(row.source)
     if not isinstance(value, list) and type(value) is not int:
         raise UserCodeError(f"it returns {value!r}, expected a number of rows, or a list of what there is")
 
 
 def _counts_the_rows(row: Row) -> None:
-    value, rows = own.arrived_by_row(row.source), _table(row).num_rows
+    value, rows = own.arrived(row.source), _table(row).num_rows
     if type(value) is int and value != rows:
         raise UserCodeError(f"it returns {value:,}, and {rows:,} rows are read: count those that `read` returns")
 

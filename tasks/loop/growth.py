@@ -16,7 +16,7 @@ from models.frozen_model import FrozenModel
 from models.pipeline.keys import key_of
 from models.project_spec.blocks import Spec
 from models.sources.schemes import scheme_of
-from models.sources.source import Source
+from models.sources.source import LastIngest, Source
 from tasks.host.workspace import Project
 from tasks.loop.step_cache import StepCache
 
@@ -43,6 +43,7 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> SourceGrow
     if before is None or before.result.get("source") != spec.data.source:
         return None
     source, scheme = Source(spec.data.source, project.folder), scheme_of(spec.data.source)
-    arrival = scheme.growth(source, before, step_cache.hashes, time.time() if now is None else now)
+    last = LastIngest(before.key, before.digest, before.parts, before.result)
+    arrival = scheme.growth(source, last, step_cache.hashes, time.time() if now is None else now)
     step_cache.hashes.save()
     return arrival and SourceGrowth(key=key_of(arrival.change), text=arrival.text, rows=arrival.rows)

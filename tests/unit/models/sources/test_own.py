@@ -6,7 +6,7 @@ import pytest
 
 from models.errors import UsageError, UserCodeError
 from models.files import Hashes
-from models.sources.own import declared, header, identity, is_row_read_again, read_by_row
+from models.sources.own import declared, header, identity, is_read_again, read
 from models.sources.source import Source
 
 FILE = """
@@ -32,10 +32,10 @@ def fetched(source: str) -> Path:
 def test_a_row_is_read_and_says_its_identity_and_its_header(tmp_path: Path) -> None:
     source = source_of(tmp_path, "{'read': read, 'identity': identity, 'header': NAMES}")
     hashes = Hashes(tmp_path / "hashes.json")
-    assert read_by_row(source, fetched).rows == tmp_path / "rows.csv"
+    assert read(source, fetched).rows == tmp_path / "rows.csv"
     assert header(source) == ["x", "y"]
     assert identity(source, hashes, None) == {"source:./own.py:SOURCE": "monday"}
-    assert not is_row_read_again(source)
+    assert not is_read_again(source)
 
 
 def test_who_may_ask_nothing_gets_what_the_row_said_last(tmp_path: Path) -> None:
