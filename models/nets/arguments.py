@@ -11,8 +11,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from models.errors import UsageError, did_you_mean
 from models.files import read_python
+from models.kinds.data_kind import KIND_NAMES
 from models.nets.catalogue import CATALOGUE
+from models.project_spec.blocks import Spec
+from models.project_spec.user_code import factory_of
 
 MOST_SIZE = 1 << 16
 """Of a whole number of a ready net, such as its width: beyond, it has more weights than any machine holds."""
@@ -88,6 +92,44 @@ def _declared(net: str) -> list[Argument] | None:
 def width_unit(net: str, arguments: Mapping[str, Any]) -> int:
     """Return what the width of a net of the catalogue must be a multiple of, from its arguments and defaults."""
     return _HEADS[net] * whole_numbers(net, arguments)["heads"] if net in _HEADS else 1
+
+
+def check_own_net(spec: Spec, net: str, base: Path) -> None:
+    """Check the arguments of the user's own net: sizes of its kind of data, and those of `model.arguments`.
+
+    Args:
+        spec: The project's.
+        net: The reference.
+        base: The folder that holds the spec.
+
+    Raises:
+        UsageError: Names the argument.
+    """
+    file, _, name = net.rpartition(":")
+    function = factory_of(base / file, name) if file.endswith(".py") else None
+    if function is None:
+        return
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    optional = {parameter.arg for parameter in arguments[len(arguments) - len(function.args.defaults) :]}
+    for parameter, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        arguments.append(parameter)
+        optional |= {parameter.arg} if default is not None else set()
+    names = [parameter.arg for parameter in arguments if parameter.arg != "self"]
+    from models.nets.sizes import COMMON, SIZES_OF_KIND
+
+    offered = (*COMMON, *SIZES_OF_KIND[spec.data.kind])
+    for argument in spec.model.arguments:
+        if argument not in names and function.args.kwarg is None:
+            cure = did_you_mean(argument, names, "remove it")
+            raise UsageError(f"model.arguments.{argument}: {net} has no argument {argument!r}: {cure}")
+    missing = [name for name in names if name not in optional and name not in (*offered, *spec.model.arguments)]
+    if missing:
+        owners = [kind for kind in KIND_NAMES if missing[0] in SIZES_OF_KIND[kind]]
+        owner = f", a size of kind {owners[0]}" if owners else ""
+        raise UsageError(
+            f"model.net: {net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "
+            f"sizes of kind {spec.data.kind}: {', '.join(offered)}"
+        )
 
 
 def _type(argument: Argument) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,12 +15,12 @@ from models.errors import DataError, UsageError, did_you_mean
 from models.inputs.records import check_kinds
 from models.judge.goal_check import certain_task_of, check_goal, check_goal_of_target
 from models.kinds.task import TASKS, refusal
-from models.nets.arguments import argument_types, whole_numbers, width_unit
+from models.nets.arguments import argument_types, check_own_net, whole_numbers, width_unit
 from models.nets.catalogue import CATALOGUE, ENSEMBLE, net_name, row_of
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
-from models.project_spec.references import ESTIMATOR_PACKAGES, sort_of_net
+from models.project_spec.references import ESTIMATOR_PACKAGES, NetSort, sort_of_net
 from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code, factory_of
 from models.sources.schemes import scheme_of
@@ -94,9 +94,9 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
         )
     nets = families_of(spec)
     for net in nets:
-        _check_own_net(spec, net, base)
-        _check_estimator(spec, net, base)
-        _check_arguments(net, "model.arguments", spec.model.arguments.items(), base)
+        checks = _CHECKS[sort_of_net(net)]
+        checks.net(spec, net, base)
+        checks.arguments(net, "model.arguments", spec.model.arguments, base)
         _check_widths(spec, net)
         _check_parallel(spec, net)
     check_goal(spec, base)
@@ -129,10 +129,6 @@ def _check_parallel(spec: Spec, net: str) -> None:
         )
 
 
-def _is_estimator(net: str) -> bool:
-    return sort_of_net(net) in ("class", "row")
-
-
 def _check_forms(spec: Spec) -> None:
     """Refuse what is meant for a class of another package and written in another form."""
     for net in (spec.model.net, *(spec.search.families or ())):
@@ -143,24 +139,25 @@ def _check_forms(spec: Spec) -> None:
 
 
 def _check_estimator(spec: Spec, net: str, base: Path) -> None:
-    if _is_estimator(net):
-        from models.estimators.checks import check_estimator
+    from models.estimators.checks import check_estimator
 
-        check_estimator(spec, net, base, "model.net" if net == spec.model.net else "search.families")
+    check_estimator(spec, net, base, "model.net" if net == spec.model.net else "search.families")
 
 
-def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]], base: Path) -> None:
-    """Check the arguments of a ready net or an estimator: they are read from the source, without importing torch."""
-    if _is_estimator(net):
-        from models.estimators.checks import check_arguments
-        from models.estimators.source import row_of_source
+def _check_arguments_of_estimator(net: str, key: str, arguments: Mapping[str, Any], base: Path) -> None:
+    """Check the names: the source of the class or the row tells them."""
+    from models.estimators.checks import check_arguments
+    from models.estimators.source import row_of_source
 
-        check_arguments(row_of_source(net, base), net, dict(arguments), key)
-        return
+    check_arguments(row_of_source(net, base), net, arguments, key)
+
+
+def _check_arguments_of_ready(net: str, key: str, arguments: Mapping[str, Any], base: Path) -> None:
+    """Check the arguments of a ready net: its parameters are read from the source, without importing torch."""
+    del base
     types, further = argument_types(net), FURTHER.get(net)
-    if types is None:
-        return
-    for name, value in arguments:
+    assert types is not None
+    for name, value in arguments.items():
         if name not in types and further:
             further.check(name, value, list(types), key)
             continue
@@ -190,36 +187,6 @@ def _check_widths(spec: Spec, net: str) -> None:
         raise UsageError(
             f"search.space.model.width: a range in steps of {range_of.step or 1:g} has widths that the heads of {net} "
             f"do not divide: say `step: {width_unit(net, named)}`, or name `choices`"
-        )
-
-
-def _check_own_net(spec: Spec, net: str, base: Path) -> None:
-    """Check the arguments of the user's own net: sizes of its kind of data, and those of `model.arguments`."""
-    file, _, name = net.rpartition(":")
-    function = factory_of(base / file, name) if file.endswith(".py") else None
-    if function is None:
-        return
-    arguments = [*function.args.posonlyargs, *function.args.args]
-    optional = {parameter.arg for parameter in arguments[len(arguments) - len(function.args.defaults) :]}
-    for parameter, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
-        arguments.append(parameter)
-        optional |= {parameter.arg} if default is not None else set()
-    names = [parameter.arg for parameter in arguments if parameter.arg != "self"]
-    from models.kinds.data_kind import KIND_NAMES
-    from models.nets.sizes import COMMON, SIZES_OF_KIND
-
-    offered = (*COMMON, *SIZES_OF_KIND[spec.data.kind])
-    for argument in spec.model.arguments:
-        if argument not in names and function.args.kwarg is None:
-            cure = did_you_mean(argument, names, "remove it")
-            raise UsageError(f"model.arguments.{argument}: {net} has no argument {argument!r}: {cure}")
-    missing = [name for name in names if name not in optional and name not in (*offered, *spec.model.arguments)]
-    if missing:
-        owners = [kind for kind in KIND_NAMES if missing[0] in SIZES_OF_KIND[kind]]
-        owner = f", a size of kind {owners[0]}" if owners else ""
-        raise UsageError(
-            f"model.net: {net} needs {missing[0]!r}{owner}: give it in model.arguments, or take one of the "
-            f"sizes of kind {spec.data.kind}: {', '.join(offered)}"
         )
 
 
@@ -260,7 +227,8 @@ def _check_search(spec: Spec, net: str, base: Path) -> None:
         for value in _values(dimension):
             with_params(spec.model, spec.train, {path: value})
             if path.startswith("model."):
-                _check_arguments(net, "search.space.model", [(path.partition(".")[2], value)], base)
+                check_arguments = _CHECKS[sort_of_net(net)].arguments
+                check_arguments(net, "search.space.model", {path.partition(".")[2]: value}, base)
 
 
 def _check_reaches_trials(search: Search, space: Collection[str]) -> None:
@@ -316,8 +284,9 @@ def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str, base: Path
     with_params(spec.model, spec.train, settings, key)
     chosen = search_space(spec, base=base).settings(settings)
     name = net_name(str(chosen.get(NET, net)), spec.data.kind)
-    arguments = {path.removeprefix("model."): settings[path] for path in settings if path.startswith("model.")}
-    _check_arguments(name, f"{key}.model", [(path, value) for path, value in arguments.items() if path != "net"], base)
+    paths = [path for path in settings if path.startswith("model.") and path != NET]
+    arguments = {path.removeprefix("model."): settings[path] for path in paths}
+    _CHECKS[sort_of_net(name)].arguments(name, f"{key}.model", arguments, base)
 
 
 def _check_objective(spec: Spec) -> None:
@@ -380,16 +349,16 @@ def _check_columns(spec: Spec, base: Path) -> None:
         _check_constraints(spec, names, path)
         _check_series_types(data, path)
         check_goal_of_target(spec, path, base)
-        _check_task(spec, path, base)
+        for net in families_of(spec):
+            _CHECKS[sort_of_net(net)].task(spec, net, path, base)
 
 
-def _check_task(spec: Spec, path: Path, base: Path) -> None:
+def _check_task(spec: Spec, net: str, path: Path, base: Path) -> None:
     """Refuse an estimator that does not learn the task which the first rows of a table make certain."""
-    for net in filter(_is_estimator, families_of(spec)):
-        from models.estimators.checks import check_task
-        from models.estimators.source import row_of_source
+    from models.estimators.checks import check_task
+    from models.estimators.source import row_of_source
 
-        check_task(row_of_source(net, base), net, certain_task_of(spec.data, path))
+    check_task(row_of_source(net, base), net, certain_task_of(spec.data, path))
 
 
 def _check_series_types(data: Data, path: Path) -> None:
@@ -429,3 +398,27 @@ def _check_constraints(spec: Spec, names: Sequence[str], path: Path) -> None:
     is_squared = metric == "mae" and spec.model.arguments.get("objective") == "regression"
     if metric in ("mae", "mape", "pinball") and not is_squared:
         raise no_monotone(metric)
+
+
+def _accept(*_: object) -> None:
+    """Refuse nothing."""
+
+
+class _NetChecks(NamedTuple):
+    """What a spec may say and cannot be, by what its net is."""
+
+    net: Callable[[Spec, str, Path], None]
+    """(spec, net, its folder): the net itself."""
+    arguments: Callable[[str, str, Mapping[str, Any], Path], None]
+    """(net, key of the spec, arguments, its folder)"""
+    task: Callable[[Spec, str, Path, Path], None]
+    """(spec, net, file of the source, its folder): the task that the first rows show."""
+
+
+_OF_ESTIMATORS = _NetChecks(_check_estimator, _check_arguments_of_estimator, _check_task)
+_CHECKS: dict[NetSort, _NetChecks] = {
+    "ready": _NetChecks(_accept, _check_arguments_of_ready, _accept),
+    "net": _NetChecks(check_own_net, _accept, _accept),
+    "class": _OF_ESTIMATORS,
+    "row": _OF_ESTIMATORS,
+}

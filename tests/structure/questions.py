@@ -21,11 +21,13 @@ from tests.structure.vocabulary import (
 Place = ast.expr | ast.pattern
 
 FIELDS = SHAPES | STAND_INS
-HINTS = {"data kind": ("kind",), "task": ("task",), "family": ("net", "family")}
+HINTS = {"data kind": ("kind",), "task": ("task",), "family": ("net", "famil")}
 """What stands beside a word of a kind where the word is also a plain one, or is compared among others."""
 ALONE = ("task", "data kind", "kind of column")
 """Groups whose words need no hint where nothing else is compared."""
-FAMILY_ANSWERS = frozenset({"is_auto", "is_self_tuned"})
+FAMILY_ANSWERS = frozenset({"is_auto"})
+SORT_OF_FAMILY = "sort_of_net"
+"""Tells a ready net from a reference; a table that is keyed by it is none, a comparison is a branch."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ def tests_of(node: ast.AST) -> Iterator[ast.expr]:
             yield bare(test)
         case ast.Call(func=ast.Name(id="bool"), args=[test]):
             yield bare(test)
+        case ast.Call(func=ast.Name(id="any" | "all"), args=[ast.GeneratorExp(elt=test)]):
+            yield bare(test)
         case ast.Subscript(value=ast.Tuple() | ast.List() | ast.Dict(), slice=test):
             yield bare(test)
 
@@ -129,6 +133,8 @@ def group_of_comparison(node: ast.Compare, words: Vocabulary, scope: Scope) -> s
     constants = {words.constants[name] for side in sides for name in end_of(side) if name in words.constants}
     if group := group_of_words(strings(node) | constants, source):
         return group
+    if any(isinstance(side, ast.Call) and SORT_OF_FAMILY in end_of(side.func) for side in sides):
+        return "family"
     if is_of_shape(node) or is_of_tensor(node):
         return "shape"
     fields = [group_of_field(bare(side), words, scope) for side in sides if any(map(is_empty, sides))]
