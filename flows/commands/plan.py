@@ -11,6 +11,7 @@ from models.pipeline.steps import PlannedStep
 from models.project_spec.blocks import Spec
 from tasks.host import stores
 from tasks.host.workspace import Project
+from tasks.loop.probe import probed_by
 from tasks.loop.step_cache import StepCache
 from tasks.ranks.places import checked_spec
 
@@ -26,12 +27,19 @@ MOST_REASONS = 4
     metavar="NAME|FILE|detect",
     help="Compare the parallel plans on this cluster instead: 8xH100, 2x8xA100, laptop, a YAML or JSON file, detect.",
 )
+@click.option(
+    "--probe",
+    "is_probed",
+    is_flag=True,
+    help="Fit the estimators that the spec names by reference on a few drawn rows, and compare their graphs.",
+)
 @options.as_json
-def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_json: bool) -> None:
+def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_probed: bool, as_json: bool) -> None:
     """Show for each step what `loopline run PROJECT` would do, and which input changed. Runs nothing.
 
     A step after one that runs may still turn out to be up to date. With --cluster: the memory and time that each
-    parallel plan would need on the cluster, which plans fit, and which is best.
+    parallel plan would need on the cluster, which plans fit, and which is best. With --probe: it runs an estimator's
+    code at once, on drawn rows, as the search or the training would before all else.
 
     Example: loopline plan flights -s train.lr=0.01
 
@@ -42,14 +50,24 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     if cluster is not None:
         _weigh(this_project, spec, cluster, project, as_json)
         return
+    if is_probed:
+        _probe(this_project, spec, as_json)
+        return
     step_cache = StepCache(this_project, spec)
     planned = step_cache.plan()
     if step_cache.store and any(step.state != "done" for step in planned):
         step_cache.store.check()
+    probes = {step.step: probed_by(spec, step.step) for step in planned if step.state != "done"}
     if as_json:
         options.print_json(
             [
-                {"step": step.step, "state": step.state, "reasons": step.reasons, "reads": _seen(step)}
+                {
+                    "step": step.step,
+                    "state": step.state,
+                    "reasons": step.reasons,
+                    "reads": _seen(step),
+                    "probes": probes.get(step.step, []),
+                }
                 for step in planned
             ]
         )
@@ -58,6 +76,12 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
         reasons = "; ".join(step.reasons[:MOST_REASONS]) or _own_inputs(step)
         further = f" (+{len(step.reasons) - MOST_REASONS} more)" if len(step.reasons) > MOST_REASONS else ""
         click.echo(f"{step.step:<18} {WORDS[step.state]:<10} {reasons}{further}".rstrip())
+    for step_name, nets in probes.items():
+        if nets:
+            click.echo(
+                f"{step_name} begins with a probe of {', '.join(nets)}, which runs its code on drawn rows: "
+                f"`loopline plan {project} --probe` does so at once"
+            )
     if all(step.state == "done" for step in planned):
         click.echo("nothing to do")
 
@@ -71,6 +95,17 @@ def _seen(step: PlannedStep) -> list[str]:
 def _own_inputs(step: PlannedStep) -> str:
     seen = _seen(step)
     return f"own code read {first_of(seen, MOST_REASONS, ', ')}" if seen else ""
+
+
+def _probe(project: Project, spec: Spec, as_json: bool) -> None:
+    from tasks.operations.plan import probe_at_once
+
+    differences = probe_at_once(project, spec)
+    if as_json:
+        options.print_json(differences)
+        return
+    for net, difference in differences.items():
+        click.echo(f"{net}: fitted twice with equal bytes; its graph is {difference:.1g} apart from it at most")
 
 
 def _weigh(project: Project, spec: Spec, cluster: str, name: str, as_json: bool) -> None:

@@ -6,7 +6,6 @@ would be lost.
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,16 +15,14 @@ from numpy.typing import NDArray
 
 from models.errors import TrainingError
 from models.estimators.agreement import check_agreement, difference, run_graph
+from models.estimators.checks import check_task
 from models.estimators.inputs import Matrix, input_plan
 from models.estimators.learner import Fit, OutputRows, grown, raw_outputs
 from models.estimators.libraries import Functions, functions_of
 from models.estimators.rows import EstimatorRow
 from models.estimators.source import row_of_source
 from models.estimators.stored import OutputModel, StoredEstimator, pack
-from models.files import write_text
-from models.kinds.task import TASKS, PerTask, Task
-from models.pipeline.keys import canonical, code_parts, key_of
-from models.project_spec.references import source_file
+from models.kinds.task import TASK_NAMES, TASKS, PerTask, Task
 
 NUM_ROWS = 40
 ROUNDS = 4
@@ -33,8 +30,6 @@ ROUNDS = 4
 GAPS = 0.15
 """The share of numbers that is missing, for an estimator that takes gaps."""
 CARDINALITY = 4
-CONVERTERS = ("skl2onnx", "onnxmltools", "onnxruntime")
-"""The distributions that write and run graphs."""
 SEED = 1
 
 
@@ -214,36 +209,22 @@ def probe_reference(row: EstimatorRow, reference: str, base: Path, task: Task, a
     return max(differences)
 
 
-def probe_once(reference: str, base: Path, task: Task, arguments: Mapping[str, Any], folder: Path) -> None:
-    """Probe the estimator of a reference, unless the same code, libraries and arguments have passed before.
+def probe_tasks(net: str, base: str, tasks: Sequence[Task], arguments: Mapping[str, Any]) -> float:
+    """Return the largest difference between the estimator of a reference and its graph, for each of some tasks.
 
     Args:
-        reference: Of a class, or of a row in a file.
-        base: The folder of the spec.
-        task: What it learns.
+        net: The reference of a class or a row.
+        base: The folder from which relative files start.
+        tasks: Empty: all that it learns.
         arguments: Of the spec.
-        folder: Keeps what has passed, a file each.
 
     Raises:
-        UsageError: A library is missing, or the reference names nothing.
-        TrainingError, UserCodeError: As `probe` says.
+        UsageError: It does not learn a task.
+        TrainingError: Its graph differs, or equal fits have different bytes.
+        UserCodeError: Its code raised.
     """
-    row, file = row_of_source(reference, base), source_file(reference, base)
-    parts = {
-        "net": reference,
-        "task": task,
-        "arguments": dict(arguments),
-        "versions": _versions((*row.distributions, *CONVERTERS)),
-        **code_parts((__name__,), () if file is None else (file,)),
-    }
-    passed = folder / f"{key_of(parts)}.json"
-    if not passed.is_file():
-        apart = probe_reference(row, reference, base, task, arguments)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(passed, canonical({"net": reference, "task": task, "apart": apart}) + "\n")
-
-
-def _versions(distributions: Sequence[str]) -> dict[str, str]:
-    """Return the version of each that is installed."""
-    installed = {str(part.metadata["Name"]): part.version for part in importlib.metadata.distributions()}
-    return {name: installed[name] for name in distributions if name in installed}
+    row = row_of_source(net, Path(base))
+    for task in tasks:
+        check_task(row, net, task)
+    learnt = [task for task in TASK_NAMES if task in (tasks or row.tasks)]
+    return max(probe_reference(row, net, Path(base), task, arguments) for task in learnt)

@@ -11,7 +11,9 @@ from models.project_spec.blocks import Spec
 from models.training.families import families_of, nets_of
 from tasks.host.workspace import Project
 from tasks.loop.jobs import processor_name
+from tasks.loop.probe import probe, probed_estimators
 from tasks.loop.step_cache import StepCache
+from tasks.ranks.rank_pool import RankPool
 from tasks.state.machine_speeds import read_speeds
 
 if TYPE_CHECKING:
@@ -54,6 +56,23 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
     model = spec.model.model_copy(update={"net": net})
     profiler = Profiler(model, sizes, project.folder, train.precision, flash)
     return plan(profiler, machine, TrainingShape.of(train, machine.kind == "cpu"), Candidate.of(train))
+
+
+def probe_at_once(project: Project, spec: Spec) -> dict[str, float]:
+    """Probe the spec's estimators: return how far each is from its graph at most, by reference.
+
+    Raises:
+        UsageError: There is none, or one does not learn the task.
+        LooplineError: A graph differs, or an estimator's code raised.
+    """
+    if not probed_estimators(spec):
+        raise UsageError(
+            f"--probe: model.net is {spec.model.net}, and the spec names no estimator by reference: leave it out"
+        )
+    prepared = (project.prepared / "preparation.json").exists()
+    task = Preparation.load(project.prepared).task if prepared else None
+    with RankPool() as pool:
+        return probe(pool, spec, project.folder, task)
 
 
 def _net(project: Project, spec: Spec) -> str:

@@ -57,6 +57,7 @@ from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job, run_here, within_budget
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
+from tasks.loop.probe import after_probe
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.places import find_search_place
 from tasks.ranks.trials import PlacedTrials
@@ -106,7 +107,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         write_json(folder / BEST_FILE, settings)
         return StepResult([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
 
-    return loop.carry_out("search", act)
+    return loop.carry_out("search", after_probe(loop, "search", act))
 
 
 def _check_goal(spec: Spec, prepared: Input) -> None:

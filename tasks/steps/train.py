@@ -21,6 +21,7 @@ from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job, run_here, validation_value
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.loop.origin import begin
+from tasks.loop.probe import after_probe
 from tasks.mlflow.estimators import estimator_tags
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.launcher import Place, train_at
@@ -71,7 +72,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.artifact(LOOP_RUN, folder / "result.json", "training")
         return StepResult([folder / MODEL_FILE, *weights_of(task, result)], summary)
 
-    return loop.carry_out("train", act)
+    return loop.carry_out("train", after_probe(loop, "train", act))
 
 
 def _note_unused(report: Reporter, spec: Spec, nets: Sequence[str]) -> None:

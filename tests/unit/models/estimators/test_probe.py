@@ -11,7 +11,7 @@ from onnx import numpy_helper
 from models.errors import LooplineError
 from models.estimators.converters import onnx_of
 from models.estimators.libraries import Functions, functions_of
-from models.estimators.probe import probe, probe_once, probe_reference
+from models.estimators.probe import probe, probe_reference, probe_tasks
 from models.estimators.rows import ROWS
 
 pytestmark = [
@@ -244,23 +244,8 @@ def test_equal_models_with_unequal_bytes_are_refused():
         probed(ROW, USUAL._replace(fit=fit), "binary")
 
 
-def test_a_probe_that_passed_does_not_run_again_until_the_code_is_another(tmp_path):
-    file, fits = tmp_path / "counted.py", tmp_path / "fits"
-    text = (
-        "from sklearn.linear_model import Ridge\n\n\n"
-        f"def estimator(settings):\n    open({str(fits)!r}, 'a').write('.')\n    return Ridge()\n\n\n"
-        'FAMILY = {"estimator": estimator, "tasks": ["regression"], "output": "scores"}\n'
-    )
-    lengths = []
-    for content in (text, text, text.replace("Ridge()", "Ridge(2.0)")):
-        file.write_text(content)
-        probe_once("./counted.py:FAMILY", tmp_path, "regression", {}, tmp_path / "probes")
-        lengths.append(len(fits.read_text()))
-    assert lengths[0] == lengths[1] == lengths[2] / 2
-    assert len(list((tmp_path / "probes").iterdir())) == 2
-
-
-def test_a_refused_probe_is_not_kept(tmp_path):
-    with pytest.raises(LooplineError):
-        probe_once("sklearn.kernel_ridge:KernelRidge", tmp_path, "regression", {}, tmp_path / "probes")
-    assert not (tmp_path / "probes").exists()
+def test_a_spec_is_probed_for_its_task_or_for_all_that_it_learns(tmp_path):
+    assert probe_tasks("sklearn.linear_model:Ridge", str(tmp_path), ["regression"], {"alpha": 2.0}) < 1e-6
+    assert probe_tasks("sklearn.naive_bayes:GaussianNB", str(tmp_path), [], {}) < 1e-6
+    with pytest.raises(LooplineError, match="learns regression, but the task is binary: take"):
+        probe_tasks("sklearn.linear_model:Ridge", str(tmp_path), ["regression", "binary"], {})
