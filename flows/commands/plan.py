@@ -57,7 +57,8 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
     planned = step_cache.plan()
     if step_cache.store and any(step.state != "done" for step in planned):
         step_cache.store.check()
-    probes = {step.step: probed_by(spec, step.step) for step in planned if step.state != "done"}
+    steps = [step.step for step in planned if step.state != "done"]
+    probes = {step: {"probes": nets} for step in steps if (nets := probed_by(spec, step))}
     if as_json:
         options.print_json(
             [
@@ -66,7 +67,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
                     "state": step.state,
                     "reasons": step.reasons,
                     "reads": _seen(step),
-                    "probes": probes.get(step.step, []),
+                    **probes.get(step.step, {}),
                 }
                 for step in planned
             ]
@@ -76,12 +77,11 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
         reasons = "; ".join(step.reasons[:MOST_REASONS]) or _own_inputs(step)
         further = f" (+{len(step.reasons) - MOST_REASONS} more)" if len(step.reasons) > MOST_REASONS else ""
         click.echo(f"{step.step:<18} {WORDS[step.state]:<10} {reasons}{further}".rstrip())
-    for step_name, nets in probes.items():
-        if nets:
-            click.echo(
-                f"{step_name} begins with a probe of {', '.join(nets)}, which runs its code on drawn rows: "
-                f"`loopline plan {project} --probe` does so at once"
-            )
+    for step_name, probed in probes.items():
+        click.echo(
+            f"{step_name} begins with a probe of {', '.join(probed['probes'])}, which runs its code on drawn rows: "
+            f"`loopline plan {project} --probe` does so at once"
+        )
     if all(step.state == "done" for step in planned):
         click.echo("nothing to do")
 

@@ -203,6 +203,27 @@ def test_plan_says_what_would_run_and_as_json(workspace: Workspace, make_project
     assert {step["state"] for step in told[1:]} == {"follow"}
 
 
+@pytest.mark.parametrize(("trials", "step"), [(3, "search"), (0, "train")])
+def test_plan_says_that_a_probe_is_to_come(
+    workspace: Workspace, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, trials: int, step: str
+) -> None:
+    monkeypatch.setattr("models.estimators.checks.check_installed", lambda *_: None)
+    make_project("tiny")
+    net = "sklearn.naive_bayes:GaussianNB"
+    arguments = ("plan", "tiny", "-s", f"model.net={net}", "-s", "model.arguments={}", "-s", f"search.trials={trials}")
+    last = call(*arguments).output.splitlines()[-1]
+    assert last.startswith(f"{step} begins with a probe of {net}, which runs its code on drawn rows: `loopline plan")
+    told = json.loads(call(*arguments, "--json").output)
+    assert {row["step"]: row["probes"] for row in told if "probes" in row} == {step: [net]}
+
+
+def test_a_spec_without_an_estimator_has_nothing_to_probe(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project("tiny")
+    result = call("plan", "tiny", "--probe")
+    assert isinstance(result.exception, UsageError)
+    assert "the spec names no estimator by reference: leave it out" in str(result.exception)
+
+
 def test_plan_with_a_wrong_override_starts_nothing(workspace: Workspace, make_project: MakeProject) -> None:
     make_project("tiny")
     result = call("plan", "tiny", "-s", "train.eposch=3")
