@@ -62,7 +62,6 @@ ROW_FORM = RowForm(
         "space": RowKey("dimensions such as {'depth': {'low': 2, 'high': 8, 'integer': True}}", _is_space, {}),
         "modules": RowKey("a list of the packages that it imports", _is_names, ()),
         "distributions": RowKey("a list of their names in a package index", _is_names, ()),
-        "suffix": RowKey("a suffix, such as '.bin'", lambda value: isinstance(value, str) and value[:1] == ".", ".bin"),
     },
 )
 """The keys of a team's own family: it learns and converts by three functions, or by one that returns an estimator."""

@@ -80,8 +80,6 @@ class EstimatorRow:
     """Packages that it imports."""
     distributions: tuple[str, ...] = ()
     """Their names in a package index."""
-    suffix: str = ".onnx"
-    """Of its weights' file."""
 
 
 def general_row(
@@ -260,7 +258,6 @@ _XGBOOST = EstimatorRow(
     },
     modules=("xgboost",),
     distributions=("xgboost-cpu", "xgboost"),
-    suffix=".ubj",
 )
 _CATBOOST_ARGUMENTS = (
     "learning_rate", "depth", "l2_leaf_reg", "rsm", "border_count", "feature_border_type", "nan_mode",
@@ -312,7 +309,6 @@ _CATBOOST = EstimatorRow(
     },
     modules=("catboost",),
     distributions=("catboost",),
-    suffix=".cbm",
 )
 
 ROWS: dict[str, EstimatorRow] = {

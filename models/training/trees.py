@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
 from models.distributed.order import seed_of
-from models.errors import StoreError, TrainingError, UsageError
+from models.errors import TrainingError, UsageError
 from models.inputs.records import owners
 from models.inputs.types import collected_later
 from models.kinds.task import TASKS
 from models.metrics.metrics import Metric
-from models.nets.catalogue import row_of
 from models.project_spec.blocks import Model, Train
 from models.training.batches.examples import open_examples
 from models.training.batches.group_order import group_order
@@ -37,7 +36,7 @@ from models.training.boosters import (
     tree_loss,
 )
 from models.training.by_rounds.output_rows import LabelSettings, labels
-from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds
+from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds, stored_model
 from models.training.job import TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.optimisation.losses import make_loss
@@ -271,11 +270,7 @@ def trees_text(job: TrainingJob) -> str:
     Raises:
         StoreError: The file cannot be read.
     """
-    path = job.folder / row_of(job.model.net).weights
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
+    return stored_model(job).decode()
 
 
 def trees_outputs(job: TrainingJob, preparation: Preparation, positions: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
 from models.distributed.order import seed_of
-from models.errors import StoreError, UsageError
+from models.errors import UsageError
 from models.estimators.inputs import Matrix, input_plan
 from models.estimators.learner import Fit, OutputRows, cut, grown, raw_outputs
 from models.estimators.libraries import Functions, functions_of
@@ -28,10 +28,9 @@ from models.estimators.source import row_of_source
 from models.estimators.stored import StoredEstimator, pack, unpack
 from models.kinds.task import TASKS, Link, PerLink
 from models.metrics.metrics import quantile_of
-from models.nets.catalogue import row_of
 from models.training.batches.examples import open_examples
 from models.training.by_rounds.output_rows import LabelSettings, labels
-from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds
+from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds, stored_model
 from models.training.job import TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.model_choice import as_array
@@ -66,20 +65,7 @@ def estimator_outputs(job: TrainingJob, preparation: Preparation, positions: NDA
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
     inputs = tree_inputs(open_examples(whole, preparation)[1], preparation, torch.from_numpy(positions))
     fitted = FittedEstimator.of(job, preparation)
-    return fitted.outputs(unpack(stored_bytes(job)), inputs)
-
-
-def stored_bytes(job: TrainingJob) -> bytes:
-    """Return the weights of a finished job, as `models/estimators/stored.py` reads them.
-
-    Raises:
-        StoreError: The file cannot be read.
-    """
-    path = job.folder / row_of(job.model.net).weights
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
+    return fitted.outputs(unpack(stored_model(job)), inputs)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from models.data.preparation import Preparation
 from models.distributed.order import share
 from models.distributed.world import World
+from models.errors import StoreError
 from models.files import write_bytes
 from models.kinds.task import PerTask
 from models.metrics.metrics import METRICS, Metric, metric_of
@@ -46,6 +47,19 @@ PLAIN_LOSS = {"class_weights": "none", "label_smoothing": 0.0}
 """The settings of the validation loss."""
 _STATE, _BEST = "state", "best"
 """The tensors of a checkpoint: the learner's state, and that of the best epoch of a learner that cannot be cut."""
+
+
+def stored_model(job: TrainingJob) -> bytes:
+    """Return the weights of a finished job.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    path = job.folder / row_of(job.model.net).weights
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ FAMILY = {
     "space": {"depth": {"low": 2, "high": 8, "integer": True}},
     "rounds": 50,
     "modules": ["numpy"],
-    "suffix": ".txt",
 }
 """
 THREE = '"fit": fit,\n    "predict": predict,\n    "onnx": onnx'
@@ -50,7 +49,7 @@ def test_the_row_of_a_file(tmp_path: Path) -> None:
     assert row.tasks == ("binary", "regression", "quantile")
     assert row.arguments == ("depth", "shrink")
     assert row.defaults == {"depth": 6, "shrink": 0.1}
-    assert (row.gaps, row.categories, row.weights, row.suffix) == (True, "index", True, ".txt")
+    assert (row.gaps, row.categories, row.weights) == (True, "index", True)
     assert (row.rounds, row.num_rounds, row.quantile) == ("rounds", 50, "quantile")
 
 
@@ -77,7 +76,6 @@ def test_an_estimator_learns_at_once(tmp_path: Path) -> None:
         ('"low": 2', '"low": 9', "space: got {'depth': {'low': 9"),
         ("50", "5 * 10", "got 5 * 10, expected a literal"),
         ("50", "0", "rounds: got 0, expected a whole number above 0 (line 20)"),
-        ('.txt"', 'txt"', "suffix: got 'txt', expected a suffix, such as '.bin' (line 22)"),
     ],
 )
 def test_a_wrong_row_is_refused(tmp_path: Path, right: str, wrong: str, message: str) -> None:
