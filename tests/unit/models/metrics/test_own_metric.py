@@ -28,7 +28,6 @@ def share(target, prediction, weight):
 
 METRIC = {"value": late, "direction": "minimize", "tasks": ["binary", "regression"]}
 SHARE_METRIC = {"value": share, "direction": "maximize", "weights": True}
-UP_METRIC = {"value": late, "direction": "up"}
 """
 
 
@@ -61,7 +60,6 @@ def test_a_row_with_weights_gets_them_and_is_undefined_where_it_raises(base: Pat
         ("./costs.py:METRIC", "multiclass", None, "goal.metric: ./costs.py:METRIC is for binary and regression, expec"),
         ("./costs.py:METRIC", "binary", "maximize", "goal.direction: got 'maximize', but ./costs.py:METRIC is to min"),
         ("./costs.py:METRIC", None, "maximize", "goal.direction: got 'maximize'"),
-        ("./costs.py:UP_METRIC", "binary", None, "goal.metric: ./costs.py:UP_METRIC: direction: got 'up', expected"),
         ("./costs.py:late", "binary", None, "goal.direction: needed for your own metric ./costs.py:late"),
     ],
 )
