@@ -18,22 +18,22 @@ CLIENT = "examples/client/client.py"
 
 
 class Group(NamedTuple):
-    """Public names of one module, under a heading."""
+    """Public names of one module, under a heading; `shown_as` is the module that a user imports, if there is one."""
 
     title: str
     text: str
     module: str
     names: tuple[str, ...]
+    shown_as: str = ""
 
 
 PUBLIC = (
     Group(
-        "Errors",
-        "Raise `DataError` in a source of your own; catch `LooplineError` around the functions below.",
-        "models.errors",
-        ("LooplineError", "UsageError", "DataError", "UserCodeError", "TrainingError", "StoreError", "GateRefused"),
+        "Read a source",
+        "`load(project, read_source)` of a source of your own gets this function, if it has an argument of that name.",
+        "models.sources.read",
+        ("read_source",),
     ),
-    Group("Read a source", "For `data.source: ./source.py:load`.", "models.sources.read", ("read_source",)),
     Group("Read files of R", "The same, for `.rda`, `.rds` and `.rdb`.", "models.sources.r_data", ("read_r",)),
     Group(
         "What a net may add for parallel plans",
@@ -42,17 +42,12 @@ PUBLIC = (
         ("BlockStack", "TensorParallelNet", "Trunk"),
     ),
     Group(
-        "Predictions with their labels",
-        "In a notebook or a job of your own ([feedback](../how-to/feedback.md)).",
-        "tasks.state.predictions",
-        ("joined",),
-    ),
-    Group(
         "A model without a server",
-        "MLflow's `pyfunc.load_model` gives this class behind its own. In an edge bundle the module is "
-        "`loopline_model` and needs nothing of Loopline ([edge bundle](../how-to/deployment.md#edge-bundle)).",
+        "MLflow's `pyfunc.load_model` gives this class behind its own. `loopline export` writes it as `loopline_model` "
+        "into an edge bundle, which needs nothing of Loopline ([edge bundle](../how-to/deployment.md#edge-bundle)).",
         "models.inference.portable",
         ("open_session", "Predictor", "RowError"),
+        "loopline_model",
     ),
     Group(
         "A client of a server",
@@ -61,7 +56,7 @@ PUBLIC = (
         ("Client",),
     ),
 )
-"""What a user's code may import; anything else may change without a notice."""
+"""What a user's code may use; anything else may change without a notice."""
 
 
 def grpc_page(note: str) -> str:
@@ -120,13 +115,14 @@ def python_page(note: str) -> str:
     """Return the page of the public Python names, from their signatures and docstrings."""
     parts = [
         f"# Python\n\n{note}\nWhat a spec may name in your own files (a source, features, a net, a loss, a metric) and "
-        "how each is called is in [your own Python](../how-to/spec.md#your-own-python). Your files need no import of "
-        "Loopline; what they may import is on this page. Other names may change without a notice.\n"
+        "how each is called is in [your own Python](../how-to/spec.md#your-own-python). Your files import nothing of "
+        "Loopline: what they may use comes as an argument. So packages of yours named `models`, `tasks` or `flows` "
+        "beside the installed program are no trouble. An exception of your code is shown with its text and its line; "
+        "other names than those of this page may change without a notice.\n"
     ]
     for group in PUBLIC:
-        origin = (
-            "" if group.module == CLIENT else f"\n```python\nfrom {group.module} import {', '.join(group.names)}\n```\n"
-        )
+        names = ", ".join(group.names)
+        origin = f"\n```python\nfrom {group.shown_as} import {names}\n```\n" if group.shown_as else ""
         parts.append(f"## {group.title}\n\n{group.text}\n{origin}")
         parts += [_entry(getattr(_module(group.module), name), name) for name in group.names]
     return "\n".join([*parts, "Next: [errors, by message](errors.md)\n"])
@@ -191,6 +187,9 @@ def _text(value: Any) -> str:
 
 
 def imports_of(text: str) -> set[tuple[str, str]]:
-    """Return the names of Loopline that a file or a page imports, each with its module."""
-    found = re.findall(r"^\s*from ((?:models|tasks|flows)[\w.]*) import ([\w, ]+)", text, re.MULTILINE)
-    return {(module, name.strip()) for module, names in found for name in names.split(",")}
+    """Return the names of Loopline that a file or a page imports, each with its module; a module by itself with ""."""
+    names = re.findall(r"\bfrom ((?:models|tasks|flows)[\w.]*) import ([\w, ]+)", text)
+    modules = re.findall(r"\b(?<!from )(?:import|python -m) ((?:models|tasks|flows)\b[\w.]*)", text)
+    return {(module, name.strip()) for module, listed in names for name in listed.split(",")} | {
+        (module, "") for module in modules
+    }

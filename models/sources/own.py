@@ -7,7 +7,8 @@
 | `growth` | by monitoring, and when `ingest` runs: a number of rows, or a list of what there is; default: `identity` |
 | `header` | never: a list of the names of the columns, for checks before a run |
 
-Each function may take `project` (the spec's folder) and `fetch` (a package source -> path; `read` alone).
+Each function may take `project` (the spec's folder); `read` also `fetch` (a package source -> path), `read_source` and
+`read_r` (a path -> an Arrow table, or the objects of a file of R).
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def read(source: Source, fetch: Fetch) -> Loaded:
     Raises:
         UserCodeError: It failed.
     """
-    loaded = _called(source, "read", fetch=fetch)
+    from models.sources.r_data import read_r
+    from models.sources.read import read_source
+
+    loaded = _called(source, "read", fetch=fetch, read_source=read_source, read_r=read_r)
     return Loaded(source.base / loaded if isinstance(loaded, (str, Path)) else loaded, f"{KEY} {source.text}")
 
 
@@ -176,7 +180,8 @@ def _wanted(function: Callable[..., Any], reference: str, offered: dict[str, Any
     ]
     if needed:
         raise UserCodeError(
-            f"{KEY} {reference}: takes {', '.join(needed)}, expected no argument but `fetch` (a package source -> "
-            "path) and `project` (the spec's folder): rename it, or give it a default"
+            f"{KEY} {reference}: takes {', '.join(needed)}, expected no argument but `project` (the spec's "
+            "folder), `fetch` (a package source -> path), `read_source` and `read_r` (a path -> its content): rename "
+            "it, or give it a default"
         )
     return {name: value for name, value in offered.items() if name in parameters}

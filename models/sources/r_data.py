@@ -59,7 +59,7 @@ def r_table(path: Path) -> Any:
     listing = ", ".join(f"{name} ({type(value).__name__})" for name, value in list(objects.items())[:10])
     raise DataError(
         f"{path}: holds {listing}, expected one data frame, or text vectors alone: choose in a source function, with "
-        "`models.sources.r_data.read_r`"
+        "its argument `read_r`"
     )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-
-from models.sources.r_data import read_r
 
 PACKAGE = "debian:r-cran-janeaustenr!usr/lib/R/site-library/janeaustenr/data"
 LINES = f"{PACKAGE}/Rdata.rdb#sha256=8fb5198960d0da724b1562f96e4221e5c1b41ff455000280b02c55980c3d8f21"
@@ -25,7 +24,7 @@ NOVELS = {
 CHAPTER = re.compile(r"chapter [ivxlc\d]+\.?", re.IGNORECASE)
 
 
-def load(fetch: Callable[[str], Path]) -> pd.DataFrame:
+def load(fetch: Callable[[str], Path], read_r: Callable[[Path], dict[str, Any]]) -> pd.DataFrame:
     """`book`, `chapter` (from 1 through the whole book; 0 before the first), `line` of the book, `text`."""
     fetch(PLACES)  # comes to lie beside the file of lines, where it is looked for
     objects = read_r(fetch(LINES))
