@@ -21,6 +21,7 @@ from models.project_spec.references import (
     ALIASES,
     OWN_PACKAGES,
     is_own_code,
+    sort_of_net,
     source_file,
     weights_file,
 )
@@ -207,7 +208,9 @@ class StepCache:
         return [library for net in nets for library in row_of(net).libraries]
 
     def _code_files(self, step: Step) -> list[Path]:
-        return [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
+        """Return the files of own code; of an estimator's library the version counts, and not its hundreds of files."""
+        names = [name for name in self._references(step) if sort_of_net(name) != "class"]
+        return [path for name in names if (path := source_file(name, self.project.folder))]
 
     def _packages(self, step: Step) -> set[str]:
         """Return the packages that the code references of a step name."""
