@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import gzip
-import sys
 import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -32,9 +31,6 @@ MOST_MEMBERS = 1024
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _LARGE = ThreadPoolExecutor(1, "loopline-large")
 """One thread: more threads would only share the GIL and hold more rows in memory."""
-_SWITCH_S = 0.0005
-"""Seconds after which this thread hands over the GIL, which a probe needs several times; Python's 5 ms made the longest
-probe beside 8 callers with the largest bodies about three times as long."""
 _OF_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
@@ -65,17 +61,7 @@ async def off_loop(is_large: bool, work: Callable[P, T], *args: P.args, **kwargs
     """Call a function directly, or for a large body in a thread, so that probes and small requests are not blocked."""
     if not is_large:
         return work(*args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_LARGE, _yielding, functools.partial(work, *args, **kwargs))
-
-
-def _yielding(work: Callable[[], T]) -> T:
-    """Call a function, and hand over the GIL often meanwhile."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_S)
-    try:
-        return work()
-    finally:
-        sys.setswitchinterval(usual)
+    return await asyncio.get_running_loop().run_in_executor(_LARGE, functools.partial(work, *args, **kwargs))
 
 
 def kind_of(headers: Mapping[str, str]) -> str:
