@@ -191,7 +191,7 @@ def finished_job(tmp_path_factory: pytest.TempPathFactory) -> FinishedJob:
             metric=METRICS.get(task, "accuracy"),
             direction="minimize" if task in METRICS else "maximize",
         )
-        (_draw_weights if row_of(net).reference else _grow_trees)(job)
+        (_draw_weights if row_of(net).is_net else _grow_trees)(job)
         return job
 
     return make

@@ -6,7 +6,7 @@ Nothing is imported, and nothing of a team's file runs.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,11 @@ def row_of_source(reference: str, base: Path, key: str = "model.net") -> Estimat
     Raises:
         UsageError: There is no such class or row, or it is none that learns.
     """
-    if sort_of_net(reference) == "row":
-        return own_row(reference, base, key)
+    return _READERS[sort_of_net(reference)](reference, base, key)
+
+
+def _row_of_class(reference: str, base: Path, key: str) -> EstimatorRow:
+    del base
     module, _, name = reference.partition(":")
     facts = estimator_class(module, name)
     listed = ROWS.get(name)
@@ -67,6 +70,9 @@ def row_of_source(reference: str, base: Path, key: str = "model.net") -> Estimat
     if listed is not None:
         return replace(listed, arguments=listed.arguments or tuple(facts.arguments))
     return general_row(name, facts.tasks, facts.arguments, facts.output, facts.takes_weights)
+
+
+_READERS: dict[str, Callable[[str, Path, str], EstimatorRow]] = {"class": _row_of_class, "row": own_row}
 
 
 def _no_row(module: str, name: str, key: str) -> UsageError:

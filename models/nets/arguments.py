@@ -74,7 +74,7 @@ def _declared(net: str) -> list[Argument] | None:
     """Return the parameters of a net's factory, or the fields of the class of its arguments; None for an own net."""
     if net not in CATALOGUE:
         return None
-    module, _, name = (CATALOGUE[net].arguments or CATALOGUE[net].reference).partition(":")
+    module, _, name = CATALOGUE[net].reference.partition(":")
     module_spec = importlib.util.find_spec(module)
     if module_spec is None or module_spec.origin is None:
         return None

@@ -42,7 +42,8 @@ _OF_REFITS = frozenset({"refit"})
 class CatalogueEntry:
     """A family: the kinds of data it accepts, its own part of the default search space, and its code by references.
 
-    `reference`: the factory of a torch net; trees and estimators have none. `by_descent`: whether it learns by gradient
+    `reference`: what declares `model.arguments` of a ready family, the factory of a torch net or a class whose fields
+    they are. `is_net`: whether it is a torch net. `by_descent`: whether it learns by gradient
     descent over batches, on ranks; otherwise one process fits it. `unused`: the keys of `train` without an effect.
     `fit(job, report, restarts)` trains a job that one process fits, and returns its TrainingResult; ranks run that of
     nets by descent. `outputs(job, preparation, positions)` returns the raw outputs of a finished job for validation
@@ -51,7 +52,6 @@ class CatalogueEntry:
     beside torch, once for all children of the fork server. `libraries`: those that decide the result beside torch.
     `no_gpu`: why it uses no GPU. `reader`: a function of a row, a reference and the spec's folder that returns the row
     with the space, the defaults and the libraries which the source of a reference tells.
-    `arguments` names the class whose fields are `model.arguments`, if these are not the parameters of the factory.
     `defaults` are the values of its first trial, by spec path, where a search chooses between families, and each of
     `starts` changes them for a further trial of a table, before values are drawn; the paths `of_tables` have a default
     and are searched for tables alone: of series, the fit itself chooses them. `shared_by`: the parts of a plan
@@ -64,6 +64,7 @@ class CatalogueEntry:
     reference: str
     kinds: tuple[Kind, ...]
     space: dict[str, Dimension]
+    is_net: bool = True
     by_descent: bool = True
     unused: frozenset[str] = _OF_REFITS
     fit: str = "models.training.rank:run_job"
@@ -74,7 +75,6 @@ class CatalogueEntry:
     libraries: tuple[str, ...] = ()
     no_gpu: str = ""
     reader: str = "models.nets.catalogue:as_listed"
-    arguments: str = ""
     defaults: dict[str, Any] = field(default_factory=dict)
     starts: tuple[dict[str, Any], ...] = ()
     of_tables: tuple[str, ...] = ()
@@ -84,9 +84,9 @@ class CatalogueEntry:
     reads_words: bool = False
 
     def code(self, parts: Iterable[FamilyPart]) -> list[str]:
-        """Return the references of the family's code that a step runs, with its arguments and the factory of a net."""
+        """Return the references of the family's code that a step runs, with what declares its arguments."""
         functions: dict[FamilyPart, str] = {"fit": self.fit, "outputs": self.outputs, "graph": self.graph}
-        named = filter(None, (self.reference, self.arguments, self.reader))
+        named = filter(None, (self.reference, self.reader))
         return [*named, *(functions[part] for part in parts)]
 
 
@@ -188,7 +188,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         },
     ),
     "trees": CatalogueEntry(
-        "",
+        "models.training.tree_parameters:TreeArguments",
         ("table", "series"),
         {
             "model.learning_rate": Dimension(low=0.02, high=0.3, log=True),
@@ -199,6 +199,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.extra_trees": Dimension(choices=[False, True]),
             OBJECTIVE: Dimension(choices=["auto", "regression"]),
         },
+        is_net=False,
         by_descent=False,
         unused=_OF_DESCENT,
         fit="models.training.trees:train_trees",
@@ -208,7 +209,6 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         modules=("lightgbm",),
         libraries=("lightgbm",),
         no_gpu="trees grow in one process; LightGBM's GPU build is another package",
-        arguments="models.training.tree_parameters:TreeArguments",
         defaults={
             "model.rounds": 1000,
             "train.epochs": 20,
@@ -268,7 +268,7 @@ _REFERENCES: dict[NetSort, CatalogueEntry] = {
     "row": _ESTIMATOR,
 }
 """The rows of nets that are not in the catalogue; the only ready one is an ensemble."""
-NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items() if net.reference}
+NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items() if net.is_net}
 """The factories of the torch nets."""
 FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""

@@ -61,9 +61,9 @@ def short_name(net: str) -> str:
     Two references may have the same short name.
     """
     target, _, attr = net.rpartition(":")
-    if sort_of_net(net) != "row":
-        return attr
-    return Path(target).stem if target.endswith(".py") else target.rpartition(".")[2]
+    file = target.removesuffix(".py").replace("/", ".").rpartition(".")[2]
+    names: dict[NetSort, str] = {"ready": net, "class": attr, "row": file, "net": attr}
+    return names[sort_of_net(net)]
 
 
 def is_version(weights: str) -> bool:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from models.frozen_model import FrozenModel
 from models.kinds.data_kind import Kind, PerDataKind
-from models.nets.catalogue import CATALOGUE, ENSEMBLE, can_begin, row_of
+from models.nets.catalogue import CATALOGUE, ENSEMBLE, can_begin, row_of, unused
 from models.project_spec.blocks import Model, Train
 from models.training.costs.speeds import MeasuredSpeed
 from models.training.costs.summary import Costs
@@ -145,7 +145,7 @@ class TrainingJob(FrozenModel):
     def is_refitted(self) -> bool:
         """Whether the chosen model is fitted once more, on training and validation rows."""
         is_chosen = self.stage == "train" and self.fold is None and self.refit is None
-        return is_chosen and self.train.refit and not row_of(self.model.net).by_descent
+        return is_chosen and self.train.refit and not unused(self.model.net, ["refit"])
 
     @property
     def processes(self) -> Processes:

@@ -12,7 +12,7 @@ from models.project_spec.references import resolve
 @pytest.mark.parametrize("net", CATALOGUE)
 def test_the_source_names_the_arguments_that_the_factory_has(net: str) -> None:
     entry = CATALOGUE[net]
-    factory = resolve("factory", Path(), {"factory": entry.arguments or entry.reference})
+    factory = resolve("factory", Path(), {"factory": entry.reference})
     known = set(argument_types(net) or {})
     assert known == set(inspect.signature(factory).parameters) - {"sizes"}
     assert known >= {path.removeprefix("model.") for path in entry.space if path.startswith("model.")}
