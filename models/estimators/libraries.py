@@ -165,11 +165,11 @@ def _own(row: EstimatorRow, family: Any, reference: str, compare: Compare) -> Fu
     """Return how a row of a team's file learns: by its own functions, or the estimator that one of them returns."""
     if "estimator" in family:
         return _at_once(
-            row, lambda data, settings: family["estimator"](_own_settings(data, settings)), reference, compare
+            row, lambda data, settings: family["estimator"](_own_settings(row, data, settings)), reference, compare
         )
 
     def fit(data: FitData, settings: Settings, before: bytes | None) -> bytes:
-        model = family["fit"](data, _own_settings(data, settings), before)
+        model = family["fit"](data, _own_settings(row, data, settings), before)
         if not isinstance(model, bytes):
             raise UserCodeError(f"{reference}: fit returned {type(model).__name__}, expected bytes")
         return model
@@ -230,9 +230,9 @@ def _arguments(row: EstimatorRow, data: FitData, settings: Settings) -> dict[str
     return {**own, **row.fixed, **objective, **set_here}
 
 
-def _own_settings(data: FitData, settings: Settings) -> dict[str, Any]:
+def _own_settings(row: EstimatorRow, data: FitData, settings: Settings) -> dict[str, Any]:
     """Return the settings as a team's own function takes them."""
-    return {**settings, "quantile": data.quantile}
+    return {**row.defaults, **settings, "quantile": data.quantile}
 
 
 def _weighted(estimator: Any, weight: Array | None) -> dict[str, Array]:

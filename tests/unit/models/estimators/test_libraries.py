@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,12 @@ def test_a_row_of_a_file_learns_more_rounds_from_its_bytes(tmp_path):
     second = functions.fit(data, {**SETTINGS, "step": 0.5}, first)
     assert functions.predict(second, data.x).tolist() == [2.0] * 40
     assert functions.first is None
+
+
+def test_what_a_spec_leaves_out_has_the_default_of_the_row(tmp_path):
+    (tmp_path / "means.py").write_text(MEANS)
+    functions = functions_of(replace(FILE, defaults={"step": 0.25}), "./means.py:FAMILY", tmp_path)
+    assert functions.predict(functions.fit(data_of(), SETTINGS, None), data_of().x)[0] == 0.5
 
 
 def test_what_a_file_returns_is_bytes(tmp_path):
