@@ -95,7 +95,7 @@ def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
     part = f"source:{source.text}"
     if declared(source)["identity"] is None:
         return {}
-    return {part: asked(source, "identity") if last is None else last.get(part)}
+    return {part: json_of(source, "identity") if last is None else last.get(part)}
 
 
 def arrived(source: Source) -> Any:
@@ -104,7 +104,7 @@ def arrived(source: Source) -> Any:
     Raises:
         UserCodeError: The function failed, or its result is not JSON.
     """
-    return asked(source, "growth") if _says_growth(source) else None
+    return json_of(source, "growth") if _says_growth(source) else None
 
 
 def growth(source: Source, before: LastIngest, hashes: Hashes, _: float) -> Arrival | None:
@@ -130,7 +130,7 @@ def is_read_again(source: Source) -> bool:
     return declared(source)["identity"] is None
 
 
-def asked(source: Source, key: str) -> Any:
+def json_of(source: Source, key: str) -> Any:
     """Return what a function of a source returns, JSON.
 
     Raises:

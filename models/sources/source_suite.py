@@ -55,7 +55,7 @@ def _is_the_same_again(row: Row) -> None:
 
 
 def _stays(row: Row) -> None:
-    first, second = own.asked(row.source, "identity"), own.asked(row.source, "identity")
+    first, second = own.json_of(row.source, "identity"), own.json_of(row.source, "identity")
     if first != second:
         raise UserCodeError(
             f"it returns {first!r}, then {second!r}: return what changes with the rows "
@@ -64,9 +64,9 @@ def _stays(row: Row) -> None:
 
 
 def _stays_while_it_is_read(row: Row) -> None:
-    before = own.asked(row.source, "identity")
+    before = own.json_of(row.source, "identity")
     _table(row)
-    if own.asked(row.source, "identity") != before:
+    if own.json_of(row.source, "identity") != before:
         raise UserCodeError("reading changes it, so each loop would read again: return what the rows alone change")
 
 
