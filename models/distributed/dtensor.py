@@ -79,10 +79,7 @@ def _joined(groups: dict[Any, list[torch.Tensor]], mesh: Mesh) -> torch.Tensor:
 
 
 def _norm(tensors: list[torch.Tensor]) -> torch.Tensor:
-    if not tensors:
-        return torch.zeros(())
-    norm: torch.Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
-    return norm
+    return torch.nn.utils.get_total_norm(tensors, foreach=True)
 
 
 def spread_optimiser(optimiser: torch.optim.Optimizer, train: Train, mesh: Mesh) -> torch.optim.Optimizer:
