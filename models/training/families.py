@@ -87,6 +87,11 @@ class SearchSpace:
         return len(self.families) > 1
 
     @property
+    def names(self) -> dict[str, str]:
+        """The name of each family for people; no two have the same."""
+        return dict(zip(self.families, member_names([*self.families]), strict=True))
+
+    @property
     def dimensions(self) -> dict[str, Dimension]:
         """The dimensions of all families, by their names in the study."""
         return {name: dim for family in self.families.values() for name, dim in family.named(family.dimensions).items()}
@@ -244,7 +249,7 @@ def search_space(
         defaults_left = {path: value for path, value in defaults.items() if path not in left_out}
         epochs = passes.get(EPOCHS, 0) if EPOCHS in defaults_left else 0
         families[net] = Family(dimensions, defaults_left, family.starts if is_table else (), epochs=epochs)
-    return SearchSpace(_apart(families), is_auto(spec))
+    return _apart(SearchSpace(families, is_auto(spec)))
 
 
 def _usual_space(space: Mapping[str, Dimension], is_fixed: bool) -> dict[str, Dimension]:
@@ -256,18 +261,18 @@ def _usual_space(space: Mapping[str, Dimension], is_fixed: bool) -> dict[str, Di
     }
 
 
-def _apart(families: Mapping[str, Family]) -> dict[str, Family]:
-    """Return families whose dimensions of another form have names of their own.
+def _apart(space: SearchSpace) -> SearchSpace:
+    """Return a space in which dimensions of the same path and another form have names of their own.
 
     Optuna takes a name with other bounds, but not with other choices or another scale.
     """
     first: dict[str, tuple[Any, ...]] = {}
-    apart = {}
-    for (net, family), name in zip(families.items(), member_names([*families]), strict=True):
+    families = {}
+    for net, family in space.families.items():
         forms = {path: (dim.choices, dim.log, dim.integer) for path, dim in family.dimensions.items()}
         others = [path for path, form in forms.items() if first.setdefault(path, form) != form]
-        apart[net] = replace(family, names={path: f"{path} of {name}" for path in others})
-    return apart
+        families[net] = replace(family, names={path: f"{path} of {space.names[net]}" for path in others})
+    return replace(space, families=families)
 
 
 def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:

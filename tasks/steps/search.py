@@ -19,7 +19,6 @@ from models.kinds.data_kind import PerDataKind
 from models.metrics.metrics import METRICS, Metric, is_of_numbers, measure, metric_name, metric_of
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
-from models.project_spec.references import short_name
 from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
 from models.training.costs.work import net_s, work_s
@@ -190,7 +189,7 @@ class _Search:
         if compared is not None:
             judged = first_round(compared.scores, compared.constant, self._direction, self._metric)
         for family, reason in judged.out.items():
-            self._loop.report.note(f"search: no more trials of {short_name(family)}: {reason}")
+            self._loop.report.note(f"search: no more trials of {self._space.names[family]}: {reason}")
         self._study.set_user_attr(FIRST_ROUND, judged.model_dump())
         return judged
 
@@ -297,8 +296,8 @@ class _Search:
             self._slots.append(slot)
             self._taken.remove(folder)
         self._loop.outbox.metrics(run, {f"cost/{name}": figure for name, figure in total(spent).figures().items()})
-        net = short_name(str(params.get(NET, "")))
-        self._log_end(run, f"trial {trial.number} {net}".rstrip(), value, state, reason)
+        family = self._space.names.get(params.get(NET, ""), "")
+        self._log_end(run, f"trial {trial.number} {family}".rstrip(), value, state, reason)
         if store := self._loop.step_cache.store:
             store.forget_checkpoints(folder)
 
