@@ -269,10 +269,15 @@ def _content(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
+def has_package(folder: Path, name: str) -> bool:
+    """Return whether a folder holds a module or a package of this name; a folder without Python is none."""
+    return (folder / f"{name}.py").exists() or any((folder / name).glob("*.py"))
+
+
 def _namesake(error: BaseException, folder: Path) -> str:
     """Return a hint if a user's module has the name of a Loopline package, which Python finds first."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
-    if name in OWN_PACKAGES and ((folder / f"{name}.py").exists() or (folder / name).is_dir()):
+    if name in OWN_PACKAGES and has_package(folder, name):
         return f"{name!r} is a package of Loopline's: give your own another name"
     return ""
 

@@ -29,11 +29,12 @@ def check_own_code(spec: Spec, base: Path) -> None:
         base: The folder of the spec.
 
     Raises:
-        UsageError: A file is missing, or does not define the name, or code is of Python's own library.
+        UsageError: A file is missing, or does not define the name, code is of Python's own library, or means a package
+            of the project that has the name of one of ours.
     """
     document = spec.model_dump()
     for key in _CODE:
-        _refuse_standard_library(key, functools.reduce(lambda block, name: block[name], key.split("."), document))
+        _refuse_wrong_package(key, base, functools.reduce(lambda block, name: block[name], key.split("."), document))
     for key, reference in _references(document, ""):
         target, _, name = reference.rpartition(":")
         path = base / target
@@ -42,6 +43,7 @@ def check_own_code(spec: Spec, base: Path) -> None:
         names = _defined(path)
         if names is not None and name not in names:
             raise UsageError(f"{key}: {references.lacks(reference, reference, names)}")
+        _refuse_namesakes(f"{key}: {reference}", path, base)
     for text in spec.reads:
         if not (base / text).exists():
             raise UsageError(f"reads: got {text!r}, and there is no {base / text}: expected a file or a folder")
@@ -49,14 +51,37 @@ def check_own_code(spec: Spec, base: Path) -> None:
         references.weights_file(spec.train.start.weights, base)
 
 
-def _refuse_standard_library(key: str, reference: Any) -> None:
+def _refuse_wrong_package(key: str, base: Path, reference: Any) -> None:
     if not isinstance(reference, str) or not references.is_own_code(reference) or ".py:" in reference:
         return
-    if reference.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
+    target, _, name = reference.rpartition(":")
+    top = target.partition(".")[0]
+    if top in sys.stdlib_module_names:
         raise UsageError(
             f"{key}: got {reference!r}, which is of Python's own library, expected code of yours: "
             "`package.module:name` or `./file.py:name`"
         )
+    if top in references.OWN_PACKAGES and references.has_package(base, top):
+        raise UsageError(
+            f"{key}: got {reference!r}, but Python has a package {top!r} of Loopline's, expected the file itself: "
+            f"./{target.replace('.', '/')}.py:{name}"
+        )
+
+
+def _refuse_namesakes(where: str, path: Path, base: Path) -> None:
+    """Refuse a file that imports a package of the project which has the name of one of ours: Python finds ours."""
+    try:
+        tree = read_python(path)
+    except (OSError, SyntaxError, ValueError):
+        return  # the import reports where and why
+    for statement in (node for node in ast.walk(tree) if isinstance(node, ast.stmt)):
+        for module in modules_of(statement):
+            top = module.partition(".")[0]
+            if top in references.OWN_PACKAGES and any(references.has_package(to, top) for to in (base, path.parent)):
+                raise UsageError(
+                    f"{where}: line {statement.lineno} imports {module}, but Python has a package {top!r} of "
+                    f"Loopline's: give yours another name, or move it into a package of yours, such as shop/{top}"
+                )
 
 
 def _references(value: Any, key: str) -> Iterator[tuple[str, str]]:
@@ -85,6 +110,15 @@ def _defined(path: Path) -> set[str] | None:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
     return None if "*" in names or "__getattr__" in names else names
+
+
+def modules_of(statement: ast.stmt) -> list[str]:
+    """Return the modules that a statement imports, but for those relative to its own."""
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+        return [statement.module]
+    return []
 
 
 def factory_of(path: Path, name: str) -> ast.FunctionDef | None:

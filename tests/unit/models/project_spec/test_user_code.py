@@ -78,3 +78,29 @@ def test_pythons_own_library_is_no_code_of_a_project(tmp_path: Path, key: str, b
     with pytest.raises(UsageError, match=f"{key}: got .* of Python's own library, expected code of yours"):
         checked(tmp_path, **blocks)
     checked(tmp_path, model={"net": "timm:create"})
+
+
+@pytest.mark.parametrize(
+    ("net", "message"),
+    [
+        (
+            "./net.py:Net",
+            "model.net: ./net.py:Net: line 1 imports models.layers, but Python has a package 'models' of Lo",
+        ),
+        (
+            "models.layers:Net",
+            "model.net: got 'models.layers:Net', but Python has a package 'models' of Loopline's, exp",
+        ),
+    ],
+)
+def test_a_package_of_the_project_with_the_name_of_ours_is_refused_where_it_is_meant(
+    tmp_path: Path, net: str, message: str
+) -> None:
+    (tmp_path / "net.py").write_text("from models.layers import Net\n")
+    checked(tmp_path, model={"net": "./net.py:Net"})  # ours is meant
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "layers.py").write_text("import json\n\n\nclass Net: ...\n")
+    checked(tmp_path, model={"net": "./models/layers.py:Net"})
+    with pytest.raises(UsageError) as refused:
+        checked(tmp_path, model={"net": net})
+    assert str(refused.value).startswith(message)

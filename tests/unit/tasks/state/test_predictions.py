@@ -1,6 +1,8 @@
 """Predictions joined with the labels that come days later, early, twice, corrected, or for nothing that is known."""
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from models.sources.row_batches import concatenated
 from tasks.state import predictions
 from tasks.state.predictions import joined, label_store, new_labels, prediction_log
+
+FEEDBACK_GUIDE = Path(__file__).parents[4] / "docs" / "how-to" / "feedback.md"
 
 
 def moments(seconds: list[float]) -> pa.Array:
@@ -117,3 +121,22 @@ def test_many_small_blocks_remember_what_was_seen(tmp_path, monkeypatch):
     found = pairs(joined(tmp_path))
     assert [name for name, _ in found] == [str(n) for n in range(50)]
     assert [label for _, label in found] == ["x", None] * 25
+
+
+def test_the_query_of_the_guide_joins_alike(tmp_path):
+    import duckdb
+    from deltalake import DeltaTable
+
+    (query,) = re.findall(r'duckdb\.sql\("""\n(.*?)"""\)', FEEDBACK_GUIDE.read_text(), re.DOTALL)
+    labelled(tmp_path, ["early", "b"], ["x", "wrong"], at=9)
+    predicted(tmp_path, ["b", "none", "early"], [30, 20, 10])
+    predicted(tmp_path, ["b"], [40])
+    predicted(tmp_path, ["b"], [50], version="2")
+    labelled(tmp_path, ["b", "stranger"], ["y", "z"], at=1)
+    with duckdb.connect() as connection:
+        for name in ("predictions", "labels"):
+            connection.register(name, DeltaTable(tmp_path / name).to_pyarrow_dataset())
+        table = connection.sql(query).to_arrow_table()
+    (expected,) = joined(tmp_path, labelled=True)
+    columns = ["id", "version", "at", "score", "label"]
+    assert table.select(columns).to_pylist() == expected.select(columns).to_pylist()
