@@ -24,7 +24,6 @@ from models.inputs.graph_builder import GraphBuilder
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
 from models.nets.build import build_net
-from models.nets.catalogue import row_of
 from models.nets.sizes import Sizes
 from models.ngrams.graph import ML_DOMAIN
 from models.project_spec.blocks import Image, Model, Spec, Train
@@ -191,7 +190,7 @@ def finished_job(tmp_path_factory: pytest.TempPathFactory) -> FinishedJob:
             metric=METRICS.get(task, "accuracy"),
             direction="minimize" if task in METRICS else "maximize",
         )
-        (_draw_weights if row_of(net).is_net else _grow_trees)(job)
+        (_grow_trees if net == "trees" else _draw_weights)(job)
         return job
 
     return make

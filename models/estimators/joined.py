@@ -101,25 +101,25 @@ def _raw(builder: GraphBuilder, model: OutputModel, graph_of: GraphOf, matrix: s
 
 
 def _class_scores(
-    builder: GraphBuilder, raw: str, classes: Sequence[int], num_classes: int, output: Output, name: str
+    builder: GraphBuilder, raw: str, codes: Sequence[int], num_classes: int, output: Output, name: str
 ) -> str:
     """Append what `class_scores` reckons from the predictions of a model: a score of each class (batch, class)."""
     if not num_classes:
         return raw
-    if len(classes) == 2:
+    if len(codes) == 2:
         raw = builder.node("Concat", [_FIRST_OF_TWO[output](builder, raw, name), raw], f"{name}/both", axis=1)
-    if output == "probabilities" and len(classes) > 1:
+    if output == "probabilities" and len(codes) > 1:
         bounds = [
             builder.constant(f"{name}/{bound}", np.array(value))
             for bound, value in (("least", LEAST_CHANCE), ("most", 1 - LEAST_CHANCE))
         ]
         raw = builder.node("Log", [builder.node("Clip", [raw, *bounds], f"{name}/cut")], f"{name}/logarithms")
-    if len(classes) == num_classes:
+    if len(codes) == num_classes:
         return raw
     pads = builder.constant(f"{name}/pads", np.array([0, 0, 0, 1], np.int64))
     least = builder.constant(f"{name}/unseen", np.log(np.array(LEAST_CHANCE)))
     padded = builder.node("Pad", [raw, pads, least], f"{name}/padded")
-    positions = [classes.index(code) if code in classes else len(classes) for code in range(num_classes)]
+    positions = [codes.index(code) if code in codes else len(codes) for code in range(num_classes)]
     order = builder.constant(f"{name}/order", np.array(positions, np.int64))
     return builder.node("Gather", [padded, order], f"{name}/classes", axis=1)
 

@@ -78,22 +78,22 @@ def grown(
     settings = {**fit.arguments, "rounds": rounds, "seed": seed, "threads": fit.threads}
     models = []
     for index, rows in enumerate(outputs):
-        classes, target = _present(rows)
-        if len(classes) == 1:  # no library learns from one class
-            models.append(OutputModel(classes, b""))
+        codes, target = _present(rows)
+        if len(codes) == 1:  # no library learns from one class
+            models.append(OutputModel(codes, b""))
             continue
         data = FitData(
             x=matrix,
             y=target,
             weight=None if rows.weight is None else np.asarray(rows.weight, np.float64),
             task=fit.task,
-            classes=len(classes),
+            classes=len(codes),
             categorical=categorical,
             quantile=rows.quantile,
-            loss=_loss(fit.loss, len(classes)),
+            loss=_loss(fit.loss, len(codes)),
         )
         model_before = None if before is None else before.outputs[index].model
-        models.append(OutputModel(classes, fit.functions.fit(data, settings, model_before)))
+        models.append(OutputModel(codes, fit.functions.fit(data, settings, model_before)))
     return StoredEstimator(fit.plan, models)
 
 
@@ -146,26 +146,26 @@ def raw_outputs(
     return np.concatenate(columns, axis=1)
 
 
-def class_scores(raw: Array, classes: Sequence[int], num_classes: int, output: Output) -> NDArray[np.float64]:
+def class_scores(raw: Array, codes: Sequence[int], num_classes: int, output: Output) -> NDArray[np.float64]:
     """Return a score of each class, whose softmax is its chance, for the predictions of a model (row, class).
 
     Probabilities are cut at `LEAST_CHANCE`, and a class that no training row has gets its logarithm. A number stays.
 
     Args:
         raw: Probabilities or scores (row, class), of two classes also those of the second alone (row,).
-        classes: The codes that the model learnt; empty for a number.
+        codes: Of the classes that the model learnt; empty for a number.
         num_classes: Of the output; 0 for a number.
         output: What `raw` is.
     """
     values = np.asarray(raw, np.float64).reshape(len(raw), -1)
     if not num_classes:
         return values
-    if len(classes) == 2 and values.shape[1] == 1:
+    if len(codes) == 2 and values.shape[1] == 1:
         values = np.concatenate([_FIRST_OF_TWO[output](values), values], axis=1)
-    if output == "probabilities" and len(classes) > 1:
+    if output == "probabilities" and len(codes) > 1:
         values = np.log(np.clip(values, LEAST_CHANCE, 1 - LEAST_CHANCE))
     scores = np.full((len(values), num_classes), np.log(LEAST_CHANCE))
-    scores[:, list(classes)] = values
+    scores[:, list(codes)] = values
     return scores
 
 

@@ -92,9 +92,9 @@ def _no_row(module: str, name: str, key: str) -> UsageError:
 def _nearest(package: str, module: str, name: str) -> str:
     """Return the same class in another module, or the nearest one in any."""
     modules = [*(f"{package}.{part}" for part in names_in(package)), package]
-    classes = [f"{part}:{public}" for part in modules for public in names_in(part) if public[0].isupper()]
-    same = [reference for reference in classes if reference.endswith(f":{name}")]
-    return did_you_mean(f"{module}:{name}", same or classes, f"expected {BOTH_FORMS}", 0.4 if same else 0.75)
+    public_names = [f"{part}:{public}" for part in modules for public in names_in(part) if public[0].isupper()]
+    same = [reference for reference in public_names if reference.endswith(f":{name}")]
+    return did_you_mean(f"{module}:{name}", same or public_names, f"expected {BOTH_FORMS}", 0.4 if same else 0.75)
 
 
 def estimator_class(module: str, name: str) -> EstimatorClass | None:

@@ -47,7 +47,7 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
     factory = resolve(name, base, NETS)
     if name in NETS:
         check_arguments(name, factory, model.arguments, reserved=("sizes",))
-        net: nn.Module = factory(sizes, **model.arguments)
+        net = _module(name, factory(sizes, **model.arguments))
     else:
         net = adapt(_own_net(name, factory, model.arguments, sizes), sizes, name)
     is_forecast = isinstance(net, LinearWindow)
@@ -123,7 +123,11 @@ def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -
             f"{name} needs {', '.join(missing)}: give {'it' if len(missing) == 1 else 'them'} in model.arguments "
             f"(a {sizes.kind} has {', '.join(sizes.for_net())})"
         )
-    net = call(factory, name, **values)
+    return _module(name, call(factory, name, **values))
+
+
+def _module(name: str, net: Any) -> nn.Module:
+    """Return what a factory made; trees and estimators are no torch nets."""
     if not isinstance(net, nn.Module):
         raise UserCodeError(f"{name}: got {type(net).__name__}, expected a torch.nn.Module")
     return net

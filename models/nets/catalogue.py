@@ -43,7 +43,7 @@ class CatalogueEntry:
     """A family: the kinds of data it accepts, its own part of the default search space, and its code by references.
 
     `reference`: what declares `model.arguments` of a ready family, the factory of a torch net or a class whose fields
-    they are. `is_net`: whether it is a torch net. `by_descent`: whether it learns by gradient
+    they are. `by_descent`: whether it learns by gradient
     descent over batches, on ranks; otherwise one process fits it. `unused`: the keys of `train` without an effect.
     `fit(job, report, restarts)` trains a job that one process fits, and returns its TrainingResult; ranks run that of
     nets by descent. `outputs(job, preparation, positions)` returns the raw outputs of a finished job for validation
@@ -64,7 +64,6 @@ class CatalogueEntry:
     reference: str
     kinds: tuple[Kind, ...]
     space: dict[str, Dimension]
-    is_net: bool = True
     by_descent: bool = True
     unused: frozenset[str] = _OF_REFITS
     fit: str = "models.training.rank:run_job"
@@ -199,7 +198,6 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.extra_trees": Dimension(choices=[False, True]),
             OBJECTIVE: Dimension(choices=["auto", "regression"]),
         },
-        is_net=False,
         by_descent=False,
         unused=_OF_DESCENT,
         fit="models.training.trees:train_trees",
@@ -268,8 +266,7 @@ _REFERENCES: dict[NetSort, CatalogueEntry] = {
     "row": _ESTIMATOR,
 }
 """The rows of nets that are not in the catalogue; the only ready one is an ensemble."""
-NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items() if net.is_net}
-"""The factories of the torch nets."""
+NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}
 FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""
 FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "linear", "gru")}

@@ -317,14 +317,15 @@ def _unlearnable(spec: Spec, net: str, *, is_choice: bool) -> _Misfit | None:
     Where it is one of several, the training may begin with an alias, such as the champion, if the chosen net can.
     """
     loss, window, start = spec.train.loss, spec.data.window, spec.train.start
-    if net == "linear" and window is not None and window.reference == "none":
-        reason = "continues the window, but data.window.reference is none"
-        return _Misfit(f"model.net: linear {reason}: leave the reference out, or {TAKE_A_NET}", reason)
     if row_of(net).by_descent:
         return None
-    if window is not None and loss is not None:
-        of_named = f"train.loss: got {loss}, but {net} takes no own loss of series: {TAKE_A_NET}"
-        return _Misfit(of_named, f"takes no own loss (train.loss) of series: {TAKE_A_NET}")
+    if window is not None:
+        if net == "linear" and window.reference == "none":
+            reason = "continues the window, but data.window.reference is none"
+            return _Misfit(f"model.net: linear {reason}: leave the reference out, or {TAKE_A_NET}", reason)
+        if loss is not None:
+            of_named = f"train.loss: got {loss}, but {net} takes no own loss of series: {TAKE_A_NET}"
+            return _Misfit(of_named, f"takes no own loss (train.loss) of series: {TAKE_A_NET}")
     is_wish = is_choice and start is not None and not start.needs_net
     keys = ["retrain.start"] if spec.retrain.start == "champion" and not is_choice else []
     keys += [f"train.{name}" for name in spec.train.methods if not (is_wish and name == "start")]

@@ -5,7 +5,7 @@ import torch
 
 from models.errors import UsageError, UserCodeError
 from models.nets.build import build_net
-from models.nets.catalogue import CATALOGUE, NETS
+from models.nets.catalogue import CATALOGUE
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Model
 
@@ -64,7 +64,7 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name != "trees"])
 def test_ready_nets_are_built_alike_from_the_same_seed(name, table, image, series, text):
     (sizes,) = [sizes for sizes in (table, image, series, text) if sizes.kind == CATALOGUE[name].kinds[0]]
     nets = []
@@ -114,5 +114,5 @@ def test_wrong_own_code_says_what_was_got_and_expected(base, table, attr, argume
 
 
 def test_trees_are_no_torch_net():
-    with pytest.raises(UsageError, match="expected one of"):
+    with pytest.raises(UserCodeError, match=r"expected a torch\.nn\.Module"):
         build_net(Model(net="trees"), Sizes("table", "binary", num_numeric=1), Path())

@@ -11,14 +11,13 @@ from models.nets.catalogue import CATALOGUE, NETS, net_name, row_of, unused
 from models.project_spec.blocks import Train
 from models.project_spec.references import resolve
 from models.project_spec.search import Search
-from models.training.tree_parameters import TreeArguments
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_searched_argument_is_one_the_net_takes(name):
     space = row_of(name).space
     Search(space=space)
-    factory = resolve(name, Path(), NETS) if name in NETS else TreeArguments
+    factory = resolve(name, Path(), NETS)
     arguments = inspect.signature(factory).parameters
     assert {key.removeprefix("model.") for key in space if key.startswith("model.")} <= set(arguments)
 
