@@ -58,12 +58,18 @@ def onnx_of(row: EstimatorRow, fitted: Any, width: int, num_classes: int) -> byt
 def _by_skl2onnx(fitted: Any, width: int) -> onnx.ModelProto:
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType
+    from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
 
     _round_thresholds(fitted)
     if "xgboost" in sys.modules:  # otherwise no step of the estimator can be of XGBoost
         _register_xgboost()
     types, opsets = [("x", FloatTensorType([None, width]))], {"": OPSET, "ai.onnx.ml": SKLEARN_ML_OPSET}
-    model: onnx.ModelProto = convert_sklearn(fitted, initial_types=types, target_opset=opsets)
+    try:
+        model: onnx.ModelProto = convert_sklearn(fitted, initial_types=types, target_opset=opsets)
+    except (MissingConverter, MissingShapeCalculator) as error:
+        raise TrainingError(
+            f"export: skl2onnx has no converter for {type(fitted).__name__} or a part of it: take another estimator"
+        ) from error
     return model
 
 

@@ -129,5 +129,5 @@ def test_a_tree_without_a_split_is_a_number():
 def test_an_estimator_without_a_converter_is_refused():
     from sklearn.kernel_ridge import KernelRidge
 
-    with pytest.raises(TrainingError, match="no graph can be made of Ridge"):
+    with pytest.raises(TrainingError, match="no converter for KernelRidge"):
         onnx_of(ROWS["Ridge"], KernelRidge().fit(X, NUMBERS), 4, 0)
