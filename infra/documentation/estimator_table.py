@@ -38,6 +38,8 @@ _DATA: Mapping[str, Mapping[str, object]] = {
     "multilabel": {"target": ["first", "second"]},
     "quantile": {"quantiles": [0.1, 0.5]},
 }
+LEAST = 1e-7
+"""Smaller differences are told as this one: processors round float32 in other ways."""
 _LONGEST = 150
 _TEXT = """# Estimators by task
 
@@ -46,9 +48,9 @@ _TEXT = """# Estimators by task
 What `model.net` may name, tried with {versions}. Each was fitted twice on forty drawn rows, with and without a column
 of categories, with gaps if it takes them, with values that equal thresholds, with weights and a class that no row has,
 and its graph was compared with the fitted object. A cell has the largest difference of probabilities, scores or
-standardised numbers, rounded up to a power of ten; **no**, and the last column says why; or **-** for what such an
-estimator does not learn. `loopline plan --probe` tries the estimator of a project in the same way, and the export
-compares once more.
+standardised numbers, rounded up to a power of ten, 1e-7 if it is smaller; **no**, and the last column says why; or
+**-** for what such an estimator does not learn. `loopline plan --probe` tries the estimator of a project in the same
+way, and the export compares once more.
 
 An estimator that needs another one, such as a stack, comes from the function `estimator` of a
 row in a file. What was found wrong, and why graphs are rewritten, says
@@ -105,7 +107,7 @@ def result_of(reference: str, task: Task) -> str:
             apart = probe_reference(row, reference, Path(), task, {})
     except LooplineError as error:
         return f"no: {reason_of(str(error), reference)}"
-    return f"1e{math.ceil(math.log10(apart))}" if apart > 0 else "0"
+    return f"1e{math.ceil(math.log10(max(apart, LEAST)))}"
 
 
 def reason_of(message: str, reference: str) -> str:
