@@ -180,8 +180,8 @@ def _wanted(function: Callable[..., Any], reference: str, offered: dict[str, Any
     ]
     if needed:
         raise UserCodeError(
-            f"{KEY} {reference}: takes {', '.join(needed)}, expected no argument but `project` (the spec's "
-            "folder), `fetch` (a package source -> path), `read_source` and `read_r` (a path -> its content): rename "
-            "it, or give it a default"
+            f"{KEY} {reference}: takes {', '.join(needed)}, expected no argument but `fetch` (a package source -> "
+            "path), `project` (the spec's folder), `read_source` and `read_r` (a path -> its content): rename it, or "
+            "give it a default"
         )
     return {name: value for name, value in offered.items() if name in parameters}
