@@ -7,7 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from models.nets.catalogue import full_row_of
-from models.project_spec.references import short_name, sort_of_net
+from models.project_spec.references import sort_of_net
+from models.training.search_space import member_names
 
 
 def estimator_tags(nets: Iterable[str], base: Path) -> dict[str, str]:
@@ -24,7 +25,7 @@ def estimator_tags(nets: Iterable[str], base: Path) -> dict[str, str]:
         return {}
     libraries = dict.fromkeys(name for net in references for name in full_row_of(net, base).libraries)
     return {
-        "estimator_name": ", ".join(map(short_name, references)),
+        "estimator_name": ", ".join(member_names(references)),
         "estimator_class": ", ".join(net if ".py:" in net else net.replace(":", ".") for net in references),
         "loopline.libraries": ", ".join(f"{name} {version(name)}" for name in libraries),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,13 +63,8 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
     began = time.perf_counter()
     spec = project.spec(overrides)
     settings = _settings(project, spec)
-    chosen = search_space(spec, base=project.folder).settings(settings)
-    model, train = with_params(spec.model, spec.train, chosen)
-    begins = train.start is not None and train.start.weights == "champion"
-    train = train.on_one_machine().model_copy(update={"start": train.start if begins else None})
-    rules = spec.retrain.model_copy(update={"start": "champion"} if begins else {})
-    notes = [] if begins or spec.train.start is None else [_FRESH]
-    spec = spec.model_copy(update={"model": model, "train": train, "retrain": rules})
+    notes = [] if spec.train.start is None or _begins_with_champion(spec) else [_FRESH]
+    spec = spec_of_trainings(spec, settings, project.folder)
     cut = cutting.parse_cut(request.period)
     project.workspace.make()
     busy = f"a backtest of {spec.name} runs already: wait for it, or end it"
@@ -96,6 +91,29 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
         world.prune(KEEP_S)
         report.step(STEP, "ok", f"{result.seconds:.1f} s")
     return result
+
+
+def spec_of_trainings(spec: Spec, settings: Mapping[str, Any], base: Path) -> Spec:
+    """Return the spec that every training of a replay follows: with the settings of a search, of one net.
+
+    Args:
+        spec: The project's.
+        settings: Of a search, or those of `search.settings`.
+        base: The folder of the spec.
+    """
+    model, train = with_params(spec.model, spec.train, search_space(spec, base=base).settings(settings))
+    begins = _begins_with_champion(spec)
+    changes = {
+        "model": model,
+        "train": train.on_one_machine().model_copy(update={"start": train.start if begins else None}),
+        "retrain": spec.retrain.model_copy(update={"start": "champion"} if begins else {}),
+        "search": spec.search.model_copy(update={"families": None}),  # the net is chosen
+    }
+    return spec.model_copy(update=changes)
+
+
+def _begins_with_champion(spec: Spec) -> bool:
+    return spec.train.start is not None and spec.train.start.weights == "champion"
 
 
 def page(project: Project, name: str) -> Path:

@@ -24,6 +24,9 @@ def test_of_an_ensemble_each_estimator_is_told(tmp_path: Path) -> None:
     tags = estimator_tags(["trees", "./own.py:FAMILY", LOGISTIC], tmp_path)
     assert tags["estimator_name"] == "own, LogisticRegression"
     assert tags["estimator_class"] == "./own.py:FAMILY, sklearn.linear_model.LogisticRegression"
+    assert estimator_tags([FOREST, FOREST], tmp_path)["estimator_name"] == f"{FOREST.partition(':')[2]}, " + (
+        f"{FOREST.partition(':')[2]}-2"
+    )
     assert tags["loopline.libraries"].startswith(f"numpy {version('numpy')}, scikit-learn ")
 
 
