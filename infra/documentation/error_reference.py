@@ -38,6 +38,7 @@ GUIDES = {
     "models.backtest": "how-to/backtest.md",
     "models.data": "how-to/spec.md",
     "models.distributed": "how-to/parallel.md",
+    "models.estimators": "how-to/estimators.md",
     "models.export": "how-to/deployment.md",
     "models.feedback": "how-to/feedback.md",
     "models.inference": "how-to/serving.md",

@@ -39,13 +39,17 @@ Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+
 
 
 class Model(SpecBlock):
-    """The architecture: tabm, mlp, cnn, gru, lstm, transformer, decoder, trees, linear, or a reference to your own."""
+    """The architecture: tabm, mlp, cnn, gru, lstm, transformer, decoder, trees, linear, or a reference."""
 
     net: Reference = Field(
-        "auto", description="auto: the search chooses (tables, series), cnn (images), decoder (text)."
+        "auto",
+        description="auto: the search chooses (tables, series), cnn (images), decoder (text). A reference, in quotes, "
+        "names an estimator (`sklearn.ensemble:ExtraTreesClassifier`), a row of your own (`./boosted.py:FAMILY`) or "
+        "your own torch net (`./net.py:Net`).",
     )
     arguments: dict[str, Any] = Field(
-        default_factory=dict, description="Arguments of the net or of LightGBM; unknown ones are refused."
+        default_factory=dict,
+        description="Arguments of the net, of LightGBM or of the estimator; unknown ones are refused.",
     )
 
 
