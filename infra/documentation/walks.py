@@ -88,7 +88,7 @@ WALKS = (
             "models.training.stages",
             "models.training.loop",
             "models.nets.catalogue",
-            "models.training.trees",
+            "models.training.by_rounds.rounds",
             "models.training.by_rounds.estimators",
             "models.training.linear",
             "models.training.session",
