@@ -20,7 +20,7 @@ from models import errors
 from models.cores import WAITING, usable_cores
 from models.distributed.forkserver import receive, send
 from models.errors import LooplineError, TrainingError
-from models.nets.catalogue import row_of
+from models.nets.catalogue import full_row_of, row_of
 from models.project_spec import own_reads
 from models.training.checkpoints.finished import read_finished
 from models.training.job import EpochReport, TrainingJob, TrainingResult
@@ -134,8 +134,9 @@ class RankPool:
         run, deaths = _JobRun(job, on_epoch), 0
         alone = job.processes.ranks == 1
         target, count = ("run_alone", 1) if alone else ("run_ranks", 1 + job.train.ranks)
+        modules = full_row_of(job.model.net, job.project).modules
         while True:
-            child = self._start(f"models.training.agent:{target}", (job,), count, row_of(job.model.net).modules)
+            child = self._start(f"models.training.agent:{target}", (job,), count, modules)
             try:
                 result = _follow(child, run)
             finally:

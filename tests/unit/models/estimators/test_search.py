@@ -44,10 +44,12 @@ def test_a_row_of_a_file_says_its_own(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="depth"):
         full_row_of("./own.py:FAMILY", tmp_path)
     space = '"space": {"depth": {"choices": [4, 6]}}, "distributions": ["numpy", "not-installed"]'
+    space += ', "modules": ["sklearn", "own_package"]'
     (tmp_path / "own.py").write_text(f'{function}FAMILY = {{"estimator": estimator, {row}, {space}}}')
     full = full_row_of("./own.py:FAMILY", tmp_path)
     assert full.space == {"model.depth": Dimension(choices=[4, 6])}
     assert (full.defaults, full.libraries) == ({"model.depth": 6}, ("numpy",))
+    assert full.modules == ("sklearn", "skl2onnx"), "what the fork server imports once is no code of a team's"
 
 
 @pytest.mark.parametrize("net", ["trees", "./net.py:Net"])
