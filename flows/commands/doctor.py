@@ -16,7 +16,7 @@ COLOURS = {"ok": "green", "warn": "yellow", "wrong": "red"}
 @click.command()
 @options.as_json
 def command(as_json: bool) -> None:
-    """Check Python, packages, disk, stores and specs; exit code 1 if a loop would fail.
+    """Check Python, packages, disk, stores and specs, and list what is registered; exit code 1 if a loop would fail.
 
     Example: loopline doctor
 
@@ -31,6 +31,6 @@ def command(as_json: bool) -> None:
     else:
         for finding in findings:
             click.secho(f"{finding.state:<6}", fg=COLOURS[finding.state], nl=False)
-            click.echo(f"{finding.what:<10} {finding.detail}" + (f": {finding.cure}" if finding.cure else ""))
+            click.echo(f"{finding.what:<13} {finding.detail}" + (f": {finding.cure}" if finding.cure else ""))
     if any(finding.state == "wrong" for finding in findings):
         sys.exit(1)

@@ -24,6 +24,7 @@ from tasks.host import database, stores
 from tasks.host.object_store import object_store
 from tasks.host.ports import holder, taken_ports
 from tasks.host.workspace import CLONE, Workspace
+from tasks.operations.registered import registered
 from tasks.platform.platform import LEAST_FREE_BYTES
 from tasks.platform.service_main import marked
 from tasks.platform.services import ports, services_of, supervisor
@@ -67,7 +68,8 @@ def examine(workspace: Workspace) -> list[Finding]:
         _set_aside,
         _data,
     )
-    return [examination(workspace) for examination in looks]
+    rows = [Finding(sort, "ok", detail) for sort, detail in registered(workspace).items()]
+    return [*(examination(workspace) for examination in looks), *rows]
 
 
 def _python(_: Workspace) -> Finding:

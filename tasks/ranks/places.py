@@ -83,7 +83,7 @@ def find_pool_place(workspace: Workspace) -> Kubernetes | None:
     Raises:
         UsageError: The entry `pool` is wrong, its engine has no pods, or the pods cannot reach the workspace's stores.
     """
-    path = _file(workspace)
+    path = places_file(workspace)
     places = read_document(path) if path.is_file() else {}
     if POOL not in places:
         return None
@@ -125,13 +125,13 @@ def check_places(workspace: Workspace, spec: Spec) -> None:
                 check_gpus(spec.train.ranks, place.gpus, "a node of this place")
             place.check()
         except UsageError as error:
-            raise UsageError(f"{place_of(name, _file(workspace))}: {name}: {error}") from error
+            raise UsageError(f"{place_of(name, places_file(workspace))}: {name}: {error}") from error
 
 
 def _find(workspace: Workspace, key: str, name: str) -> Place | None:
     if name == HERE:
         return None
-    path = _file(workspace)
+    path = places_file(workspace)
     places = read_document(path) if path.is_file() else {}
     if name not in places:
         names = (*places, HERE)
@@ -175,7 +175,8 @@ def checked_spec(
     return spec
 
 
-def _file(workspace: Workspace) -> Path:
+def places_file(workspace: Workspace) -> Path:
+    """Return the path of `places.yaml`, which need not be there."""
     return Path(os.environ.get(PLACES) or workspace.root / PLACES_FILE)
 
 
