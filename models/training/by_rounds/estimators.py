@@ -221,9 +221,11 @@ class EstimatorLearner:
         return sum(len(output.model) for output in unpack(state).outputs)
 
     def environment(self) -> dict[str, Any]:
-        """Return the library's version and the arguments."""
+        """Return the library's version, the arguments, and the models of a round: one for each of several classes."""
         arguments = {**self._fit.arguments, **self._fitted.row.fixed, "threads": self._fit.threads}
-        return {**_versions(self._fitted.row), "class": self._job.model.net, "parameters": arguments}
+        models = sum(rows.num_classes if rows.num_classes > 2 else 1 for rows in self._rows.outputs)
+        versions, net = _versions(self._fitted.row), self._job.model.net
+        return {**versions, "class": net, "parameters": arguments, "models": models}
 
     @property
     def _so_far(self) -> StoredEstimator:

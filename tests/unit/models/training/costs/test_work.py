@@ -1,3 +1,7 @@
+from typing import Any
+
+import pytest
+
 from models.training.costs.work import work_s
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingResult
 from models.training.rank import run_job
@@ -17,6 +21,21 @@ def _trees(rounds: int, rows: int, seconds: float = 1.0) -> TrainingResult:
 def test_work_grows_with_rounds_and_rows_and_knows_no_clock() -> None:
     assert work_s(_trees(10, 1000), 5) < work_s(_trees(20, 1000), 5) < work_s(_trees(20, 10**6), 5)
     assert work_s(_trees(10, 1000, seconds=1.0), 5) == work_s(_trees(10, 1000, seconds=99.0), 5)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "parameters", "models"),
+    [(60, {}, 3), (1, {"n_estimators": 300}, 1), (1, {}, 1), (1, {"n_estimators": None}, 1)],
+)
+def test_an_estimator_is_counted_by_its_rounds_or_as_if_by_rounds(
+    rounds: int, parameters: dict[str, Any], models: int
+) -> None:
+    """One round of a fit in one go would let a search go on and on in its budget."""
+    result = _trees(rounds, 10**5)
+    environment = {"train_examples": 10**5, "parameters": parameters, "models": models}
+    work = work_s(result.model_copy(update={"environment": environment}), 20)
+    assert work == work_s(result.model_copy(update={"environment": environment, "seconds": 99.0}), 20)
+    assert work_s(_trees(60, 10**5), 20) < work < work_s(_trees(10**4, 10**5), 20)
 
 
 def test_a_linear_fit_is_counted_by_its_rows() -> None:
