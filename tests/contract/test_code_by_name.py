@@ -227,6 +227,21 @@ def test_a_step_sees_the_code_of_the_families_of_its_spec_alone(project: Project
     assert {name for name, own in parts.items() if "code:models/training/linear.py" in own} == set()
 
 
+def test_a_row_among_the_families_is_followed_and_of_a_class_its_library_counts(project: Project) -> None:
+    row = 'FAMILY = {"estimator": build, "tasks": ["binary"], "output": "scores"}\n'
+    (project.folder / "boosted.py").write_text(f"import trees\n\n\ndef build(settings):\n    trees.grow()\n\n\n{row}")
+    (project.folder / "trees.py").write_text("def grow(): return 1\n")
+    families = ["sklearn.ensemble:ExtraTreesClassifier", "trees", "./boosted.py:FAMILY"]
+    cache = cache_of(project, DATA["table"], search={"families": families})
+    before = {step.name: cache.own_parts(step) for step in RUN_A_NET}
+    (project.folder / "trees.py").write_text("def grow(): return 2\n")
+    for step in RUN_A_NET:
+        changed = cache.own_parts(step).items() ^ before[step.name].items()
+        assert {name for name, _ in changed} == {"code:trees.py"}
+        assert str(before[step.name]["library:sklearn"]).startswith("scikit-learn ")
+        assert not [name for name in before[step.name] if "sklearn/" in name], "hundreds of files"
+
+
 OWN_CODE = {path: path.replace(".", "_") for step in STEPS for path in step.references}
 """By the path of the spec that names it: a module of a team's."""
 

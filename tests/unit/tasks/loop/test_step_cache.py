@@ -1,6 +1,5 @@
 """The step cache says what is done for a spec, and every change that matters is seen and named."""
 
-import importlib.metadata
 import shutil
 from pathlib import Path
 from typing import Any
@@ -188,19 +187,6 @@ def test_a_users_net_and_its_sibling_are_followed(project: Project) -> None:
     record_all(project, "model.net=./net.py:build")
     (project.folder / "layers.py").write_text("x = 2\n")
     assert first_owed(project, "model.net=./net.py:build") == ("search", ["code layers.py: changed"])
-
-
-def test_a_row_among_the_families_is_followed_and_of_a_class_its_library(project: Project) -> None:
-    row = 'FAMILY = {"estimator": build, "tasks": ["binary"], "output": "scores"}\n'
-    (project.folder / "boosted.py").write_text(f"import trees\n\n\ndef build(settings):\n    trees.grow()\n\n\n{row}")
-    (project.folder / "trees.py").write_text("def grow():\n    return 1\n")
-    choice = 'search.families=["sklearn.ensemble:ExtraTreesClassifier", trees, "./boosted.py:FAMILY"]'
-    record_all(project, "model.net=auto", choice)
-    parts = step_cache_of(project, "model.net=auto", choice).parts(BY_NAME["train"], done_before(BY_NAME["train"]))
-    assert parts["library:sklearn"] == f"scikit-learn {importlib.metadata.version('scikit-learn')}"
-    assert not [name for name in parts if "sklearn" in name and name.startswith("code:")], "hundreds of files"
-    (project.folder / "trees.py").write_text("def grow():\n    return 2\n")
-    assert first_owed(project, "model.net=auto", choice) == ("search", ["code trees.py: changed"])
 
 
 def test_a_file_that_an_argument_of_the_net_names_counts_by_its_content(project: Project) -> None:
