@@ -55,6 +55,11 @@ def sort_of_net(net: str) -> NetSort:
     return "row" if attr.endswith(FAMILY) else "net"
 
 
+def estimators_among(nets: Iterable[str]) -> list[str]:
+    """Return the classes of estimators and the rows of a team's own families among nets, by their resolved names."""
+    return [net for net in nets if sort_of_net(net) in ("class", "row")]
+
+
 def short_name(net: str) -> str:
     """Return a net's name for people and folders: that of a class, of a row the name of its file or module.
 

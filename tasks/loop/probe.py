@@ -11,7 +11,7 @@ from pathlib import Path
 from models.judge.goal_check import stated_task
 from models.kinds.task import Task
 from models.project_spec.blocks import Spec
-from models.project_spec.references import sort_of_net
+from models.project_spec.references import estimators_among
 from models.training.families import families_of
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.ranks.rank_pool import RankPool
@@ -23,7 +23,7 @@ Act = Callable[[Inputs, Path], StepResult]
 
 def probed_estimators(spec: Spec) -> list[str]:
     """Return the references among the nets that the spec may train, which are probed."""
-    return [net for net in families_of(spec) if sort_of_net(net) in ("class", "row")]
+    return estimators_among(families_of(spec))
 
 
 def probed_by(spec: Spec, step: str) -> list[str]:

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from models.nets.catalogue import full_row_of
-from models.project_spec.references import sort_of_net
+from models.project_spec.references import estimators_among
 from models.training.search_space import member_names
 
 
@@ -20,7 +20,7 @@ def estimator_tags(nets: Iterable[str], base: Path) -> dict[str, str]:
         nets: By their resolved names.
         base: The folder of the spec.
     """
-    references = [net for net in nets if sort_of_net(net) in ("class", "row")]
+    references = estimators_among(nets)
     if not references:
         return {}
     libraries = dict.fromkeys(name for net in references for name in full_row_of(net, base).libraries)

@@ -10,6 +10,7 @@ import pytest
 from models.errors import UsageError, UserCodeError
 from models.project_spec.references import (
     call,
+    estimators_among,
     is_own_code,
     resolve,
     short_name,
@@ -66,6 +67,7 @@ def test_what_counts_as_own_code(reference: str, own: bool) -> None:
 def test_the_name_of_a_net_tells_what_it_is_and_how_people_call_it(net: str, sort: str, short: str) -> None:
     assert sort_of_net(net) == sort
     assert short_name(net) == short
+    assert estimators_among([net]) == [net] * (sort in ("class", "row"))
 
 
 def test_a_file_beside_the_spec(tmp_path: Path) -> None:
