@@ -14,6 +14,7 @@ from models.inputs.record import Form
 from models.inputs.records import RECORDS
 from models.kinds.data_kind import DATA_KINDS, KIND_NAMES
 from models.kinds.task import TASK_NAMES, TASKS, Link
+from models.nets.catalogue import CATALOGUE, ESTIMATOR, OWN_NET
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS: dict[str, tuple[str, ...]] = {
@@ -29,6 +30,7 @@ TITLES = {
     "PerDataKind": "By kind of data",
     "dict[Form": "By form: how a row gives the value of an input",
 }
+_OF_FAMILIES = ("by_descent", "fit", "outputs", "graph", "weights")
 LONGEST = 36
 """Characters of a cell; a longer expression is cut."""
 
@@ -53,6 +55,8 @@ def page(note: str) -> str:
         "## Kinds of column\n\nEach has a folder below `models/inputs/`: `record` is what a server reads, `rows` "
         "learns and encodes, `nodes` writes the same into the graph. Their order is that of the columns of tensors.\n\n"
         + _grid(["kind", "record", "form", "is"], _columns()),
+        "## Families\n\n`models/nets/catalogue.py`. A spec may also name an own torch net, and estimators: a class, or a row "
+        "in a file.\n\n" + _grid(["family", "kinds of data", *_OF_FAMILIES], _families()),
     ]
     tables = list(room_tables())
     for sort, keys in KEYS.items():
@@ -116,6 +120,12 @@ def _columns() -> Iterator[list[str]]:
     for kind, record in RECORDS.items():
         first = (record.__doc__ or "").partition("\n")[0]
         yield [kind, f"`{record.__name__}`", str(record.model_fields["form"].default), first.replace("|", "\\|")]
+
+
+def _families() -> Iterator[list[str]]:
+    named = {**CATALOGUE, "an own net": OWN_NET, "an estimator": ESTIMATOR}
+    for name, row in named.items():
+        yield [name, ", ".join(row.kinds), *(_value(getattr(row, fact)) for fact in _OF_FAMILIES)]
 
 
 def _grid(head: list[str], rows: Iterable[Iterable[str]]) -> str:

@@ -40,47 +40,48 @@ _OF_REFITS = frozenset({"refit"})
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A family: the kinds of data it accepts, its own part of the default search space, and its code by references.
-
-    `reference`: what declares `model.arguments` of a ready family, the factory of a torch net or a class whose fields
-    they are. `by_descent`: whether it learns by gradient
-    descent over batches, on ranks; otherwise one process fits it. `unused`: the keys of `train` without an effect.
-    `fit(job, report, restarts)` trains a job that one process fits, and returns its TrainingResult; ranks run that of
-    nets by descent. `outputs(job, preparation, positions)` returns the raw outputs of a finished job for validation
-    examples, float64 (example, output). `graph(job, preparation)` returns the GraphBuilder of the trained model, and
-    the name of its output. `weights`: the file of the weights in a job's folder. `modules`: what a training imports
-    beside torch, once for all children of the fork server. `libraries`: those that decide the result beside torch.
-    `no_gpu`: why it uses no GPU. `reader`: a function of a row, a reference and the spec's folder that returns the row
-    with the space, the defaults and the libraries which the source of a reference tells.
-    `defaults` are the values of its first trial, by spec path, where a search chooses between families, and each of
-    `starts` changes them for a further trial of a table, before values are drawn; the paths `of_tables` have a default
-    and are searched for tables alone: of series, the fit itself chooses them. `shared_by`: the parts of a plan
-    (`train.parallel`) by which ranks can share its layers or blocks; own nets are asked when they are built.
-    `steps_an_epoch`: steps that an epoch of a small table has at least, by smaller batches; 0: the usual batch.
-    `fewest_epochs`: epochs of a family's first trial, however many examples there are and however long one takes.
-    `reads_words`: whether it takes the words of a table's texts in their order, beside the features of the texts.
-    """
+    """A family: what a stage asks of it, and its code by references."""
 
     reference: str
+    """What declares `model.arguments` of a ready family: a factory of torch nets, or a class with these fields."""
     kinds: tuple[Kind, ...]
+    """The kinds of data that it takes."""
     space: dict[str, Dimension]
+    """Its default search space, by spec path."""
     by_descent: bool = True
+    """Whether it learns by gradient descent over batches, on ranks; otherwise one process fits it."""
     unused: frozenset[str] = _OF_REFITS
+    """The keys of `train` without an effect."""
     fit: str = "models.training.rank:run_job"
+    """(job, report, restarts) -> TrainingResult, in one process; ranks run that of nets by descent."""
     outputs: str = "models.export.trained:net_outputs"
+    """(job, preparation, positions) -> raw outputs of a finished job for validation examples (example, output)."""
     graph: str = "models.export.net_graph:net_graph"
+    """(job, preparation) -> the trained model as a GraphBuilder, and the name of its output."""
     weights: str = "weights.safetensors"
+    """The file of the weights in a job's folder."""
     modules: tuple[str, ...] = OPTIMISERS
+    """What a training imports beside torch, once for all children of the fork server."""
     libraries: tuple[str, ...] = ()
+    """Those that decide the result beside torch."""
     no_gpu: str = ""
+    """Why it uses no GPU."""
     reader: str = "models.nets.catalogue:as_listed"
+    """(row, net, folder of the spec) -> the row with the space, the defaults and the libraries that a source tells."""
     defaults: dict[str, Any] = field(default_factory=dict)
+    """The values of its first trial, by spec path, where a search chooses between families."""
     starts: tuple[dict[str, Any], ...] = ()
+    """Each changes the defaults for a further trial of a table, before values are drawn."""
     of_tables: tuple[str, ...] = ()
+    """Paths that have a default and are searched for tables alone: of series, the fit itself chooses them."""
     shared_by: tuple[str, ...] = ("tp", "pp")
+    """The parts of `train.parallel` by which ranks can share its layers or blocks; own nets are asked when built."""
     steps_an_epoch: int = 0
+    """Steps that an epoch of a small table has at least, by smaller batches; 0: the usual batch."""
     fewest_epochs: int = 5
+    """Epochs of its first trial, however many examples there are and however long one takes."""
     reads_words: bool = False
+    """Whether it takes the words of a table's texts in their order, beside the features of the texts."""
 
     def code(self, parts: Iterable[FamilyPart]) -> list[str]:
         """Return the references of the family's code that a step runs, with what declares its arguments."""
@@ -238,14 +239,14 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         of_tables=("model.l2",),
     ),
 }
-_OWN_NET = CatalogueEntry(
+OWN_NET = CatalogueEntry(
     "",
     get_args(Kind),
     _TRAIN_SPACE,
     defaults={"train.lr": 1e-3, "train.weight_decay": 1e-2, "train.patience": 10},
     reads_words=True,
 )
-_ESTIMATOR = CatalogueEntry(
+ESTIMATOR = CatalogueEntry(
     "",
     ("table", "series"),
     {},
@@ -260,10 +261,10 @@ _ESTIMATOR = CatalogueEntry(
     reader="models.estimators.search:read_row",
 )
 _REFERENCES: dict[NetSort, CatalogueEntry] = {
-    "ready": _OWN_NET,
-    "net": _OWN_NET,
-    "class": _ESTIMATOR,
-    "row": _ESTIMATOR,
+    "ready": OWN_NET,
+    "net": OWN_NET,
+    "class": ESTIMATOR,
+    "row": ESTIMATOR,
 }
 """The rows of nets that are not in the catalogue; the only ready one is an ensemble."""
 NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}

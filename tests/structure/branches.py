@@ -139,10 +139,11 @@ def within_another(places: dict[Place, str]) -> Iterator[ast.AST]:
 
 
 def count(found: list[Branch]) -> dict[str, int]:
-    """Return the joint count, that of branches in so many words, and that of names beside both."""
+    """Return the joint count, those of branches in so many words and on families, and that of names beside all."""
     return {
         "joint": sum(branch.group not in BESIDE for branch in found),
         "in words": sum(branch.group in IN_WORDS for branch in found),
+        "family": sum(branch.group == "family" for branch in found),
         "names": sum(branch.group in BESIDE for branch in found),
     }
 
