@@ -55,8 +55,8 @@ def page(note: str) -> str:
         "## Kinds of column\n\nEach has a folder below `models/inputs/`: `record` is what a server reads, `rows` "
         "learns and encodes, `nodes` writes the same into the graph. Their order is that of the columns of tensors.\n\n"
         + _grid(["kind", "record", "form", "is"], _columns()),
-        "## Families\n\n`models/nets/catalogue.py`. A spec may also name an own torch net, and estimators: a class, or a row "
-        "in a file.\n\n" + _grid(["family", "kinds of data", *_OF_FAMILIES], _families()),
+        "## Families\n\n`models/nets/catalogue.py`. A spec may also name an own torch net, or an estimator: a class "
+        "or a row in a file.\n\n" + _grid(["family", "kinds of data", *_OF_FAMILIES], _families()),
     ]
     tables = list(room_tables())
     for sort, keys in KEYS.items():
