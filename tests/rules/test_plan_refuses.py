@@ -1,5 +1,8 @@
 """The rule: `plan` refuses what cannot work; whatever it accepts passes every later stage but the data's own.
 
+One act is left out by name, the probe of estimators (`tasks.loop.probe`), which runs a library's code: it may refuse
+what `plan` accepts, and what both accept trains.
+
 Specs are drawn, good and bad keys alike. A refusal names the key. What is accepted is prepared, its expectations are
 evaluated, each net that it may train is built and fitted, and a perfect prediction reaches its goal.
 """
@@ -14,7 +17,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from models.data.prepare import prepare_table
-from models.errors import DataError, UsageError
+from models.errors import DataError, LooplineError, UsageError
+from models.estimators.probe import probe_tasks
 from models.judge.gates import goal_gate
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.metrics import metric_of
@@ -22,6 +26,7 @@ from models.nets.build import build_net
 from models.nets.catalogue import row_of
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Judge
+from models.project_spec.references import sort_of_net
 from models.sources.read import read_source
 from models.training.families import families_of
 from models.training.search_space import with_params
@@ -54,12 +59,29 @@ NET_ARGUMENTS = {
     },
     "linear": {"l2": SHARES, "iterations": st.integers(-1, 5)},
 }
-MODELS = st.sampled_from([*NET_ARGUMENTS]).flatmap(
-    lambda net: st.builds(
-        lambda arguments: {"net": net, "arguments": arguments},
-        st.fixed_dictionaries({}, optional=NET_ARGUMENTS[net]),
+ESTIMATOR_ARGUMENTS = {
+    "sklearn.tree:DecisionTreeClassifier": {
+        "max_depth": st.integers(-1, 5),
+        "criterion": st.sampled_from(["gini", "ginny"]),
+        "random_state": st.just(1),
+        "max_depht": st.just(2),
+    },
+    "sklearn.naive_bayes:GaussianNB": {"var_smoothing": SHARES},
+    "sklearn.tree:DecisionTreeRegressor": {},
+}
+
+
+def models_of(arguments_of):
+    """Return the strategy of a model block with one of these nets, and some of its arguments."""
+    return st.sampled_from([*arguments_of]).flatmap(
+        lambda net: st.builds(
+            lambda arguments: {"net": net, "arguments": arguments},
+            st.fixed_dictionaries({}, optional=arguments_of[net]),
+        )
     )
-)
+
+
+MODELS = models_of(NET_ARGUMENTS)
 SPACES = st.builds(
     lambda key, values: {"trials": 1, "space": {key: {"choices": values}}},
     st.sampled_from(["model.hidden", "model.dropout", "model.width", "model.heads", "train.lr", "model.nope"]),
@@ -118,6 +140,7 @@ SPECS = st.fixed_dictionaries(
         "judge": st.builds(lambda slices: {"slices": slices}, st.lists(NAMES, max_size=2)),
     },
 )
+OF_ESTIMATORS = st.fixed_dictionaries({"data": DATA, "model": models_of(ESTIMATOR_ARGUMENTS)}, optional={"goal": GOALS})
 KEYS = ("data", "model", "search", "goal", "judge", "train")
 
 
@@ -155,7 +178,7 @@ def passes_every_stage(folder: Path, place: Path, spec, *, trains: bool) -> None
             model, _ = with_params(spec.model.model_copy(update={"net": net}), spec.train, arguments)
             if row_of(net).by_descent and net != "linear":
                 build_net(model, Sizes.of(preparation, net), folder)
-            if trains:
+            if trains and is_probed(model, folder):
                 train(place, spec, model)
     if spec.goal.metric and spec.goal.good_enough is not None:
         reaches_its_goal(spec, preparation, folder)
@@ -168,6 +191,17 @@ def can_be_evaluated(folder: Path, specs) -> None:
     results = run_checks(read_source(folder / "d.csv"), checks).report["results"]
     assert [one["error"] for one in results] == [None] * len(checks)
     assert not any("no column" in str(one["observed"]) for one in results)
+
+
+def is_probed(model, folder: Path) -> bool:
+    """Return whether the probe lets an estimator pass; other nets have none."""
+    if sort_of_net(model.net) != "class":
+        return True
+    try:
+        probe_tasks(model.net, str(folder), ["binary"], model.arguments)
+    except LooplineError:
+        return False
+    return True
 
 
 def drawn(spec, net):
@@ -232,3 +266,18 @@ def test_what_plan_accepts_trains(folder, tmp_path):
     holds, specs = draws(folder, tmp_path, trains=True)
     settings(max_examples=400, print_blob=True, **QUIET)(holds)()
     can_be_evaluated(folder, specs)
+
+
+@pytest.mark.soak
+def test_what_plan_and_the_probe_accept_of_estimators_trains(folder, tmp_path):
+    specs = []
+
+    @given(document=OF_ESTIMATORS)
+    def holds(document):
+        spec = accepted(folder, document)
+        if spec is not None:
+            specs.append(spec)
+            passes_every_stage(folder, tmp_path, spec, trains=True)
+
+    settings(max_examples=100, print_blob=True, **QUIET)(holds)()
+    assert specs
