@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from models.errors import UsageError
+from models.estimators.family_suite import family_claims
 from models.metrics.metric_suite import metric_claims
 from models.metrics.own_metric import METRIC
 from models.project_spec.blocks import Train
 from models.project_spec.conformance import Claim, Outcome, outcomes
-from models.project_spec.references import is_own_code
+from models.project_spec.references import FAMILY, is_own_code
 from models.project_spec.row_source import is_row
 from models.sources.own import FORM as SOURCE
 from models.sources.source_suite import source_claims
@@ -29,7 +30,11 @@ def _source_claims(reference: str, base: Path) -> Iterator[Claim]:
     return source_claims(reference, base, lambda package: fetch(package, Workspace.find().cache / "sources"))
 
 
-SUITES: dict[str, Suite] = {METRIC.name: metric_claims, SOURCE.name: _source_claims}
+SUITES: dict[str, Suite] = {
+    METRIC.name: metric_claims,
+    SOURCE.name: _source_claims,
+    FAMILY: family_claims,
+}
 
 
 def check_row(reference: str, base: Path) -> Iterator[Outcome]:
