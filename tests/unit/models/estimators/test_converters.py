@@ -11,6 +11,9 @@ from models.estimators.agreement import at_thresholds
 from models.estimators.converters import onnx_of
 from models.estimators.rows import ROWS
 
+for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
+    pytest.importorskip(library, reason="make setup EXTRAS=estimators")
+
 rng = np.random.default_rng(0)
 X = rng.normal(size=(90, 4)).astype(np.float32)
 X[:, 3] = rng.integers(0, 4, 90)

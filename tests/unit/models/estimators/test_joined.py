@@ -16,6 +16,9 @@ from models.estimators.rows import ROWS
 from models.inputs.graph_builder import GraphBuilder
 from models.kinds.task import TASKS
 
+for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
+    pytest.importorskip(library, reason="make setup EXTRAS=estimators")
+
 rng = np.random.default_rng(0)
 FEATURES = rng.normal(size=(40, 4)).astype(np.float32)
 FEATURES[:, 3] = rng.integers(0, 3, 40)

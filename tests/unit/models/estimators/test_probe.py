@@ -14,6 +14,9 @@ from models.estimators.libraries import Functions, functions_of
 from models.estimators.probe import probe, probe_reference, probe_tasks
 from models.estimators.rows import ROWS
 
+for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
+    pytest.importorskip(library, reason="make setup EXTRAS=estimators")
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # skl2onnx hands numpy's truths to protobuf
     pytest.mark.filterwarnings("ignore::UserWarning"),

@@ -13,6 +13,9 @@ from models.training.batches.examples import open_examples
 from models.training.rank import run_job
 from tests.finished_jobs import METADATA, run_stretch
 
+for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
+    pytest.importorskip(library, reason="make setup EXTRAS=estimators")
+
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # skl2onnx hands numpy's truths to protobuf
 
 
