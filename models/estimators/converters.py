@@ -40,19 +40,37 @@ def onnx_of(row: EstimatorRow, fitted: Any, width: int, num_classes: int) -> byt
     Raises:
         TrainingError: The library has no converter for the object, or its graph cannot be part of another.
     """
+    return in_form(row, lambda: _CONVERTERS[row.package](fitted, width), width, num_classes)
+
+
+def in_form(row: EstimatorRow, convert: Callable[[], onnx.ModelProto], width: int, num_classes: int) -> bytes:
+    """Return a graph in the form of this module.
+
+    Args:
+        row: The facts about the estimator.
+        convert: Returns the graph of a converter, or of a team's own function.
+        width: The columns of its input.
+        num_classes: The classes of its last output; 0: one number.
+
+    Raises:
+        TrainingError: The converter raised, or its graph cannot be part of another.
+    """
     from models.estimators.one_form import in_one_form
 
     try:
-        model = _CONVERTERS[row.package](fitted, width)
-        graph = in_one_form(model, width, num_classes, is_score=row.output == "scores")
+        graph = in_one_form(convert(), width, num_classes, is_score=row.output == "scores")
     except TrainingError:
         raise
     except Exception as error:  # the converters' own classes have no common base, and some graphs lack what they need
         raise TrainingError(
-            f"export: no graph can be made of {row.name} ({type(error).__name__}: {str(error).splitlines()[0]}): "
+            f"export: no graph can be made of {row.name} ({type(error).__name__}: {_first_line(error)}): "
             "take other arguments or another estimator"
         ) from error
     return bytes(graph.SerializeToString(deterministic=True))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _by_skl2onnx(fitted: Any, width: int) -> onnx.ModelProto:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from models.errors import LooplineError, UserCodeError
 from models.estimators.agreement import check_agreement, run_graph
-from models.estimators.converters import onnx_of
+from models.estimators.converters import in_form, onnx_of
 from models.estimators.inputs import Matrix
 from models.estimators.rows import EstimatorRow, Package
 from models.project_spec.references import call, resolve
@@ -178,11 +178,8 @@ def _own(row: EstimatorRow, family: Any, reference: str, compare: Compare) -> Fu
         return np.asarray(call(family["predict"], f"{reference} predict", model, x))
 
     def onnx(model: bytes, width: int, num_classes: int) -> bytes:
-        from models.estimators.one_form import in_one_form
-
         graph = call(family["onnx"], f"{reference} onnx", model, width)
-        one_form = in_one_form(graph, width, num_classes, is_score=row.output == "scores")
-        return bytes(one_form.SerializeToString(deterministic=True))
+        return in_form(row, lambda: graph, width, num_classes)
 
     return Functions(_guarded(fit, reference), predict, None, onnx)
 

@@ -8,7 +8,7 @@ import pytest
 
 from models.errors import TrainingError
 from models.estimators.agreement import at_thresholds
-from models.estimators.converters import onnx_of
+from models.estimators.converters import in_form, onnx_of
 from models.estimators.rows import ROWS
 
 for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
@@ -134,3 +134,8 @@ def test_an_estimator_without_a_converter_is_refused():
 
     with pytest.raises(TrainingError, match="no converter for KernelRidge"):
         onnx_of(ROWS["Ridge"], KernelRidge().fit(X, NUMBERS), 4, 0)
+
+
+def test_what_is_no_graph_is_refused():
+    with pytest.raises(TrainingError, match="no graph can be made of Ridge .*str"):
+        in_form(ROWS["Ridge"], lambda: "graph", 4, 0)
