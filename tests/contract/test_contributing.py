@@ -41,6 +41,21 @@ def test_the_recipe_for_a_metric_of_a_project_works(tmp_path: Path, monkeypatch:
     assert checked.exit_code == 0, checked.output
 
 
+def test_the_recipe_for_a_boosted_family_of_a_project_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xgboost", reason="the extra estimators")
+    paths = follow("Bring a boosted family", tmp_path)
+    project = tmp_path / "projects" / "leavers"
+    assert len(paths) <= MOST_FILES
+    assert {path.parent for path in paths} == {project}
+    rows = "".join(f"{number},{'yes' if number % 3 else 'no'}\n" for number in range(300))
+    (project / "leavers.csv").write_text(f"months,left\n{rows}")
+    assert "1 passed" in run_tests(project, [project / "test_boosted.py"])
+    assert read_checked(project / "project.yaml").model.net == "./boosted.py:FAMILY"
+    monkeypatch.chdir(project)
+    checked = CliRunner().invoke(loopline, ["check-row", "./boosted.py:FAMILY"])
+    assert checked.exit_code == 0, checked.output
+
+
 def test_the_type_checker_names_the_tables_that_the_recipe_for_a_task_lists(root: Path, tmp_path: Path) -> None:
     tables = [
         path.relative_to(root).as_posix()
