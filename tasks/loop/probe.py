@@ -55,19 +55,20 @@ def probe(pool: RankPool, spec: Spec, base: Path, task: Task | None = None) -> d
     }
 
 
-def after_probe(loop: Loop, step: str, act: Act) -> Act:
-    """Return what a step does, with its probe as the first act; its result says what the probe found."""
-    if not probed_by(loop.spec, step):
-        return act
+def after_probe(loop: Loop, step: str) -> Callable[[Act], Act]:
+    """Return a decorator of what a step does: its probe comes first, and its result says what the probe found."""
 
-    def act_after_probe(inputs: Inputs, folder: Path) -> StepResult:
-        from models.data.preparation import Preparation  # NumPy, which `plan` does not need
+    def decorated(act: Act) -> Act:
+        def act_after_probe(inputs: Inputs, folder: Path) -> StepResult:
+            from models.data.preparation import Preparation  # NumPy, which `plan` does not need
 
-        task = Preparation.load(inputs["prepare"].folder).task
-        differences = probe(loop.rank_pool, loop.spec, loop.project.folder, task)
-        for net, difference in differences.items():
-            loop.report.note(f"{PROBE}: {net}: its graph is {difference:.1g} apart from it at most")
-        done = act(inputs, folder)
-        return StepResult(done.outputs, {**done.result, PROBE: differences})
+            task = Preparation.load(inputs["prepare"].folder).task
+            differences = probe(loop.rank_pool, loop.spec, loop.project.folder, task)
+            for net, difference in differences.items():
+                loop.report.note(f"{PROBE}: {net}: its graph is {difference:.1g} apart from it at most")
+            done = act(inputs, folder)
+            return StepResult(done.outputs, {**done.result, PROBE: differences})
 
-    return act_after_probe
+        return act_after_probe if probed_by(loop.spec, step) else act
+
+    return decorated

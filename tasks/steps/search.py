@@ -84,6 +84,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         StoreError: The database of studies is not reachable.
     """
 
+    @after_probe(loop, "search")
     def act(inputs: Inputs, folder: Path) -> StepResult:
         memory.release()  # memory of the data steps: from here on ranks train beside this process
         _check_goal(loop.spec, inputs["prepare"])
@@ -106,7 +107,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         write_json(folder / BEST_FILE, settings)
         return StepResult([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
 
-    return loop.carry_out("search", after_probe(loop, "search", act))
+    return loop.carry_out("search", act)
 
 
 def _check_goal(spec: Spec, prepared: Input) -> None:

@@ -45,6 +45,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         UserCodeError: The user's net or metric raised.
     """
 
+    @after_probe(loop, "train")
     def act(inputs: Inputs, folder: Path) -> StepResult:
         params = json.loads(inputs["search"].file(BEST_FILE).read_text())
         model, train = with_params(loop.spec.model, loop.spec.train, params)
@@ -72,7 +73,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.artifact(LOOP_RUN, folder / "result.json", "training")
         return StepResult([folder / MODEL_FILE, *weights_of(task, result)], summary)
 
-    return loop.carry_out("train", after_probe(loop, "train", act))
+    return loop.carry_out("train", act)
 
 
 def _note_unused(report: Reporter, spec: Spec, nets: Sequence[str]) -> None:

@@ -61,7 +61,7 @@ def test_which_step_probes(net: str, trials: int, steps: list[str]) -> None:
 def test_the_result_of_the_step_says_what_the_probe_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Preparation, "load", lambda _: SimpleNamespace(task="multiclass"))
     loop, inputs = _loop(_spec()), {"prepare": SimpleNamespace(folder=tmp_path)}
-    act = after_probe(loop, "search", lambda *_: StepResult([tmp_path], {"trials": 3}))
+    act = after_probe(loop, "search")(lambda *_: StepResult([tmp_path], {"trials": 3}))
     result = act(inputs, tmp_path)  # type: ignore[arg-type]
     assert result == StepResult([tmp_path], {"trials": 3, "probe": {NET: 1e-7}})
     called = {"net": NET, "base": "shop", "tasks": ["multiclass"], "arguments": {"var_smoothing": 1e-8}}
@@ -77,7 +77,7 @@ def test_nothing_is_done_after_a_probe_that_refuses(tmp_path: Path, monkeypatch:
         raise TrainingError("0.6 apart")
 
     loop.rank_pool.call = refuse
-    act = after_probe(loop, "train", lambda *_: done.append("trained") or StepResult())
+    act = after_probe(loop, "train")(lambda *_: done.append("trained") or StepResult())
     with pytest.raises(TrainingError, match="apart"):
         act({"prepare": SimpleNamespace(folder=tmp_path)}, tmp_path)  # type: ignore[dict-item]
     assert not done
