@@ -24,6 +24,8 @@ from models.estimators.source import row_of_source
 from models.estimators.stored import OutputModel, StoredEstimator, pack
 from models.kinds.task import TASK_NAMES, TASKS, PerTask, Task
 
+NUM_NUMBERS = 8
+"""Columns of numbers: a pipeline may choose or join so many, such as `PCA(5)`."""
 NUM_ROWS = 40
 ROUNDS = 4
 """Rounds of each of two epochs."""
@@ -37,7 +39,7 @@ class Draw(NamedTuple):
     """Drawn rows.
 
     Attributes:
-        features: Three numbers, the last of few values, then the index of a category or none (row, input).
+        features: Numbers, the third of few values, then the index of a category or none (row, input).
         cardinalities: Of the category.
         ranks: The place of each row in the order of what a target may depend on (row,).
         weights: Of the rows (row,), or None.
@@ -70,7 +72,7 @@ def probe(row: EstimatorRow, functions: Functions, task: Task, arguments: Mappin
 
 def _drawn(row: EstimatorRow, with_category: bool) -> Draw:
     rng = np.random.default_rng(SEED)
-    numbers = rng.normal(size=(NUM_ROWS, 3))
+    numbers = rng.normal(size=(NUM_ROWS, NUM_NUMBERS))
     numbers[:, 2] = rng.integers(0, 5, NUM_ROWS)
     index = rng.integers(0, CARDINALITY, NUM_ROWS)
     weights = rng.uniform(0.5, 1.5, NUM_ROWS) if row.weights and with_category else None

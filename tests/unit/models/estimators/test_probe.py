@@ -47,10 +47,12 @@ def test_right_converters_pass(reference, task):
 
 def test_a_row_of_a_file_that_returns_a_pipeline_passes(tmp_path):
     (tmp_path / "scaled.py").write_text(
+        "from sklearn.decomposition import PCA\n"
         "from sklearn.linear_model import LogisticRegression\n"
         "from sklearn.pipeline import make_pipeline\n"
         "from sklearn.preprocessing import StandardScaler\n\n\n"
-        "def estimator(settings):\n    return make_pipeline(StandardScaler(), LogisticRegression())\n\n\n"
+        "def estimator(settings):\n"
+        "    return make_pipeline(StandardScaler(), PCA(5, random_state=0), LogisticRegression())\n\n\n"
         'FAMILY = {"estimator": estimator, "tasks": ["binary"]}\n'
     )
     row = replace(ROWS["LogisticRegression"], package="file", numbers="prepared", name="scaled")
