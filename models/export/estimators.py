@@ -8,7 +8,6 @@ from models.estimators.stored import OutputModel, unpack
 from models.export.feature_nodes import feature_nodes
 from models.inputs.graph_builder import GraphBuilder
 from models.training.by_rounds.estimators import FittedEstimator
-from models.training.by_rounds.rounds import stored_model
 from models.training.job import TrainingJob
 
 
@@ -20,7 +19,7 @@ def estimator_part(job: TrainingJob, preparation: Preparation) -> tuple[GraphBui
         UsageError: The library is missing.
         TrainingError: The library's converter refuses the model.
     """
-    fitted, stored = FittedEstimator.of(job, preparation), unpack(stored_model(job))
+    fitted, stored = FittedEstimator.of(job.model.net, job.project, preparation), unpack(job.read_weights())
     builder, features, correction = feature_nodes(preparation)
 
     def graph_of(model: OutputModel) -> bytes:

@@ -18,7 +18,6 @@ from models.inputs.tree_ensemble import LEQ, MEMBER, TreeNode, tree_ensemble
 from models.ngrams.graph import ML_DOMAIN
 from models.training.boosters import Boosters
 from models.training.job import TrainingJob
-from models.training.trees import trees_text
 
 ZERO = float(np.float32(1e-35))
 """LightGBM treats smaller numbers as zero before it decides. Source: its kZeroThreshold."""
@@ -32,7 +31,7 @@ OBJECTIVES = (
 
 def trees_graph(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """Return the nodes of a finished job's trees, and the name of their output."""
-    return trees_part(trees_text(job), preparation)
+    return trees_part(job.read_weights().decode(), preparation)
 
 
 def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
+from models.errors import StoreError
 from models.frozen_model import FrozenModel
 from models.kinds.data_kind import Kind, PerDataKind
 from models.nets.catalogue import CATALOGUE, ENSEMBLE, can_begin, row_of, unused
@@ -160,6 +161,18 @@ class TrainingJob(FrozenModel):
             return self
         train = self.train.model_copy(update={"refit": False})
         return self.model_copy(update={"folder": self.folder / FIRST_FIT, "train": train})
+
+    def read_weights(self) -> bytes:
+        """Return the file of the weights of a finished job.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        path = self.folder / row_of(self.model.net).weights
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
 
     @property
     def checkpoint_folder(self) -> Path:

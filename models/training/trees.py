@@ -36,7 +36,7 @@ from models.training.boosters import (
     tree_loss,
 )
 from models.training.by_rounds.output_rows import LabelSettings, labels
-from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds, stored_model
+from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds
 from models.training.job import TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.optimisation.losses import make_loss
@@ -264,18 +264,9 @@ def _arguments(model: Model, train: Train, preparation: Preparation, metric: Met
     return {**settings(), **with_positions(arguments, columns, numbers)}
 
 
-def trees_text(job: TrainingJob) -> str:
-    """Return the trained trees of a finished job, as `Boosters` reads them.
-
-    Raises:
-        StoreError: The file cannot be read.
-    """
-    return stored_model(job).decode()
-
-
 def trees_outputs(job: TrainingJob, preparation: Preparation, positions: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the raw outputs of trees for validation examples, float64 (example, output)."""
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
     inputs = tree_inputs(open_examples(whole, preparation)[1], preparation, torch.from_numpy(positions))
-    raw = Boosters.of_text(trees_text(job)).raw(inputs.features, 0, -1, threads=1)
+    raw = Boosters.of_text(job.read_weights().decode()).raw(inputs.features, 0, -1, threads=1)
     return inputs.output(raw)

@@ -121,7 +121,7 @@ class _Stage:
         train_at(self.place, job, on_epoch)
         if not states <= {"queued", "running", "unknown"}:
             raise TrainingError(f"while it computed it was {', '.join(sorted(states))}, expected queued or running")
-        self._wait_for_end(job)
+        self._wait_for_end(job.folder)
 
     def cancelled_job_ends(self) -> None:
         job, seen = self.job("cancelled"), list[int]()
@@ -133,7 +133,7 @@ class _Stage:
         try:
             train_at(self.place, job, on_epoch, is_stopped=lambda: bool(seen), is_cancelled=lambda: True)
         except StoppedWaitingError:  # which has cancelled it
-            self._wait_for_end(job)
+            self._wait_for_end(job.folder)
             before = len(read_progress(job.folder))
             time.sleep(10 * _WAIT_S)
             if len(read_progress(job.folder)) != before:
@@ -167,11 +167,11 @@ class _Stage:
             raise TrainingError(f"epochs are reported as {epochs}, expected each of them once")
         return result
 
-    def _wait_for_end(self, job: TrainingJob) -> None:
-        end, state = time.monotonic() + PATIENCE_S, self.place.state(key_of_folder(job.folder))
+    def _wait_for_end(self, folder: Path) -> None:
+        end, state = time.monotonic() + PATIENCE_S, self.place.state(key_of_folder(folder))
         while state != "ended" and time.monotonic() < end:
             time.sleep(_WAIT_S)
-            state = self.place.state(key_of_folder(job.folder))
+            state = self.place.state(key_of_folder(folder))
         if state != "ended":
             raise TrainingError(f"{PATIENCE_S} s later it is {state}, expected ended")
 

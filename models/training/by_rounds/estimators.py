@@ -11,6 +11,7 @@ import importlib.metadata
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from models.kinds.task import TASKS, Link, PerLink
 from models.metrics.metrics import quantile_of
 from models.training.batches.examples import open_examples
 from models.training.by_rounds.output_rows import LabelSettings, labels
-from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds, stored_model
+from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds
 from models.training.job import TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.model_choice import as_array
@@ -64,8 +65,8 @@ def estimator_outputs(job: TrainingJob, preparation: Preparation, positions: NDA
     """Return logits, scores of classes or standardised numbers for validation examples (example, output)."""
     whole = job.model_copy(update={"fold": None, "sample": 1.0})
     inputs = tree_inputs(open_examples(whole, preparation)[1], preparation, torch.from_numpy(positions))
-    fitted = FittedEstimator.of(job, preparation)
-    return fitted.outputs(unpack(stored_model(job)), inputs)
+    fitted = FittedEstimator.of(job.model.net, job.project, preparation)
+    return fitted.outputs(unpack(job.read_weights()), inputs)
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,15 @@ class FittedEstimator:
     """Of each output; 0 for a number."""
 
     @classmethod
-    def of(cls, job: TrainingJob, preparation: Preparation) -> FittedEstimator:
-        """Return that of a job.
+    def of(cls, net: str, base: Path, preparation: Preparation) -> FittedEstimator:
+        """Return that of a reference; `base` is the folder of the spec.
 
         Raises:
             UsageError: The library is missing.
             UserCodeError: The team's own row raised on import.
         """
-        row, link = row_of_source(job.model.net, job.project), TASKS[preparation.task].link
-        functions = functions_of(row, job.model.net, job.project)
+        row, link = row_of_source(net, base), TASKS[preparation.task].link
+        functions = functions_of(row, net, base)
         return cls(row, functions, link, _CLASSES[link](preparation))
 
     def outputs(self, stored: StoredEstimator, inputs: TreeInputs) -> NDArray[np.float64]:
@@ -104,7 +105,7 @@ def open_estimator(inputs: LearnerInputs) -> EstimatorLearner:
         UserCodeError: The team's own row raised on import.
     """
     job, preparation, metric = inputs.job, inputs.preparation, inputs.metric.name
-    fitted = FittedEstimator.of(job, preparation)
+    fitted = FittedEstimator.of(job.model.net, job.project, preparation)
     row, loss = fitted.row, loss_name(preparation.task, preparation.target, metric)
     targets, weights = inputs.train.targets(), inputs.train.weights()
     train = tree_inputs(inputs.train, preparation)

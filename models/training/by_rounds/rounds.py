@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from models.data.preparation import Preparation
 from models.distributed.order import share
 from models.distributed.world import World
-from models.errors import StoreError
 from models.files import write_bytes
 from models.kinds.task import PerTask
 from models.metrics.metrics import METRICS, Metric, metric_of
@@ -49,19 +48,6 @@ _STATE, _BEST = "state", "best"
 """The tensors of a checkpoint: the learner's state, and that of the best epoch of a learner that cannot be cut."""
 
 
-def stored_model(job: TrainingJob) -> bytes:
-    """Return the weights of a finished job.
-
-    Raises:
-        StoreError: The file cannot be read.
-    """
-    path = job.folder / row_of(job.model.net).weights
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
-
-
 @dataclass(frozen=True)
 class LearnerInputs:
     """What a learner is opened with."""
@@ -81,19 +67,17 @@ class LearnerInputs:
 
 
 class Learner(Protocol):
-    """A model that grows by rounds, in one process.
-
-    Attributes:
-        rounds: All rounds; 1 where the library has none.
-        can_cut: Whether `state` gives the model after an earlier round. Of a model that cannot be cut, the state after
-            the best evaluation is kept.
-    """
+    """A model that grows by rounds, in one process."""
 
     @property
-    def rounds(self) -> int: ...  # noqa: D102
+    def rounds(self) -> int:
+        """All rounds; 1 where the library has none."""
+        ...
 
     @property
-    def can_cut(self) -> bool: ...  # noqa: D102
+    def can_cut(self) -> bool:
+        """Whether `state` gives the model after an earlier round; else the state of the best evaluation is kept."""
+        ...
 
     def resume(self, state: bytes, rounds: int) -> None:
         """Go on from a state after so many rounds."""
