@@ -23,8 +23,6 @@ def command(name: str, data: Path | None, target: str | None, net: str | None, e
 
     Example: loopline new churn --from customers.csv --target left
 
-    Example: loopline new churn --from customers.csv --net sklearn.ensemble:ExtraTreesClassifier
-
     Example: loopline new digits --example pictures
     """
     from tasks.operations.scaffold import columns_of, copy_example, make_project
