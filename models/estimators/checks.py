@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from models.errors import UsageError, did_you_mean
 from models.estimators.rows import ROWS, EstimatorRow
@@ -23,7 +24,7 @@ LIBRARIES = {
     "catboost": ("catboost>=1.2.10,<1.3",),
 }
 """The distributions of a package and of what converts it, in the versions that were tried: those of pyproject.toml."""
-_SAME = {"xgboost-cpu": "xgboost"}
+_SAME = {"xgboost-cpu": "xgboost", "xgboost": "xgboost-cpu"}
 """Another distribution of the same package."""
 _OF_RANKS = (
     *("ranks", "nodes", "parallel", "tensor", "stages", "replicas", "pipeline", "microbatches"),
@@ -66,8 +67,10 @@ def check_estimator(spec: Spec, net: str, base: Path, key: str = "model.net") ->
     row = row_of_source(net, base, key)
     for module in row.modules if row.package == "file" else ():
         if importlib.util.find_spec(module.partition(".")[0]) is None:
-            cure = INSTALL if module in ESTIMATOR_PACKAGES else f"install it, such as by `pip install {module}`"
-            raise UsageError(f"{key}: {net}: its package {module} is not installed: {cure}")
+            raise UsageError(f"{key}: {net}: its package {module} is not installed: {_install(module)}")
+    for name in row.distributions if row.package == "file" else ():
+        if not _version(name) and not _version(_SAME.get(name, name)):
+            raise UsageError(f"{key}: {net}: its distribution {name} is not installed: {_install(name)}")
     if row.output == "labels":
         raise UsageError(
             f"{key}: {net} answers with labels alone, and calibration, thresholds and ROC need probabilities: take "
@@ -96,6 +99,12 @@ def check_installed(net: str, key: str = "model.net") -> None:
             raise UsageError(f"{key}: {net} needs {requirement}, got {version}: {INSTALL}")
 
 
+def _install(name: str) -> str:
+    """Return how a package, or a distribution, is installed."""
+    of_extra = [line.partition(">")[0] for lines in LIBRARIES.values() for line in lines]
+    return INSTALL if name in (*ESTIMATOR_PACKAGES, *of_extra) else f"install it, such as by `pip install {name}`"
+
+
 def _version(distribution: str) -> str:
     try:
         return importlib.metadata.version(distribution)
@@ -117,13 +126,13 @@ def check_task(row: EstimatorRow, net: str, task: Task | None, key: str = "model
     raise UsageError(f"{key}: {net} learns {', '.join(row.tasks)}, but the task is {task}: take {' or '.join(names)}")
 
 
-def check_arguments(row: EstimatorRow, net: str, names: Iterable[str], key: str) -> None:
-    """Refuse arguments that the constructor does not have, and those that Loopline sets.
+def check_arguments(row: EstimatorRow, net: str, arguments: Mapping[str, Any], key: str) -> None:
+    """Refuse arguments that the constructor does not have, those that Loopline sets, and rounds that are no number.
 
     Args:
         row: From `row_of_source`.
         net: Its reference.
-        names: Of the arguments.
+        arguments: Those of the spec.
         key: Where they stand in the spec.
 
     Raises:
@@ -131,12 +140,14 @@ def check_arguments(row: EstimatorRow, net: str, names: Iterable[str], key: str)
     """
     free = [name for name in row.arguments or () if name not in row.owned]
     free += ["rounds"] * bool(row.rounds)
-    for name in names:
+    for name, value in arguments.items():
         if name in row.owned:
             raise UsageError(f"{key}.{name}: no spec sets it: leave it out; {row.owned[name]}")
         if name not in free:
             cure = did_you_mean(name, free, f"expected one of {', '.join(free)}" if free else "remove it")
             raise UsageError(f"{key}.{name}: {net} has no argument {name!r}: {cure}")
+        if row.rounds and name == "rounds" and (type(value) is not int or value < 1):
+            raise UsageError(f"{key}.rounds: got {value!r}, expected a whole number above 0")
 
 
 def _check_data(spec: Spec, row: EstimatorRow, net: str, key: str) -> None:

@@ -75,10 +75,11 @@ def _as_prepared(numbers: Matrix, weights: NDArray[Any] | None) -> _Spread:
 
 
 def _standardised(numbers: Matrix, weights: NDArray[Any] | None) -> _Spread:
-    doubles = numbers.astype(np.float64)
-    mean = np.average(doubles, axis=0, weights=weights)
-    spread = np.sqrt(np.average((doubles - mean) ** 2, axis=0, weights=weights))
-    return tuple(mean.tolist()), tuple(np.where(spread > 0, spread, 1.0).tolist())
+    """Return the mean and the spread of each number, over the rows that have it."""
+    doubles = np.ma.masked_invalid(numbers.astype(np.float64))
+    mean = np.ma.average(doubles, axis=0, weights=weights)
+    spread = np.sqrt(np.ma.filled(np.ma.average((doubles - mean) ** 2, axis=0, weights=weights), 0.0))
+    return tuple(np.ma.filled(mean, 0.0).tolist()), tuple(np.where(spread > 0, spread, 1.0).tolist())
 
 
 _SPREADS: dict[Numbers, Callable[[Matrix, NDArray[Any] | None], _Spread]] = {

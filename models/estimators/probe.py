@@ -27,6 +27,7 @@ from models.kinds.task import TASK_NAMES, TASKS, PerTask, Task
 NUM_NUMBERS = 8
 """Columns of numbers: a pipeline may choose or join so many, such as `PCA(5)`."""
 NUM_ROWS = 40
+"""Drawn rows; twice the neighbours of an estimator that asks for more."""
 ROUNDS = 4
 """Rounds of each of two epochs."""
 GAPS = 0.15
@@ -65,17 +66,20 @@ def probe(row: EstimatorRow, functions: Functions, task: Task, arguments: Mappin
         TrainingError: The graph differs, does not run or cannot be made, or equal fits have different bytes.
         UserCodeError: The library refuses the arguments, or the team's own row raised.
     """
+    neighbours = arguments.get(row.neighbours)
+    num_rows = max(NUM_ROWS, 2 * neighbours if isinstance(neighbours, int) else 0)
     return max(
-        _probe(row, functions, task, arguments, _drawn(row, with_category), where) for with_category in (False, True)
+        _probe(row, functions, task, arguments, _drawn(row, num_rows, with_category), where)
+        for with_category in (False, True)
     )
 
 
-def _drawn(row: EstimatorRow, with_category: bool) -> Draw:
+def _drawn(row: EstimatorRow, num_rows: int, with_category: bool) -> Draw:
     rng = np.random.default_rng(SEED)
-    numbers = rng.normal(size=(NUM_ROWS, NUM_NUMBERS))
-    numbers[:, 2] = rng.integers(0, 5, NUM_ROWS)
-    index = rng.integers(0, CARDINALITY, NUM_ROWS)
-    weights = rng.uniform(0.5, 1.5, NUM_ROWS) if row.weights and with_category else None
+    numbers = rng.normal(size=(num_rows, NUM_NUMBERS))
+    numbers[:, 2] = rng.integers(0, 5, num_rows)
+    index = rng.integers(0, CARDINALITY, num_rows)
+    weights = rng.uniform(0.5, 1.5, num_rows) if row.weights and with_category else None
     signal = numbers[:, 0] + numbers[:, 1] ** 2 + numbers[:, 2] + (index == 1) * with_category
     if row.gaps:
         numbers[rng.random(numbers.shape) < GAPS] = np.nan
@@ -85,7 +89,7 @@ def _drawn(row: EstimatorRow, with_category: bool) -> Draw:
 
 
 def _codes(draw: Draw, num_classes: int) -> NDArray[np.int64]:
-    codes: NDArray[np.int64] = draw.ranks * num_classes // NUM_ROWS
+    codes: NDArray[np.int64] = draw.ranks * num_classes // len(draw.ranks)
     return codes
 
 
@@ -100,7 +104,7 @@ def _classes(draw: Draw) -> list[OutputRows]:
 
 def _labels(draw: Draw) -> list[OutputRows]:
     """Return two labels and one that no row has."""
-    labels = (_codes(draw, 2), _codes(draw, 4) % 2, np.zeros(NUM_ROWS, np.int64))
+    labels = (_codes(draw, 2), _codes(draw, 4) % 2, np.zeros_like(draw.ranks))
     return [OutputRows(label, draw.weights, 2) for label in labels]
 
 

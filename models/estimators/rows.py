@@ -32,6 +32,8 @@ DEVICE = "estimators are fitted on the CPU"
 WEIGHTS = "the prepared rows have the weights: say data.weight or train.class_weights"
 KINDS = "the columns' kinds decide: say data.features.kinds"
 RESUME = "Loopline resumes by itself"
+ONWARDS = "CatBoost cannot go on from a model with it, and each epoch does"
+POSITIONS = "it counts columns of a matrix that no spec shows; trees take such constraints by the columns' names"
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class EstimatorRow:
     """Rounds where `model.arguments.rounds` is not set."""
     seed: str = ""
     threads: str = ""
+    neighbours: str = ""
+    """The constructor's argument that counts training rows which an answer needs."""
     quantile: str = ""
     """The constructor's argument of the quantile; empty: it learns none."""
     quantile_form: str = ""
@@ -122,6 +126,8 @@ _SKLEARN_OWNED = {
     "validation_fraction": PATIENCE,
     "class_weight": "say train.class_weights",
     "categorical_features": KINDS,
+    "monotonic_cst": POSITIONS,
+    "interaction_cst": POSITIONS,
 }
 _SKLEARN_FIXED: Arguments = {"verbose": 0, "early_stopping": False}
 
@@ -180,6 +186,7 @@ _NEIGHBOURS: Arguments = {
     **_LINEAR,
     "threads": "n_jobs",
     "weights": False,
+    "neighbours": "n_neighbors",
     "space": {
         "n_neighbors": {"low": 1, "high": 100, "log": True, "integer": True},
         "weights": {"choices": ["uniform", "distance"]},
@@ -208,8 +215,7 @@ _PENALTY = {"low": 1e-3, "high": 1e3, "log": True}
 _XGBOOST_ARGUMENTS = (
     "max_depth", "max_leaves", "max_bin", "grow_policy", "learning_rate", "tree_method", "gamma", "min_child_weight",
     "max_delta_step", "subsample", "sampling_method", "colsample_bytree", "colsample_bylevel", "colsample_bynode",
-    "reg_alpha", "reg_lambda", "num_parallel_tree", "monotone_constraints",
-    "interaction_constraints",
+    "reg_alpha", "reg_lambda",
 )  # fmt: skip
 _XGBOOST = EstimatorRow(
     name="",
@@ -243,6 +249,9 @@ _XGBOOST = EstimatorRow(
         "max_cat_threshold": KINDS,
         "multi_strategy": "each output has a model of its own",
         "importance_type": "the card measures importance",
+        "monotone_constraints": POSITIONS,
+        "interaction_constraints": POSITIONS,
+        "num_parallel_tree": "the graph has one tree of each class a round",
         "validate_parameters": "it is always on",
     },
     fixed={"verbosity": 0, "device": "cpu", "booster": "gbtree", "validate_parameters": True},
@@ -263,9 +272,7 @@ _CATBOOST_ARGUMENTS = (
     "learning_rate", "depth", "l2_leaf_reg", "rsm", "border_count", "feature_border_type", "nan_mode",
     "leaf_estimation_iterations", "leaf_estimation_method", "has_time", "random_strength", "bagging_temperature",
     "boosting_type", "bootstrap_type", "subsample", "mvs_reg", "sampling_unit", "sampling_frequency",
-    "monotone_constraints", "feature_weights", "score_function", "leaf_estimation_backtracking",
-    "min_data_in_leaf", "model_shrink_rate", "model_shrink_mode", "langevin", "diffusion_temperature",
-    "boost_from_average",
+    "score_function", "leaf_estimation_backtracking", "min_data_in_leaf",
 )  # fmt: skip
 _CATBOOST = EstimatorRow(
     name="",
@@ -291,6 +298,9 @@ _CATBOOST = EstimatorRow(
         **dict.fromkeys(("train_dir", "allow_writing_files"), "Loopline keeps the model"),
         **dict.fromkeys(("class_names", "classes_count", "target_border"), "the target decides"),
         **dict.fromkeys(("grow_policy", "max_leaves", "num_leaves"), "only symmetric trees can be exported"),
+        **dict.fromkeys(("monotone_constraints", "feature_weights"), POSITIONS),
+        **dict.fromkeys(("model_shrink_rate", "model_shrink_mode"), ONWARDS),
+        **dict.fromkeys(("langevin", "diffusion_temperature", "boost_from_average"), ONWARDS),
         "eta": "say learning_rate",
         "max_depth": "say depth",
         "reg_lambda": "say l2_leaf_reg",

@@ -69,6 +69,18 @@ _TRIED = {"xgboost-cpu": "", "xgboost": "3.2.0", "catboost": "1.2.10", "skl2onnx
             {"model": {"arguments": {"random_state": 3}}},
             "model.arguments.random_state: no spec sets it: leave it out; say",
         ),
+        (
+            XGB,
+            {"data": TO_NUMBER, "model": {"arguments": {"rounds": 0}}},
+            "model.arguments.rounds: got 0, expected a whole",
+        ),
+        (
+            CAT,
+            {"search": {"space": {"model.rounds": {"low": 1, "high": 9}}}},
+            "search.space.model.rounds: got 1.0, expected",
+        ),
+        (ET, {"model": {"arguments": {"monotonic_cst": [1]}}}, "trees take such constraints by the columns' names"),
+        (CAT, {"model": {"arguments": {"model_shrink_rate": 0.1}}}, "CatBoost cannot go on from a model with it"),
         (CAT, {"model": {"arguments": {"task_type": "GPU"}}}, "estimators are fitted on the CPU"),
         (
             ET,
@@ -104,6 +116,16 @@ def test_what_an_estimator_cannot_do_is_refused(base: Path, net: str, blocks: di
     with pytest.raises((UsageError, ValueError)) as caught:
         check_spec(_spec(net, blocks), base)
     assert message in str(caught.value)
+
+
+def test_a_missing_distribution_of_a_row_is_refused(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_version", lambda name: "")
+    (base / "row.py").write_text(
+        "def build(settings): ...\n"
+        "FAMILY = {'estimator': build, 'tasks': ['binary'], 'output': 'scores', 'distributions': ['no-such']}\n"
+    )
+    with pytest.raises(UsageError, match="its distribution no-such is not installed: install it, such as by `pip"):
+        check_spec(_spec("./row.py:FAMILY", {}), base)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,11 @@ def test_right_converters_pass(reference, task):
     assert probe_reference(ROWS[reference.partition(":")[2]], reference, Path(), task, {}) < 1e-6
 
 
+def test_more_neighbours_than_the_usual_rows_pass():
+    reference = "sklearn.neighbors:KNeighborsClassifier"
+    assert probe_reference(ROWS["KNeighborsClassifier"], reference, Path(), "binary", {"n_neighbors": 50}) < 1e-6
+
+
 def test_a_row_of_a_file_that_returns_a_pipeline_passes(tmp_path):
     (tmp_path / "scaled.py").write_text(
         "from sklearn.decomposition import PCA\n"
