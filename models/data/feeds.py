@@ -26,7 +26,7 @@ from models.inputs.record import Form, InputRecord
 from models.inputs.rows import values_of
 from models.inputs.types import as_text, is_number
 from models.kinds.data_kind import PerDataKind
-from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
+from models.project_spec.reserved_columns import ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table
 
@@ -173,12 +173,6 @@ def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np
     stored_kind = Preparation.load(prepared).kind
     rows = _ROWS_OF_EXAMPLES[stored_kind](prepared, split, rows_of(prepared, split, list(stored_columns.values())))
     return {name: _text_input(rows.column(column)) for name, column in stored_columns.items()}
-
-
-def groups(prepared: Path, split: str) -> np.ndarray:
-    """Return the group number of each row of a split; the data must be split by group: int64 (rows,)."""
-    keys: np.ndarray = rows_of(prepared, split, [KEY_COLUMN]).column(0).to_numpy()
-    return keys
 
 
 def _examples_of_rows(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:

@@ -1,11 +1,10 @@
-"""Builds smaller variants of a model, measures them on validation rows, and picks the one to serve."""
+"""Builds the smaller variant of a model, measures it on validation rows, and picks the file to serve."""
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from models.inference.names import FP32, UNCHANGED_FILE
 from models.inference.portable import MODEL_FILE
 from models.inference.predict import Feed, predict, session
 from models.metrics.metrics import Array, Metric, measure
-from models.project_spec.serve import Serve
+from models.project_spec.serve import Serve, Variant
 
 MOST_ROWS = {"table": 10_000, "image": 2_000, "series": 5_000, "text": TEXT_BATCH}
 """Most validation rows that are measured, spread evenly over the split."""
@@ -33,7 +32,7 @@ LEAST_WEIGHTS = 64
 ROUNDS, FEWEST_ROUNDS, MOST_SECONDS = 200, 20, 1.0
 MOST_REASON = 200
 """Most characters of a reason."""
-VARIANTS: dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]] = {"int8_dynamic": dynamic_int8}
+INT8: Variant = "int8_dynamic"
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class BenchmarkRows:
 
 
 def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: int) -> list[VariantMeasurement]:
-    """Make and measure the variants that the spec names; afterwards `model.onnx` is the variant to serve.
+    """Make and measure the variant that the spec names; afterwards `model.onnx` is the file to serve.
 
     If that is not fp32, the exported file stays as `model.fp32.onnx`.
 
@@ -84,77 +83,48 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
     if not serve.variants or not _has_weights(model):
         return []
     rows = BenchmarkRows.of(prepared, Preparation.load(folder))
-    place = folder / "variants"
-    shutil.rmtree(place, ignore_errors=True)
-    before = rows.predictions(exported)
+    before, size = rows.predictions(exported), exported.stat().st_size
     allowed = allowed_loss(metric, rows.target, before, serve.max_metric_loss, seed, rows.weight)
-    bench = _VariantBuilder(model, place, rows, metric, serve, seed, before, allowed)
     try:
-        table = [bench.unchanged(exported)]
+        value = measure(metric, rows.target, before, rows.weight)
     except DataError as error:  # e.g. only one class in the validation rows: no comparison is possible
-        return [VariantMeasurement(name=FP32, size_bytes=exported.stat().st_size, refused=str(error), served=True)]
-    table += [bench.variant(name) for name in serve.variants]
-    table = choose(bench.timed(table))
-    best = next(variant.name for variant in table if variant.served)
-    if best != FP32:
+        return [VariantMeasurement(name=FP32, size_bytes=size, refused=str(error), served=True)]
+    smaller = folder / f"model.{INT8}.onnx"
+    fp32 = VariantMeasurement(name=FP32, size_bytes=size, value=value, loss=0.0, most_lost=0.0)
+    int8, same = _smaller(smaller, model, rows, metric, before, seed)
+    files = {FP32: exported} if int8.refused else {FP32: exported, INT8: smaller}
+    took = latencies(files, _cut(rows.validation[0], 0, 1))
+    table = []
+    for measured, is_same in ((fp32, True), (int8, same)):
+        timing = {}
+        if measured.name in took:
+            ms = took[measured.name]
+            timing = {"latency_ms": float(np.median(ms)), "times_fp32": at_least(ms / took[FP32])}
+        variant = measured.model_copy(update=timing)
+        reason = refusal(variant, is_same, allowed, serve.max_latency_ms)
+        table.append(variant.model_copy(update={"refused": reason}))
+    table = choose(table)
+    if table[1].served:
         exported.replace(folder / UNCHANGED_FILE)
-        bench.files[best].replace(exported)
-    shutil.rmtree(place, ignore_errors=True)
+        smaller.replace(exported)
+    smaller.unlink(missing_ok=True)
     return table
 
 
-@dataclass
-class _VariantBuilder:
-    """Makes variants one by one and measures everything except their latency."""
-
-    model: onnx.ModelProto
-    place: Path
-    rows: BenchmarkRows
-    metric: Metric
-    serve: Serve
-    seed: int
-    before: Array
-    allowed: float
-    files: dict[str, Path] = field(default_factory=dict)
-    same: dict[str, bool] = field(default_factory=dict)
-
-    def unchanged(self, path: Path) -> VariantMeasurement:
-        """Measure the exported file itself."""
-        value = measure(self.metric, self.rows.target, self.before, self.rows.weight)
-        self.files[FP32], self.same[FP32] = path, True
-        size = path.stat().st_size
-        return VariantMeasurement(name=FP32, size_bytes=size, value=value, loss=0.0, most_lost=0.0)
-
-    def variant(self, name: str) -> VariantMeasurement:
-        """Make and measure a variant; if it cannot be made or does not run, `refused` has the reason."""
-        try:
-            content = _made(VARIANTS[name], self.model).SerializeToString(deterministic=True)
-            path = self.place / f"{name}.onnx"
-            self.place.mkdir(exist_ok=True)
-            write_bytes(path, content)
-            after = self.rows.predictions(path)
-            target, weight = self.rows.target, self.rows.weight
-            loss, most_lost = loss_of(self.metric, target, self.before, after, self.seed, weight)
-            value = measure(self.metric, target, after, weight)
-        except LooplineError as error:
-            return VariantMeasurement(name=name, refused=str(error).splitlines()[0][:MOST_REASON])
-        self.files[name], self.same[name] = path, are_same(self.before, after)
-        return VariantMeasurement(name=name, size_bytes=len(content), value=value, loss=loss, most_lost=most_lost)
-
-    def timed(self, table: list[VariantMeasurement]) -> list[VariantMeasurement]:
-        """Return the table with latencies, and with the reasons of variants whose latency or loss is over the limit."""
-        took = latencies(self.files, _cut(self.rows.validation[0], 0, 1))
-        variants = []
-        for measured in table:
-            timing = {}
-            if measured.name in took:
-                ratios = took[measured.name] / took[FP32]
-                timing = {"latency_ms": float(np.median(took[measured.name])), "times_fp32": at_least(ratios)}
-            variant = measured.model_copy(update=timing)
-            same = self.same.get(measured.name, False)
-            reason = refusal(variant, same, self.allowed, self.serve.max_latency_ms)
-            variants.append(variant.model_copy(update={"refused": reason}))
-        return variants
+def _smaller(
+    path: Path, model: onnx.ModelProto, rows: BenchmarkRows, metric: Metric, before: Array, seed: int
+) -> tuple[VariantMeasurement, bool]:
+    """Write and measure the variant, and tell whether it predicts the same; `refused` says why it cannot be made."""
+    try:
+        write_bytes(path, _int8(model))
+        after = rows.predictions(path)
+        loss, most_lost = loss_of(metric, rows.target, before, after, seed, rows.weight)
+        value = measure(metric, rows.target, after, rows.weight)
+    except LooplineError as error:
+        return VariantMeasurement(name=INT8, refused=str(error).splitlines()[0][:MOST_REASON]), False
+    size = path.stat().st_size
+    measured = VariantMeasurement(name=INT8, size_bytes=size, value=value, loss=loss, most_lost=most_lost)
+    return measured, are_same(before, after)
 
 
 def at_least(ratios: Array) -> float:
@@ -195,10 +165,10 @@ def _cut(feed: Feed, start: int, stop: int) -> Feed:
     return {name: values[start:stop] for name, values in feed.items()}
 
 
-def _made(make: Callable[[onnx.ModelProto], onnx.ModelProto], model: onnx.ModelProto) -> onnx.ModelProto:
+def _int8(model: onnx.ModelProto) -> bytes:
     try:
-        return make(model)
+        return bytes(dynamic_int8(model).SerializeToString(deterministic=True))
     except LooplineError:
         raise
-    except Exception as error:  # the tools raise errors of many kinds, and no variant may stop the loop
+    except Exception as error:  # the tool raises errors of many kinds, and no variant may stop the loop
         raise TrainingError(f"cannot be made: {type(error).__name__}: {error}") from error

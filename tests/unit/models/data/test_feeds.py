@@ -4,11 +4,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.data.encode import encode
-from models.data.feeds import feed_at, feeds, groups, slice_values, targets
+from models.data.feeds import feed_at, feeds, slice_values, targets
+from models.data.prepared_rows import rows_of
 from models.errors import DataError
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.numeric.rows import encode_numeric
 from models.project_spec.blocks import Features
+from models.project_spec.reserved_columns import KEY_COLUMN
 
 
 def joined(batches):
@@ -180,7 +182,8 @@ def test_slices_and_groups_may_be_made_features(run_prepare, make_spec, rows, tm
     fed = joined(feeds(folder, "test"))
     assert (slice_values(folder, "test", ["big"])["big"] == "true").tolist() == (fed["count"] > 9).tolist()
     homes = [f"{city}{count:.0f}" for city, count in zip(fed["city"], fed["count"], strict=True)]
-    assert len(set(zip(homes, groups(folder, "test").tolist(), strict=True))) == len(set(homes))
+    keys = rows_of(folder, "test", [KEY_COLUMN]).column(0).to_pylist()
+    assert len(set(zip(homes, keys, strict=True))) == len(set(homes))
 
 
 def test_slices_of_a_series_stand_in_its_order(run_prepare, make_spec, series):

@@ -109,7 +109,7 @@ def test_what_cannot_be_made_is_in_the_table_with_its_reason(
     make: Callable[[onnx.ModelProto], onnx.ModelProto],
     reason: str,
 ) -> None:
-    monkeypatch.setitem(bench.VARIANTS, "int8_dynamic", make)
+    monkeypatch.setattr(bench, "dynamic_int8", make)
     table, _ = optimised(max_metric_loss=1.0)
     assert reason in table[1].refused
     assert "long story" not in table[1].refused
