@@ -1,8 +1,11 @@
+import json
+
 import numpy as np
 import pytest
 
 from models.data.preparation import Preparation
 from models.errors import UsageError, UserCodeError
+from models.estimators.stored import unpack
 from models.export.trained import validation_outputs, validation_predictions
 from models.metrics.metrics import resolve_metric
 from models.training.job import EpochReport
@@ -144,6 +147,20 @@ def test_killed_and_run_again_gives_the_same_bytes(make, net, epoch):
     assert result.weights_sha256 == expected.weights_sha256
     assert [e["val_loss"] for e in result.epochs] == [e["val_loss"] for e in expected.epochs]
     assert result.resumed_from
+
+
+def test_each_training_and_each_epoch_draws_by_a_seed_of_its_own(make):
+    jobs = [
+        make("./own.py:FAMILY", "regression", {"rounds": 24, "rate": 0.05}, epochs=4, folder=f"seed{seed}")
+        for seed in (1, 2)
+    ]
+    jobs[1] = jobs[1].model_copy(update={"train": jobs[1].train.model_copy(update={"seed": 2})})
+    hashes = {run_job(job).weights_sha256 for job in jobs}
+    assert len(hashes) == 2
+    steps = json.loads(unpack(jobs[0].read_weights()).outputs[0].model)
+    columns = [[step[0] for step in steps[first : first + 6]] for first in range(0, len(steps), 6)]
+    assert len(columns) > 1
+    assert columns[0] != columns[1]
 
 
 def test_what_has_no_rounds_is_fitted_in_one_epoch_and_refitted(make):
