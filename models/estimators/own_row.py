@@ -32,6 +32,8 @@ FUNCTIONS = {
     "estimator": ("settings",),
 }
 """The functions of a row, and what each takes: the first three, or the last."""
+SETTINGS = ("rounds", "seed", "threads", "quantile")
+"""What stands in `settings` beside the arguments."""
 _function = RowKey("a function of the file", is_function, None)
 
 
@@ -77,6 +79,9 @@ def own_row(reference: str, base: Path, key: str) -> EstimatorRow:
     where = f"{key}: {reference}"
     _check_functions(row, reference, base, where)
     names = tuple(row["arguments"])
+    for name in SETTINGS:
+        if name in names:
+            raise UsageError(f"{where}: arguments: {name!r} is a setting that Loopline hands over: take another name")
     for name in row["space"]:
         if name not in names:
             cure = did_you_mean(name, names, "name it in `arguments`, with its default")

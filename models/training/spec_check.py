@@ -135,13 +135,18 @@ def _check_forms(spec: Spec) -> None:
         if net.replace(":", ".").partition(".")[0] in (*ESTIMATOR_PACKAGES, "lightgbm", "scikit-learn"):
             from models.estimators.checks import check_form  # as of all specs without a reference, nothing is read
 
-            check_form(net, "model.net" if net == spec.model.net else "search.families")
+            check_form(net, _key_of(spec, net))
 
 
 def _check_estimator(spec: Spec, net: str, base: Path) -> None:
     from models.estimators.checks import check_estimator
 
-    check_estimator(spec, net, base, "model.net" if net == spec.model.net else "search.families")
+    check_estimator(spec, net, base, _key_of(spec, net))
+
+
+def _key_of(spec: Spec, net: str) -> str:
+    """Return where a spec names a net."""
+    return "model.net" if net == spec.model.net else "search.families"
 
 
 def _check_arguments_of_estimator(net: str, key: str, arguments: Mapping[str, Any], base: Path) -> None:
@@ -358,7 +363,7 @@ def _check_task(spec: Spec, net: str, path: Path, base: Path) -> None:
     from models.estimators.checks import check_task
     from models.estimators.source import row_of_source
 
-    check_task(row_of_source(net, base), net, certain_task_of(spec.data, path))
+    check_task(row_of_source(net, base), net, certain_task_of(spec.data, path), _key_of(spec, net))
 
 
 def _check_series_types(data: Data, path: Path) -> None:

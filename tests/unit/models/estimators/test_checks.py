@@ -118,6 +118,12 @@ def test_what_an_estimator_cannot_do_is_refused(base: Path, net: str, blocks: di
     assert message in str(caught.value)
 
 
+def test_a_task_that_the_rows_show_is_refused_where_the_family_stands(base: Path) -> None:
+    blocks = {"search": {"families": ["trees", "sklearn.ensemble:ExtraTreesRegressor"]}}
+    with pytest.raises(UsageError, match=r"search\.families: sklearn\.ensemble:ExtraTreesRegressor learns regression"):
+        check_spec(_spec("auto", blocks), base)
+
+
 def test_a_missing_distribution_of_a_row_is_refused(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_version", lambda name: "")
     (base / "row.py").write_text(

@@ -72,6 +72,7 @@ def test_an_estimator_learns_at_once(tmp_path: Path) -> None:
         (THREE, '"fit": fit, "estimator": pipe', "got fit, estimator, expected fit, predict and onnx"),
         (f"    {THREE},\n", "", "got no function, expected fit, predict and onnx"),
         ("settings, before", "settings", "fit takes 2 arguments, expected fit(data, settings, before) (line 4)"),
+        ('"arguments": {', '"arguments": {"seed": 1, ', "arguments: 'seed' is a setting that Loopline hands over"),
         ('{"depth": {', '{"dept": {', "space: 'dept' is no argument of the row: did you mean 'depth'?"),
         ('"low": 2', '"low": 9', "space: got {'depth': {'low': 9"),
         ("50", "5 * 10", "got 5 * 10, expected a literal"),
