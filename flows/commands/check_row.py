@@ -16,8 +16,9 @@ from flows.console import options
 def command(row: str, as_json: bool) -> None:
     """Check a row of your own, such as ./metric.py:METRIC or package.module:METRIC; exit code 1 if a claim fails.
 
-    Files start from the current folder. Of a launcher name the place of places.yaml whose engine it is: the suite
-    trains tiny jobs there. It is for the CI of whoever writes a row, and needs no import of Loopline.
+    A file starts from the current folder, what it reads from its own. Of a launcher name the place of places.yaml whose
+    engine it is: the suite trains tiny jobs there. It is for the CI of whoever writes a row, and needs no import of
+    Loopline.
 
     Example: loopline check-row ./metric.py:METRIC
 

@@ -42,7 +42,7 @@ def check_row(reference: str, base: Path) -> Iterator[Outcome]:
 
     Args:
         reference: `./file.py:METRIC` or `package.module:METRIC`; of a launcher the name of a place of `places.yaml`.
-        base: The folder from which relative files start.
+        base: The folder from which the path of a file starts; the row's own folder is its project.
 
     Raises:
         UsageError: There is no suite for such a row, or no such place.
@@ -51,9 +51,18 @@ def check_row(reference: str, base: Path) -> Iterator[Outcome]:
         return outcomes(_place_claims(reference))
     for name, suite in SUITES.items():
         if is_row(reference, name):
-            return outcomes(suite(reference, base))
+            return outcomes(suite(*_in_its_folder(reference, base)))
     names = ", ".join(f"./file.py:{name}" for name in SUITES)
     raise UsageError(f"got {reference!r}, expected {names}, or a place of places.yaml whose engine is your launcher")
+
+
+def _in_its_folder(reference: str, base: Path) -> tuple[str, Path]:
+    """Return a reference from the folder of its file, where its project's spec stands, and that folder."""
+    target, _, attribute = reference.rpartition(":")
+    if not target.endswith(".py"):
+        return reference, base
+    file = base / target
+    return f"./{file.name}:{attribute}", file.parent
 
 
 def _place_claims(name: str) -> Iterator[Claim]:

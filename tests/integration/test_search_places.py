@@ -44,6 +44,7 @@ class Double(SpecBlock):
     cpus: int | None = None
     programs: ClassVar[tuple[str, ...]] = ()
     gpus: ClassVar[None] = None
+    starts_jobs: ClassVar[bool] = True
     pool: ClassVar[RankPool]
     running: ClassVar[dict[str, threading.Thread]] = {}
     submitted: ClassVar[list[str]] = []

@@ -218,4 +218,4 @@ def test_the_count_says_what_is_in_so_many_words(tmp_path: Path) -> None:
     module = tmp_path / "models" / "data" / "a.py"
     module.parent.mkdir(parents=True)
     module.write_text("if task == 'binary' and target.classes:\n    f()\nif window:\n    g()\n")
-    assert count(branches(read_trees(tmp_path))) == {"joint": 2, "in words": 1, "names": 1}
+    assert count(branches(read_trees(tmp_path))) == {"joint": 2, "in words": 1, "family": 0, "names": 1}

@@ -33,6 +33,19 @@ def test_the_command_prints_each_claim_and_fails_with_one(
     assert ("direction: got 'up', expected one of maximize" in result.output) == (direction == "up")
 
 
+def test_a_row_reads_from_the_folder_of_its_file(tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / "shop"
+    folder.mkdir(parents=True)
+    (folder / "rows.csv").write_text("a,b\n1,2\n3,4\n")
+    (folder / "shop.py").write_text(
+        "import pandas\n\n\ndef read(project):\n    return pandas.read_csv(project / 'rows.csv')\n\n\n"
+        'SOURCE = {"read": read}\n'
+    )
+    found = [*check_row("./projects/shop/shop.py:SOURCE", tmp_path)]
+    assert found
+    assert [outcome for outcome in found if outcome.error] == []
+
+
 def test_other_code_has_no_suite(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"got './a.py:error', expected ./file.py:{next(iter(SUITES))}"):
         check_row("./a.py:error", tmp_path)
