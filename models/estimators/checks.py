@@ -65,12 +65,9 @@ def check_estimator(spec: Spec, net: str, base: Path, key: str = "model.net") ->
     """
     check_installed(net, key)
     row = row_of_source(net, base, key)
-    for module in row.modules if row.package == "file" else ():
-        if importlib.util.find_spec(module.partition(".")[0]) is None:
-            raise UsageError(f"{key}: {net}: its package {module} is not installed: {_install(module)}")
-    for name in row.distributions if row.package == "file" else ():
-        if not _version(name) and not _version(_SAME.get(name, name)):
-            raise UsageError(f"{key}: {net}: its distribution {name} is not installed: {_install(name)}")
+    for name in _missing(row) if row.package == "file" else ():
+        cure = INSTALL if name in _of_extra() else f"install it, such as by `pip install {name}`"
+        raise UsageError(f"{key}: {net}: its package {name} is not installed: {cure}")
     if row.output == "labels":
         raise UsageError(
             f"{key}: {net} answers with labels alone, and calibration, thresholds and ROC need probabilities: take "
@@ -99,10 +96,16 @@ def check_installed(net: str, key: str = "model.net") -> None:
             raise UsageError(f"{key}: {net} needs {requirement}, got {version}: {INSTALL}")
 
 
-def _install(name: str) -> str:
-    """Return how a package, or a distribution, is installed."""
-    of_extra = [line.partition(">")[0] for lines in LIBRARIES.values() for line in lines]
-    return INSTALL if name in (*ESTIMATOR_PACKAGES, *of_extra) else f"install it, such as by `pip install {name}`"
+def _missing(row: EstimatorRow) -> list[str]:
+    """Return the modules and distributions of a row that are not installed."""
+    modules = [name for name in row.modules if importlib.util.find_spec(name.partition(".")[0]) is None]
+    distributions = [name for name in row.distributions if not _version(name) and not _version(_SAME.get(name, name))]
+    return modules + distributions
+
+
+def _of_extra() -> list[str]:
+    """Return the packages and distributions that the extra installs."""
+    return [*ESTIMATOR_PACKAGES, *(line.partition(">")[0] for lines in LIBRARIES.values() for line in lines)]
 
 
 def _version(distribution: str) -> str:

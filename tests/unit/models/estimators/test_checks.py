@@ -130,7 +130,7 @@ def test_a_missing_distribution_of_a_row_is_refused(base: Path, monkeypatch: pyt
         "def build(settings): ...\n"
         "FAMILY = {'estimator': build, 'tasks': ['binary'], 'output': 'scores', 'distributions': ['no-such']}\n"
     )
-    with pytest.raises(UsageError, match="its distribution no-such is not installed: install it, such as by `pip"):
+    with pytest.raises(UsageError, match="its package no-such is not installed: install it, such as by `pip"):
         check_spec(_spec("./row.py:FAMILY", {}), base)
 
 
