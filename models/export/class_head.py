@@ -45,8 +45,7 @@ class _Validation(NamedTuple):
 def _validation(job: TrainingJob, preparation: Preparation) -> _Validation:
     positions = spread_positions(num_validation_examples(job.tensors), MOST_EXAMPLES)
     prediction = validation_predictions(job, preparation, positions, of_first_fit=True)
-    whole = job.model_copy(update={"fold": None, "sample": 1.0})
-    validation = open_examples(whole, preparation)[1]
+    validation = open_examples(job.whole, preparation)[1]
     target, weights = validation.values()[positions], as_array(validation.weights())
     weight = None if weights is None else weights[positions]
     goal = metric_of(job, preparation, job.project).name

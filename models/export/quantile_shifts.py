@@ -33,7 +33,7 @@ def choose_quantile_shifts(job: TrainingJob, preparation: Preparation) -> tuple[
         return preparation, {}
     positions = spread_positions(num_validation_examples(job.tensors), MOST_EXAMPLES)
     outputs = validation_outputs(job, preparation, positions, of_first_fit=True)
-    validation = open_examples(job.model_copy(update={"fold": None, "sample": 1.0}), preparation)[1]
+    validation = open_examples(job.whole, preparation)[1]
     target, weight = validation.values()[positions], as_array(validation.weights())
     learnt = outputs if preparation.outputs else outputs[:, 0]
     errors = preparation.target.encode(target) - ordered_quantiles(learnt, preparation.target)

@@ -107,8 +107,7 @@ def net_outputs(job: TrainingJob, preparation: Preparation, positions: np.ndarra
     from models.training.optimisation.losses import settle
 
     net = net_of(job, preparation)
-    whole = job.model_copy(update={"fold": None, "sample": 1.0})
-    examples = open_examples(whole, preparation)[1]
+    examples = open_examples(job.whole, preparation)[1]
     indices = torch.from_numpy(positions)
     with torch.inference_mode():
         passes = torch.split(indices, EXAMPLES_A_PASS[preparation.kind])

@@ -89,7 +89,7 @@ class _Validation:
     def __init__(self, job: TrainingJob) -> None:
         self.job, self.preparation = job, Preparation.load(job.prepared)
         self.metric = metric_of(job, self.preparation, job.project)
-        self._train, validation = open_examples(job.model_copy(update={"fold": None, "sample": 1.0}), self.preparation)
+        self._train, validation = open_examples(job.whole, self.preparation)
         self.target, self._weight = validation.values(), as_array(validation.weights())
         self.positions = np.arange(num_validation_examples(job.tensors))
         self.joined_by = JOINED_BY[TASKS[self.preparation.task].link](self.metric, self.preparation.outputs)

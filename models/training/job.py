@@ -162,6 +162,11 @@ class TrainingJob(FrozenModel):
         train = self.train.model_copy(update={"refit": False})
         return self.model_copy(update={"folder": self.folder / FIRST_FIT, "train": train})
 
+    @property
+    def whole(self) -> TrainingJob:
+        """The job over all its examples, without a fold or a sample: what a finished model is judged on."""
+        return self.model_copy(update={"fold": None, "sample": 1.0})
+
     def read_weights(self) -> bytes:
         """Return the file of the weights of a finished job.
 

@@ -266,7 +266,6 @@ def _arguments(model: Model, train: Train, preparation: Preparation, metric: Met
 
 def trees_outputs(job: TrainingJob, preparation: Preparation, positions: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the raw outputs of trees for validation examples, float64 (example, output)."""
-    whole = job.model_copy(update={"fold": None, "sample": 1.0})
-    inputs = tree_inputs(open_examples(whole, preparation)[1], preparation, torch.from_numpy(positions))
+    inputs = tree_inputs(open_examples(job.whole, preparation)[1], preparation, torch.from_numpy(positions))
     raw = Boosters.of_text(job.read_weights().decode()).raw(inputs.features, 0, -1, threads=1)
     return inputs.output(raw)
