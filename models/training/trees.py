@@ -56,8 +56,6 @@ RENEWED = ("l1", "relative_l1", "pinball")
 """Losses whose leaves LightGBM sets to a quantile after a split, so that it cannot keep them in order."""
 # Each segment costs one extra prediction over the training rows.
 _SEGMENTS = 4
-_ROWS_A_THREAD = 10_000
-"""Below, threads wait for each other longer than they work (docs/decisions/0005). Source: LightGBM on num_threads."""
 # Most evaluations of the validation metric in a job, which find the best number of rounds.
 _LOOKS = 100
 
@@ -93,7 +91,7 @@ class TreesLearner:
             )
         self._arguments = _arguments(self._job.model, self._job.train, self._preparation, self._metric)
         self._loss = tree_loss(self._preparation, self._metric.name, self._arguments["objective"])
-        self._num_train = len(inputs.train)
+        self._threads = inputs.threads
         self._inputs = tree_inputs(inputs.validation, self._preparation)
         self._raw = np.zeros((len(self._inputs.features), self._preparation.num_outputs))
         self._boosters: Boosters | None = None
@@ -142,11 +140,6 @@ class TreesLearner:
     def rounds(self) -> int:
         """All rounds."""
         return int(self._arguments["rounds"])
-
-    @property
-    def _threads(self) -> int:
-        """The job's threads, but one for each `_ROWS_A_THREAD` rows; the trees are the same."""
-        return max(1, min(self._job.threads, self._num_train // _ROWS_A_THREAD))
 
     @property
     def _segment(self) -> int:

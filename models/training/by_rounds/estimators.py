@@ -31,15 +31,13 @@ from models.kinds.task import TASKS, Link, PerLink
 from models.metrics.metrics import quantile_of
 from models.training.batches.examples import open_examples
 from models.training.by_rounds.output_rows import LabelSettings, labels
-from models.training.by_rounds.rounds import PLAIN_LOSS, LearnerInputs, fit_by_rounds
+from models.training.by_rounds.rounds import LearnerInputs, fit_by_rounds
 from models.training.job import TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.model_choice import as_array
-from models.training.optimisation.losses import loss_name, make_loss
+from models.training.optimisation.losses import loss_name
 from models.training.tree_inputs import TreeInputs, tree_inputs
 
-ROWS_A_THREAD = 10_000
-"""Below, threads wait for each other longer than they work (docs/decisions/0005)."""
 _CLASSES: PerLink[Any] = {
     "logistic": lambda preparation: 2,
     "softmax": lambda preparation: preparation.num_outputs,
@@ -116,7 +114,7 @@ def open_estimator(inputs: LearnerInputs) -> EstimatorLearner:
         task=preparation.task,
         loss=loss,
         arguments=arguments,
-        threads=max(1, min(job.threads, len(inputs.train) // ROWS_A_THREAD)),
+        threads=inputs.threads,
     )
     quantiles = _quantiles(preparation, metric)
     if any(quantile is not None for quantile in quantiles) and not row.quantile:
@@ -128,7 +126,7 @@ def open_estimator(inputs: LearnerInputs) -> EstimatorLearner:
             labels(settings, targets, weights, train), itertools.cycle(quantiles), strict=False
         )
     ]
-    plain = make_loss(preparation, job.train.model_copy(update=PLAIN_LOSS), metric, targets, job.project)
+    plain = inputs.plain_loss()
 
     def train_loss(stored: StoredEstimator) -> float:
         output = torch.from_numpy(fitted.outputs(stored, train))

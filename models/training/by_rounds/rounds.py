@@ -36,12 +36,14 @@ from models.training.costs.summary import of_epochs
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_over
 from models.training.model_choice import ValidationScore, as_array, record, score
-from models.training.optimisation.losses import make_loss, predictions
+from models.training.optimisation.losses import Loss, make_loss, predictions
 from models.training.session import last_checkpoint
 
 CPU = torch.device("cpu")
 STALE_ROUNDS = 50
 """Rounds without a better model after which a training stops. Source: LightGBM's examples of early stopping."""
+ROWS_A_THREAD = 10_000
+"""Below, threads wait for each other longer than they work (docs/decisions/0005). Source: LightGBM on num_threads."""
 PLAIN_LOSS = {"class_weights": "none", "label_smoothing": 0.0}
 """The settings of the validation loss."""
 _STATE, _BEST = "state", "best"
@@ -64,6 +66,16 @@ class LearnerInputs:
         preparation = Preparation.load(job.prepared)
         metric = metric_of(job, preparation, job.project)
         return cls(job, preparation, metric, *open_examples(job, preparation))
+
+    @property
+    def threads(self) -> int:
+        """The job's threads, but one for each `ROWS_A_THREAD` rows; the model is the same."""
+        return max(1, min(self.job.threads, len(self.train) // ROWS_A_THREAD))
+
+    def plain_loss(self) -> Loss:
+        """Return the loss that validation and training rows are told by, whatever the model is learnt by."""
+        plain = self.job.train.model_copy(update=PLAIN_LOSS)
+        return make_loss(self.preparation, plain, self.metric.name, self.train.targets(), self.job.project)
 
 
 class Learner(Protocol):
@@ -261,9 +273,7 @@ class _Evaluation:
 
     @classmethod
     def of(cls, inputs: LearnerInputs) -> _Evaluation:
-        job, preparation, validation = inputs.job, inputs.preparation, inputs.validation
-        plain = job.train.model_copy(update=PLAIN_LOSS)
-        loss = make_loss(preparation, plain, inputs.metric.name, inputs.train.targets(), job.project)
+        loss, validation = inputs.plain_loss(), inputs.validation
         targets, weights, total = validation.targets(), validation.weights(), validation.total_weight
 
         def mean_loss(output: NDArray[np.float64]) -> float:

@@ -9,6 +9,7 @@ from models.errors import UsageError
 from models.export.trained import validation_predictions
 from models.metrics.metrics import resolve_metric
 from models.training import trees
+from models.training.by_rounds import rounds
 from models.training.by_rounds.rounds import LearnerInputs
 from models.training.job import TREES_FILE, EpochReport
 from models.training.rank import run_job
@@ -58,7 +59,7 @@ def test_few_rows_get_one_thread_and_any_number_grows_the_same_trees(make_job, m
         for threads in (1, 2)
     )
     assert trees.TreesLearner(LearnerInputs.of(two)).parameters(0)[0]["num_threads"] == 1
-    monkeypatch.setattr(trees, "_ROWS_A_THREAD", 20)
+    monkeypatch.setattr(rounds, "ROWS_A_THREAD", 20)
     assert trees.TreesLearner(LearnerInputs.of(two)).parameters(0)[0]["num_threads"] == 2
     assert run_job(one).weights_sha256 == run_job(two).weights_sha256
 
