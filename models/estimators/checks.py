@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from models.errors import UsageError, did_you_mean
 from models.estimators.rows import ROWS, EstimatorRow
-from models.estimators.source import BOTH_FORMS, row_of_source
+from models.estimators.source import BOTH_FORMS, row_of_source, version_of
 from models.judge.goal_check import stated_task
 from models.kinds.task import Task
 from models.nets.catalogue import unused
@@ -89,7 +88,7 @@ def check_installed(net: str, key: str = "model.net") -> None:
 
     for line in LIBRARIES.get(net.partition(":")[0].partition(".")[0], ()):
         requirement = Requirement(line)
-        version = _version(requirement.name) or _version(_SAME.get(requirement.name, requirement.name))
+        version = version_of(requirement.name) or version_of(_SAME.get(requirement.name, requirement.name))
         if not version:
             raise UsageError(f"{key}: {net} needs {requirement}, which is not installed: {INSTALL}")
         if not requirement.specifier.contains(version, prereleases=True):
@@ -99,20 +98,15 @@ def check_installed(net: str, key: str = "model.net") -> None:
 def _missing(row: EstimatorRow) -> list[str]:
     """Return the modules and distributions of a row that are not installed."""
     modules = [name for name in row.modules if importlib.util.find_spec(name.partition(".")[0]) is None]
-    distributions = [name for name in row.distributions if not _version(name) and not _version(_SAME.get(name, name))]
+    distributions = [
+        name for name in row.distributions if not version_of(name) and not version_of(_SAME.get(name, name))
+    ]
     return modules + distributions
 
 
 def _of_extra() -> list[str]:
     """Return the packages and distributions that the extra installs."""
     return [*ESTIMATOR_PACKAGES, *(line.partition(">")[0] for lines in LIBRARIES.values() for line in lines)]
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def check_task(row: EstimatorRow, net: str, task: Task | None, key: str = "model.net") -> None:

@@ -17,6 +17,7 @@ from models.project_spec.row_source import (
     is_flag,
     is_function,
     is_record,
+    is_texts,
     one_of,
     read_row,
     row_file,
@@ -35,10 +36,6 @@ FUNCTIONS = {
 SETTINGS = ("rounds", "seed", "threads", "quantile")
 """What stands in `settings` beside the arguments."""
 _function = RowKey("a function of the file", is_function, None)
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
 
 
 def _is_space(value: Any) -> bool:
@@ -62,8 +59,8 @@ ROW_FORM = RowForm(
         "rounds": RowKey("a whole number above 0", lambda value: type(value) is int and value > 0, 1),
         "arguments": RowKey("a dict of arguments and their defaults", is_record, {}),
         "space": RowKey("dimensions such as {'depth': {'low': 2, 'high': 8, 'integer': True}}", _is_space, {}),
-        "modules": RowKey("a list of the packages that it imports", _is_names, ()),
-        "distributions": RowKey("a list of their names in a package index", _is_names, ()),
+        "modules": RowKey("a list of the packages that it imports", is_texts, ()),
+        "distributions": RowKey("a list of their names in a package index", is_texts, ()),
     },
 )
 """The keys of a team's own family: it learns and converts by three functions, or by one that returns an estimator."""

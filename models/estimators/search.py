@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from models.estimators.source import row_of_source
+from models.estimators.source import installed_versions, row_of_source
 from models.nets.catalogue import CatalogueEntry
 from models.project_spec.references import ESTIMATOR_PACKAGES
 from models.project_spec.search import Dimension
@@ -33,16 +31,6 @@ def read_row(row: CatalogueEntry, net: str, base: Path) -> CatalogueEntry:
         row,
         space={f"model.{name}": Dimension.model_validate(fields) for name, fields in facts.space.items()},
         defaults={f"model.{name}": value for name, value in facts.defaults.items()},
-        libraries=tuple(_installed(facts.distributions)),
+        libraries=tuple(installed_versions(facts)),
         modules=tuple(module for name in packages for module in (name, *_CONVERTERS[name])),
     )
-
-
-def _installed(distributions: Iterable[str]) -> Iterator[str]:
-    """Yield those that are installed: of two builds of a library, one is."""
-    for name in distributions:
-        try:
-            importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        yield name

@@ -6,6 +6,7 @@ Nothing is imported, and nothing of a team's file runs.
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,6 +53,20 @@ def row_of_source(reference: str, base: Path, key: str = "model.net") -> Estimat
         UsageError: There is no such class or row, or it is none that learns.
     """
     return _READERS[sort_of_net(reference)](reference, base, key)
+
+
+def version_of(distribution: str) -> str:
+    """Return the version of an installed distribution; empty if it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def installed_versions(row: EstimatorRow) -> dict[str, str]:
+    """Return the version of each distribution of a row that is installed: of two builds of a library, one is."""
+    versions = {name: version_of(name) for name in row.distributions}
+    return {name: version for name, version in versions.items() if version}
 
 
 def _row_of_class(reference: str, base: Path, key: str) -> EstimatorRow:

@@ -22,7 +22,7 @@ from typing import Any
 from models.errors import UserCodeError
 from models.files import Hashes
 from models.project_spec import references
-from models.project_spec.row_source import RowForm, RowKey, checked_row, is_function, is_row, read_row
+from models.project_spec.row_source import RowForm, RowKey, checked_row, is_function, is_row, is_texts, read_row
 from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
 
 KEY = "data.source"
@@ -31,17 +31,13 @@ ARRIVED = "arrived"
 _SHOWN = 5
 
 
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-
-
 FORM = RowForm(
     "SOURCE",
     {
         "read": RowKey("a function that returns a data frame, an Arrow table or a path", is_function),
         "identity": RowKey("a function that returns JSON, which changes when the source does", is_function, None),
         "growth": RowKey("a function that returns a number of rows, or a list of what there is", is_function, None),
-        "header": RowKey("a list of the names of the columns", _are_names, None),
+        "header": RowKey("a list of the names of the columns", is_texts, None),
     },
 )
 

@@ -6,8 +6,6 @@ goes on with the same bits, also where rows or columns are drawn. A library with
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from models.estimators.inputs import Matrix, input_plan
 from models.estimators.learner import Fit, OutputRows, cut, grown, raw_outputs
 from models.estimators.libraries import Functions, functions_of
 from models.estimators.rows import EstimatorRow
-from models.estimators.source import row_of_source
+from models.estimators.source import installed_versions, row_of_source
 from models.estimators.stored import StoredEstimator, pack, unpack
 from models.kinds.task import TASKS, Link, PerLink
 from models.metrics.metrics import quantile_of
@@ -222,22 +220,13 @@ class EstimatorLearner:
         """Return the library's version, the arguments, and the models of a round: one for each of several classes."""
         arguments = {**self._fit.arguments, **self._fitted.row.fixed, "threads": self._fit.threads}
         models = sum(rows.num_classes if rows.num_classes > 2 else 1 for rows in self._rows.outputs)
-        versions, net = _versions(self._fitted.row), self._job.model.net
+        versions, net = installed_versions(self._fitted.row), self._job.model.net
         return {**versions, "class": net, "parameters": arguments, "models": models}
 
     @property
     def _so_far(self) -> StoredEstimator:
         assert self._stored is not None, "an epoch was learnt"
         return self._stored
-
-
-def _versions(row: EstimatorRow) -> dict[str, str]:
-    """Return the version of each installed distribution of a row."""
-    versions = {}
-    for name in row.distributions:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return versions
 
 
 def _quantiles(preparation: Preparation, metric: str) -> list[float | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ def _spec(net: str, blocks: dict[str, Any]) -> Spec:
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(checks, "_version", lambda name: {"scikit-learn": "1.9.1", **_TRIED}[name])
+    monkeypatch.setattr(checks, "version_of", lambda name: {"scikit-learn": "1.9.1", **_TRIED}[name])
     (tmp_path / "data.csv").write_text(ROWS_OF_FILE)
     (tmp_path / "loss.py").write_text("def focal(output, target): ...\n")
     return tmp_path
@@ -125,7 +124,7 @@ def test_a_task_that_the_rows_show_is_refused_where_the_family_stands(base: Path
 
 
 def test_a_missing_distribution_of_a_row_is_refused(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_version", lambda name: "")
+    monkeypatch.setattr(checks, "version_of", lambda name: "")
     (base / "row.py").write_text(
         "def build(settings): ...\n"
         "FAMILY = {'estimator': build, 'tasks': ['binary'], 'output': 'scores', 'distributions': ['no-such']}\n"
@@ -162,7 +161,7 @@ def test_what_it_can_do_is_accepted(base: Path, net: str, blocks: dict[str, Any]
 def test_a_missing_or_other_version_is_refused(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], message: str
 ) -> None:
-    monkeypatch.setattr(checks, "_version", lambda name: {**_TRIED, **versions}[name])
+    monkeypatch.setattr(checks, "version_of", lambda name: {**_TRIED, **versions}[name])
     with pytest.raises(UsageError) as caught:
         checks.check_installed(XGB)
     assert message in str(caught.value)
@@ -176,8 +175,3 @@ def test_versions_are_those_of_the_project() -> None:
         for text in lines:
             assert declared[Requirement(text).name] == Requirement(text).specifier
     assert {row.package for row in ROWS.values()} == checks.LIBRARIES.keys()
-
-
-def test_a_version_is_that_of_the_distribution() -> None:
-    assert checks._version("numpy") == importlib.metadata.version("numpy")
-    assert checks._version("no-such-distribution") == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from sklearn.base import ClassifierMixin
 
 from models.errors import UsageError
 from models.estimators.rows import CLASSES, NUMBERS
-from models.estimators.source import EstimatorClass, estimator_class, row_of_source
+from models.estimators.source import EstimatorClass, estimator_class, row_of_source, version_of
 from models.project_spec.syntax import REQUIRED, UNKNOWN
 
 KNOWN = [
@@ -133,3 +134,8 @@ def test_nothing_is_imported() -> None:
         "assert not {'sklearn', 'numpy', 'scipy', 'torch'} & {*sys.modules}, 'imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[4])
+
+
+def test_a_version_is_that_of_the_distribution() -> None:
+    assert version_of("numpy") == importlib.metadata.version("numpy")
+    assert version_of("no-such-distribution") == ""
