@@ -5,7 +5,7 @@ from __future__ import annotations
 from models.data.preparation import Preparation
 from models.estimators.joined import join
 from models.estimators.stored import OutputModel, unpack
-from models.export.feature_nodes import feature_nodes
+from models.export.feature_nodes import corrected, feature_nodes
 from models.inputs.graph_builder import GraphBuilder
 from models.training.by_rounds.estimators import FittedEstimator
 from models.training.job import TrainingJob
@@ -26,7 +26,4 @@ def estimator_part(job: TrainingJob, preparation: Preparation) -> tuple[GraphBui
         return fitted.functions.onnx(model.model, stored.plan.width, len(model.classes))
 
     raw = join(builder, features, stored, graph_of, fitted.row.output, fitted.link, fitted.num_classes)
-    if correction is None:
-        return builder, raw
-    changed = builder.node("Mul", [raw, correction.slope], "estimator/change")
-    return builder, builder.node("Add", [correction.base, changed], "estimator/corrected")
+    return builder, corrected(builder, raw, correction, "estimator")

@@ -32,6 +32,21 @@ def feature_nodes(preparation: Preparation) -> FeatureNodes:
     return _INPUTS[preparation.kind](preparation)
 
 
+def corrected(builder: GraphBuilder, raw: str, correction: Correction | None, prefix: str) -> str:
+    """Append what turns sums of leaves into outputs (batch, output), as `TreeInputs.output` does; return their name.
+
+    Args:
+        builder: From `feature_nodes`.
+        raw: The name of the sums (batch, output).
+        correction: From `feature_nodes`; None: the sums are the outputs.
+        prefix: Of the names of the nodes.
+    """
+    if correction is None:
+        return raw
+    changed = builder.node("Mul", [raw, correction.slope], f"{prefix}/change")
+    return builder.node("Add", [correction.base, changed], f"{prefix}/corrected")
+
+
 def _of_columns(preparation: Preparation) -> FeatureNodes:
     builder = GraphBuilder(CORE_PREFIX)
     return builder, _features(builder, preparation.num_numeric, len(preparation.cardinalities)), None

@@ -12,7 +12,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.feature_nodes import feature_nodes
+from models.export.feature_nodes import corrected, feature_nodes
 from models.inputs.graph_builder import GraphBuilder
 from models.inputs.tree_ensemble import LEQ, MEMBER, TreeNode, tree_ensemble
 from models.ngrams.graph import ML_DOMAIN
@@ -50,11 +50,8 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
     builder, features, correction = feature_nodes(preparation)
     attributes = _ensemble(*_targeted(dumps))
     raw = builder.node("TreeEnsemble", [features], "trees", domain=ML_DOMAIN, **attributes)
-    if correction is not None:
-        changed = builder.node("Mul", [raw, correction.slope], "trees/change")
-        return builder, builder.node("Add", [correction.base, changed], "trees/corrected")
     if factor == 1.0:
-        return builder, raw
+        return builder, corrected(builder, raw, correction, "trees")
     scale = builder.constant("factor", np.array(factor, np.float64))
     return builder, builder.node("Mul", [raw, scale], "logit")
 
