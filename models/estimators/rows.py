@@ -146,6 +146,13 @@ def _sklearn(name: str, tasks: tuple[str, ...], **facts: Any) -> EstimatorRow:
     return replace(usual, **facts)
 
 
+_SKLEARN_ERRORS: Mapping[str, Arguments] = {
+    "mse": {"loss": "squared_error"},
+    "l1": {"loss": "absolute_error"},
+    "relative_l1": {"loss": "absolute_error"},
+    "pinball": {"loss": "quantile"},
+}
+"""The losses of numbers, as scikit-learn's boosted trees name them."""
 _LINEAR: Arguments = {"numbers": "standardised", "categories": "one-hot"}
 _FOREST: Arguments = {
     "seed": "random_state",
@@ -163,7 +170,7 @@ _TREE: Arguments = {
 _HIST: Arguments = {
     "gaps": True,
     "seed": "random_state",
-    "fixed": {"verbose": 0, "early_stopping": False},
+    "fixed": _SKLEARN_FIXED,
     "owned": {**_SKLEARN_OWNED, "loss": GOAL, "quantile": GOAL, "scoring": PATIENCE, "n_iter_no_change": PATIENCE},
     "space": {
         "learning_rate": {"low": 0.02, "high": 0.3, "log": True},
@@ -196,7 +203,7 @@ _NEIGHBOURS: Arguments = {
 _MLP: Arguments = {
     **_LINEAR,
     "seed": "random_state",
-    "fixed": {"verbose": False, "early_stopping": False},
+    "fixed": _SKLEARN_FIXED,
     "space": {
         "alpha": {"low": 1e-6, "high": 1e-1, "log": True},
         "learning_rate_init": {"low": 1e-4, "high": 1e-2, "log": True},
@@ -205,12 +212,13 @@ _MLP: Arguments = {
 _SGD: Arguments = {
     **_LINEAR,
     "seed": "random_state",
-    "fixed": {"verbose": 0, "early_stopping": False},
+    "fixed": _SKLEARN_FIXED,
     "owned": {**_SKLEARN_OWNED, "loss": GOAL},
     "space": {"alpha": {"low": 1e-6, "high": 1e-1, "log": True}},
 }
 _LABELS: Arguments = {**_LINEAR, "output": "labels"}
 _PENALTY = {"low": 1e-3, "high": 1e3, "log": True}
+_PENALISED: Arguments = {**_LINEAR, "seed": "random_state", "space": {"alpha": _PENALTY}}
 
 _XGBOOST_ARGUMENTS = (
     "max_depth", "max_leaves", "max_bin", "grow_policy", "learning_rate", "tree_method", "gamma", "min_child_weight",
@@ -367,30 +375,14 @@ ROWS: dict[str, EstimatorRow] = {
         _sklearn("DecisionTreeClassifier", CLASSES, **_TREE),
         _sklearn("DecisionTreeRegressor", NUMBERS, **_TREE),
         _sklearn("HistGradientBoostingClassifier", CLASSES, **_HIST),
-        _sklearn(
-            "HistGradientBoostingRegressor",
-            QUANTILES,
-            **_HIST,
-            quantile="quantile",
-            objectives={
-                "mse": {"loss": "squared_error"},
-                "l1": {"loss": "absolute_error"},
-                "relative_l1": {"loss": "absolute_error"},
-                "pinball": {"loss": "quantile"},
-            },
-        ),
+        _sklearn("HistGradientBoostingRegressor", QUANTILES, **_HIST, quantile="quantile", objectives=_SKLEARN_ERRORS),
         _sklearn("GradientBoostingClassifier", CLASSES, **_BOOSTED),
         _sklearn(
             "GradientBoostingRegressor",
             QUANTILES,
             **_BOOSTED,
             quantile="alpha",
-            objectives={
-                "mse": {"loss": "squared_error"},
-                "l1": {"loss": "absolute_error"},
-                "relative_l1": {"loss": "absolute_error"},
-                "pinball": {"loss": "quantile"},
-            },
+            objectives=_SKLEARN_ERRORS,
         ),
         _sklearn(
             "LogisticRegression",
@@ -400,8 +392,8 @@ ROWS: dict[str, EstimatorRow] = {
             space={"C": _PENALTY},
             defaults={"max_iter": 1000},
         ),
-        _sklearn("Ridge", NUMBERS, **_LINEAR, seed="random_state", space={"alpha": _PENALTY}),
-        _sklearn("Lasso", NUMBERS, **_LINEAR, seed="random_state", space={"alpha": _PENALTY}),
+        _sklearn("Ridge", NUMBERS, **_PENALISED),
+        _sklearn("Lasso", NUMBERS, **_PENALISED),
         _sklearn(
             "ElasticNet",
             NUMBERS,
