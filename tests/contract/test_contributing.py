@@ -28,31 +28,34 @@ def test_the_recipes_for_a_source_and_a_metric_work(tmp_path: Path) -> None:
 
 
 def test_the_recipe_for_a_metric_of_a_project_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = follow("Bring a metric", tmp_path)
-    project = tmp_path / "projects" / "trips"
-    assert len(paths) <= MOST_FILES
-    assert {path.parent for path in paths} == {project}
     rows = "".join(f"{distance},{distance / 3}\n" for distance in range(300))
-    (project / "trips.csv").write_text(f"km,minutes\n{rows}")
-    assert "1 passed" in run_tests(project, [project / "test_costs.py"])
+    project = followed_in_project("Bring a metric", tmp_path / "projects" / "trips", f"km,minutes\n{rows}")
     assert read_checked(project / "project.yaml").goal.metric == "./costs.py:METRIC"
-    monkeypatch.chdir(project)
-    checked = CliRunner().invoke(loopline, ["check-row", "./costs.py:METRIC"])
-    assert checked.exit_code == 0, checked.output
+    check_row_of(project, "costs", "METRIC", monkeypatch)
 
 
 def test_the_recipe_for_a_boosted_family_of_a_project_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xgboost", reason="the extra estimators")
-    paths = follow("Bring a boosted family", tmp_path)
-    project = tmp_path / "projects" / "leavers"
+    rows = "".join(f"{number},{'yes' if number % 3 else 'no'}\n" for number in range(300))
+    project = followed_in_project("Bring a boosted family", tmp_path / "projects" / "leavers", f"months,left\n{rows}")
+    assert read_checked(project / "project.yaml").model.net == "./boosted.py:FAMILY"
+    check_row_of(project, "boosted", "FAMILY", monkeypatch)
+
+
+def followed_in_project(name: str, project: Path, table: str) -> Path:
+    """Follow a recipe whose files all lie in a project's folder, and write the project's table there."""
+    paths = follow(name, project.parents[1])
     assert len(paths) <= MOST_FILES
     assert {path.parent for path in paths} == {project}
-    rows = "".join(f"{number},{'yes' if number % 3 else 'no'}\n" for number in range(300))
-    (project / "leavers.csv").write_text(f"months,left\n{rows}")
-    assert "1 passed" in run_tests(project, [project / "test_boosted.py"])
-    assert read_checked(project / "project.yaml").model.net == "./boosted.py:FAMILY"
+    (project / f"{project.name}.csv").write_text(table)
+    return project
+
+
+def check_row_of(project: Path, module: str, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the recipe's own test and the suite of its row, from the project's folder."""
+    assert "1 passed" in run_tests(project, [project / f"test_{module}.py"])
     monkeypatch.chdir(project)
-    checked = CliRunner().invoke(loopline, ["check-row", "./boosted.py:FAMILY"])
+    checked = CliRunner().invoke(loopline, ["check-row", f"./{module}.py:{row}"])
     assert checked.exit_code == 0, checked.output
 
 
