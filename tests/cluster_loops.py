@@ -17,7 +17,8 @@ import psutil
 
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from tasks.ranks.launcher import train_at
-from tests.launcher_contract import PATIENCE_S, Stage
+from tasks.ranks.launcher_suite import PATIENCE_S
+from tests.launcher_contract import Stage
 from tests.running import Loopline
 
 ROOT = Path(__file__).parents[1]

@@ -14,29 +14,10 @@ import pytest
 
 from models.errors import LooplineError
 from models.training.job import EpochReport, TrainingJob, TrainingResult
+from tasks.ranks.launcher_suite import EPOCHS, NET, PATIENCE_S
 from tasks.ranks.rank_pool import RankPool
 from tests.tiny_jobs import job_maker
 
-PATIENCE_S = 120
-EPOCHS = 12
-
-NET = """
-import os
-import time
-import torch
-
-
-class Net(torch.nn.Module):
-    def __init__(self, num_numeric, num_outputs):
-        super().__init__()
-        self.layer = torch.nn.Linear(num_numeric, num_outputs)
-        self.dropout = torch.nn.Dropout(0.2)
-
-    def forward(self, numeric):
-        if self.training:
-            time.sleep(0.02)
-        return self.layer(self.dropout(numeric))
-"""
 RAISING = NET.replace("time.sleep(0.02)", 'raise ValueError("the sky is falling")')
 
 

@@ -25,7 +25,7 @@ from tasks.ranks.rank_pool import RankPool
 EPOCHS, PATIENCE_S = 12, 120
 _WAIT_S = 0.5
 _WORDS = "the sky is falling"
-_NET = """
+NET = """
 import time
 import torch
 
@@ -41,6 +41,7 @@ class Net(torch.nn.Module):
             time.sleep(0.02)
         return self.layer(self.dropout(numeric))
 """
+"""A net whose steps take so long that an epoch can be interrupted."""
 
 
 def launcher_claims(place: Place, folder: Path) -> Iterator[Claim]:
@@ -72,9 +73,9 @@ class _Stage:
     def __post_init__(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        (self.folder / "net.py").write_text(_NET)
+        (self.folder / "net.py").write_text(NET)
         raises = f'raise ValueError("{_WORDS}")'
-        (self.folder / "broken.py").write_text(_NET.replace("time.sleep(0.02)", raises))
+        (self.folder / "broken.py").write_text(NET.replace("time.sleep(0.02)", raises))
         _write_data(self.folder)
 
     @cached_property

@@ -8,6 +8,7 @@ import pytest
 from models.errors import TrainingError, UsageError
 from tasks.ranks.kubernetes import LOG, Kubernetes
 from tasks.ranks.launcher import Shape
+from tasks.ranks.launcher_suite import EPOCHS, PATIENCE_S
 from tests.cluster_loops import (
     LOOP_S,
     OnCluster,
@@ -20,7 +21,7 @@ from tests.cluster_loops import (
 from tests.empty_image import IMAGE
 from tests.kubernetes_cluster import NODES
 from tests.kueue import CPUS, QUEUE, URGENT
-from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
+from tests.launcher_contract import LauncherContract
 from tests.running import eventually
 
 pytestmark = pytest.mark.timeout(900)

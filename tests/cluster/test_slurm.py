@@ -21,6 +21,7 @@ from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.ranks.launcher import name_of
+from tasks.ranks.launcher_suite import EPOCHS, PATIENCE_S
 from tasks.ranks.slurm import LOG, Slurm
 from tests.cluster_loops import (
     LOOP_S,
@@ -33,7 +34,7 @@ from tests.cluster_loops import (
     trained,
     wait_for_checkpoint,
 )
-from tests.launcher_contract import EPOCHS, PATIENCE_S, LauncherContract
+from tests.launcher_contract import LauncherContract
 from tests.postgres import is_installed, new_database, postgres
 from tests.running import Loopline, eventually, flow_runs
 from tests.s3 import BUCKET, s3

@@ -13,8 +13,8 @@ import pytest
 
 from models.training.job import STOP_FILE
 from tasks.ranks.launcher import train_at
+from tasks.ranks.launcher_suite import NET, PATIENCE_S
 from tasks.ranks.torchrun import Torchrun
-from tests.launcher_contract import NET, PATIENCE_S
 from tests.tiny_jobs import job_maker
 
 pytestmark = pytest.mark.timeout(600)
