@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.frozen_model import FrozenModel
 from models.judge.verdict import Estimate, Verdict
+from models.serving.releases import PLAN, PROMOTION, ReleasePlan
 
 KEY = "loopline.key"
 FILES = "loopline.files"
@@ -66,7 +67,7 @@ class RegisteredVersion(FrozenModel):
 
 
 class JournalEntry(BaseModel):
-    """One entry of a journal in the registry's tags; a newer Loopline may write more of it."""
+    """An entry of a journal in MLflow's tags, as an older Loopline wrote it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -76,19 +77,55 @@ class JournalEntry(BaseModel):
     reason: str = ""
 
 
-class ChampionMove(JournalEntry):
-    """The champion moved from one version to another, or is about to move."""
+PlanAction = Literal["canary", "shadow", "end", "return"]
+Action = Literal["promote", "rollback", "removed", "overruled", "adopt"] | PlanAction
+MLFLOW = "MLflow"
+"""The actor of a move that was made in MLflow: it stores no name, no time and no counter of an alias."""
 
-    action: Literal["promote", "rollback"]
+
+class ChampionMove(JournalEntry):
+    """A change of what serves: one row of the state database; a newer Loopline may write more of it.
+
+    The newest row is the whole state of what serves: the champion `after`, the plan beside it, its promotion.
+
+    Args:
+        number: Counts the project's moves from 1 on.
+        id: Unlike the number never given twice, not even after a restore of the database.
+        at: Unix time, seconds, by the database's clock.
+        by: Account and host of a command, the dashboard, a server's name, a loop's id, or "MLflow".
+        reason: Why, in the actor's words.
+        action: What was done: `removed` where the champion was deleted in MLflow, `overruled` where a move in MLflow
+            came after a row that was not carried there yet: the row wins, and the alias is put back.
+        before: The champion before; None: there was none.
+        after: The champion from now on, the same as `before` where only the plan changes; None: there is none.
+        plan: What is tried beside the champion.
+        promotion: The id of the promotion by which `after` serves: a version that is promoted again has another.
+        best: The value of the tag BEST of `after`; None: as it was registered.
+        loop_id: The loop that moved it; empty for a person or a server.
+    """
+
+    id: str = ""
+    action: Action
     before: str | None
     after: str | None
+    plan: ReleasePlan = ReleasePlan()
+    promotion: str = ""
+    best: str | None = None
     loop_id: str = ""
+
+    def serving(self, tags: Mapping[str, str]) -> dict[str, str]:
+        """Return the tags of the champion while this row is the newest, from its own `tags`."""
+        plan = self.plan.model_dump_json() if self.plan.versions else ""
+        best = {} if self.best is None else {BEST: self.best}
+        return {**tags, PROMOTION: self.promotion, PLAN: plan, **best}
 
 
 def champions_in_force(journal: Sequence[ChampionMove]) -> list[str]:
     """Return the row of champions up to the current one, oldest first; a rollback removes the last of the row."""
     champions: list[str] = []
     for move in journal:
+        if move.after == move.before:  # only the plan changed, or a move in MLflow was overruled
+            continue
         if move.action == "rollback":
             del champions[-1:]
             while move.after in champions[:-1] and champions[-1] != move.after:  # skip those deleted in MLflow

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Column, ColumnElement, Connection, Engine, FromClause, Select, Table
 
 FILE = "state.db"
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """The schema's versions, oldest first: the files of `migrations/versions`."""
 BUSY_S = 60.0
 """How long a writer waits for another; Postgres ends one that does nothing for so long within its transaction."""

@@ -139,3 +139,51 @@ monitoring_reports = Table(
     Column("at", Float, nullable=False, comment="When it was made. Unix time, seconds."),
     Column("content", JSON, nullable=False, comment="The whole report of the latest monitoring run."),
 )
+workspace = Table(
+    "workspace",
+    METADATA,
+    Column("id", Text, primary_key=True, comment="Its only row: names the workspace where several share a store."),
+)
+champion_moves = Table(
+    "champion_moves",
+    METADATA,
+    Column("project", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False, comment="Counts the project's moves."),
+    Column("id", Text, nullable=False, unique=True),
+    Column("at", Float, nullable=False, comment="Unix time, seconds, by the database's clock."),
+    Column("actor", Text, nullable=False, comment="Account and host, a server, a loop, or MLflow."),
+    Column("reason", Text, nullable=False),
+    Column("action", Text, nullable=False, comment="promote, rollback, removed, overruled, adopt, canary, shadow, end"),
+    Column("before", Text, comment="The champion before."),
+    Column("after", Text, comment="The champion from now on; empty for none."),
+    Column("plan", JSON, nullable=False, comment="What is tried beside it."),
+    Column("promotion", Text, nullable=False, comment="Id of the promotion by which the champion serves."),
+    Column("best", Text, comment="Identity of the best champion so far; empty: as the version was registered."),
+    Column("loop_id", Text, nullable=False),
+)
+versions = Table(
+    "versions",
+    METADATA,
+    Column("project", Text, primary_key=True),
+    Column("version", Text, primary_key=True, comment="MLflow's number."),
+    Column("key", Text, nullable=False, comment="Hash of the work that it was registered for."),
+    Column("run", Text, nullable=False, comment="MLflow's id of the run that made it."),
+    Column("place", Text, nullable=False, comment="URI of its files."),
+    Column("tags", JSON, nullable=False, comment="As it was registered or judged last; the files' hashes too."),
+    Column("at", Float, nullable=False, comment="When it was registered. Unix time, seconds."),
+    Column("is_removed", Boolean, nullable=False, default=False, comment="It was deleted in MLflow since."),
+    Index("versions_by_key", "project", "key"),
+)
+registered_models = Table(
+    "registered_models",
+    METADATA,
+    Column("project", Text, primary_key=True),
+    Column("owner", Text, nullable=False, comment="Id of the workspace that may move it; empty: not asked yet."),
+    Column("challenger", Text, comment="The version that was judged last and is not the champion."),
+    Column("number", Integer, nullable=False, comment="The last move that MLflow has; 0: none."),
+    Column("alias", Text, comment="The version to which we set MLflow's alias `champion` last."),
+    Column("mark", Text, nullable=False, comment="`number:id` of a move, as we wrote it into MLflow last; or empty."),
+    Column("intents", JSON, nullable=False, comment="Values of the alias that carriers are setting, and until when."),
+    Column("looked", Float, comment="When MLflow was last looked at. Unix time, seconds; empty: it must be."),
+    Column("trouble", Text, nullable=False, comment="Why moves are not carried to MLflow; empty: they are."),
+)

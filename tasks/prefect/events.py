@@ -14,7 +14,7 @@ import urllib.error
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -27,6 +27,9 @@ from tasks.host.locks import tried
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 SIGNALS: dict[Kind, str] = {
     "new_data": "loopline.data.arrived",
@@ -107,17 +110,22 @@ def send(workspace: Workspace, event: Event) -> bool:
     Raises:
         StoreError: The database cannot be written.
     """
+    with database.writing(workspace.state) as connection:
+        store(connection, event)
+    deliver(workspace)
+    return not waiting(workspace)
+
+
+def store(connection: Connection, event: Event) -> None:
+    """Store an event until Prefect has it, in the transaction of what it tells; `deliver` sends it afterwards."""
     from sqlalchemy import select
 
     from tasks.host.tables import events
 
     row = {"id": event.id, "project": event.project, "content": database.plain(event), "state": WAITING}
     is_open = event.is_signal and bool(event.payload.get("signal"))
-    with database.writing(workspace.state) as connection:
-        if connection.scalar(select(events.c.id).where(events.c.id == event.id)) is None:
-            connection.execute(events.insert().values(**row, is_open=is_open))
-    deliver(workspace)
-    return not waiting(workspace)
+    if connection.scalar(select(events.c.id).where(events.c.id == event.id)) is None:
+        connection.execute(events.insert().values(**row, is_open=is_open))
 
 
 def waiting(workspace: Workspace) -> int:

@@ -31,6 +31,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/host/migrations/versions/0003_add_the_trials_of_releases.py": "tests/unit/tasks/host/test_database.py",
     "tasks/host/migrations/versions/0005_add_the_reasons_of_failed_loops.py": "tests/unit/tasks/host/test_database.py",
     "tasks/host/migrations/versions/0004_create_the_live_servers.py": "tests/unit/tasks/host/test_database.py",
+    "tasks/host/migrations/versions/0006_create_the_moves_of_champions.py": "tests/unit/tasks/host/test_database.py",
     "tasks/tools/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",
     "tasks/steps/card.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/export.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",

@@ -1,0 +1,105 @@
+"""The moves of champions, as rows of the state database: the newest row of a project is what serves."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import GateRefused
+from models.serving.registry import ChampionMove, RegisteredVersion
+from tasks.host import database
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, RowMapping
+
+_FIELDS = {name: "actor" if name == "by" else name for name in ChampionMove.model_fields}
+"""The column of each field."""
+
+
+def champion_of(root: Path, project: str) -> RegisteredVersion | None:
+    """Return the champion with its tags, by one query; None: no version serves.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        project: The project's name.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    from sqlalchemy import select
+
+    from tasks.host.tables import champion_moves, versions
+
+    moves = champion_moves
+    same = (versions.c.project == moves.c.project) & (versions.c.version == moves.c.after)
+    rows = select(*moves.c, versions.c.tags).select_from(moves.outerjoin(versions, same))
+    newest = rows.where(moves.c.project == project).order_by(moves.c.number.desc()).limit(1)
+    with database.reading(root) as connection:
+        row = connection.execute(newest).mappings().first()
+    if row is None or row["after"] is None:
+        return None
+    return RegisteredVersion(number=row["after"], tags=_move(row).serving(row["tags"] or {}))
+
+
+def moves_of(root: Path, project: str, limit: int | None = None) -> list[ChampionMove]:
+    """Return a project's moves, newest first, at most `limit`."""
+    with database.reading(root) as connection:
+        return read(connection, project, limit)
+
+
+def read(connection: Connection, project: str, limit: int | None = None) -> list[ChampionMove]:
+    """Return a project's moves, newest first, at most `limit`, by a connection."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import champion_moves
+
+    rows = select(champion_moves).where(champion_moves.c.project == project)
+    newest = rows.order_by(champion_moves.c.number.desc()).limit(limit)
+    return [_move(row) for row in connection.execute(newest).mappings()]
+
+
+def newest_moves(root: Path, projects: Sequence[str], limit: int) -> dict[str, list[ChampionMove]]:
+    """Return the newest moves of projects, newest first, at most `limit` of each; one without moves is left out."""
+    from tasks.host.tables import champion_moves
+
+    moves: dict[str, list[ChampionMove]] = {}
+    if not projects:
+        return moves
+    rows = database.newest(champion_moves.c.number, limit, list(champion_moves.c), project=projects)
+    with database.reading(root) as connection:
+        for row in connection.execute(rows).mappings():
+            moves.setdefault(row["project"], []).append(_move(row))
+    return moves
+
+
+def record(connection: Connection, project: str, after_number: int, **fields: Any) -> ChampionMove:
+    """Insert the next move of a project, in the transaction that has checked whether it may be made.
+
+    Args:
+        connection: A connection that writes (`database.writing`).
+        project: The project's name.
+        after_number: The number of the newest move that the decision knew; 0: there was none.
+        fields: Of `ChampionMove`, without number, id and time.
+
+    Raises:
+        GateRefused: Another move came first.
+    """
+    from tasks.host.tables import champion_moves
+
+    newest = next(iter(read(connection, project, limit=1)), None)
+    if newest and newest.number != after_number:
+        raise GateRefused(
+            f"{project}: {newest.by} moved the champion meanwhile ({newest.action}, to version "
+            f"{newest.after or 'none'}): look again with `loopline release {project}`, then decide"
+        )
+    move = ChampionMove(number=after_number + 1, id=uuid.uuid4().hex, at=database.now(connection), **fields)
+    plain = database.plain(move)
+    row = {column: plain[name] for name, column in _FIELDS.items()}
+    connection.execute(champion_moves.insert().values(project=project, **row))
+    return move
+
+
+def _move(row: RowMapping) -> ChampionMove:
+    return ChampionMove.model_validate({name: row[column] for name, column in _FIELDS.items()})
