@@ -34,7 +34,9 @@ FILE = "state.db"
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """The schema's versions, oldest first: the files of `migrations/versions`."""
 BUSY_S = 60.0
-"""How long a writer waits for another; Postgres ends one that does nothing for so long within its transaction."""
+"""How long a writer waits for the writers before it."""
+REST_S = 12.0
+"""Postgres ends a writer that does nothing for so long within its transaction: before half a lease (`leases.TTL_S`)."""
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _WRITER = 0x6C6F6F70  # the key of Postgres' advisory lock
 _thread = threading.local()
@@ -42,7 +44,7 @@ _DAMAGED = "put it back from a copy, or move it away and lose the history of loo
 _CURES = {
     "is full": DISK_IS_FULL,
     "lock timeout": f"another process has written for more than {BUSY_S:g} s: run again",
-    "idle-in-transaction": f"ended this process's change, which had rested for {BUSY_S:g} s: run again",
+    "idle-in-transaction": f"ended this process's change, which had rested for {REST_S:g} s: run again",
 }
 """Errors of Postgres that are no errors of its address."""
 
@@ -75,6 +77,10 @@ def reading(state: Path) -> Iterator[Connection]:
 def writing(state: Path, *, durable: bool = True) -> Iterator[Connection]:
     """Yield a connection in a transaction that excludes other writers; commit it, or roll it back on an error.
 
+    A transaction that takes a number must exclude others: else numbers are committed out of order, and a reader that
+    goes on after the last number passes over a row for ever. Postgres ends the transaction if the process does nothing
+    in it for `REST_S`, such as one that is paused: compute first, write after.
+
     Args:
         state: The workspace's state folder, `.loopline`.
         durable: The change is on the disk on return, which costs some milliseconds; else a loss of power may undo it.
@@ -83,6 +89,24 @@ def writing(state: Path, *, durable: bool = True) -> Iterator[Connection]:
         StoreError: The database cannot be used, or a newer Loopline wrote it.
     """
     with _begun(state, writes=True, durable=durable) as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def updating(state: Path) -> Iterator[Connection]:
+    """Yield a connection for one statement that takes no number, such as an update of a row of this process's own.
+
+    With Postgres the statement is a transaction by itself: it waits for no other writer, and there is no moment at
+    which a paused process holds up others.
+
+    Args:
+        state: The workspace's state folder, `.loopline`.
+
+    Raises:
+        StoreError: The database cannot be used, or a newer Loopline wrote it.
+    """
+    level = {"isolation_level": "AUTOCOMMIT"} if is_shared() else {}
+    with _begun(state, writes=True, **level) as connection:
         yield connection
 
 
@@ -159,11 +183,18 @@ def is_shared() -> bool:
 
 def now(connection: Connection) -> float:
     """Return the database's time (Unix time, seconds): the same for all machines."""
-    from sqlalchemy import func, select
+    from sqlalchemy import select
+
+    return float(connection.scalar(select(clock(connection))) or 0.0)
+
+
+def clock(connection: Connection) -> ColumnElement[Any]:
+    """Return the expression of the database's time (Unix time, seconds) when its statement runs."""
+    from sqlalchemy import func, literal
 
     if connection.dialect.name == "sqlite":
-        return time.time()
-    return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)
+        return literal(time.time())
+    return func.extract("epoch", func.clock_timestamp())
 
 
 def is_absent(state: Path) -> bool:
@@ -172,7 +203,7 @@ def is_absent(state: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _begun(state: Path, **options: bool) -> Iterator[Connection]:
+def _begun(state: Path, **options: Any) -> Iterator[Connection]:
     """Yield a connection in a transaction; if the database's schema is not the newest, migrate it first."""
     url, lock = address(state), state / "locks" / "state.lock"
     if not options and not is_shared() and not os.access(state, os.W_OK):  # SQLite would make files beside its own
@@ -249,10 +280,11 @@ def _engine(url: str, pid: int) -> Engine:
             if not options.get("durable", True):
                 connection.exec_driver_sql("pragma synchronous = normal")
             connection.exec_driver_sql("begin immediate" if options.get("writes") else "begin")
+        elif options.get("isolation_level") == "AUTOCOMMIT":
+            return
         elif options.get("writes"):
-            busy_ms = round(BUSY_S * 1000)
-            connection.exec_driver_sql(f"set local lock_timeout = {busy_ms}")
-            connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {busy_ms}")
+            connection.exec_driver_sql(f"set local lock_timeout = {round(BUSY_S * 1000)}")
+            connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {round(REST_S * 1000)}")
             connection.exec_driver_sql(f"select pg_advisory_xact_lock({_WRITER})")
         else:  # else each statement reads what was committed before it
             connection.exec_driver_sql("set transaction isolation level repeatable read")

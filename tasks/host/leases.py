@@ -4,6 +4,9 @@ The holder renews its lease. Whoever takes one that ran out, or that was release
 checks the epoch in its own transaction: two processes may compute at once, but only the last holder can record, promote
 or end a loop. Time is the database's time, so a machine's wrong clock changes nothing.
 
+A renewal is one statement on one row: a holder that lives loses its lease by no other process that is slow. Postgres
+ends a transaction that rests before half a lease is over, so a paused process holds up nobody for longer.
+
 With SQLite all processes are on machines that share a disk: there the lock file decides who may take the lease, and it
 never runs out. The epoch is checked all the same.
 """
@@ -125,7 +128,8 @@ def _take(state: Path, name: str) -> Lease | dict[str, Any]:
 
     with database.writing(state) as connection:
         now = database.now(connection)
-        row = connection.execute(select(leases).where(leases.c.name == name)).first()
+        # locked: a renewal in this moment comes before, or finds the lease taken
+        row = connection.execute(select(leases).where(leases.c.name == name).with_for_update()).first()
         if row and _is_valid(row.holder, row.until, now):
             return dict(row.holder)
         epoch = row.epoch + 1 if row else 1
@@ -149,9 +153,10 @@ def _renew(lease: Lease, ended: threading.Event) -> None:
 
 
 def _extend(lease: Lease, ttl_s: float | None) -> None:
+    """Let the lease run out in `ttl_s` seconds, or release it; nothing happens if another process has taken it."""
     from tasks.host.tables import leases
 
-    with database.writing(lease.state) as connection:
+    with database.updating(lease.state) as connection:
         mine = (leases.c.name == lease.name, leases.c.epoch == lease.epoch)
-        until = None if ttl_s is None else database.now(connection) + ttl_s
+        until = None if ttl_s is None else database.clock(connection) + ttl_s
         connection.execute(leases.update().where(*mine).values(until=until))

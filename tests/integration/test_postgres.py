@@ -184,7 +184,7 @@ def test_postgres_ends_a_writer_that_rests_in_its_change(
     """Of a machine that lost its power in the middle Postgres would hear nothing for two hours."""
     monkeypatch.setenv(STATE_URL, new_database(databases, "rests"))
     record_loop(place.state / "projects" / "grown", PastLoop(loop_id="l1", began=1.0, ended=2.0, outcome="kept"))
-    monkeypatch.setattr(database, "BUSY_S", 0.1)
+    monkeypatch.setattr(database, "REST_S", 0.1)
 
     def rest() -> None:
         with database.writing(place.state) as connection:

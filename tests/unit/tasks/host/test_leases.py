@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from sqlalchemy import literal
 
 from models.errors import LeaseLostError, StoreError
 from tasks.host import database, leases, processes
@@ -21,7 +22,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     at = [1e9]
     monkeypatch.setattr(database, "is_shared", lambda: True)
     monkeypatch.setattr(database, "is_absent", lambda state: not (state / database.FILE).exists())
-    monkeypatch.setattr(database, "now", lambda _: at[0])
+    monkeypatch.setattr(database, "clock", lambda _: literal(at[0]))
     monkeypatch.setattr(leases, "RENEW_S", 9e9)
     return at
 
@@ -115,3 +116,8 @@ def test_the_holder_renews_it_while_it_works(
             time.sleep(0.2)
         assert is_leased(workspace.state, NAME)
     assert not is_leased(workspace.state, NAME)
+
+
+def test_a_paused_writer_is_ended_before_a_holder_that_lives_loses_its_lease() -> None:
+    assert database.REST_S < leases.TTL_S / 2
+    assert leases.RENEW_S + database.REST_S < leases.TTL_S
