@@ -1,0 +1,54 @@
+"""The acts that a process does under a lease: in a paused process, and in the one that takes over."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from models.pipeline.records import StepRecord
+from tasks.host import processes
+from tasks.host.leases import Lease, leased
+from tasks.host.workspace import Workspace
+from tasks.loop.history import LoopRecord, lease_of, save_loop, save_step
+from tasks.state.step_records import StepRecords
+
+PROJECT, LOOP = "p", "p-1"
+
+
+@contextlib.contextmanager
+def loop_lease(workspace: Workspace) -> Iterator[tuple[Path, Lease]]:
+    """Hold the loop's lease; yields the project's folder of state with it."""
+    state = workspace.state / "projects" / PROJECT
+    state.mkdir(parents=True, exist_ok=True)
+    with leased(workspace.state, lease_of(state)) as lease:
+        yield state, lease
+
+
+def _in_a_loop(workspace: Workspace, act: Callable[[Path, Lease], None]) -> None:
+    with loop_lease(workspace) as (state, lease):
+        save_loop(state, LoopRecord(LOOP, "running", process=processes.identity()), lease)
+        act(state, lease)
+
+
+def begin_step(workspace: Workspace, mark: str) -> None:
+    """Save that the loop begins a step, which is named by the process that does so."""
+    _in_a_loop(workspace, lambda state, lease: save_step(state, LOOP, mark, lease))
+
+
+def save_state(workspace: Workspace, mark: str) -> None:
+    """Save the loop's state."""
+    with loop_lease(workspace) as (state, lease):
+        save_loop(state, LoopRecord(LOOP, "finished", step=mark), lease)
+
+
+def record_step(workspace: Workspace, mark: str) -> None:
+    """Record that a step is done."""
+
+    def act(state: Path, lease: Lease) -> None:
+        record = StepRecord(
+            step="train", key="k", parts={}, outputs={}, digest=mark, result={}, loop_id=LOOP, finished=1.0, seconds=1.0
+        )
+        StepRecords(state, workspace.root).save(record, lease)
+
+    _in_a_loop(workspace, act)

@@ -1,0 +1,39 @@
+"""Two machines that share one Postgres and one MLflow store."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.host import database
+from tasks.host.store_addresses import STATE_URL, normalised
+from tasks.host.workspace import Workspace
+from tests.postgres import Server, new_database, postgres_server
+from tests.time.machines import Elsewhere, Machine
+
+_names = (f"state{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with postgres_server() as own:
+        database.make_tables(normalised(STATE_URL, new_database(own.address, "template")))
+        database._engine.cache_clear()
+        yield own
+
+
+@pytest.fixture
+def shared(workspace: Workspace, server: Server, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """This machine's workspace: its state is in Postgres."""
+    monkeypatch.setenv(STATE_URL, normalised(STATE_URL, new_database(server.address, next(_names))))
+    return workspace
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Elsewhere:
+    """A function that makes a machine."""
+    return lambda name: Machine(tmp_path / name, os.environ)

@@ -1,0 +1,157 @@
+"""Processes of other machines: each with a workspace folder and a pid namespace of its own, and all with one host name.
+
+A process is forked off the warm parent of the tests' commands, so it costs no imports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests import warm
+from tests.time.pausing import PAUSED
+from tests.time.points import Point
+
+_NEW_NAMESPACES = 0x20000000 | 0x00020000  # CLONE_NEWPID | CLONE_NEWNS
+_PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+CODE = "import sys; from tests.time.process import main; main({arguments!r})"
+SHORT_TTL_S = 1.0
+"""How long a lease of such a process lives without a renewal: what takes minutes in life takes a second here."""
+
+
+@functools.cache
+def has_namespaces() -> bool:
+    """Whether this account may make pid namespaces."""
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    with contextlib.suppress(FileNotFoundError):
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return False
+
+
+needs_namespaces = pytest.mark.skipif(
+    not has_namespaces(), reason="a machine of its own is a pid namespace here, and `unshare --pid` needs root"
+)
+
+
+def enter_namespace() -> None:
+    """Go on in a child with its own pid namespace and /proc; this process hands on its exit code.
+
+    It prints the child's pid as this machine has it, as the first line.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    _done(libc.unshare(_NEW_NAMESPACES))
+    if pid := os.fork():
+        print(pid, flush=True)
+        os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+    libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    _done(libc.mount(b"none", b"/", None, _PRIVATE, None))
+    _done(libc.mount(b"proc", b"/proc", b"proc", 0, None))
+
+
+def _done(result: int) -> None:
+    if result:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class Process:
+    """A process that a test started on another machine.
+
+    Attributes:
+        lines: What it has printed so far.
+    """
+
+    def __init__(
+        self, act: str, environ: Mapping[str, str], point: Point | None, options: Mapping[str, object]
+    ) -> None:
+        answers, self._answers = os.pipe()
+        printed, prints = os.pipe()
+        arguments = {"act": act, "point": point, "is_apart": has_namespaces(), **options}
+        code = CODE.format(arguments=json.dumps(arguments))
+        files = answers, prints, 2
+        self._process = warm.server().start("-c", (code,), dict(environ), warm.ROOT, files)
+        os.close(answers)
+        os.close(prints)
+        self._printed = os.fdopen(printed)
+        self.lines: list[str] = []
+        self._pid = int(self._printed.readline())
+
+    def wait_at(self, point: Point) -> None:
+        """Wait until it comes to the point, and stop all its threads there."""
+        self.wait_for(f"{PAUSED}{point.name}")
+        self.stop()
+
+    def wait_for(self, line: str) -> None:
+        """Wait for a line that begins so."""
+        for text in self._printed:
+            self.lines.append(text.rstrip())
+            if text.startswith(line):
+                return
+        raise AssertionError(f"it ended before {line!r}: {self.lines}")
+
+    def stop(self) -> None:
+        """Stop it and all its threads, as a laptop's lid or a moved virtual machine does."""
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on from its point."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._answers, b"\n")
+        os.kill(self._pid, signal.SIGCONT)
+
+    def ended(self) -> list[str]:
+        """Let it go on, wait for its end, and return all that it printed."""
+        self.go_on()
+        self.lines += [line.rstrip() for line in self._printed]
+        self._process.wait(60)
+        return self.lines
+
+    def close(self) -> None:
+        """Kill it, if it has not ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait(60)
+        self._printed.close()
+        os.close(self._answers)
+
+
+class Machine:
+    """Another machine: a workspace folder of its own, and the stores that it shares with this one.
+
+    Args:
+        home: The workspace's root.
+        environ: The environment of its processes, with the addresses of the stores.
+    """
+
+    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+        (home / "projects").mkdir(parents=True)
+        self._environ = {**environ, "LOOPLINE_HOME": str(home)}
+
+    @contextlib.contextmanager
+    def process(self, act: str, point: Point | None = None, **options: object) -> Iterator[Process]:
+        """Start an act of `acts.py` there; it pauses at the point; at the end of the block it is killed.
+
+        Args:
+            act: The name of the act.
+            point: Where it pauses.
+            options: `ttl_s`, for how long its lease lives without renewals; `arguments` of the act.
+        """
+        process = Process(self._environ, act, point, **{"ttl_s": SHORT_TTL_S, **options})
+        try:
+            yield process
+        finally:
+            process.close()
+
+
+Elsewhere = Callable[[str], Machine]
+"""Makes a machine of this name."""

@@ -1,0 +1,83 @@
+"""Where the product acts under a lease, and where the tests of time pause it there.
+
+`test_points.py` compares this table with the product: an act under a lease that is new, moved or gone changes it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+CONFIRMED = "tasks.host.leases:Lease.confirm"
+WRITTEN = "tasks.host.database:writing"
+
+
+class Point(NamedTuple):
+    """A place in the product where a process acts because it holds a lease.
+
+    Args:
+        file: The file of the act.
+        function: The qualified name of the function there that asks for the lease.
+        call: How it asks: `check` in its transaction, `confirm` before an act in another store, or `leased`.
+        target: The function, `module:name`, at which the process pauses while `function` has called it.
+        moment: Whether it pauses `before` the target or `after` it.
+        reason: Why no test pauses it there; empty if one does.
+    """
+
+    file: str
+    function: str
+    call: str
+    target: str = ""
+    moment: str = ""
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """A short name, for the tests' ids and for what a paused process prints."""
+        return f"{self.file.rpartition('/')[2].removesuffix('.py')}.{self.function}"
+
+
+def _checked(file: str, function: str) -> Point:
+    """An act whose transaction checks the lease: the process pauses before the transaction."""
+    return Point(file, function, "check", WRITTEN, "before")
+
+
+def _confirmed(file: str, function: str) -> Point:
+    """An act in another store: the process pauses when it has just been told that it holds the lease."""
+    return Point(file, function, "confirm", CONFIRMED, "after")
+
+
+def _passed_over(file: str, function: str, call: str, reason: str) -> Point:
+    """An act at which no test pauses a process, and why."""
+    return Point(file, function, call, reason=reason)
+
+
+STEP = _checked("tasks/loop/history.py", "save_step")
+LOOP = _checked("tasks/loop/history.py", "save_loop")
+RECORD = _checked("tasks/state/step_records.py", "StepRecords.save")
+REGISTER = _passed_over(
+    "tasks/steps/register.py", "register.<locals>.act", "confirm", "its test follows in the next commits"
+)
+PROMOTE = _passed_over(
+    "tasks/steps/promote.py", "promote.<locals>.act", "confirm", "its test follows in the next commits"
+)
+TRIAL = _passed_over("tasks/steps/search.py", "_Search._one", "confirm", "its test follows in the next commits")
+UPLOAD = _passed_over(
+    "tasks/loop/job_uploads.py", "_Uploader._upload", "confirm", "its test follows in the next commits"
+)
+END = _passed_over("tasks/loop/lifecycle.py", "_end", "confirm", "its test follows in the next commits")
+FORGET = _passed_over("tasks/loop/lifecycle.py", "_forget", "confirm", "its test follows in the next commits")
+REAP = _passed_over("tasks/operations/reap.py", "_project", "leased", "its test follows in the next commits")
+MOVE = _passed_over("tasks/mlflow/registry.py", "Registry.locked", "leased", "its test follows in the next commits")
+HANDED_ON = _passed_over(
+    "tasks/loop/loop.py", "Loop.confirm", "confirm", "it hands the question on: the steps that ask are points"
+)
+WHOLE_LOOP = _passed_over(
+    "tasks/loop/lifecycle.py", "_only_loop", "leased", "the acts of the loop that holds this lease are points"
+)
+OFFLINE_RUNS = _passed_over(
+    "tasks/platform/open_signals.py",
+    "_of_lost_machines",
+    "leased",
+    "a run that two machines schedule again is one run, and only one of its processes gets the loop's lease",
+)
+POINTS = tuple(value for value in list(vars().values()) if isinstance(value, Point))

@@ -1,0 +1,65 @@
+"""A loop's holder is paused at each act under its lease: another machine takes over, and only that one records."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import NamedTuple
+
+import pytest
+
+from tasks.host.leases import is_leased
+from tasks.host.workspace import Workspace
+from tasks.loop.history import last_loop
+from tasks.state.step_records import StepRecords
+from tests.postgres import is_installed
+from tests.time import acts
+from tests.time.acts import PROJECT
+from tests.time.machines import Elsewhere
+from tests.time.points import LOOP, RECORD, STEP, Point
+
+pytestmark = [
+    pytest.mark.fault,
+    pytest.mark.postgres,
+    pytest.mark.skipif(not is_installed(), reason="Postgres is not installed"),
+]
+
+
+def wait_until_free(workspace: Workspace, lease: str) -> None:
+    """Until a lease has run out, which its holder does not renew."""
+    deadline = time.monotonic() + 30
+    while is_leased(workspace.state, lease):
+        assert time.monotonic() < deadline, f"{lease} does not run out"
+        time.sleep(0.05)
+
+
+def marks(workspace: Workspace) -> list[str]:
+    """Who wrote what stands in the database."""
+    state = workspace.state / "projects" / PROJECT
+    loop = last_loop(state)
+    records = StepRecords(state, workspace.root).newest("train")
+    return [*([loop.step] if loop and loop.step else []), *(record.digest for record in records)]
+
+
+class Case(NamedTuple):
+    """A point, and the act during which the process comes there."""
+
+    point: Point
+    act: str
+
+
+CASES = [Case(STEP, "begin_step"), Case(LOOP, "save_state"), Case(RECORD, "record_step")]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.point.name)
+def test_a_holder_that_was_paused_records_nothing_over_the_one_that_took_over(
+    shared: Workspace, elsewhere: Elsewhere, case: Case
+) -> None:
+    with elsewhere("paused").process(case.act, case.point, arguments={"mark": "old"}) as paused:
+        paused.wait_at(case.point)
+        wait_until_free(shared, f"loop:{PROJECT}")
+        getattr(acts, case.act)(shared, mark="new")
+        last = paused.ended()[-1]
+    assert marks(shared) == ["new"]
+    assert last.startswith(f"refused: LeaseLostError: loop:{PROJECT}: {socket.gethostname()}, pid {os.getpid()}"), last
