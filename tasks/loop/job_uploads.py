@@ -1,8 +1,8 @@
 """Uploads the checkpoints of a training job in the background, and fetches them on the machine that takes it over.
 
 A snapshot holds what a rank reads when it goes on: the newest whole checkpoint, and the results of the stages before
-the training. Its name begins with the epoch of the loop's lease: of two processes that train the same job, the one that
-took the loop over last wins.
+the training. It lies below the epoch of the loop's lease: of two processes that train the same job, the one that took
+the loop over last wins.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from models.training.job import (
 )
 from tasks.host.object_store import DamagedError
 from tasks.loop.loop import Loop
-from tasks.state.snapshots import LocalFile, Snapshots
+from tasks.state.snapshots import LocalFile
+from tasks.state.step_store import Checkpoints
 
 LOOK_S = 0.5
-KEEP = 2
-"""Number of snapshots of a job: if the newest one is torn, the one before is used."""
 _OF_THE_MACHINE = {JOB_FILE, PROGRESS_FILE, STOP_FILE, ERROR_FILE}
 """Files that name places of one machine, or that pass between the ranks and the process that waits for them."""
 _NEWS = (f"/{CHECKPOINT_MANIFEST}", f"/{RESULT_FILE}")
@@ -68,8 +67,8 @@ def uploaded(loop: Loop, folder: Path) -> Iterator[None]:
 class _Uploader:
     """Uploads whatever is new in a job's folder, in a thread of its own."""
 
-    def __init__(self, loop: Loop, snapshots: Snapshots, folder: Path) -> None:
-        self._loop, self._snapshots, self._folder = loop, snapshots, folder
+    def __init__(self, loop: Loop, checkpoints: Checkpoints, folder: Path) -> None:
+        self._loop, self._checkpoints, self._folder = loop, checkpoints, folder
         self._count = 0
         self._uploaded: set[str] = set()
         self._digests: dict[tuple[str, int, int], str] = {}
@@ -79,11 +78,11 @@ class _Uploader:
 
     def fetch(self) -> None:
         """Fetch the newest snapshot that is whole; files that are here already stay."""
-        names = self._snapshots.names()
+        names = self._checkpoints.names()
         self._count = 1 + int(names[-1].split("-")[1]) if names else 0
         for name in reversed(names):
             try:
-                self._snapshots.load(name, self._missing)
+                self._checkpoints.load(name, self._missing)
             except DamagedError as error:
                 self._loop.report.note(f"a checkpoint is passed over: {error}")
                 continue
@@ -124,13 +123,11 @@ class _Uploader:
         return True
 
     def _upload(self) -> None:
-        lease = self._loop.lease
         with _linked(self._folder) as copy:
             files = {name: LocalFile(path, self._digest(path)) for name, path in _named(copy).items()}
             self._loop.confirm()
-            self._snapshots.save(files, f"{lease.epoch if lease else 0:08d}-{self._count:08d}-")
+            self._checkpoints.save(files, self._loop.epoch, self._count)
         self._count += 1
-        self._snapshots.keep_newest(KEEP)
 
     def _digest(self, path: Path) -> str:
         """Return the SHA-256 of a file: as its checkpoint's manifest has it, or from its bytes, which are read once."""

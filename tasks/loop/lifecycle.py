@@ -116,8 +116,7 @@ def _forget(loop: Loop, days: float) -> None:
     sweep_pages(loop.state, {loop.id, *(record.loop_id for record in loop.done.values())}, days)
     if loop.step_cache.store:
         with contextlib.suppress(StoreError):  # the next loop tries again
-            loop.confirm()
-            freed += loop.step_cache.store.sweep(loop.done.values())
+            freed += loop.step_cache.store.sweep(loop.done.values(), loop.confirm)
     if freed:
         loop.report.note(f"work that no loop used for {days:g} days is gone: {freed / 1e6:,.1f} MB")
 

@@ -148,7 +148,7 @@ class Loop:
         """Count a step as done; upload its files first if there is an object store that may lack them."""
         store, before = self.step_cache.store, record.snapshot
         if store and not before:
-            record = store.upload(record, self.place(record))
+            record = store.upload(record, self.place(record), self.epoch)
         if is_new or record.snapshot != before:
             self.step_cache.records.save(record, self.lease)
         self.done[record.step] = record
@@ -156,7 +156,12 @@ class Loop:
             name = PAGE_OF_STEP[record.step]
             keep_page(self.state, self.id, name, self.place(record) / f"{name}.html", record.loop_id)
         if store and is_new and record.step in TRAINING_STEPS:
-            store.forget_checkpoints(self.place(record))
+            store.checkpoints(self.place(record)).forget(self.epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the loop's lease, which is in the name of all that it writes at the object store; 0 without."""
+        return self.lease.epoch if self.lease else 0
 
     def confirm(self) -> None:
         """Check that this process still runs the loop, before an act that others see, such as a promotion.

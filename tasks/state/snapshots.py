@@ -98,11 +98,12 @@ class Snapshots:
         """Return the names of all snapshots, sorted."""
         return [_name(path) for path in self.store.listed(self._manifests)]
 
-    def sweep(self, used: Collection[str]) -> int:
+    def sweep(self, used: Collection[str], confirm: Callable[[], None]) -> int:
         """Delete snapshots that nobody used for `keep_s`, and their files; return the freed bytes.
 
         Args:
             used: The names of snapshots that are in use; they count as used now.
+            confirm: Raises unless this process may delete; called between each look and what it deletes.
         """
         manifests = self.store.listed(self._manifests)
         age, stale = time.time() - self._keep_s, time.time() - min(self._keep_s / 2, DAY_S)
@@ -112,28 +113,29 @@ class Snapshots:
         old = [path for path, info in manifests.items() if _name(path) not in used and info.modified < age]
         if not old:
             return 0
+        confirm()
         self.store.delete(old)
-        return self._delete_unnamed([_name(path) for path in manifests if path not in old], age)
-
-    def keep_newest(self, count: int) -> None:
-        """Delete all but the last snapshots by name, and their files, for a prefix that has one writer at a time."""
-        names = self.names()
-        if len(names) > count:
-            self.store.delete([self._manifest(name) for name in names[:-count]])
-            self._delete_unnamed(names[-count:], time.time())
-
-    def delete(self) -> None:
-        """Delete all snapshots."""
-        for prefix in (self._manifests, self._blobs):
-            self.store.delete(list(self.store.listed(prefix)))
-
-    def _delete_unnamed(self, names: Iterable[str], before: float) -> int:
-        """Delete the files that were written before a time and that none of these snapshots names."""
-        named = set().union(*_each(self._named, [(name,) for name in names]))
+        named = self._named_by([_name(path) for path in manifests if path not in old])
         blobs = self.store.listed(self._blobs)
-        doomed = {path: info for path, info in blobs.items() if Path(path).name not in named and info.modified < before}
+        doomed = {path: info for path, info in blobs.items() if Path(path).name not in named and info.modified < age}
+        confirm()
         self.store.delete(list(doomed))
         return sum(info.size for info in doomed.values())
+
+    def keep_newest(self, count: int) -> None:
+        """Delete all but the last snapshots by name, and the files that they alone name.
+
+        For a prefix of one writer. A file that no manifest names is left: a writer may be about to name it.
+        """
+        names = self.names()
+        doomed, newest = names[:-count], names[-count:]
+        if doomed:
+            digests = self._named_by(doomed) - self._named_by(newest)
+            self.store.delete([self._manifest(name) for name in doomed])
+            self.store.delete([f"{self._blobs}/{digest}" for digest in sorted(digests)])
+
+    def _named_by(self, names: Iterable[str]) -> set[str]:
+        return set().union(*_each(self._named, [(name,) for name in names]))
 
     def _named(self, name: str) -> set[str]:
         """Return the files that a snapshot names; a damaged one, which nobody can use, names none."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from models.files import Hashes
@@ -18,6 +18,90 @@ from tasks.state.step_records import StepRecords
 
 FIGURES = "figures"
 """The folder below a step's work folder with the figures that the card shows."""
+KEEP = 2
+"""Number of snapshots of a job: if the newest one is torn, the one before is used."""
+_EPOCH = "epoch-"
+
+
+class Checkpoints:
+    """The snapshots of one training job, by the epochs of the leases under which they were saved.
+
+    PLACE/epoch-EPOCH/   what the holder of this epoch saved, by names `EPOCH-COUNT-SHA256`
+
+    A machine writes and deletes below its own epoch, and deletes below earlier ones. So one that lost its loop, and
+    goes on after a pause of any length, harms nothing of the machine that took the loop over. No clock decides.
+
+    Args:
+        store: The object store.
+        place: The prefix of the job. Those of an earlier Loopline lie there without a folder of their epoch.
+    """
+
+    def __init__(self, store: ObjectStore, place: str) -> None:
+        self._store = store
+        self._place = PurePosixPath(place)
+
+    def names(self) -> list[str]:
+        """Return the names of all snapshots; the newest of the highest epoch is the last."""
+        return sorted(self._prefixes())
+
+    def digests(self, name: str) -> dict[str, str]:
+        """Return the SHA-256 of each file of a snapshot; see `Snapshots.digests`."""
+        return self._holding(name).digests(name)
+
+    def load(self, name: str, place: Callable[[str], Path | None]) -> None:
+        """Download the files of a snapshot; see `Snapshots.load`."""
+        self._holding(name).load(name, place)
+
+    def save(self, files: Mapping[str, LocalFile], epoch: int, count: int) -> None:
+        """Save a snapshot, and delete what nobody needs any more: all but the last KEEP, and those of earlier epochs.
+
+        Args:
+            files: The files by their names in the snapshot.
+            epoch: The epoch of this process's lease.
+            count: The number of the snapshot, above those of its epoch so far.
+
+        Raises:
+            StoreError: The store cannot be used.
+            FileNotFoundError: A file has gone meanwhile.
+        """
+        own = Snapshots(self._store, f"{self._place}/{_EPOCH}{epoch:08d}")
+        own.save(files, f"{epoch:08d}-{count:08d}-")
+        own.keep_newest(KEEP)
+        if len(own.names()) == KEEP:
+            self.forget(epoch - 1)
+
+    def forget(self, epoch: int) -> None:
+        """Delete what was saved under this epoch and earlier ones; of all jobs, if the place is that of several.
+
+        Raises:
+            StoreError: The store cannot be used.
+        """
+        self._store.delete([path for path in self._store.listed(str(self._place)) if _epoch_of(path) <= epoch])
+
+    def _holding(self, name: str) -> Snapshots:
+        """Return the snapshots among which this one is.
+
+        Raises:
+            DamagedError: There is no such snapshot.
+        """
+        return Snapshots(self._store, self._prefixes().get(name, str(self._place)))
+
+    def _prefixes(self) -> dict[str, str]:
+        """Return the prefix of each snapshot, by its name."""
+        paths = map(PurePosixPath, self._store.listed(str(self._place)))
+        manifests = [path for path in paths if path.parent.name == "manifests"]
+        return {path.stem: str(path.parents[1]) for path in manifests if _job_of(path.parents[1]) == self._place}
+
+
+def _job_of(prefix: PurePosixPath) -> PurePosixPath:
+    """Return the prefix of a job, from one that may end with an epoch."""
+    return prefix.parent if prefix.name.startswith(_EPOCH) else prefix
+
+
+def _epoch_of(path: str) -> int:
+    """Return the epoch in an object's name; 0 if it has none."""
+    epochs = (part.removeprefix(_EPOCH) for part in PurePosixPath(path).parts if part.startswith(_EPOCH))
+    return int(next(epochs, 0))
 
 
 class StepStore:
@@ -40,13 +124,14 @@ class StepStore:
         self._keep_s = keep_s
         self._steps = Snapshots(store, f"{self._place}/steps", keep_s)
 
-    def upload(self, record: StepRecord, work: Path) -> StepRecord:
+    def upload(self, record: StepRecord, work: Path, epoch: int) -> StepRecord:
         """Upload the outputs of a step that is done here, and the other files of its work folder.
 
         Args:
             record: The step's record.
             work: Its work folder. Its subfolders stay here but for the figures: trials, stages and checkpoints are of
                 no use any more.
+            epoch: The epoch of this process's lease, with which the snapshot's name begins.
 
         Returns:
             The record with the name of the snapshot.
@@ -57,7 +142,7 @@ class StepStore:
         beside = [path for folder in (work, work / FIGURES) for path in folder.glob("[!.]*") if path.is_file()]
         paths = {self._records.path(name) for name in record.outputs} | set(beside)
         files = {self._records.name(path): LocalFile(path, self._hashes.of(path)) for path in sorted(paths)}
-        return record.model_copy(update={"snapshot": self._steps.save(files)}) if files else record
+        return record.model_copy(update={"snapshot": self._steps.save(files, f"{epoch:08d}-")}) if files else record
 
     def fetch(self, record: StepRecord, work: Path, only: Path | None = None) -> None:
         """Fetch the files of a step that this machine lacks, or has otherwise.
@@ -87,28 +172,21 @@ class StepStore:
         """
         self._store.check()
 
-    def checkpoints(self, folder: Path) -> Snapshots:
-        """Return the snapshots of a training job, by its folder below the project's work folders."""
-        return Snapshots(self._store, self._checkpoints_of(folder))
+    def checkpoints(self, folder: Path) -> Checkpoints:
+        """Return the snapshots of a training job, or of all jobs in a folder, below the project's work folders."""
+        return Checkpoints(self._store, f"{self._place}/checkpoints/{folder.relative_to(self._work).as_posix()}")
 
-    def forget_checkpoints(self, folder: Path) -> None:
-        """Delete the checkpoints of all jobs in a work folder: the step's result is recorded.
-
-        Raises:
-            StoreError: The store cannot be used.
-        """
-        self._store.delete(list(self._store.listed(self._checkpoints_of(folder))))
-
-    def sweep(self, used: Iterable[StepRecord]) -> int:
+    def sweep(self, used: Iterable[StepRecord], confirm: Callable[[], None]) -> int:
         """Delete what no loop used for as long as local work folders stay; return the freed bytes.
 
         Args:
             used: The records of this loop; they count as used now.
+            confirm: Raises unless this process still runs the loop; called between each look and what it deletes.
 
         Raises:
-            StoreError: The store cannot be used.
+            StoreError: The store cannot be used, or another process runs the loop.
         """
-        freed = self._steps.sweep({record.snapshot for record in used if record.snapshot})
+        freed = self._steps.sweep({record.snapshot for record in used if record.snapshot}, confirm)
         checkpoints = self._store.listed(f"{self._place}/checkpoints")
         depth = len(PurePosixPath(self._place).parts) + 3  # .../checkpoints/STEP/KEY
         young = {
@@ -117,11 +195,9 @@ class StepStore:
             if info.modified > time.time() - self._keep_s
         }
         old = {name: info for name, info in checkpoints.items() if PurePosixPath(name).parts[:depth] not in young}
+        confirm()
         self._store.delete(list(old))
         return freed + sum(info.size for info in old.values())
-
-    def _checkpoints_of(self, folder: Path) -> str:
-        return f"{self._place}/checkpoints/{folder.relative_to(self._work).as_posix()}"
 
 
 def fetch_file(state: Path, workspace: Path, path: Path) -> None:

@@ -300,7 +300,7 @@ class _Search:
         family = self._space.names.get(params.get(NET, ""), "")
         self._log_end(run, f"trial {trial.number} {family}".rstrip(), value, state, reason)
         if store := self._loop.step_cache.store:
-            store.forget_checkpoints(folder)
+            store.checkpoints(folder).forget(self._loop.epoch)
 
     def _take_folder(self, number: int, params: Mapping[str, Any]) -> Path:
         """Return a folder named by the trial's values: after a kill, a trial with equal values finds its checkpoint."""

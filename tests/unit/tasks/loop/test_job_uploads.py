@@ -18,6 +18,7 @@ from tasks.host.object_store import ObjectStore
 from tasks.host.workspace import Workspace
 from tasks.loop import job_uploads
 from tasks.loop.job_uploads import uploaded
+from tasks.state.snapshots import LocalFile, Snapshots
 from tasks.state.step_records import StepRecords
 from tasks.state.step_store import StepStore
 
@@ -38,9 +39,8 @@ class Machine:
         self.objects = ObjectStore(f"file://{store}")
         self.store = StepStore(self.objects, state, StepRecords(state, root), Hashes(root / "hashes.json"))
         report = SimpleNamespace(note=self.notes.append)
-        lease = SimpleNamespace(epoch=epoch)
         cache = SimpleNamespace(store=self.store)
-        self.loop: Any = SimpleNamespace(step_cache=cache, lease=lease, report=report, confirm=self._confirm)
+        self.loop: Any = SimpleNamespace(step_cache=cache, epoch=epoch, report=report, confirm=self._confirm)
 
     def checkpoint(self, step: int, inside: str = "", **files: str) -> None:
         """Write a checkpoint as a job does: complete under another name, then renamed."""
@@ -131,13 +131,27 @@ def test_the_next_machine_has_the_finished_members_of_an_ensemble_and_the_checkp
     }
 
 
+def test_a_training_that_an_earlier_loopline_began_goes_on(machine):
+    first = machine("a")
+    first.checkpoint(5, state="s5")
+    names = (path for path in first.folder.rglob("*") if path.is_file())
+    files = {path.relative_to(first.folder).as_posix(): LocalFile(path, sha256(path)) for path in names}
+    Snapshots(first.objects, "projects/tiny/checkpoints/train/k").save(files, "00000007-00000000-")
+    second = machine("b", epoch=8)
+    with uploaded(second.loop, second.folder):
+        pass
+    assert second.files() == {"checkpoints/step-000000000005/state": "s5"}
+
+
 def test_a_torn_upload_is_passed_over(machine):
     first = machine("a")
     for step in (5, 10):
         first.preempted(step, f"s{step}")
     snapshots = first.store.checkpoints(first.folder)
     digests = snapshots.digests(snapshots.names()[-1])
-    first.objects.delete([f"projects/tiny/checkpoints/train/k/blobs/{digests['checkpoints/step-000000000010/state']}"])
+    first.objects.delete(
+        [f"projects/tiny/checkpoints/train/k/epoch-00000001/blobs/{digests['checkpoints/step-000000000010/state']}"]
+    )
     second = machine("b", epoch=2)
     with uploaded(second.loop, second.folder):
         pass
@@ -148,7 +162,7 @@ def test_a_torn_upload_is_passed_over(machine):
 def test_of_two_that_train_one_job_the_last_to_take_the_loop_wins(machine):
     first, second, third = machine("a"), machine("b", epoch=2), machine("c", epoch=3)
     for carrier, step in ((first, 5), (second, 7), (first, 9)):
-        carrier.preempted(step, f"s{step} of epoch {carrier.loop.lease.epoch}")
+        carrier.preempted(step, f"s{step} of epoch {carrier.loop.epoch}")
     first.is_lost = True
     first.preempted(11, "s11 of one that lost the lease")
     with uploaded(third.loop, third.folder):

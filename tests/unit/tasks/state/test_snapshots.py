@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from models.errors import LeaseLostError
 from models.files import sha256
 from tasks.host.object_store import DamagedError, ObjectStore
 from tasks.state.snapshots import DAY_S, LocalFile, Snapshots
@@ -35,6 +36,10 @@ def aged(tmp_path: Path, days: float) -> None:
     for path in (tmp_path / "store").rglob("*"):
         if path.is_file():
             os.utime(path, (time.time() - days * DAY_S,) * 2)
+
+
+def yes() -> None:
+    """This process may delete."""
 
 
 def blobs(store: ObjectStore) -> int:
@@ -71,12 +76,12 @@ def test_what_nobody_used_for_long_is_swept_and_no_more(snapshots: Snapshots, st
     used = snapshots.save(files(tmp_path / "a", model="m", data="d"))
     snapshots.save(files(tmp_path / "a", model="other", data="d"))
     store.put("steps/blobs/torn", b"of a writer that was killed before its manifest")
-    assert snapshots.sweep({used}) == 0
+    assert snapshots.sweep({used}, yes) == 0
     aged(tmp_path, 13)
-    assert snapshots.sweep({used}) == 0, "the one in use counts as used now"
+    assert snapshots.sweep({used}, yes) == 0, "the one in use counts as used now"
     aged(tmp_path, 15)
     new = snapshots.save(files(tmp_path / "a", model="new"))
-    assert snapshots.sweep({used}) == len("other") + len("of a writer that was killed before its manifest")
+    assert snapshots.sweep({used}, yes) == len("other") + len("of a writer that was killed before its manifest")
     assert sorted(snapshots.names()) == sorted([used, new])
     assert set(snapshots.digests(used)) == {"model", "data"}
     assert blobs(store) == 3
@@ -95,3 +100,28 @@ def test_of_checkpoints_the_newest_stay(snapshots: Snapshots, store: ObjectStore
         snapshots.keep_newest(2)
     assert [name[:5] for name in snapshots.names()] == ["0002-", "0003-"]
     assert blobs(store) == 3
+
+
+def test_who_lost_its_lease_between_a_look_and_its_deletion_deletes_nothing(
+    snapshots: Snapshots, store: ObjectStore, tmp_path: Path
+):
+    def lost() -> None:
+        raise LeaseLostError("taken over")
+
+    snapshots.save(files(tmp_path / "a", model="m"))
+    aged(tmp_path, 15)
+    before = store.listed("steps")
+    with pytest.raises(LeaseLostError):
+        snapshots.sweep(set(), lost)
+    assert store.listed("steps") == before
+
+
+def test_a_file_that_no_manifest_names_yet_stays_with_the_newest(
+    snapshots: Snapshots, store: ObjectStore, tmp_path: Path
+):
+    store.put("steps/blobs/new", b"of a manifest that is written next")
+    for number in range(3):
+        snapshots.save(files(tmp_path / "a", state=f"{number}"), f"{number:04d}-")
+    snapshots.keep_newest(1)
+    assert blobs(store) == 2
+    assert store.get("steps/blobs/new")

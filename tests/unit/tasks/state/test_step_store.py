@@ -47,7 +47,7 @@ def finished(machine: Machine) -> StepRecord:
     paths = [machine.work / "weights", machine.root / "projects/tiny/raw"]
     outputs = {machine.records.name(path): sha256(path) for path in paths}
     record = StepRecord(step="train", key="k", parts={}, outputs=outputs, digest="d", loop_id="l", finished=1.0)
-    return machine.store.upload(record, machine.work)
+    return machine.store.upload(record, machine.work, 1)
 
 
 def test_another_machine_has_the_outputs_and_the_files_beside_them(machines: tuple[Machine, Machine]):
@@ -83,8 +83,11 @@ def test_checkpoints_go_when_the_step_is_recorded(machines: tuple[Machine, Machi
     first, second = machines
     finished(first)
     folder = first.work / "trials" / "x"
-    first.store.checkpoints(folder).save({"state": _local(first.work / "checkpoints/step-1/state")})
-    second.store.forget_checkpoints(second.work)
+    files = {"state": _local(first.work / "checkpoints/step-1/state")}
+    first.store.checkpoints(folder).save(files, epoch=2, count=0)
+    first.store.checkpoints(first.work).forget(1)
+    assert first.store.checkpoints(folder).names(), "who lost the loop harms nothing of the one who has it"
+    second.store.checkpoints(second.work).forget(2)
     assert first.store.checkpoints(folder).names() == []
 
 
