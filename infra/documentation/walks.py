@@ -136,7 +136,7 @@ WALKS = (
             "tasks.state.segments",
             "tasks.state.add_labels",
             "tasks.state.predictions",
-            "tasks.state.delta_log",
+            "tasks.state.delta.delta_log",
             "tasks.state.feedback",
             "models.feedback.feedback",
         ),

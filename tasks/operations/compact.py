@@ -28,12 +28,12 @@ from tasks.host.workspace import Workspace
 from tasks.platform import open_signals
 from tasks.platform.services import supervisor
 from tasks.prefect import events
-from tasks.state.delta_commits import commits_since_checkpoint
-from tasks.state.delta_log import FEWEST_PARTS
+from tasks.state.delta.delta_commits import commits_since_checkpoint
+from tasks.state.delta.delta_log import FEWEST_PARTS
+from tasks.state.delta.shared_log import shared_log
 from tasks.state.ingest_segments import move_held, moving, waits
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.retention import cut_us, forget_old
-from tasks.state.shared_log import shared_log
 
 PAUSE_S = 5.0
 HOUR_S = 3600

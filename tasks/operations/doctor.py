@@ -31,7 +31,7 @@ from tasks.platform.services import ports, services_of, supervisor
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.ranks.places import checked_spec
 from tasks.state import segments
-from tasks.state.delta_log import DAMAGED
+from tasks.state.delta.delta_log import DAMAGED
 
 SHOWN = 3
 VERSIONS = 20

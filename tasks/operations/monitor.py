@@ -35,7 +35,7 @@ from tasks.mlflow import delivery, registry_reader
 from tasks.mlflow.model_cache import VERDICT_FILE, numbered_copy
 from tasks.prefect import events
 from tasks.state import findings, predictions
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.ingest_segments import receive
 from tasks.state.monitoring_store import MonitorStore, opened
 

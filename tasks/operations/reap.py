@@ -41,7 +41,7 @@ from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
 from tasks.ranks.launcher import cancel_left
 from tasks.ranks.places import find_place
-from tasks.state.delta_commits import COMMITS
+from tasks.state.delta.delta_commits import COMMITS
 from tasks.state.outbox import Outbox, undelivered
 from tasks.state.segments import KINDS, segments_folder
 from tasks.tools.optuna_study import STUDY_FILE, fail_open_trials

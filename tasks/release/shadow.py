@@ -23,7 +23,7 @@ from models.inference.names import scores_of
 from models.inference.predict import Feed
 from tasks.host import logs as json_lines
 from tasks.host.workspace import Workspace
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.predictions import prediction_log
 from tasks.state.shadows import MOST_COMPARED, PREDICTIONS, place_of, set_place, shadow_log, tidy
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.feedback.columns import LABEL
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.predicted_ids import id_hashes
 from tasks.state.predictions import LABELLED_AT, count_known, label_store, latest_labels
 

@@ -3,7 +3,7 @@
 The log stores how far each segment was moved, in the same commit as the moved rows: after a kill between any two steps,
 the next move continues from there. Labels need no such offset: repeated labels add nothing.
 
-With LOOPLINE_ROOT on S3, segments are moved into the log that all hosts share (`tasks/state/shared_log.py`), and
+With LOOPLINE_ROOT on S3, segments are moved into the log that all hosts share (`tasks/state/delta/shared_log.py`), and
 `receive` copies from there into this machine's log and label store, by the same rules.
 """
 
@@ -23,9 +23,9 @@ from models.files import read_json, write_bytes, write_json
 from models.serving.framing import is_torn, unframed
 from tasks.host.locks import held
 from tasks.state import journal
+from tasks.state.delta.shared_log import MOST_FILES, SharedLog, shared_log
 from tasks.state.predictions import prediction_log
 from tasks.state.segments import KINDS, Segment, segments, segments_folder, sweep, waiting
-from tasks.state.shared_log import MOST_FILES, SharedLog, shared_log
 
 if TYPE_CHECKING:
     import pyarrow as pa

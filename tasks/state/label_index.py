@@ -19,8 +19,8 @@ from typing import NamedTuple
 from models.errors import StoreError
 from models.feedback.columns import LABEL
 from models.files import write_text
-from tasks.state.delta_files import APPEND
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_files import APPEND
+from tasks.state.delta.delta_log import DeltaLog
 
 FILE = "_by-id.sqlite"
 GENERATION_FILE = "_generation"

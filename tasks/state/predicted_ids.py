@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tasks.state.delta_files import MOST_ROWS, LogPart
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_files import MOST_ROWS, LogPart
+from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.keyed_cache import KeyedCache, mapped_array
 
 if TYPE_CHECKING:

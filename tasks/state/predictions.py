@@ -36,7 +36,7 @@ from models.feedback.columns import LABEL as LABEL
 from models.feedback.columns import LABELLED_AT as LABELLED_AT
 from models.feedback.columns import RAW as RAW
 from tasks.state import label_index
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.predicted_ids import are_known, id_hashes
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.state import label_index
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.predicted_ids import are_known, id_hashes
 from tasks.state.predictions import label_store, latest_labels, prediction_log
 

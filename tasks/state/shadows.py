@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from models.files import read_json, write_json
-from tasks.state.delta_files import times_of
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_files import times_of
+from tasks.state.delta.delta_log import DeltaLog
 
 if TYPE_CHECKING:
     import numpy as np

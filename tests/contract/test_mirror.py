@@ -17,7 +17,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/dashboard/api.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/app.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/buttons.py": "tests/integration/test_page.py: a real server",
-    "tasks/state/delta_files.py": "tests/unit/tasks/state/test_delta_log.py: the files of that log",
+    "tasks/state/delta/delta_files.py": "tests/unit/tasks/state/delta/test_delta_log.py: the files of that log",
     "tasks/host/object_store.py": "tests/integration/test_object_store.py: needs an S3 server",
     "models/identity/equal_share.py": "tests/unit/models/identity/test_equal_rows.py: what that one counts",
     "tasks/host/reconnecting.py": "tests/integration/test_reconnecting.py: needs Postgres",

@@ -14,10 +14,10 @@ import pytest
 from models.errors import StoreError
 from models.serving.records import label_record
 from tasks.host.store_addresses import ROOT
+from tasks.state.delta.shared_log import shared_log
 from tasks.state.ingest_segments import move, moving, receive, share_labels
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
-from tasks.state.shared_log import shared_log
 from tests.s3 import BUCKET, s3
 
 KILLED = """

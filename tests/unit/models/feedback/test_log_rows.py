@@ -17,7 +17,7 @@ from models.inference.loaded_model import LoadedModel
 from models.project_spec.blocks import Data, Image, Split, Text
 from models.project_spec.window import Window
 from models.serving.records import PredictionRecorder
-from tasks.state import delta_log
+from tasks.state.delta import delta_log
 from tasks.state.predictions import prediction_log
 from tests.served_models import write_served
 

@@ -18,7 +18,7 @@ from models.serving.records import label_record
 from tasks.operations import compact
 from tasks.operations.compact import Compactor, run, specs
 from tasks.prefect import events
-from tasks.state.delta_log import FEWEST_PARTS
+from tasks.state.delta.delta_log import FEWEST_PARTS
 from tasks.state.ingest_segments import moving
 from tasks.state.predictions import joined, label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder

@@ -13,7 +13,7 @@ from models.project_spec.window import Window
 from models.serving.records import PredictionRecorder
 from tasks.release.shadow import answer_new
 from tasks.state import shadows
-from tasks.state.delta_log import FEWEST_PARTS
+from tasks.state.delta.delta_log import FEWEST_PARTS
 from tasks.state.predictions import prediction_log
 from tests.served_models import write_served
 

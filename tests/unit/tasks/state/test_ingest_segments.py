@@ -15,11 +15,11 @@ from models.serving.framing import framed
 from models.serving.records import label_record
 from tasks.state import ingest_segments
 from tasks.state.add_labels import add_labels
-from tasks.state.delta_log import FEWEST_PARTS
+from tasks.state.delta.delta_log import FEWEST_PARTS
+from tasks.state.delta.shared_log import SharedLog
 from tasks.state.ingest_segments import move, moving, receive, share_labels
 from tasks.state.predictions import joined, label_store, prediction_log
 from tasks.state.segments import Segment, SegmentWriter, segments, segments_folder
-from tasks.state.shared_log import SharedLog
 from tests.killing import killed_at, move_and_merge
 
 

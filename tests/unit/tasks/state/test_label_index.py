@@ -9,7 +9,7 @@ import pytest
 
 from tasks.state import label_index
 from tasks.state.add_labels import add_labels
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.predictions import label_store, latest_labels
 from tasks.state.retention import forget_old
 

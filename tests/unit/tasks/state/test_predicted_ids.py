@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.state import predicted_ids
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.predicted_ids import FOLDER, are_known, id_hashes
 from tasks.state.predictions import prediction_log
 

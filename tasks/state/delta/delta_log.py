@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from models.errors import StoreError
 from models.files import storing, sync
-from tasks.state.delta_commits import (
+from tasks.state.delta.delta_commits import (
     COMMITS,
     REPLACED_H,
     Action,
@@ -36,7 +36,7 @@ from tasks.state.delta_commits import (
     tidy,
     transaction,
 )
-from tasks.state.delta_files import (
+from tasks.state.delta.delta_files import (
     APPEND,
     BATCH_ROWS,
     MOST_ROWS,

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from models.errors import StoreError
 from models.sources.row_batches import concatenated
-from tasks.state import delta_log
-from tasks.state.delta_commits import commits_since_checkpoint
-from tasks.state.delta_log import DeltaLog
+from tasks.state.delta import delta_log
+from tasks.state.delta.delta_commits import commits_since_checkpoint
+from tasks.state.delta.delta_log import DeltaLog
 from tests.killing import CLEAN
 
 FIELDS = pa.schema({"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "value": pa.float64()})

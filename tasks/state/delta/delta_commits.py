@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
 from models.files import DISK_IS_FULL, sync
-from tasks.state.delta_files import APPEND, DamagedFileError, LogPart, opened
+from tasks.state.delta.delta_files import APPEND, DamagedFileError, LogPart, opened
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from models.errors import StoreError, one_line
 from tasks.host.object_store import s3_settings
 from tasks.host.store_addresses import ROOT, normalised
-from tasks.state.delta_files import APPEND
+from tasks.state.delta.delta_files import APPEND
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from models.errors import StoreError
-from tasks.state.delta_log import DeltaLog
-from tests.unit.tasks.state.test_delta_log import ids, log_in, rows
+from tasks.state.delta.delta_log import DeltaLog
+from tests.unit.tasks.state.delta.test_delta_log import ids, log_in, rows
 
 
 def _age_commits(log: DeltaLog) -> None:

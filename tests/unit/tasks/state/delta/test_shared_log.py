@@ -10,7 +10,7 @@ import pytest
 
 from models.errors import StoreError
 from tasks.host.store_addresses import ROOT
-from tasks.state.shared_log import SharedLog, shared_log
+from tasks.state.delta.shared_log import SharedLog, shared_log
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_hosts_that_commit_at_once_get_a_number_each(log: SharedLog) -> None:
 
 
 def test_merging_and_forgetting_change_no_cursor(log: SharedLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.state.shared_log.MOST_FILES", 3)
+    monkeypatch.setattr("tasks.state.delta.shared_log.MOST_FILES", 3)
     for number in range(4):
         log.append("predictions", [f"{number}-{place}" for place in range(3)], {f"{number}": 1})
     before = records(log)
@@ -64,7 +64,7 @@ def test_merging_and_forgetting_change_no_cursor(log: SharedLog, monkeypatch: py
     assert log.compact() == 0
     assert (records(log), log.cursor()) == (before, 4)
     assert records(log, 2) == before[6:]
-    monkeypatch.setattr("tasks.state.shared_log.SPAN_BYTES", 12)  # an append has nine bytes
+    monkeypatch.setattr("tasks.state.delta.shared_log.SPAN_BYTES", 12)  # an append has nine bytes
     assert [span.upto for span in log.scan(0)] == [1, 2, 3, 4], "the memory of a reader has a bound"
     assert records(log) == before
     cut = time.time_ns() // 1000
@@ -74,8 +74,8 @@ def test_merging_and_forgetting_change_no_cursor(log: SharedLog, monkeypatch: py
 
 
 def test_merging_leaves_files_of_full_size_alone(log: SharedLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.state.shared_log.MOST_FILES", 3)
-    monkeypatch.setattr("tasks.state.shared_log.SPAN_BYTES", 4)
+    monkeypatch.setattr("tasks.state.delta.shared_log.MOST_FILES", 3)
+    monkeypatch.setattr("tasks.state.delta.shared_log.SPAN_BYTES", 4)
     for number in range(7):
         log.append("predictions", ["ab"], {"host/1.seg": number + 1})
     assert log.compact() == 3  # 2 + 2 + 2 + 1
@@ -91,7 +91,7 @@ def test_merging_leaves_files_of_full_size_alone(log: SharedLog, monkeypatch: py
 def test_of_two_hosts_that_replace_files_at_once_one_succeeds(
     log: SharedLog, monkeypatch: pytest.MonkeyPatch, first: str, second: str
 ) -> None:
-    monkeypatch.setattr("tasks.state.shared_log.MOST_FILES", 2)
+    monkeypatch.setattr("tasks.state.delta.shared_log.MOST_FILES", 2)
     for number in range(4):
         log.append("predictions", [f"{number}"], {"host/1.seg": number + 1})
     middle = records(log)[2][0]
