@@ -70,9 +70,7 @@ class Process:
         lines: What it has printed so far.
     """
 
-    def __init__(
-        self, act: str, environ: Mapping[str, str], point: Point | None, options: Mapping[str, object]
-    ) -> None:
+    def __init__(self, environ: Mapping[str, str], act: str, point: Point | None, **options: object) -> None:
         answers, self._answers = os.pipe()
         printed, prints = os.pipe()
         arguments = {"act": act, "point": point, "is_apart": has_namespaces(), **options}
