@@ -15,6 +15,7 @@ from tasks.host import stores
 
 if TYPE_CHECKING:
     from models.serving.shadow_comparison import ShadowComparison
+    from tasks.host.workspace import Workspace
     from tasks.mlflow.registry import Registry
     from tasks.release.status import ReleaseStatus
 
@@ -33,6 +34,7 @@ MOST_ENTRIES = 5
 @click.option("--version", "number", metavar="N", help="Which version. Default: the challenger.")
 @click.option("--end", "is_end", is_flag=True, help="End the canary or the shadow.")
 @click.option("--return", "is_return", is_flag=True, help="End a canary; without one, roll the champion back.")
+@click.option("--history", "is_history", is_flag=True, help="Show all moves: who, when, why, and what MLflow has.")
 @click.option("--reason", default="a person asked", show_default=True, help="Kept in the journal.")
 @options.as_json
 def command(
@@ -40,10 +42,9 @@ def command(
     canary: float | None,
     shadow: bool,
     number: str | None,
-    is_end: bool,
-    is_return: bool,
     reason: str,
     as_json: bool,
+    **acts: bool,
 ) -> None:
     """Show which versions of PROJECT answer and how each does, or change the canary or the shadow.
 
@@ -51,26 +52,39 @@ def command(
 
     Example: loopline release flights --canary 0.1 --version 4
 
-    Example: loopline release flights --end
+    Example: loopline release flights --history
     """
     from tasks.loop.champion import open_registry
     from tasks.release.status import release_status
 
-    if (canary is not None or shadow) + is_end + is_return > 1:
-        raise UsageError("got several of --canary or --shadow, --end, --return: expected one of the three")
+    if (canary is not None or shadow) + sum(acts.values()) > 1:
+        raise UsageError("got several of --canary or --shadow, --end, --return, --history: expected one of them")
     if number is not None and canary is None and not shadow:
         raise UsageError("got --version alone: say what it is for, --canary SHARE or --shadow")
     this_project = stores.open_project(project)
     spec = this_project.spec()
+    if acts["is_history"]:
+        _history(this_project.workspace, spec.name, as_json)
+        return
     if canary is not None or shadow:
         _try(open_registry(this_project.workspace, spec.name), canary, shadow, number, reason)
-    elif is_end or is_return:
-        _stop(open_registry(this_project.workspace, spec.name), is_return, reason)
+    elif acts["is_end"] or acts["is_return"]:
+        _stop(open_registry(this_project.workspace, spec.name), acts["is_return"], reason)
     status = release_status(this_project, spec)
     if as_json:
         options.print_json(status.model_dump())
     else:
         _show(status)
+
+
+def _history(workspace: Workspace, project: str, as_json: bool) -> None:
+    from flows.console.history import history, print_history
+
+    document = history(workspace, project)
+    if as_json:
+        options.print_json(document)
+    else:
+        print_history(document)
 
 
 def _try(registry: Registry, share: float | None, shadow: bool, number: str | None, reason: str) -> None:

@@ -1,0 +1,64 @@
+"""Prints the moves of a champion: what was done, by whom and why, and how far MLflow follows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from models.serving.registry import ChampionMove
+from models.serving.releases import ReleasePlan
+from tasks.host.workspace import Workspace
+from tasks.state.champion_moves import moves_of
+from tasks.state.registered_models import RegisteredModel, registered_model
+
+
+def history(workspace: Workspace, project: str) -> dict[str, Any]:
+    """Return all moves of a project, newest first, and what of them is carried to MLflow.
+
+    Raises:
+        StoreError: The state database cannot be used.
+    """
+    model = registered_model(workspace.state, project)
+    moves = moves_of(workspace.state, project)
+    return {
+        "project": project,
+        "mlflow": {"number": model.number, "alias": model.alias, "looked": model.looked, "trouble": model.trouble},
+        "moves": [{**move.model_dump(), "is_carried": move.number <= model.number} for move in moves],
+    }
+
+
+def print_history(document: dict[str, Any]) -> None:
+    """Print what `history` returns, a line for each move."""
+    moves = [ChampionMove.model_validate(move) for move in document["moves"]]
+    if not moves:
+        click.echo(f"{document['project']}: no move so far: `loopline run {document['project']}` makes the first")
+        return
+    model = RegisteredModel(**document["mlflow"])
+    waiting = moves[0].number - model.number
+    click.echo(f"{document['project']}: {_carried(model, waiting)}")
+    for move in moves:
+        moment = f"{datetime.fromtimestamp(move.at, UTC):%Y-%m-%d %H:%M:%S}"
+        mark = "" if move.number <= model.number else "  (waits for MLflow)"
+        click.echo(
+            f"{move.number:>4}  {moment}  {move.action:<10}{_versions(move):<12}  {move.by}: {move.reason}{mark}"
+        )
+
+
+def _carried(model: RegisteredModel, waiting: int) -> str:
+    if waiting <= 0:
+        return f"MLflow has all moves: its alias is version {model.alias or 'none'}"
+    why = f": {model.trouble}" if model.trouble else ""
+    return f"moves that wait for MLflow: {waiting}{why}"
+
+
+def _versions(move: ChampionMove) -> str:
+    if move.before == move.after:
+        return f"{move.after or 'none'}{_plan(move.plan)}"
+    return f"{move.before or 'none'} -> {move.after or 'none'}{_plan(move.plan)}"
+
+
+def _plan(plan: ReleasePlan) -> str:
+    canary = f" + {plan.canary.version} ({plan.canary.share:.0%})" if plan.canary else ""
+    return canary + (f" + {plan.shadow} (shadow)" if plan.shadow else "")
