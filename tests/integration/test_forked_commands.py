@@ -6,10 +6,14 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
+
+import pytest
 
 from models.distributed.forkserver import send
 from tests import warm
+from tests.clean_process import CleanProcess
 from tests.warm_call import exit_code_of
 
 SHOWN = "import os, json; print(json.dumps(dict(os.environ)))"
@@ -41,3 +45,11 @@ def test_a_caller_that_is_killed_before_its_answer_ends_nobody_elses_commands(tm
             assert exit_code_of(exit_code) == -signal.SIGKILL, "its command ends with it"
         process = server.start("-c", ("print(1)",), dict(os.environ), tmp_path, files)
         assert process.wait(60) == 0
+
+
+def test_a_call_that_hangs_is_reported_with_its_stack(tmp_path: Path) -> None:
+    def work() -> None:
+        threading.Event().wait()
+
+    with pytest.raises(AssertionError, match=r'exit code 1: Timeout(.|\n)*test_forked_commands.py", line \d+ in work'):
+        CleanProcess(tmp_path / "process", work, timeout_s=1).result()

@@ -20,6 +20,7 @@ from models.errors import StoreError
 from tasks.host import database
 from tasks.host.tables import METADATA, decisions, events
 from tasks.host.workspace import Workspace
+from tests.clean_process import CleanProcess
 
 pytestmark = pytest.mark.usefixtures("migrated_databases")
 
@@ -153,17 +154,20 @@ def test_many_who_come_first_make_one_database(workspace: Workspace) -> None:
     assert count(workspace) == 8
 
 
-def test_a_forked_child_writes_by_a_connection_of_its_own(workspace: Workspace) -> None:
-    add(workspace)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            add(workspace)
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+def test_a_forked_child_writes_by_a_connection_of_its_own(workspace: Workspace, tmp_path: Path) -> None:
+    def work() -> int:
+        add(workspace)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                add(workspace)
+                code = 0
+            finally:
+                os._exit(code)
+        return os.waitpid(child, 0)[1]
+
+    assert CleanProcess(tmp_path / "process", work).result() == 0
     assert count(workspace) == 2
 
 
