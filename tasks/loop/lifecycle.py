@@ -131,8 +131,9 @@ def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[L
     """
     spec = read_spec(project.spec_path, (), project.shown_spec)
     project.workspace.make()
-    with _only_loop(project.state(spec.name)):
+    with _only_loop(project.state(spec.name)) as lease:
         loop = Loop(project, spec, new_loop_id(spec.name), "dvc", reporter or SilentReporter())
+        loop.lease = lease
         loop.outbox = Outbox(None, loop.id)
         yield loop
 

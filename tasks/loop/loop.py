@@ -154,7 +154,8 @@ class Loop:
         self.done[record.step] = record
         if record.step in PAGE_OF_STEP:
             name = PAGE_OF_STEP[record.step]
-            keep_page(self.state, self.id, name, self.place(record) / f"{name}.html", record.loop_id)
+            source = self.place(record) / f"{name}.html"
+            keep_page(self.state, self.id, name, source, self.epoch, record.loop_id)
         if store and is_new and record.step in TRAINING_STEPS:
             store.checkpoints(self.place(record)).forget(self.epoch)
 

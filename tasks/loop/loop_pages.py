@@ -24,7 +24,7 @@ def page_of(state: Path, loop_id: str, name: str) -> Path:
     return state / FOLDER / loop_id / f"{name}.html"
 
 
-def keep_page(state: Path, loop_id: str, name: str, source: Path, maker: str = "") -> Path:
+def keep_page(state: Path, loop_id: str, name: str, source: Path, epoch: int, maker: str = "") -> Path:
     """Copy a page to a loop's address; return its file there, which is missing if the page is nowhere to be found.
 
     Args:
@@ -32,6 +32,7 @@ def keep_page(state: Path, loop_id: str, name: str, source: Path, maker: str = "
         loop_id: The loop.
         name: The page's name.
         source: The page in the work folder of its step.
+        epoch: The epoch of the loop's lease.
         maker: The earlier loop that did the step, perhaps on another machine; its page is copied if `source` is gone.
 
     Raises:
@@ -43,7 +44,7 @@ def keep_page(state: Path, loop_id: str, name: str, source: Path, maker: str = "
         shared_files.fetch(state, source)
     if source.is_file() and source != path:
         write_bytes(path, source.read_bytes())
-        shared_files.publish(state, path)
+        shared_files.publish(state, epoch, path)
     return path
 
 

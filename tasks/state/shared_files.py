@@ -1,6 +1,9 @@
 """Files of a project's state folder that other machines read under their own names, at the object store.
 
-Without LOOPLINE_ROOT all machines read the folder itself, and nothing is uploaded or fetched.
+projects/NAME/published/PATH/EPOCH   a file, as the holder of this epoch of the loop's lease published it
+
+The highest epoch counts: a machine that lost its loop, and publishes after a pause, replaces nothing of the machine
+that took the loop over. Without LOOPLINE_ROOT all machines read the folder itself, and nothing is uploaded or fetched.
 """
 
 from __future__ import annotations
@@ -10,14 +13,15 @@ from pathlib import Path
 
 from models.errors import StoreError
 from models.files import write_bytes
-from tasks.host.object_store import object_store
+from tasks.host.object_store import ObjectStore, object_store
 
 
-def publish(state: Path, *paths: Path) -> None:
-    """Upload files of the state folder; each replaces an earlier one of its name.
+def publish(state: Path, epoch: int, *paths: Path) -> None:
+    """Upload files of the state folder; each replaces those of its name that an earlier epoch published.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
+        epoch: The epoch of the loop's lease.
         paths: Files below it.
 
     Raises:
@@ -25,7 +29,9 @@ def publish(state: Path, *paths: Path) -> None:
     """
     if store := object_store():
         for path in paths:
-            store.put_file(_name(state, path), path)
+            name = f"{_published(state, path)}/{epoch:08d}"
+            store.put_file(name, path)
+            store.delete([earlier for earlier in store.listed(_published(state, path)) if earlier < name])
 
 
 def fetch(state: Path, path: Path) -> None:
@@ -46,9 +52,16 @@ def refresh(state: Path, path: Path) -> None:
 
 def _replace(state: Path, path: Path) -> None:
     store = object_store()
-    if store and (content := store.get(_name(state, path))) is not None:
+    if store and (content := _newest(store, state, path)) is not None:
         write_bytes(path, content)
 
 
-def _name(state: Path, path: Path) -> str:
-    return f"projects/{state.name}/files/{path.relative_to(state).as_posix()}"
+def _newest(store: ObjectStore, state: Path, path: Path) -> bytes | None:
+    while names := list(store.listed(_published(state, path))):
+        if (content := store.get(names[-1])) is not None:
+            return content  # else a later epoch has just replaced it
+    return store.get(f"projects/{state.name}/files/{path.relative_to(state).as_posix()}")  # of an earlier Loopline
+
+
+def _published(state: Path, path: Path) -> str:
+    return f"projects/{state.name}/published/{path.relative_to(state).as_posix()}"

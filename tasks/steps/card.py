@@ -62,7 +62,7 @@ def write_card(loop: Loop) -> tuple[StepRecord, bool]:
         html = render_card(_card(loop, inputs))
         write_text(folder / CARD_FILE, html)
         write_text(loop.state / CARD_FILE, html)
-        shared_files.publish(loop.state, loop.state / CARD_FILE)
+        shared_files.publish(loop.state, loop.epoch, loop.state / CARD_FILE)
         loop.outbox.artifact(LOOP_RUN, folder / CARD_FILE)
         return StepResult([folder / CARD_FILE], {"page": str(loop.state / CARD_FILE)})
 

@@ -130,7 +130,7 @@ def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
         )
         place.parent.mkdir(parents=True, exist_ok=True)
         write_table(rejected_rows, place)
-        shared_files.publish(loop.state, place)
+        shared_files.publish(loop.state, loop.epoch, place)
         loop.report.note(
             f"ingest: {rejected.sum():,} labelled predictions are set aside in {place}; "
             f"`loopline label {loop.spec.name} --forget ID` withdraws a label"

@@ -72,7 +72,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         reference = inputs["validate-prepared"].file("reference.json")
         path = loop.state / REFERENCES / f"{version}.json"
         write_text(path, reference.read_text())
-        shared_files.publish(loop.state, path)
+        shared_files.publish(loop.state, loop.epoch, path)
         made_by = registry.run_of(version)  # the number alone is not enough: every registry has a version 1
         where = stores.name_of(loop.workspace, os.environ["MLFLOW_TRACKING_URI"])
         result = {"version": version, "model": loop.spec.name, "key": key, "run": made_by, "store": where}

@@ -132,7 +132,7 @@ def _validate(
     if report["status"] == "error":
         raise DataError(f"{loop.spec.name}: the {stage} data could not be checked: {_failures(report)}; see {page}")
     if report["status"] == "rejected":
-        quarantined = _quarantine(loop.state, loop.id, stage, outcome, table)
+        quarantined = _quarantine(loop, stage, outcome, table)
         raise GateRefused(
             f"{loop.spec.name}: the {stage} data was rejected: {_failures(report)}. "
             f"{', '.join(filter(None, ('Nothing was trained', champion_stays(loop.spec.name))))}; "
@@ -152,25 +152,24 @@ def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Pa
     write_text(folder / f"validation-{stage}.html", html)
     newest = loop.state / "reports" / f"validation-{stage}.html"
     write_text(newest, html)
-    shared_files.publish(loop.state, newest)
-    page = keep_page(loop.state, loop.id, newest.stem, folder / newest.name)
+    shared_files.publish(loop.state, loop.epoch, newest)
+    page = keep_page(loop.state, loop.id, newest.stem, folder / newest.name, loop.epoch)
     for path in (folder / REPORT_FILE, folder / f"validation-{stage}.html"):
         loop.outbox.artifact(LOOP_RUN, path, f"validation/{stage}")
     return page
 
 
-def _quarantine(
-    state: Path, loop_id: str, stage: str, outcome: expectations.ValidationOutcome, table: pa.Table
-) -> Path:
+def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome, table: pa.Table) -> Path:
     """Store the unchanged rejected table, and its failing rows with a reason each, for a person to inspect."""
     from models.sources.read import write_table
 
-    folder = state / "quarantine" / loop_id / stage
+    folder = loop.state / "quarantine" / loop.id / stage
     folder.mkdir(parents=True, exist_ok=True)
     write_table(table, folder / "table.parquet")
     write_table(outcome.quarantine(table), folder / FAILING_FILE)
     write_json(folder / REPORT_FILE, outcome.report)
-    shared_files.publish(state, *(folder / name for name in ("table.parquet", FAILING_FILE, REPORT_FILE)))
+    files = (folder / name for name in ("table.parquet", FAILING_FILE, REPORT_FILE))
+    shared_files.publish(loop.state, loop.epoch, *files)
     return folder / FAILING_FILE
 
 

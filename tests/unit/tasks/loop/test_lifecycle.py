@@ -164,6 +164,14 @@ def test_a_loop_that_another_machine_took_over_records_nothing_more(project: Pro
     assert read_loops(state) == []
 
 
+def test_a_data_stage_that_another_machine_took_over_records_nothing(project: Project) -> None:
+    taken = leased(project.workspace.state, lease_of(project.state("tiny")))
+    with ExitStack() as other, pytest.raises(LeaseLostError), open_stage(project) as stage:
+        other.enter_context(taken)
+        stage.carry_out("ingest", lambda *_: StepResult(result={"rows": 1}))
+    assert stage.step_cache.records.latest("ingest") is None
+
+
 def test_the_step_that_runs_is_on_record(project: Project) -> None:
     seen = []
 

@@ -28,11 +28,11 @@ def test_a_step_that_an_earlier_loop_did_shows_its_page_in_this_loop_too(tmp_pat
     source.parent.mkdir()
     source.write_text("version 1")
     for loop_id in ("a-1", "a-2"):
-        keep_page(tmp_path, loop_id, "card", source, "a-1")
+        keep_page(tmp_path, loop_id, "card", source, 1, "a-1")
     source.unlink()
-    keep_page(tmp_path, "a-3", "card", source, "a-1")
+    keep_page(tmp_path, "a-3", "card", source, 1, "a-1")
     assert [page_of(tmp_path, f"a-{n}", "card").read_text() for n in (1, 2, 3)] == ["version 1"] * 3
-    assert not keep_page(tmp_path, "a-4", "card", source).exists()
+    assert not keep_page(tmp_path, "a-4", "card", source, 1).exists()
 
 
 def test_pages_of_versions_in_use_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def test_a_page_of_another_machine_is_read_as_it_was_written_last(tmp_path: Path
     for folder, text in ((mine, "old"), (theirs, "new")):
         folder.mkdir(parents=True)
         (folder / "card.html").write_text(text)
-        shared_files.publish(folder, folder / "card.html")
+        shared_files.publish(folder, 1, folder / "card.html")
     assert find_page(mine, "secret") is None
     assert find_page(mine, "validation-raw") is None
     page = find_page(mine, "card")
@@ -63,7 +63,7 @@ def test_links_to_files_of_any_machine_become_names_of_pages():
 
 @pytest.mark.parametrize("loop_id", ["..", "../tiny", "a/b", "", "%2e%2e", ".hidden"])
 def test_only_the_pages_of_a_loop_are_found(tmp_path: Path, loop_id: str):
-    keep_page(tmp_path, "tiny-1", "card", _written(tmp_path / "work" / "card.html", "one"))
+    keep_page(tmp_path, "tiny-1", "card", _written(tmp_path / "work" / "card.html", "one"), 1)
     (tmp_path / "card.html").write_text("newest")
     assert find_loop_page(tmp_path, "tiny-1", "card") == page_of(tmp_path, "tiny-1", "card")
     assert find_loop_page(tmp_path, "tiny-1", "monitor") is None

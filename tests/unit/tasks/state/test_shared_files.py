@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError
+from tasks.host.object_store import ObjectStore
 from tasks.state import shared_files
 
 
@@ -29,11 +30,35 @@ def test_another_machine_has_what_was_published(
     for text in ("old", "new"):
         mine.parent.mkdir(exist_ok=True)
         mine.write_text(text)
-        shared_files.publish(machines[0], mine)
+        shared_files.publish(machines[0], 1, mine)
         shared_files.fetch(machines[1], theirs)
     assert theirs.read_text() == "old", "a file that is here is not asked for again"
     shared_files.refresh(machines[1], theirs)
     assert theirs.read_text() == "new"
+
+
+def test_what_a_machine_publishes_after_it_lost_the_loop_replaces_nothing(
+    machines: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("LOOPLINE_ROOT", f"file://{tmp_path}/store")
+    cards = [folder / "card.html" for folder in machines]
+    for card, epoch, text in ((cards[0], 1, "first"), (cards[1], 2, "of the new one"), (cards[0], 1, "late")):
+        card.write_text(text)
+        shared_files.publish(card.parent, epoch, card)
+    shared_files.refresh(machines[0], cards[0])
+    assert cards[0].read_text() == "of the new one"
+    shared_files.publish(machines[1], 3, cards[1])
+    published = (path for path in (tmp_path / "store").rglob("*") if path.is_file())
+    assert [path.name for path in published] == ["00000003"]
+
+
+def test_what_an_earlier_loopline_published_is_fetched(
+    machines: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("LOOPLINE_ROOT", f"file://{tmp_path}/store")
+    ObjectStore(f"file://{tmp_path}/store").put("projects/tiny/files/references/1.json", b"earlier")
+    shared_files.fetch(machines[0], machines[0] / "references" / "1.json")
+    assert (machines[0] / "references" / "1.json").read_bytes() == b"earlier"
 
 
 def test_a_store_that_is_away_is_an_error_unless_something_is_here(
@@ -51,6 +76,6 @@ def test_a_store_that_is_away_is_an_error_unless_something_is_here(
 
 def test_without_a_root_nothing_is_uploaded(machines: tuple[Path, Path], tmp_path: Path):
     (machines[0] / "card.html").write_text("mine")
-    shared_files.publish(machines[0], machines[0] / "card.html")
+    shared_files.publish(machines[0], 1, machines[0] / "card.html")
     shared_files.refresh(machines[1], machines[1] / "card.html")
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["card.html"]
