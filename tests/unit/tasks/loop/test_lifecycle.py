@@ -165,10 +165,14 @@ def test_a_loop_that_another_machine_took_over_records_nothing_more(project: Pro
 
 
 def test_a_data_stage_that_another_machine_took_over_records_nothing(project: Project) -> None:
-    taken = leased(project.workspace.state, lease_of(project.state("tiny")))
-    with ExitStack() as other, pytest.raises(LeaseLostError), open_stage(project) as stage:
-        other.enter_context(taken)
-        stage.carry_out("ingest", lambda *_: StepResult(result={"rows": 1}))
+    other = ExitStack()
+
+    def taken_over(*_: object) -> StepResult:
+        other.enter_context(leased(project.workspace.state, lease_of(project.state("tiny"))))
+        return StepResult(result={"rows": 1})
+
+    with other, open_stage(project) as stage, pytest.raises(LeaseLostError):
+        stage.carry_out("ingest", taken_over)
     assert stage.step_cache.records.latest("ingest") is None
 
 
