@@ -79,13 +79,21 @@ def save_step(state: Path, loop_id: str, step: str, lease: Lease) -> None:
         connection.execute(loops.update().where(loops.c.loop_id == loop_id).values(step=step))
 
 
-def record_loop(state: Path, loop: PastLoop) -> None:
+def record_loop(state: Path, loop: PastLoop, lease: Lease | None = None) -> None:
     """Record the end of a loop; of a loop that was killed and continued, the last end counts.
 
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+        loop: The loop's end.
+        lease: The lease by which this process runs the loop, or ends it in place of a dead one.
+
     Raises:
+        LeaseLostError: Another process has taken over the loop.
         StoreError: The database cannot be written.
     """
     with database.writing(state.parents[1]) as connection:
+        if lease:
+            lease.check(connection)
         _upsert(connection, state.name, "closed", loop.model_dump())
 
 

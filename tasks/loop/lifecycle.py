@@ -68,9 +68,9 @@ def open_loop(
             receive(state)  # predictions and labels of other hosts
     with _only_loop(state, flow_run_id) as lease, _marked(project.workspace, state, flow_run_id):
         loop_id = loop_id or name_loop(project, overrides)
-        loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "", lease.renewed)
-        loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter())
-        loop.refresh, loop.lease = frozenset(refresh), lease
+        loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "", lease)
+        loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter(), lease)
+        loop.refresh = frozenset(refresh)
         _begin_run(loop)
         exporter = BackgroundExporter(loop.delivery)
         exporter.start()
@@ -132,8 +132,7 @@ def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[L
     spec = read_spec(project.spec_path, (), project.shown_spec)
     project.workspace.make()
     with _only_loop(project.state(spec.name)) as lease:
-        loop = Loop(project, spec, new_loop_id(spec.name), "dvc", reporter or SilentReporter())
-        loop.lease = lease
+        loop = Loop(project, spec, new_loop_id(spec.name), "dvc", reporter or SilentReporter(), lease)
         loop.outbox = Outbox(None, loop.id)
         yield loop
 
@@ -195,18 +194,19 @@ def _open_loop_state(
     loop_id: str,
     trigger: str = "person",
     flow_run: str = "",
-    renewed: float | None = None,
+    lease: Lease | None = None,
 ) -> LoopRecord:
-    """Save the state of a loop that begins or goes on; `renewed` is when the holder before last renewed the lease.
+    """Save the state of a loop that begins or goes on.
 
     Raises:
+        LeaseLostError: Another process has taken over the loop.
         UsageError: Another project has the name.
     """
     project.refuse_namesake(spec.name)
     before = last_loop(state)
     goes_on = before is not None and before.loop_id == loop_id and before.state not in OVER
     if before and before.state == "running" and not goes_on:
-        conclude_killed(project.workspace, state, before, renewed)
+        conclude_killed(project.workspace, state, before, lease)
     loop_state = LoopRecord(
         loop_id=loop_id,
         state="running",
@@ -217,7 +217,7 @@ def _open_loop_state(
         trigger=trigger,
         flow_run=flow_run,
     )
-    save_loop(state, loop_state)
+    save_loop(state, loop_state, lease)
     return loop_state
 
 

@@ -67,7 +67,9 @@ class SilentReporter:
 class Loop:
     """A running loop, with everything that a step needs."""
 
-    def __init__(self, project: Project, spec: Spec, loop_id: str, trigger: str, reporter: Reporter) -> None:
+    def __init__(
+        self, project: Project, spec: Spec, loop_id: str, trigger: str, reporter: Reporter, lease: Lease | None = None
+    ) -> None:
         self.project = project
         self.workspace: Workspace = project.workspace
         self.spec = spec
@@ -76,14 +78,14 @@ class Loop:
         self.report = reporter
         self.step_cache = StepCache(project, spec)
         self.state = self.step_cache.state
-        self.outbox = Outbox(self.state, loop_id)
+        self.lease = lease
+        self.outbox = Outbox(self.state, loop_id, lease)
         self.delivery = MlflowExporter(self.workspace, spec.name, loop_id)
         self.rank_pool = RankPool()
         self.done: dict[str, StepRecord] = {}
         self.ran: list[str] = []
         self.refresh: frozenset[str] = frozenset()
         self.lost_device_s = 0.0
-        self.lease: Lease | None = None
         self.at = ""
 
     def carry_out(self, name: str, act: Callable[[Inputs, Path], StepResult]) -> tuple[StepRecord, bool]:

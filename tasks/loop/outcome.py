@@ -13,6 +13,7 @@ from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.training.costs.summary import of_results
 from models.triggers.signal import EXPLAINED, Outcome, PastLoop
+from tasks.host.leases import Lease
 from tasks.host.workspace import Workspace
 from tasks.loop import history
 from tasks.loop.champion import champion_stays
@@ -47,13 +48,14 @@ def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
         reason=_shown(error, outcome) if error is not None and outcome in EXPLAINED else "",
     )
     try:
-        _tell(loop.workspace, loop.state, past, _words(loop.done, loop.spec, past, error), past.model_dump(mode="json"))
+        words = _words(loop.done, loop.spec, past, error)
+        _tell(loop.workspace, loop.state, past, words, past.model_dump(mode="json"), loop.lease)
     except StoreError as trouble:
         loop.report.note(f"the loop's end is not in its history: {trouble}")
 
 
 def conclude_killed(
-    workspace: Workspace, state: Path, loop: LoopRecord, renewed: float | None = None, *, is_cancelled: bool = False
+    workspace: Workspace, state: Path, loop: LoopRecord, lease: Lease | None = None, *, is_cancelled: bool = False
 ) -> float:
     """Record and send the end of a killed loop, whose state still says `running`; return when it died.
 
@@ -64,21 +66,21 @@ def conclude_killed(
         workspace: The workspace.
         state: The project's folder under `.loopline/projects/`.
         loop: The loop as its process left it.
-        renewed: When that process renewed its lease for the last time. Unix time, seconds.
+        lease: The loop's lease, which this process has taken.
         is_cancelled: Whether a person had cancelled its flow run.
     """
     lines = Outbox(state, loop.loop_id).lines().values()
     past = PastLoop(
         loop_id=loop.loop_id,
         began=loop.began,
-        ended=_last_sign(loop, lines, renewed),
+        ended=_last_sign(loop, lines, lease.renewed if lease else None),
         outcome="cancelled" if is_cancelled else "failed",
         trigger=loop.trigger,
         device_seconds=round(reported_device_seconds(lines), 3),
         reason=CANCELLED if is_cancelled else "it was killed",
     )
     payload = {**past.model_dump(mode="json", exclude={"ended"}), "process": dict(loop.process)}
-    _tell(workspace, state, past, _without_promotion(past.reason, state.name), payload)
+    _tell(workspace, state, past, _without_promotion(past.reason, state.name), payload, lease)
     return past.ended
 
 
@@ -153,8 +155,10 @@ def _shown(error: BaseException, outcome: Outcome) -> str:
     return text if isinstance(error, LooplineError) else f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
-def _tell(workspace: Workspace, state: Path, past: PastLoop, words: str, payload: dict[str, Any]) -> None:
-    history.record_loop(state, past)
+def _tell(
+    workspace: Workspace, state: Path, past: PastLoop, words: str, payload: dict[str, Any], lease: Lease | None
+) -> None:
+    history.record_loop(state, past, lease)
     text = f"loop {past.loop_id} ended: {words}"
     labels = {"loopline.outcome": past.outcome, "loopline.trigger": past.trigger}
     send(workspace, Event(name=LOOP_ENDED, project=state.name, text=text, payload=payload, labels=labels))

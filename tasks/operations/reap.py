@@ -96,8 +96,8 @@ def _project(workspace: Workspace, state: Path) -> Iterator[str]:
         is_cancelled = _is_cancelled(workspace, loop_state)
         with leased(workspace.state, lease_of(state)) as lease:  # whoever still computes for it records nothing more
             # first: who is killed in between does it once more
-            died = conclude_killed(workspace, state, loop_state, lease.renewed, is_cancelled=is_cancelled)
-            outbox = Outbox(state, loop_state.loop_id)
+            died = conclude_killed(workspace, state, loop_state, lease, is_cancelled=is_cancelled)
+            outbox = Outbox(state, loop_state.loop_id, lease)
             for run in reversed(outbox.open_runs()):
                 outbox.end_run(run, "KILLED", died)
             ending = "cancelled" if is_cancelled else "killed"

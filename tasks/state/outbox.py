@@ -10,9 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tasks.host import database
+
+if TYPE_CHECKING:
+    from tasks.host.leases import Lease
 
 LOOP_RUN = "loop"
 
@@ -30,11 +33,13 @@ class Outbox:
     Args:
         state: The project's folder under `.loopline/projects/`; None for work that is not tracked.
         loop_id: The loop.
+        lease: The lease by which this process runs the loop: whoever lost it raises LeaseLostError and appends nothing.
     """
 
-    def __init__(self, state: Path | None, loop_id: str) -> None:
+    def __init__(self, state: Path | None, loop_id: str, lease: Lease | None = None) -> None:
         self._state = state
         self._loop_id = loop_id
+        self._lease = lease
 
     def start_run(self, run: str, name: str, tags: Mapping[str, str], parent: str | None = None) -> None:
         """Start a run, or continue it after a kill."""
@@ -98,6 +103,8 @@ class Outbox:
             return
         row = {"project": self._state.name, "loop_id": self._loop_id, "content": line}
         with database.writing(self._state.parents[1], durable=False) as connection:
+            if self._lease:
+                self._lease.check(connection)
             connection.execute(outbox.insert(), row)
 
 

@@ -18,14 +18,14 @@ OWN = "tasks/host/leases.py"
 
 
 def acts(path: str, node: ast.AST, within: tuple[str, ...] = ()) -> Iterator[tuple[str, str, str]]:
-    """File, function and call of each act in a syntax tree."""
+    """File, function and call of each act in a syntax tree; a method that is handed on is one too."""
     for child in ast.iter_child_nodes(node):
         named = within
         if isinstance(child, ast.ClassDef):
             named = (*within, child.name)
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             named = (*within, child.name, "<locals>")
-        elif isinstance(child, ast.Call) and (found := ACT.search(ast.unparse(child.func))):
+        elif isinstance(child, ast.Attribute | ast.Name) and (found := ACT.search(ast.unparse(child))):
             yield path, ".".join(within).removesuffix(".<locals>"), found.lastgroup or ""
         yield from acts(path, child, named)
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from models.pipeline.records import StepRecord
+from models.triggers.signal import PastLoop
 from tasks.host import processes
 from tasks.host.leases import Lease, leased
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LoopRecord, lease_of, save_loop, save_step
+from tasks.loop.history import LoopRecord, lease_of, record_loop, save_loop, save_step
+from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.step_records import StepRecords
 
 PROJECT, LOOP = "p", "p-1"
@@ -40,6 +42,17 @@ def save_state(workspace: Workspace, mark: str) -> None:
     """Save the loop's state."""
     with loop_lease(workspace) as (state, lease):
         save_loop(state, LoopRecord(LOOP, "finished", step=mark), lease)
+
+
+def end_loop(workspace: Workspace, mark: str) -> None:
+    """Record the loop's end in the history."""
+    past = PastLoop(loop_id=LOOP, began=1.0, ended=2.0, outcome="kept", reason=mark)
+    _in_a_loop(workspace, lambda state, lease: record_loop(state, past, lease))
+
+
+def write_line(workspace: Workspace, mark: str) -> None:
+    """Write a line for MLflow."""
+    _in_a_loop(workspace, lambda state, lease: Outbox(state, LOOP, lease).end_run(LOOP_RUN, mark))
 
 
 def record_step(workspace: Workspace, mark: str) -> None:

@@ -54,6 +54,8 @@ def _passed_over(file: str, function: str, call: str, reason: str) -> Point:
 STEP = _checked("tasks/loop/history.py", "save_step")
 LOOP = _checked("tasks/loop/history.py", "save_loop")
 RECORD = _checked("tasks/state/step_records.py", "StepRecords.save")
+LINE = _checked("tasks/state/outbox.py", "Outbox._write")
+ENDED = _checked("tasks/loop/history.py", "record_loop")
 REGISTER = _passed_over(
     "tasks/steps/register.py", "register.<locals>.act", "confirm", "its test follows in the next commits"
 )

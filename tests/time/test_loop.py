@@ -11,13 +11,14 @@ import pytest
 
 from tasks.host.leases import is_leased
 from tasks.host.workspace import Workspace
-from tasks.loop.history import last_loop
+from tasks.loop.history import last_loop, read_loops
+from tasks.state.outbox import Outbox
 from tasks.state.step_records import StepRecords
 from tests.postgres import is_installed
 from tests.time import acts
 from tests.time.acts import PROJECT
 from tests.time.machines import Elsewhere
-from tests.time.points import LOOP, RECORD, STEP, Point
+from tests.time.points import ENDED, LINE, LOOP, RECORD, STEP, Point
 
 pytestmark = [
     pytest.mark.fault,
@@ -39,7 +40,10 @@ def marks(workspace: Workspace) -> list[str]:
     state = workspace.state / "projects" / PROJECT
     loop = last_loop(state)
     records = StepRecords(state, workspace.root).newest("train")
-    return [*([loop.step] if loop and loop.step else []), *(record.digest for record in records)]
+    steps = [loop.step] if loop and loop.step else []
+    ends = [past.reason for past in read_loops(state)]
+    lines = [line["status"] for line in Outbox(state, acts.LOOP).lines().values()]
+    return [*steps, *ends, *lines, *(record.digest for record in records)]
 
 
 class Case(NamedTuple):
@@ -49,7 +53,13 @@ class Case(NamedTuple):
     act: str
 
 
-CASES = [Case(STEP, "begin_step"), Case(LOOP, "save_state"), Case(RECORD, "record_step")]
+CASES = [
+    Case(STEP, "begin_step"),
+    Case(LOOP, "save_state"),
+    Case(RECORD, "record_step"),
+    Case(ENDED, "end_loop"),
+    Case(LINE, "write_line"),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.point.name)

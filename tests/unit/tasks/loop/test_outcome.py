@@ -143,7 +143,9 @@ def test_a_killed_loop_costs_what_it_reported_until_it_died(loop: Loop) -> None:
     died = conclude_killed(loop.workspace, loop.state, LoopRecord("tiny-1", "running", began=5.0))
     (past,) = read_loops(loop.state)
     assert (past.device_seconds, past.ended, died) == (7.5, last, last)
-    conclude_killed(loop.workspace, loop.state, LoopRecord("tiny-1", "running", began=5.0), renewed=last + 20)
+    assert loop.lease is not None
+    lease = replace(loop.lease, renewed=last + 20)
+    conclude_killed(loop.workspace, loop.state, LoopRecord("tiny-1", "running", began=5.0), lease)
     assert read_loops(loop.state)[0].ended == last + 20, "the lease was renewed after the last report"
 
 
