@@ -36,6 +36,6 @@ def register_served(workspace: Workspace, model: str, number: str, serve: dict[s
     run = store.create_run(experiment_id(store, workspace, model)).info.run_id
     tags = {FILES: json.dumps(hashes), **({TAG: signature(key, model, hashes)} if key else {})}
     source = f"models:/{logged.model_id}"
-    version = open_registry(workspace, model).create(f"key-{number}", source, run, logged.model_id, tags, "a model")
-    assert version == number
+    stored = open_registry(workspace, model).create(f"key-{number}", source, run, logged.model_id, tags, "a model")
+    assert stored.number == number
     return folder

@@ -21,6 +21,11 @@ JUDGED_BEST = "loopline.judged_best"
 """The tag with the identity of the best champion so far that it was judged against too; empty for none."""
 BEST = "loopline.best"
 """The tag with the identity of the version that stays the best champion so far while this one serves; empty: itself."""
+UNRECORDED = "loopline.unrecorded"
+"""The tag of a version in MLflow that the state database does not name: its process was killed, or lost its lease.
+
+A version bears it from its first moment until its row is written. It is never served.
+"""
 
 
 class RegisteredVersion(FrozenModel):

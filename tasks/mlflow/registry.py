@@ -16,17 +16,21 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from models.errors import GateRefused, StoreError, UsageError
-from models.serving.registry import BEST, KEY, ChampionMove, JournalEntry, champions_in_force
+from models.serving.registry import BEST, KEY, UNRECORDED, ChampionMove, JournalEntry, champions_in_force
 from models.serving.releases import PLAN, PROMOTION
 from tasks.host import database, processes, stores
-from tasks.host.leases import leased
+from tasks.host.leases import Lease, leased
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
 from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.stored_versions import stored_version
+from tasks.state import registered_models, versions
+from tasks.state.versions import StoredVersion
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -54,10 +58,14 @@ class Registry:
         return client()
 
     def find(self, key: str) -> str | None:
-        """Return the version that was registered for this key; None if there is none."""
+        """Return the version that was registered for this key; None if there is none.
+
+        One that no row names was registered by a process that was killed before it wrote the row.
+        """
         with reaching_store():
-            versions = self._store.search_model_versions(f"name = '{self.model}' and tags.`{KEY}` = '{key}'")
-        return str(versions[0].version) if versions else None
+            found = self._store.search_model_versions(f"name = '{self.model}' and tags.`{KEY}` = '{key}'")
+        ordered = sorted((UNRECORDED in version.tags, int(version.version)) for version in found)
+        return str(ordered[0][1]) if ordered else None
 
     def create(
         self,
@@ -67,19 +75,47 @@ class Registry:
         model_id: str | None,
         tags: Mapping[str, str],
         description: str,
-    ) -> str:
-        """Register a version for `key`, or return the version that was registered for it before."""
+        lease: Lease | None = None,
+    ) -> StoredVersion:
+        """Register a version for `key`, or return the version that was registered for it before.
+
+        Raises:
+            LeaseLostError: Another process has taken the lease: the version is named by no row, unless that one did.
+        """
         with self.locked(), reaching_store():
             version = self.find(key)
-            if version:
-                for name, value in tags.items():
+            if version is None:
+                self._ensure_model(description)
+                whose = {**tags, KEY: key, UNRECORDED: "{host}:{pid}".format(**processes.identity())}
+                created = self._store.create_model_version(
+                    self.model, source, run_id=run_id, tags=whose, model_id=model_id
+                )
+                version = str(created.version)
+            return self.judge(version, tags, lease)
+
+    def judge(self, version: str, tags: Mapping[str, str], lease: Lease | None = None) -> StoredVersion:
+        """Set tags of a version, and make it the challenger unless it is the champion: in MLflow, then by rows."""
+        with reaching_store():
+            found = self._store.get_model_version(self.model, version)
+            for name, value in tags.items():
+                if found.tags.get(name) != value:
                     self._store.set_model_version_tag(self.model, version, name, value)
-                return version
-            self._ensure_model(description)
-            created = self._store.create_model_version(
-                self.model, source, run_id=run_id, tags={**tags, KEY: key}, model_id=model_id
-            )
-            return str(created.version)
+            stored = stored_version(self._store, found, self._workspace.state)
+        stored = replace(stored, tags={**stored.tags, **tags})
+        is_champion = self.alias("champion") == version
+        with database.writing(self._workspace.state) as connection:
+            if lease:
+                lease.check(connection)
+            versions.save(connection, self.model, stored)
+            if not is_champion:
+                model = registered_models.read(connection, self.model)
+                registered_models.save(connection, self.model, replace(model, challenger=version))
+        with reaching_store():
+            if not is_champion:
+                self._store.set_registered_model_alias(self.model, "challenger", version)
+            if UNRECORDED in found.tags:
+                self._store.delete_model_version_tag(self.model, version, UNRECORDED)
+        return stored
 
     def tags(self, version: str) -> dict[str, str]:
         """Return the tags of a version.
@@ -90,14 +126,9 @@ class Registry:
         """
         registered = registry_reader.numbered(self.model, version)
         if registered is None:
-            versions = ", ".join(sorted(self._versions(), key=int)[-8:]) or "none yet"
-            raise UsageError(f"{self.model} has no version {version!r}: there is {versions}")
+            numbers = ", ".join(sorted(self._versions(), key=int)[-8:]) or "none yet"
+            raise UsageError(f"{self.model} has no version {version!r}: there is {numbers}")
         return registered.tags
-
-    def run_of(self, version: str) -> str:
-        """Return the id of the MLflow run that made a version."""
-        with reaching_store():
-            return str(self._store.get_model_version(self.model, version).run_id)
 
     def set_tags(self, version: str, tags: Mapping[str, str]) -> None:
         """Set tags of a version."""
@@ -249,10 +280,10 @@ class Registry:
         champions = champions_in_force(self.journal())
         if not champions:
             return
-        versions = self._versions()
-        if champions[-1] in versions:
+        numbers = self._versions()
+        if champions[-1] in numbers:
             self.set_alias("champion", champions[-1])
-        self.set_alias("previous", _back(champions, versions))
+        self.set_alias("previous", _back(champions, numbers))
         if self.alias("challenger") == champions[-1]:
             self.set_alias("challenger", None)
 

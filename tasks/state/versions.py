@@ -21,7 +21,7 @@ class StoredVersion:
     Args:
         number: MLflow's number.
         run: MLflow's id of the run that made it.
-        place: URI of its files.
+        place: URI of its files, or their path in the workspace's state folder: a workspace may be moved.
         tags: As it was registered, or judged last; the files' hashes too.
         at: When it was registered; Unix time, seconds.
         is_removed: It was deleted in MLflow since.
@@ -38,6 +38,17 @@ class StoredVersion:
     def registered(self) -> RegisteredVersion:
         """The version as rules and servers see it."""
         return RegisteredVersion(number=self.number, tags=dict(self.tags))
+
+
+def place_below(root: Path, place: str) -> str:
+    """Return a place as it is stored: one below the workspace's state folder by its path there."""
+    return place.removeprefix(f"{root.as_uri()}/").removeprefix(f"{root}/")
+
+
+def address_of(root: Path, place: str) -> str:
+    """Return the URI of a stored place; empty for none."""
+    is_below = place and ":" not in place and not place.startswith("/")
+    return f"{root.as_uri()}/{place}" if is_below else place
 
 
 def versions_of(root: Path, project: str) -> list[StoredVersion]:
@@ -77,6 +88,19 @@ def save(connection: Connection, project: str, *stored: StoredVersion) -> None:
 
     if stored:
         database.upsert(connection, versions, *(_row(project, version) for version in stored))
+
+
+def challenger_of(root: Path, project: str) -> RegisteredVersion | None:
+    """Return the challenger; None: no version was judged since the last promotion, or it was removed."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import registered_models, versions
+
+    same = (versions.c.project == registered_models.c.project) & (versions.c.version == registered_models.c.challenger)
+    rows = select(versions.c.version, versions.c.tags).join(registered_models, same)
+    with database.reading(root) as connection:
+        row = connection.execute(rows.where(versions.c.project == project, versions.c.is_removed.is_(False))).first()
+    return RegisteredVersion(number=row.version, tags=row.tags) if row else None
 
 
 def _row(project: str, version: StoredVersion) -> dict[str, Any]:

@@ -53,29 +53,29 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         if run_id is None:
             raise StoreError("the run of this loop has not reached the tracking store: run again when it is back")
         registry = open_registry(loop.workspace, loop.spec.name)
-        version = registry.find(key)
+        found = registry.find(key)
         write_text(folder / SPEC, loop.spec.model_dump_json(indent=1))
         files = {**_files(inputs), SPEC: folder / SPEC}
         tags = _tags(loop, inputs, files)
-        if version is None:
+        if found is None:
             model_id = _log_model(loop, inputs, folder, run_id, {KEY: key, FILES: tags[FILES]}, files)
             loop.confirm()
-            version = registry.create(key, f"models:/{model_id}", run_id, model_id, tags, loop.spec.description)
+            source = f"models:/{model_id}"
+            stored = registry.create(key, source, run_id, model_id, tags, loop.spec.description, loop.lease)
         else:
             judged = {name: tags[name] for name in ("loopline.verdict", RIVAL, JUDGED_BEST, BEST)}
-            if not judged.items() <= registry.tags(version).items():
-                registry.set_tags(version, {**judged, "loopline.loop_id": loop.id})
-        if registry.alias("champion") != version:
-            registry.set_alias("challenger", version)
+            is_same = judged.items() <= registry.tags(found).items()  # then it keeps the loop that judged it
+            stored = registry.judge(found, {} if is_same else {**judged, "loopline.loop_id": loop.id}, loop.lease)
+        version = stored.number
         loop.outbox.tags(LOOP_RUN, {"loopline.version": version})
         loop.outbox.metrics(LOOP_RUN, _costs(inputs))
         reference = inputs["validate-prepared"].file("reference.json")
         path = loop.state / REFERENCES / f"{version}.json"
         write_text(path, reference.read_text())
         shared_files.publish(loop.state, loop.epoch, path)
-        made_by = registry.run_of(version)  # the number alone is not enough: every registry has a version 1
         where = stores.name_of(loop.workspace, os.environ["MLFLOW_TRACKING_URI"])
-        result = {"version": version, "model": loop.spec.name, "key": key, "run": made_by, "store": where}
+        # the number alone is not enough: every registry has a version 1
+        result = {"version": version, "model": loop.spec.name, "key": key, "run": stored.run, "store": where}
         return StepResult(result=result)
 
     return loop.carry_out("register", act)

@@ -24,6 +24,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/host/database_copy.py": "tests/integration/test_postgres.py: needs Postgres",
     "tasks/tools/study_tables.py": "tests/fault/test_migrate.py: needs Optuna and Postgres",
     "tasks/mlflow/registry.py": "tests/integration/test_registry.py: needs a registry",
+    "tasks/mlflow/stored_versions.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/host/tables.py": "tests/unit/tasks/host/test_database.py: the migrations make these tables",
     "tasks/host/migrations/env.py": "tests/unit/tasks/host/test_database.py: makes a database",
     "tasks/host/migrations/versions/0001_create_the_tables.py": "tests/unit/tasks/host/test_database.py: the same",

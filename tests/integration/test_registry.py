@@ -5,15 +5,17 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from models.errors import GateRefused, StoreError, UsageError
+from models.errors import GateRefused, LeaseLostError, StoreError, UsageError
 from models.files import sha256
-from models.serving.registry import FILES, RegisteredVersion
-from tasks.host import processes, server_access, stores
+from models.serving.registry import FILES, UNRECORDED, RegisteredVersion
+from tasks.host import database, processes, server_access, stores
+from tasks.host.leases import leased
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow import registry_reader
@@ -22,6 +24,8 @@ from tasks.mlflow.delivery import experiment_id
 from tasks.mlflow.model_cache import cached_version, with_verdict
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, refuse_lost, registered
+from tasks.mlflow.stored_versions import read_all
+from tasks.state.versions import address_of, challenger_of, version_of, versions_of
 from tests.integration.conftest import Processes
 from tests.mlflow_serving import serving
 from tests.told_facts import verdict
@@ -78,8 +82,8 @@ def register(workspace: Workspace, model: str, count: int = 1) -> Registry:
     run = client().create_run(experiment_id(client(), workspace, model)).info
     for number in range(1, count + 1):
         source, tags = f"{run.artifact_uri}/model", {"loopline.loop_id": "l", "n": str(number)}
-        version = made.create(f"key-{number}", source, run.run_id, None, tags, "a model")
-        assert version == str(number)
+        stored = made.create(f"key-{number}", source, run.run_id, None, tags, "a model")
+        assert stored.number == str(number)
     return made
 
 
@@ -107,9 +111,54 @@ def test_the_same_work_registered_twice_is_one_version(both: Workspace, model: s
     assert made.find("key-1") == "1"
     assert made.find("key-2") is None
     again = made.create("key-1", "file:///nowhere", "", None, {"loopline.verdict": "promote"}, "")
-    assert again == "1"
+    assert again.number == "1"
     assert made.tags("1")["loopline.verdict"] == "promote"
     assert len(client().search_model_versions(f"name = '{model}'")) == 1
+
+
+def test_a_registered_version_is_a_row_and_the_challenger(both: Workspace, model: str) -> None:
+    made = register(both, model, 2)
+    rows = versions_of(both.state, model)
+    assert [row.number for row in rows] == ["1", "2"]
+    assert rows == read_all(client(), model, both.state)
+    assert rows[0].tags == {"loopline.key": "key-1", "loopline.loop_id": "l", "n": "1"}
+    assert rows[0].run == client().get_model_version(model, "1").run_id
+    assert address_of(both.state, rows[0].place) == files_at(model, "1")
+    assert challenger_of(both.state, model) == RegisteredVersion(number="2", tags=rows[1].tags)
+    assert made.alias("challenger") == "2"
+    made.judge("1", {"loopline.verdict": "promote"})
+    assert version_of(both.state, model, "1").registered.tags["loopline.verdict"] == "promote"
+    assert read_all(client(), "no-such-model", both.state) == []
+
+
+def test_a_version_whose_row_was_not_written_is_found_by_its_key(place: Workspace, model: str) -> None:
+    """Killed between MLflow and the row: MLflow says that no row names it, until the next run writes the row."""
+
+    @contextlib.contextmanager
+    def killed(*_: Any, **__: Any) -> Iterator[None]:
+        raise KeyboardInterrupt
+        yield
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        patch.setattr(database, "writing", killed)
+        register(place, model)
+    assert UNRECORDED in client().get_model_version(model, "1").tags
+    assert read_all(client(), model, place.state) == versions_of(place.state, model) == []
+    register(place, model)
+    assert [row.number for row in versions_of(place.state, model)] == ["1"]
+    assert UNRECORDED not in client().get_model_version(model, "1").tags
+
+
+def test_a_version_of_a_holder_that_lost_its_lease_is_named_by_no_row(place: Workspace, model: str) -> None:
+    made = register(place, model)
+    with leased(place.state, "loop:m") as lease:
+        run = client().get_model_version(model, "1").run_id
+        with pytest.raises(LeaseLostError, match="has taken it over"):
+            made.create("key-2", "file:///nowhere", run, None, {}, "", replace(lease, epoch=lease.epoch - 1))
+        assert [row.number for row in versions_of(place.state, model)] == ["1"]
+        assert UNRECORDED in client().get_model_version(model, "2").tags
+        assert challenger_of(place.state, model).number == "1"
+        assert made.create("key-2", "file:///nowhere", run, None, {}, "", lease).number == "2", "the next holder's"
 
 
 def test_a_version_deleted_in_mlflow_stops_no_promotion_and_no_rollback(both: Workspace, model: str) -> None:

@@ -1,7 +1,7 @@
 from models.serving.registry import KEY
 from tasks.host import database
 from tasks.state import versions
-from tasks.state.versions import StoredVersion, version_of, versions_of
+from tasks.state.versions import StoredVersion, address_of, place_below, version_of, versions_of
 
 
 def test_versions_are_read_as_they_were_saved_without_those_removed(tmp_path):
@@ -20,3 +20,11 @@ def test_versions_are_read_as_they_were_saved_without_those_removed(tmp_path):
         assert [row.number for row in versions.read(connection, "flights", key="k1")] == ["1"]
     assert version_of(tmp_path, "flights", "2") is None
     assert version_of(tmp_path, "taxis", "2") == stored[0]
+
+
+def test_a_place_within_the_workspace_moves_with_it(tmp_path):
+    before, after = tmp_path / "a b" / ".loopline", tmp_path / "c" / ".loopline"
+    for place in (f"{before}/mlflow/artifacts/m", f"{before.as_uri()}/mlflow/artifacts/m"):
+        assert address_of(after, place_below(before, place)) == f"{after.as_uri()}/mlflow/artifacts/m"
+    for elsewhere in ("s3://bucket/m", "mlflow-artifacts:/1/m", "/data/m", (tmp_path / "m").as_uri(), ""):
+        assert address_of(after, place_below(before, elsewhere)) == elsewhere
