@@ -26,9 +26,13 @@ import psutil
 
 from models.files import read_json, sha256, write_json
 from models.serving.registry import FILES
-from tasks.host import ports, stores
+from models.serving.releases import PROMOTION, ReleasePlan
+from tasks.host import database, ports, stores
 from tasks.host.http_guard import SERVE_TOKEN, token_path
+from tasks.host.tables import registered_models
 from tasks.host.workspace import Workspace
+from tasks.state import champion_moves, versions
+from tasks.state.versions import StoredVersion
 from tests import warm
 from tests.environment import OURS, QUIET
 from tests.served_models import write_served
@@ -196,7 +200,33 @@ def crown(workspace: Workspace, name: str, number: str = "1", task: str = "binar
 def register(
     workspace: Workspace, name: str, number: str, tags: Mapping[str, str], source: Path, alias: str | None
 ) -> None:
-    """Write a version and its alias into the workspace's registry, in the tables that MLflow has."""
+    """Record a version and the move that its alias means, and both in the workspace's registry."""
+    register_in_mlflow(workspace, name, number, tags, source, alias)
+    with database.writing(workspace.state) as connection:
+        earlier = next(iter(versions.read(connection, name, version=number)), None)
+        tags = {**(earlier.tags if earlier else {}), **tags}
+        versions.save(connection, name, StoredVersion(number, "", str(source), tags, time.time()))
+        newest = next(iter(champion_moves.read(connection, name, limit=1)), None)
+        if alias == "champion":
+            champion_moves.record(
+                connection,
+                name,
+                newest.number if newest else 0,
+                action="promote",
+                before=newest.after if newest else None,
+                after=number,
+                plan=ReleasePlan.of_tags(tags),
+                promotion=tags.get(PROMOTION, ""),
+            )
+        elif alias == "challenger":
+            fixed = {"owner": "", "number": 0, "mark": "", "intents": {}, "trouble": ""}
+            database.upsert(connection, registered_models, {"project": name, "challenger": number, **fixed})
+
+
+def register_in_mlflow(
+    workspace: Workspace, name: str, number: str, tags: Mapping[str, str], source: Path, alias: str | None
+) -> None:
+    """Write a version and its alias into the workspace's registry alone, in the tables that MLflow has."""
     path = workspace.state / "mlflow" / "mlflow.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection, connection:

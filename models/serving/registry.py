@@ -32,6 +32,7 @@ class RegisteredVersion(FrozenModel):
     """A registered version: its number and tags."""
 
     number: str
+    place: str = Field("", description="URI of its files; empty where only the registry knows it.")
     tags: dict[str, str] = Field(default_factory=dict)
     verdict: Verdict | None = Field(None, description="None where its file was not read or cannot be read.")
 

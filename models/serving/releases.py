@@ -71,6 +71,7 @@ class Release(BaseModel):
         returned: Version -> why it was rolled back; it is not released again while the registry still names it for the
             same trial or promotion.
         returned_from: Version -> id of the trial or promotion in which it was rolled back; empty if it is not known.
+        away: Why the server does not know what should serve now, and what it goes on with; empty if it knows.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -85,6 +86,7 @@ class Release(BaseModel):
     refused: dict[str, str] = Field(default_factory=dict)
     returned: dict[str, str] = Field(default_factory=dict)
     returned_from: dict[str, str] = Field(default_factory=dict)
+    away: str = ""
 
     @property
     def loaded(self) -> list[str]:

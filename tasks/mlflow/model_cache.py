@@ -155,7 +155,7 @@ def with_verdict(model: str, version: RegisteredVersion) -> RegisteredVersion:
     Raises:
         StoreError: The registry is unavailable.
     """
-    place = registry_reader.files_at(model, version.number)
+    place = version.place or registry_reader.files_at(model, version.number)
     with suppress(OSError, ValueError, StoreError), _opened(place, VERDICT_FILE) as file:
         return version.model_copy(update={"verdict": Verdict.model_validate_json(file.read())})
     return version
@@ -198,7 +198,7 @@ def _chosen(hashes: Mapping[str, str], names: Collection[str]) -> dict[str, str]
 def _copied(model: str, version: RegisteredVersion, folder: Path, broken: Collection[str]) -> bool:
     """Copy files without MLflow; return False if they are in a store that only MLflow can read."""
     number, hashes = version.number, version.hashes
-    place = registry_reader.files_at(model, number)
+    place = version.place or registry_reader.files_at(model, number)
     is_at_root = _below_root(place)[0] is not None
     if not is_at_root and not place.startswith((_SERVED, *_LOCAL)):
         return False

@@ -1,6 +1,8 @@
-"""The release controller: watches the registry, downloads and checks a version, loads it everywhere, swaps.
+"""The release controller: watches what should serve, downloads and checks a version, loads it everywhere, swaps.
 
-There is one thread per project, in the parent process of the workers. If a workspace has several servers, one leads.
+There are two threads per project, in the parent process of the workers: one follows the registry (`step`), the other
+rolls a failing version back (`guard`). So no store that hangs, no download and no swap delays a rollback. If a
+workspace has several servers, one leads.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.errors import LooplineError, StoreError
@@ -21,7 +24,6 @@ from models.serving.releases import PROMOTION, Release, ReleasePlan, taken_back,
 from tasks.host import database
 from tasks.host.logs import Repeated
 from tasks.host.workspace import CLONE, Workspace
-from tasks.mlflow import registry_reader
 from tasks.mlflow.model_cache import local_copy
 from tasks.mlflow.release_plans import plan_of
 from tasks.release.deployment import CountExchange
@@ -33,6 +35,7 @@ from tasks.release.shared_state import SharedReleaseState
 from tasks.state import journal
 
 NUDGE_S = 0.05
+GUARD_S = 0.25
 PREPARE_S = 15.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 SWAPS_FILE = "swaps.jsonl"
@@ -54,10 +57,11 @@ class _Refusal:
 
 @dataclass(frozen=True)
 class _RegistryState:
-    """The state of the registry: the champion and the release plan beside it."""
+    """What should serve: the champion and the release plan beside it. `away`: why this is not what was decided last."""
 
     champion: RegisteredVersion | None
     plan: ReleasePlan
+    away: str = ""
 
 
 class Background:
@@ -122,16 +126,17 @@ class ReleaseController:
     """Keeps one project's release up to date while this process leads.
 
     `looked`: set after the first look. `exchange`: with the servers of other machines; None without a shared database.
+    `step` and `guard` each have a thread; a release is published only in place of the one that it was made from.
 
     Raises:
-        UsageError: The registry is a database that only MLflow itself can read.
+        UsageError: Neither the state database nor MLflow's server is known.
     """
 
     def __init__(self, settings: ServerSettings, project: str) -> None:
         self.project, self.looked = project, threading.Event()
         self.release_state = SharedReleaseState(settings.state(project) / "serving")
-        self.watcher = RegistryWatcher(project)
         self._workspace = settings.workspace
+        self.watcher = RegistryWatcher(self._workspace.state, project)
         self._versions = self._workspace.cache / "models" / project
         self.exchange = CountExchange(settings.state(project)) if database.is_shared() else None
         self._guard = RollbackGuard(settings.state(project), self._versions, self.exchange)
@@ -140,23 +145,40 @@ class ReleaseController:
         self._checked: set[str] = set()
         self._tried: set[str] = set()
         self._leads = False
+        self._publishing = threading.Lock()
         self._last_message = ""
 
     def step(self) -> None:
-        """Look at the registry once, and act on the result."""
+        """Look once at what should serve, and act on the result."""
         if not self._leads and not self._take_the_lead():
             return
-        release = self._guarded(self.release_state.release() or Release())
         try:
-            registry = self._ask(release)
+            registry = self._ask()
         except StoreError as error:
-            self._say(f"{self.project}: {error}: the version that answers stays")
+            self._go_on_without(error)
             return
         if registry.champion is None:
             self._say(f"{self.project}: the registry has no champion: waiting for one")
         else:
-            self._say("")
-        self._follow(release, registry)
+            self._say(registry.away)
+        self._follow(self._release(), registry)
+
+    def guard(self) -> None:
+        """Roll a failing version back at once, if this process leads; the registry is updated in the background.
+
+        This asks no store and waits for none.
+        """
+        if not self._leads:
+            return
+        release = self._release()
+        trip = self._guard.look(release, self.release_state.reports())
+        new = taken_back(release, *trip, time.time()) if trip else None
+        if trip and new and self._publish(release, new, f"version {trip[0]}: {trip[1]}"):
+            _log.error("%s: version %s is rolled back: %s", self.project, *trip)
+            release = new
+        for number, reason in release.returned.items():
+            self._background.give_back(number, reason, release.returned_from.get(number, ""))
+        self._background.forget(set(release.returned))
 
     def end(self) -> None:
         """End the background processes."""
@@ -176,26 +198,51 @@ class ReleaseController:
             self._leads = True
         return self._leads
 
-    def _ask(self, release: Release) -> _RegistryState:
+    def _release(self) -> Release:
+        return self.release_state.release() or Release()
+
+    def _ask(self) -> _RegistryState:
+        """Return what should serve; at a start without the state database what MLflow's alias says."""
+        away = ""
         try:
             champion = self.watcher.champion()
-        except StoreError:
-            with contextlib.suppress(StoreError):
-                if release.stable is None:
-                    number = local_copy(self._workspace, self.project).number
-                    _log.warning(
-                        "%s: the registry is away: beginning with version %s from the cache", self.project, number
-                    )
-                    self.release_state.publish(wanted(release, number, ReleasePlan(), {}, None, time.time()))
-            raise
+        except StoreError as error:
+            if not self._has_only_the_alias():
+                raise
+            champion = self.watcher.alias()
+            away = f"{self.project}: {error}: beginning with MLflow's alias"
         plan = plan_of(champion)
         if champion and plan.shadow is None and serve_rules_of(self._versions / champion.number).shadow:
-            challenger = registry_reader.aliased(self.project, "challenger")
-            plan = plan.model_copy(update={"shadow": challenger.number if challenger else None})
-        return _RegistryState(champion, plan)
+            plan = plan.model_copy(update={"shadow": self.watcher.challenger()})
+        return _RegistryState(champion, plan, away)
+
+    def _has_only_the_alias(self) -> bool:
+        """Return whether neither an earlier release nor the cache can answer, but MLflow's server can be asked."""
+        if self._release().stable is not None or not self.watcher.has_http:
+            return False
+        with contextlib.suppress(StoreError):
+            local_copy(self._workspace, self.project)
+            return False
+        return True
+
+    def _go_on_without(self, error: StoreError) -> None:
+        """Keep the release while nothing says what should serve; at a start take the version in the cache."""
+        release, goes_on = self._release(), "the version that answers stays"
+        new = release
+        if release.stable is None:
+            with contextlib.suppress(StoreError):
+                number = local_copy(self._workspace, self.project).number
+                goes_on = f"beginning with version {number} from the cache"
+                new = wanted(release, number, ReleasePlan(), {}, None, time.time())
+        away = f"{self.project}: {error}: {goes_on}"
+        self._say(away)
+        if new.stable is not None and (not release.away or new is not release):
+            self._replace(release, new.model_copy(update={"away": away}))
 
     def _follow(self, release: Release, registry: _RegistryState) -> None:
         champion = registry.champion
+        if release.stable and any(release.stable in report.failed for report in self.release_state.reports()):
+            self._checked.discard(release.stable)  # its local files are damaged: they are downloaded again
         versions = {champion.number: champion} if champion else {}
         for number in dict.fromkeys([*versions, *registry.plan.versions]):
             if not self._is_at_hand(number, release):
@@ -207,12 +254,12 @@ class ReleaseController:
         promotion = champion.tags.get(PROMOTION, "") if champion else ""
         current = champion.number if champion else None
         new = wanted(release, current, registry.plan, refused, rule, time.time(), promotion)
+        new = new.model_copy(update={"away": registry.away})
         if new.generation != release.generation:
             self._swap(release, new)
         elif new != release:
-            self.release_state.publish(new)
+            self._replace(release, new)
         self._background.shadow(new.shadow)
-        self._background.forget(set(new.returned))
 
     def _is_at_hand(self, number: str, release: Release) -> bool:
         return number in self._checked and number in (*release.loaded, release.shadow)
@@ -223,7 +270,7 @@ class ReleaseController:
         if refusal is not None and time.monotonic() < refusal.until:
             return
         try:
-            version = version or registry_reader.numbered(self.project, number)
+            version = version or self.watcher.version(number)
             if version is None:
                 raise StoreError(
                     f"{self.project}: there is no version {number}: end its trial by "
@@ -252,20 +299,19 @@ class ReleaseController:
         began = time.monotonic()
         self.release_state.prepare(new)
         failed = self._gather(new)
-        if failed:
+        for number, reason in failed.items():
+            self._tried.discard(number)
+            self._refuse(number, reason)
+        if failed or not self._publish(release, new, ""):
             self.release_state.give_up()
-            for number, reason in failed.items():
-                self._tried.discard(number)
-                self._refuse(number, reason)
             return
-        self._publish(release, new, "")
         _log.info("%s: swapped in %.0f ms", self.project, (time.monotonic() - began) * 1e3)
 
     def _gather(self, new: Release) -> dict[str, str]:
         """Wait until every worker has loaded the new versions; return those that a worker could not load, and why.
 
         Does not wait for a worker that dies, nor for one that does not report within PREPARE_S: such a worker loads
-        the versions at its next pick.
+        the versions at its next pick. Nor once the guard has published another release: then there is no next one.
         """
         canary = new.canary.version if new.canary else None
         needed = {version for version in (new.stable, canary) if version}
@@ -276,36 +322,32 @@ class ReleaseController:
                 number: reason for report in reports for number, reason in report.failed.items() if number in needed
             }
             late = [report.process["pid"] for report in reports if not needed <= set(report.loaded)]
-            if failed or not late:
+            if failed or not late or self.release_state.next() is None:
                 return failed
             if time.monotonic() > deadline:
                 _log.warning("%s: swapping without the workers %s: they do not answer", self.project, late)
                 return {}
             time.sleep(0.005)
 
-    def _publish(self, release: Release, new: Release, cause: str) -> None:
-        self.release_state.publish(new)
+    def _publish(self, release: Release, new: Release, cause: str) -> bool:
+        """Replace a release by the next generation; return whether it was still the current one."""
+        if not self._replace(release, new):
+            return False
         canary = f", {new.canary.share:g} by version {new.canary.version}" if new.canary else ""
         reason = f": {cause}" if cause else ""
         _log.info("%s: version %s answers (before: %s)%s%s", self.project, new.stable, release.stable, canary, reason)
         line = {"at": new.since, "before": release.stable, "why": cause, **new.model_dump(exclude={"since"})}
         with contextlib.suppress(StoreError):  # a full disk: the swap has happened all the same
             journal.append(self.release_state.folder / SWAPS_FILE, line)
+        return True
 
-    def _guarded(self, release: Release) -> Release:
-        """Roll a failing version back at once; the registry is updated in the background."""
-        reports = self.release_state.reports()
-        for number in {number for report in reports for number in report.failed} & {release.stable}:
-            self._checked.discard(str(number))  # its local files are damaged: they are downloaded again
-        trip = self._guard.look(release, reports)
-        new = taken_back(release, *trip, time.time()) if trip else None
-        if trip and new:
-            _log.error("%s: version %s is rolled back: %s", self.project, *trip)
-            self._publish(release, new, f"version {trip[0]}: {trip[1]}")
-            release = new
-        for number, reason in release.returned.items():
-            self._background.give_back(number, reason, release.returned_from.get(number, ""))
-        return release
+    def _replace(self, release: Release, new: Release) -> bool:
+        """Publish `new` if `release` is still the current one; else the other thread's stays, and is looked at next."""
+        with self._publishing:
+            is_current = self._release() == release
+            if is_current:
+                self.release_state.publish(new)
+        return is_current
 
     def _say(self, text: str) -> None:
         """Log a problem once, and log its end."""
@@ -320,12 +362,23 @@ def follow(lead: ReleaseController, stop: threading.Event) -> None:
     """Run the controller's steps until `stop` is set; a nudge starts the next step at once."""
     trouble = Repeated(_log)
     while not stop.is_set():
-        try:
-            lead.step()
-        except Exception as error:  # noqa: BLE001 - a failed step must not end the thread
-            trouble.log(logging.ERROR, f"{lead.project}: the version that answers stays", error, exc_info=True)
+        _tried(lead.step, lead.project, trouble)
         lead.looked.set()
         waited = 0.0
         while waited < lead.watcher.pause_s and not lead.release_state.was_nudged() and not stop.wait(NUDGE_S):
             waited += NUDGE_S
     lead.end()
+
+
+def guard(lead: ReleaseController, stop: threading.Event) -> None:
+    """Run the controller's guard until `stop` is set."""
+    trouble = Repeated(_log)
+    while not stop.wait(GUARD_S):
+        _tried(lead.guard, lead.project, trouble)
+
+
+def _tried(act: Callable[[], None], project: str, trouble: Repeated) -> None:
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001 - a failed step must not end the thread
+        trouble.log(logging.ERROR, f"{project}: the version that answers stays", error, exc_info=True)

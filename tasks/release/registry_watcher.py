@@ -1,63 +1,150 @@
-"""The registry watcher: polls the champion, as rarely and as cheaply as possible."""
+"""The registry watcher: what serves, by the newest move in the state database, as rarely and cheaply as possible.
+
+A server that has no state database with moves of its project follows MLflow's alias.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from models.errors import StoreError, UsageError
 from models.serving.registry import RegisteredVersion
-from tasks.host import stores
+from tasks.host import database, stores
+from tasks.host.store_addresses import STATE_URL
 from tasks.mlflow import registry_reader
+from tasks.state import champion_moves, versions
+from tasks.state.champion_moves import ServingState
 
-EMBEDDED_S, SERVER_S = 0.25, 1.0
+FILE_S, SERVER_S = 0.25, 1.0
 SETTLED_S = 1.0
 """A file that changed less than this ago may change again without a new time stamp, so it is read again."""
 
 Stamps = tuple[tuple[int, int], ...]
+Value = TypeVar("Value")
 
 
 class RegistryWatcher:
     """Watches one registered model.
 
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        model: The registered model, which has the project's name.
+
     Raises:
-        UsageError: The registry is a database that only MLflow itself can read.
+        UsageError: Neither the state database nor MLflow's server is known.
     """
 
-    def __init__(self, model: str) -> None:
-        self._model, self._uri = model, os.environ["MLFLOW_TRACKING_URI"]
-        self._known: RegisteredVersion | None = None
-        self._seen: Stamps | None = None
-        self._file = stores.database_file(self._uri) if stores.is_embedded(self._uri) else None
-        if self._file is None and not self._uri.startswith(("http://", "https://")):
+    def __init__(self, root: Path, model: str) -> None:
+        self._root, self._model, self._uri = root, model, os.environ["MLFLOW_TRACKING_URI"]
+        self._moves = _Reader(self._read_moves, None if database.is_shared() else root / database.FILE)
+        is_embedded = stores.is_embedded(self._uri)
+        self._alias = _Reader(self._read_alias, stores.database_file(self._uri) if is_embedded else None)
+        self._state: ServingState | None = None
+        if not (database.is_shared() or is_embedded or self.has_http) and self._moves.value() is None:
             raise UsageError(
-                f"MLFLOW_TRACKING_URI: got a {self._uri.partition(':')[0]} database, expected the address of MLflow's "
-                "server: a server of models follows that, or the workspace's own registry"
+                f"MLFLOW_TRACKING_URI: got a {self._uri.partition(':')[0]} database, which only MLflow can read, and "
+                f"no move of {model} in {root}: set {STATE_URL} to the state database of the machines that train, or "
+                "MLFLOW_TRACKING_URI to the address of MLflow's server"
             )
 
     @property
+    def has_http(self) -> bool:
+        """Whether MLflow's server can be asked for the alias."""
+        return self._uri.startswith(("http://", "https://"))
+
+    @property
     def pause_s(self) -> float:
-        """Seconds between two polls."""
-        return SERVER_S if self._file is None else EMBEDDED_S
+        """Seconds between two looks."""
+        return FILE_S if self._moves.is_file and (self._state or self._alias.is_file) else SERVER_S
 
     def champion(self) -> RegisteredVersion | None:
-        """Return the champion; None if the registry has none.
+        """Return the champion; None if there is none.
 
         Raises:
-            StoreError: The registry is away, or does not exist yet.
+            StoreError: The state database is away, or has lost the moves; or it has none, and MLflow is away.
         """
-        if self._file is None:
-            return registry_reader.aliased(self._model)
-        stamps = _stamps(self._file)
-        if not stamps:
+        state = self._moves.value()
+        if state is None and self._state is not None:
+            raise StoreError(f"the state database holds no move of {self._model} any more: put it back from a copy")
+        self._state = state
+        if state is None or state.is_foreign:
+            return self._alias.value()
+        return state.champion
+
+    def alias(self) -> RegisteredVersion | None:
+        """Return the version of MLflow's alias `champion`, for a start while the state database is away.
+
+        Raises:
+            StoreError: MLflow is away.
+        """
+        return self._alias.value()
+
+    def challenger(self) -> str | None:
+        """Return the number of the challenger, as of the last look.
+
+        Raises:
+            StoreError: MLflow, whose alias is followed, is away.
+        """
+        if self._state is not None and not self._state.is_foreign:
+            return self._state.challenger
+        version = registry_reader.aliased(self._model, "challenger")
+        return version.number if version else None
+
+    def version(self, number: str) -> RegisteredVersion | None:
+        """Return the version with this number; None if there is none.
+
+        Raises:
+            StoreError: The state database, or MLflow whose alias is followed, is away.
+        """
+        if self._state is not None and not self._state.is_foreign:
+            stored = versions.version_of(self._root, self._model, number)
+            return stored.registered if stored else None
+        return registry_reader.numbered(self._model, number)
+
+    def _read_moves(self) -> ServingState | None:
+        return champion_moves.serving_state(self._root, self._model)
+
+    def _read_alias(self) -> RegisteredVersion | None:
+        if not self.has_http and not self._alias.exists:
+            if self._state is not None:
+                raise StoreError(
+                    "another workspace owns the registered model: set MLFLOW_TRACKING_URI to the address of MLflow's "
+                    "server, whose alias this server then follows"
+                )
             raise StoreError(f"there is no registry yet: `loopline run {self._model}` makes it")
-        if stamps != self._seen:
-            self._known = registry_reader.aliased(self._model)
-            is_settled = max(changed for _, changed in stamps) < time.time_ns() - SETTLED_S * 1e9
-            self._seen = stamps if is_settled else None
-        return self._known
+        return registry_reader.aliased(self._model)
+
+
+class _Reader(Generic[Value]):
+    """Reads from a store; from a file of SQLite only when it changed."""
+
+    def __init__(self, read: Callable[[], Value], file: Path | None) -> None:
+        self._read, self._file = read, file
+        self._last: tuple[Stamps, Value] | None = None
+
+    @property
+    def is_file(self) -> bool:
+        return self._file is not None
+
+    @property
+    def exists(self) -> bool:
+        return self._file is not None and self._file.exists()
+
+    def value(self) -> Value:
+        if self._file is None:
+            return self._read()
+        stamps = _stamps(self._file)
+        if self._last is not None and self._last[0] == stamps:
+            return self._last[1]
+        value = self._read()
+        is_settled = max((changed for _, changed in stamps), default=0) < time.time_ns() - SETTLED_S * 1e9
+        self._last = (stamps, value) if is_settled else None
+        return value
 
 
 def _stamps(path: Path) -> Stamps:

@@ -21,7 +21,7 @@ from tasks.host import ports, stores
 from tasks.host.http_guard import is_loopback
 from tasks.host.workspace import Workspace
 from tasks.release import deployment
-from tasks.release.controller import ReleaseController, follow
+from tasks.release.controller import ReleaseController, follow, guard
 from tasks.release.settings import ServerSettings
 from tasks.release.shared_state import SharedNumber
 from tasks.serve import logs
@@ -50,7 +50,8 @@ def serve(settings: ServerSettings) -> None:
     stop = threading.Event()
     leads = [ReleaseController(settings, project) for project in settings.projects]
     exchanges = [lead.exchange for lead in leads if lead.exchange]
-    threads = [threading.Thread(target=follow, args=(lead, stop), daemon=True) for lead in leads]
+    acts = ((act, lead) for lead in leads for act in (follow, guard))
+    threads = [threading.Thread(target=act, args=(lead, stop), daemon=True) for act, lead in acts]
     num_servers = SharedNumber(settings.servers_path)
     num_servers.set(1)
     if exchanges:

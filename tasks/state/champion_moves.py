@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,23 @@ _FIELDS = {name: "actor" if name == "by" else name for name in ChampionMove.mode
 """The column of each field."""
 
 
+@dataclass(frozen=True)
+class ServingState:
+    """What the newest move of a project says, and what stands beside it.
+
+    Args:
+        move: The newest move.
+        champion: The version that it names, with its tags; None: no version serves.
+        challenger: The version that was judged last and is not the champion.
+        is_foreign: Another workspace owns the registered model: its moves are in that workspace's database.
+    """
+
+    move: ChampionMove
+    champion: RegisteredVersion | None
+    challenger: str | None
+    is_foreign: bool
+
+
 def champion_of(root: Path, project: str) -> RegisteredVersion | None:
     """Return the champion with its tags, by one query; None: no version serves.
 
@@ -28,19 +46,39 @@ def champion_of(root: Path, project: str) -> RegisteredVersion | None:
     Raises:
         StoreError: The database cannot be used.
     """
+    state = serving_state(root, project)
+    return state.champion if state else None
+
+
+def serving_state(root: Path, project: str) -> ServingState | None:
+    """Return what the newest move of a project says, by one query; None: there is no move.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        project: The project's name.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
     from sqlalchemy import select
 
-    from tasks.host.tables import champion_moves, versions
+    from tasks.host.tables import champion_moves, registered_models, versions, workspace
 
-    moves = champion_moves
-    same = (versions.c.project == moves.c.project) & (versions.c.version == moves.c.after)
-    rows = select(*moves.c, versions.c.tags).select_from(moves.outerjoin(versions, same))
-    newest = rows.where(moves.c.project == project).order_by(moves.c.number.desc()).limit(1)
+    moves, model = champion_moves, registered_models
+    is_champion = (versions.c.project == moves.c.project) & (versions.c.version == moves.c.after)
+    joined = moves.outerjoin(versions, is_champion).outerjoin(model, model.c.project == moves.c.project)
+    own = select(workspace.c.id).scalar_subquery().label("own")
+    rows = select(*moves.c, versions.c.tags, versions.c.place, model.c.challenger, model.c.owner, own)
+    newest = rows.select_from(joined).where(moves.c.project == project).order_by(moves.c.number.desc()).limit(1)
     with database.reading(root) as connection:
         row = connection.execute(newest).mappings().first()
-    if row is None or row["after"] is None:
+    if row is None:
         return None
-    return RegisteredVersion(number=row["after"], tags=_move(row).serving(row["tags"] or {}))
+    move = _move(row)
+    champion = move.after and RegisteredVersion(
+        number=move.after, tags=move.serving(row["tags"] or {}), place=row["place"] or ""
+    )
+    return ServingState(move, champion or None, row["challenger"], bool(row["owner"]) and row["owner"] != row["own"])
 
 
 def moves_of(root: Path, project: str, limit: int | None = None) -> list[ChampionMove]:

@@ -37,7 +37,7 @@ class StoredVersion:
     @property
     def registered(self) -> RegisteredVersion:
         """The version as rules and servers see it."""
-        return RegisteredVersion(number=self.number, tags=dict(self.tags))
+        return RegisteredVersion(number=self.number, tags=dict(self.tags), place=self.place)
 
 
 def place_below(root: Path, place: str) -> str:

@@ -54,6 +54,11 @@ class Host:
     def _tell(self, version: str, why: str, act: str) -> None:
         self.told[version], self.acts[version] = why, act
 
+    def step(self) -> None:
+        """What its two threads do, once."""
+        self.lead.guard()
+        self.lead.step()
+
     def report(self, **versions: VersionOutcomes) -> None:
         """A worker's report of what it counted so far."""
         outcomes = {name.removeprefix("v"): counted for name, counted in versions.items()}
@@ -64,12 +69,12 @@ class Host:
 def look(*hosts: Host) -> None:
     """Each host counts, all exchange their counts, each host looks again."""
     for host in hosts:
-        host.lead.step()
+        host.step()
     for _ in range(2):
         for host in hosts:
             exchange([host.exchange])
     for host in hosts:
-        host.lead.step()
+        host.step()
 
 
 def tell(monkeypatch: pytest.MonkeyPatch, *hosts: Host) -> None:
@@ -112,7 +117,7 @@ def test_a_canary_ends_once_by_the_sum_of_both(
         look(*hosts)
     for host in hosts:
         host.report(v1=VersionOutcomes(answers=10), v2=FEW)
-    hosts[0].lead.step()
+    hosts[0].step()
     assert not hosts[0].told, "its own traffic is too little"
     look(*hosts)
     for host in hosts:
@@ -134,16 +139,16 @@ def test_a_canary_that_is_tried_again_is_judged_without_the_first_trial(
     for _ in range(2):
         look(*hosts)
     second.report(v2=FEW)
-    second.lead.step()
+    second.step()
     change(registry, ReleasePlan(), "end", "ada")
-    first.lead.step()
+    first.step()
     change(registry, plan, "canary", "ada")
     look(first)
     exchange([second.exchange])  # still with the first trial
     first.report(v2=FEW)
-    first.lead.step()
+    first.step()
     exchange([first.exchange])
-    first.lead.step()
+    first.step()
     assert not first.told, "two failures of ten are of this trial"
     for _ in range(2):
         look(*hosts)

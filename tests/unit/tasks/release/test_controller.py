@@ -16,14 +16,14 @@ import pytest
 from models.files import sha256, write_json
 from models.serving.registry import FILES
 from models.serving.releases import PLAN, Canary, ReleasePlan
-from tasks.host import processes, stores
+from tasks.host import database, processes, stores
 from tasks.release import controller
 from tasks.release.controller import SWAPS_FILE, Background, ReleaseController, follow
 from tasks.release.settings import ServerSettings
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
-from tasks.state import shadows
+from tasks.state import champion_moves, shadows
 from tests.served_models import write_served
-from tests.serving import crown, register
+from tests.serving import crown, register, register_in_mlflow
 from tests.unit.tasks.release.test_shadow import log
 
 
@@ -35,8 +35,8 @@ def tried(monkeypatch):
     return found
 
 
-@pytest.fixture
-def enrol(workspace):
+@pytest.fixture(params=[register, register_in_mlflow], ids=["moves", "alias"])
+def enrol(workspace, request):
     """Register a version with an alias; gives the folder of the store."""
 
     def put(number, alias="champion", plan=None, **serve):
@@ -44,7 +44,7 @@ def enrol(workspace):
         write_served(folder)
         write_json(folder / "spec.json", {"serve": serve})
         tags = {FILES: json.dumps({path.name: sha256(path) for path in folder.iterdir()})}
-        register(workspace, "tiny", number, {**tags, PLAN: plan.model_dump_json() if plan else ""}, folder, alias)
+        request.param(workspace, "tiny", number, {**tags, PLAN: plan.model_dump_json() if plan else ""}, folder, alias)
         return folder
 
     return put
@@ -61,6 +61,7 @@ def lead(workspace, monkeypatch):
 
 
 def after(lead):
+    lead.guard()
     lead.step()
     return lead.release_state.release()
 
@@ -95,17 +96,43 @@ def test_a_refused_version_is_tried_again_after_a_pause(lead, enrol, monkeypatch
 def test_while_the_registry_is_away_everything_goes_on_and_a_start_takes_the_cache(lead, enrol, workspace):
     enrol("1")
     after(lead)
-    shutil.rmtree(stores.database_file(os.environ["MLFLOW_TRACKING_URI"]).parent)
-    assert after(lead).stable == "1"
+    lose_registry(workspace)
+    now = after(lead)
+    assert (now.stable, now.away.endswith(": the version that answers stays")) == ("1", True)
     lead._lock.release()
     lead.release_state.release_path.unlink()
     write_json(workspace.cache / "models" / "tiny" / "aliases.json", {"champion": "1"})
-    assert after(ReleaseController(ServerSettings(str(workspace.root), ("tiny",)), "tiny")).stable == "1"
+    now = after(ReleaseController(ServerSettings(str(workspace.root), ("tiny",)), "tiny"))
+    assert (now.stable, now.away.endswith(": beginning with version 1 from the cache")) == ("1", True)
 
 
-def test_a_registry_that_has_no_champion_any_more_changes_nothing(lead, enrol, caplog):
+def lose_registry(workspace):
+    shutil.rmtree(stores.database_file(os.environ["MLFLOW_TRACKING_URI"]).parent)
+    (workspace.state / database.FILE).write_text("no database")
+
+
+def test_once_moves_were_read_a_lost_database_leads_nobody_back_to_the_alias(lead, workspace):
+    """Nor one that was restored from before the first move."""
+    crown(workspace, "tiny", "1")
+    after(lead)
+    for path in workspace.state.glob(f"{database.FILE}*"):
+        path.unlink()
+    register_in_mlflow(workspace, "tiny", "2", {}, workspace.root, "champion")
+    now = after(lead)
+    assert (now.stable, now.refused) == ("1", {})
+    assert "holds no move of tiny any more" in now.away
+    assert after(lead) == now, "it is told once"
+    crown(workspace, "tiny", "3")
+    now = after(lead)
+    assert (now.stable, now.away) == ("3", "")
+
+
+def test_a_registry_that_has_no_champion_any_more_changes_nothing(lead, enrol, workspace, caplog):
     enrol("1")
     after(lead)
+    with database.writing(workspace.state) as connection:
+        if champion_moves.read(connection, "tiny"):
+            champion_moves.record(connection, "tiny", 1, action="removed", before="1", after=None)
     path = stores.database_file(os.environ["MLFLOW_TRACKING_URI"])
     with contextlib.closing(sqlite3.connect(path)) as registry, registry:
         registry.execute("delete from registered_model_aliases")
@@ -256,3 +283,27 @@ def test_between_two_tries_there_is_a_pause(background, monkeypatch):
         if background._giving is not None:
             background._giving.wait()
     assert len(started) == 1
+
+
+def test_while_a_version_is_brought_and_loaded_a_failing_one_is_rolled_back(lead, enrol, monkeypatch):
+    """The rollback stands: what was made ready from the release before it is not published."""
+    enrol("1")
+    after(lead)
+    enrol("2")
+    after(lead)
+    lead.guard()
+    report = WorkerReport(process=processes.identity(), loaded=["1", "2"])
+    lead.release_state.report(report)
+    enrol("3")
+    follower = threading.Thread(target=lead.step)
+    follower.start()
+    until(lambda: lead.release_state.next() is not None)
+    failing = {"2": VersionOutcomes(answers=50, failed=50)}
+    lead.release_state.report(report.model_copy(update={"tallies": failing}))
+    lead.guard()
+    now = lead.release_state.release()
+    assert (now.stable, list(now.returned)) == ("1", ["2"])
+    follower.join(LONGEST_S)
+    assert (lead.release_state.release(), lead.release_state.next()) == (now, None)
+    lead.release_state.report(report.model_copy(update={"loaded": ["1", "2", "3"]}))
+    assert after(lead).stable == "3", "the next step begins with what the guard left"

@@ -1,4 +1,4 @@
-"""Who is champion, read again when the registry's file changed, and only then."""
+"""What serves, by the newest move or by MLflow's alias; a file is read again when it changed, and only then."""
 
 import os
 import time
@@ -6,62 +6,112 @@ import time
 import pytest
 
 from models.errors import StoreError, UsageError
-from tasks.host import stores
+from tasks.host import database, stores
+from tasks.host.tables import registered_models
 from tasks.mlflow import registry_reader
-from tasks.release.registry_watcher import EMBEDDED_S, SERVER_S, RegistryWatcher
-from tests.serving import register
+from tasks.release.registry_watcher import FILE_S, SERVER_S, RegistryWatcher
+from tasks.state import champion_moves
+from tasks.state.workspace_id import workspace_id
+from tests.serving import register, register_in_mlflow
+
+ONLY_MLFLOW = "postgresql://ada:secret@db/mlflow"
 
 
 @pytest.fixture
-def reads(monkeypatch):
-    """How often the registry was read."""
-    found, read = [], registry_reader.aliased
-    monkeypatch.setattr(registry_reader, "aliased", lambda model: found.append(model) or read(model))
+def watcher(workspace):
+    return RegistryWatcher(workspace.state, "tiny")
+
+
+def count_reads(monkeypatch, module, name):
+    """How often a store is read from now on."""
+    found, read = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *given: found.append(given) or read(*given))
     return found
 
 
-def crowned(workspace, number):
-    register(workspace, "tiny", number, {"n": number}, workspace.root, "champion")
+def crown(workspace, number, put=register):
+    put(workspace, "tiny", number, {"n": number}, workspace.root, "champion")
 
 
 def age(workspace):
-    """As if the file had last changed a while ago."""
-    path = stores.database_file(os.environ["MLFLOW_TRACKING_URI"])
-    for file in path.parent.glob(f"{path.name}*"):
-        os.utime(file, (time.time() - 60, time.time() - 60))
+    """As if the files had last changed a while ago."""
+    for folder in (workspace.state, workspace.state / "mlflow"):
+        for file in folder.glob("*.db*"):
+            os.utime(file, (time.time() - 60, time.time() - 60))
 
 
-def test_a_registry_that_was_never_made_is_away(workspace):
+def test_a_registry_that_was_never_made_is_away(watcher):
     with pytest.raises(StoreError, match="no registry yet"):
-        RegistryWatcher("tiny").champion()
+        watcher.champion()
 
 
-def test_a_file_that_did_not_change_is_not_read_again(workspace, reads):
-    crowned(workspace, "1")
+@pytest.mark.parametrize(
+    ("put", "module", "name"),
+    [(register, champion_moves, "serving_state"), (register_in_mlflow, registry_reader, "aliased")],
+)
+def test_a_file_that_did_not_change_is_not_read_again(workspace, watcher, monkeypatch, put, module, name):
+    crown(workspace, "1", put)
     age(workspace)
-    watcher = RegistryWatcher("tiny")
+    reads = count_reads(monkeypatch, module, name)
     assert [watcher.champion().number for _ in range(5)] == ["1"] * 5
     assert len(reads) == 1
-    crowned(workspace, "2")
+    crown(workspace, "2", put)
     assert [watcher.champion().number for _ in range(3)] == ["2"] * 3
     assert len(reads) == 4, "one that changed just now may change again within the same tick"
 
 
 def test_a_registry_without_the_model_has_no_champion(workspace):
-    crowned(workspace, "1")
-    assert RegistryWatcher("other").champion() is None
+    crown(workspace, "1")
+    assert RegistryWatcher(workspace.state, "other").champion() is None
 
 
-def test_a_server_is_asked_more_rarely_than_a_file(workspace, monkeypatch):
-    assert RegistryWatcher("tiny").pause_s == EMBEDDED_S
+def test_a_move_wins_over_the_alias_and_names_where_the_files_are(workspace, watcher):
+    crown(workspace, "1")
+    register(workspace, "tiny", "3", {}, workspace.root / "third", "challenger")
+    crown(workspace, "2", register_in_mlflow)
+    champion = watcher.champion()
+    assert (champion.number, champion.tags["n"], champion.place) == ("1", "1", str(workspace.root))
+    assert (watcher.challenger(), watcher.version("3").place) == ("3", str(workspace.root / "third"))
+    assert watcher.version("2") is None, "only MLflow has it"
+
+
+def test_a_champion_that_was_removed_is_none_whatever_the_alias_says(workspace, watcher):
+    crown(workspace, "1")
+    with database.writing(workspace.state) as connection:
+        champion_moves.record(connection, "tiny", 1, action="removed", before="1", after=None)
+    assert watcher.champion() is None
+
+
+def test_the_model_of_another_workspace_is_followed_by_its_alias(workspace, watcher, monkeypatch):
+    crown(workspace, "1")
+    crown(workspace, "2", register_in_mlflow)
+    row = {"project": "tiny", "owner": workspace_id(workspace.state), "number": 0, "mark": "", "intents": {}}
+    for owner, champion in ((row["owner"], "1"), ("another", "2")):
+        with database.writing(workspace.state) as connection:
+            database.upsert(connection, registered_models, {**row, "owner": owner, "trouble": ""})
+        assert watcher.champion().number == champion
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", ONLY_MLFLOW)
+    with pytest.raises(StoreError, match="another workspace owns the registered model: set MLFLOW_TRACKING_URI"):
+        RegistryWatcher(workspace.state, "tiny").champion()
+
+
+def test_a_server_is_asked_more_rarely_than_a_file(workspace, watcher, monkeypatch):
+    assert watcher.pause_s == FILE_S
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
-    assert RegistryWatcher("tiny").pause_s == SERVER_S
+    elsewhere = RegistryWatcher(workspace.state, "tiny")
+    assert elsewhere.pause_s == SERVER_S
     with pytest.raises(StoreError, match="cannot be reached"):
-        RegistryWatcher("tiny").champion()
+        elsewhere.champion()
+    crown(workspace, "1")
+    assert elsewhere.champion().number == "1", "the first move of this workspace"
+    assert elsewhere.pause_s == FILE_S
 
 
-def test_a_database_that_only_mlflow_can_ask_is_refused_without_its_password(monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://ada:secret@db/mlflow")
-    with pytest.raises(UsageError, match="got a postgresql database") as told:
-        RegistryWatcher("tiny")
+def test_a_database_that_only_mlflow_can_ask_is_refused_without_its_password(workspace, monkeypatch):
+    assert stores.is_embedded(os.environ["MLFLOW_TRACKING_URI"])
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", ONLY_MLFLOW)
+    with pytest.raises(UsageError, match=r"got a postgresql database.*set LOOPLINE_STATE_URL.*or MLFLOW_TRAC") as told:
+        RegistryWatcher(workspace.state, "tiny")
     assert "secret" not in str(told.value)
+    crown(workspace, "1")
+    assert RegistryWatcher(workspace.state, "tiny").champion().number == "1", "its own moves are enough"
