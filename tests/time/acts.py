@@ -6,16 +6,26 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from models.errors import StoreError
 from models.pipeline.records import StepRecord
 from models.triggers.signal import PastLoop
 from tasks.host import processes
 from tasks.host.leases import Lease, leased
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, lease_of, record_loop, save_loop, save_step
+from tasks.loop.lifecycle import open_loop
+from tasks.loop.loop import SilentReporter
 from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.step_records import StepRecords
+from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 
 PROJECT, LOOP = "p", "p-1"
+STEPS = {
+    "ingest": ingest.ingest, "validate-raw": validate.validate_raw, "prepare": prepare.prepare,
+    "validate-prepared": validate.validate_prepared, "version": version.version, "search": search.search,
+    "train": train.fit, "export": export.export, "judge": judge.judge, "register": register.register,
+    "promote": promote.promote, "card": card.write_card,
+}  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -31,6 +41,27 @@ def _in_a_loop(workspace: Workspace, act: Callable[[Path, Lease], None]) -> None
     with loop_lease(workspace) as (state, lease):
         save_loop(state, LoopRecord(LOOP, "running", process=processes.identity()), lease)
         act(state, lease)
+
+
+class Notes(SilentReporter):
+    """Prints what a loop tells a person."""
+
+    def note(self, text: str) -> None:
+        """Print it."""
+        print(f"note: {text}", flush=True)
+
+
+def run_loop(workspace: Workspace, until: str = "") -> None:
+    """Run a whole loop, or go on with one; with `until` it ends in an error after that step.
+
+    Raises:
+        StoreError: The loop has come to the step.
+    """
+    with open_loop(workspace.project(PROJECT), reporter=Notes()) as loop:
+        for name, step in STEPS.items():
+            step(loop)
+            if name == until:
+                raise StoreError(f"ended after {until}")
 
 
 def begin_step(workspace: Workspace, mark: str) -> None:

@@ -12,6 +12,8 @@ import pytest
 from tasks.host import database
 from tasks.host.store_addresses import STATE_URL, normalised
 from tasks.host.workspace import Workspace
+from tasks.ranks import rank_pool
+from tests import warm
 from tests.postgres import Server, new_database, postgres_server
 from tests.time.machines import Elsewhere, Machine
 
@@ -31,6 +33,14 @@ def shared(workspace: Workspace, server: Server, monkeypatch: pytest.MonkeyPatch
     """This machine's workspace: its state is in Postgres."""
     monkeypatch.setenv(STATE_URL, normalised(STATE_URL, new_database(server.address, next(_names))))
     return workspace
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_ranks() -> Iterator[None]:
+    """No rank pool of a test's own process imports torch again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rank_pool, "subprocess", warm.WarmNurseries())
+        yield
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ from tests.time.points import Point
 _NEW_NAMESPACES = 0x20000000 | 0x00020000  # CLONE_NEWPID | CLONE_NEWNS
 _PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-CODE = "import sys; from tests.time.process import main; main({arguments!r})"
+CODE = "from tests.time.process import main; main({arguments!r})"
+CODE_THAT_TRAINS = f"{CODE}  # RankPool: the warm parent keeps ranks ready for it"
 SHORT_TTL_S = 1.0
 """How long a lease of such a process lives without a renewal: what takes minutes in life takes a second here."""
 
@@ -74,7 +75,7 @@ class Process:
         answers, self._answers = os.pipe()
         printed, prints = os.pipe()
         arguments = {"act": act, "point": point, "is_apart": has_namespaces(), **options}
-        code = CODE.format(arguments=json.dumps(arguments))
+        code = (CODE if arguments["is_apart"] else CODE_THAT_TRAINS).format(arguments=json.dumps(arguments))
         files = answers, prints, 2
         self._process = warm.server().start("-c", (code,), dict(environ), warm.ROOT, files)
         os.close(answers)
@@ -133,6 +134,7 @@ class Machine:
 
     def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
         (home / "projects").mkdir(parents=True)
+        self.home = home
         self._environ = {**environ, "LOOPLINE_HOME": str(home)}
 
     @contextlib.contextmanager
@@ -142,7 +144,8 @@ class Machine:
         Args:
             act: The name of the act.
             point: Where it pauses.
-            options: `ttl_s`, for how long its lease lives without renewals; `arguments` of the act.
+            options: `ttl_s`, for how long its lease lives without renewals; `arguments` of the act; `is_apart`, false
+                for a process that trains: its ranks are started by the warm parent, in this namespace.
         """
         process = Process(self._environ, act, point, **{"ttl_s": SHORT_TTL_S, **options})
         try:

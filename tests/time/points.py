@@ -56,17 +56,13 @@ LOOP = _checked("tasks/loop/history.py", "save_loop")
 RECORD = _checked("tasks/state/step_records.py", "StepRecords.save")
 LINE = _checked("tasks/state/outbox.py", "Outbox._write")
 ENDED = _checked("tasks/loop/history.py", "record_loop")
-REGISTER = _passed_over(
-    "tasks/steps/register.py", "register.<locals>.act", "confirm", "its test follows in the next commits"
-)
-PROMOTE = _passed_over(
-    "tasks/steps/promote.py", "promote.<locals>.act", "confirm", "its test follows in the next commits"
-)
-TRIAL = _passed_over("tasks/steps/search.py", "_Search._one", "confirm", "its test follows in the next commits")
+REGISTER = _confirmed("tasks/steps/register.py", "register.<locals>.act")
+PROMOTE = _confirmed("tasks/steps/promote.py", "promote.<locals>.act")
+TRIAL = _confirmed("tasks/steps/search.py", "_Search._one")
+END = _confirmed("tasks/loop/lifecycle.py", "_end")
 UPLOAD = _passed_over(
     "tasks/loop/job_uploads.py", "_Uploader._upload", "confirm", "its test follows in the next commits"
 )
-END = _passed_over("tasks/loop/lifecycle.py", "_end", "confirm", "its test follows in the next commits")
 FORGET = _passed_over("tasks/loop/lifecycle.py", "_forget", "confirm", "its test follows in the next commits")
 REAP = _passed_over("tasks/operations/reap.py", "_project", "leased", "its test follows in the next commits")
 MOVE = _passed_over("tasks/mlflow/registry.py", "Registry.locked", "leased", "its test follows in the next commits")
