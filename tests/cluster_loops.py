@@ -16,21 +16,22 @@ from typing import Any
 import psutil
 
 from models.training.job import EpochReport, TrainingJob, TrainingResult
-from tasks.ranks.launcher import train_at
+from tasks.ranks.launcher import JobOwner, train_at
 from tasks.ranks.launcher_suite import PATIENCE_S
 from tests.launcher_contract import Stage
 from tests.running import Loopline
 
 ROOT = Path(__file__).parents[1]
 LOOP_S = PATIENCE_S + 300
+OWNER = JobOwner("0123456789ab", lambda: None)
 SUBMIT = """
 import pkgutil, sys
 from models.training.job import TrainingJob
-from tasks.ranks.launcher import train_at
+from tasks.ranks.launcher import JobOwner, train_at
 
 place = pkgutil.resolve_name(sys.argv[1]).model_validate_json(sys.argv[2])
 job = TrainingJob.model_validate_json(sys.argv[3], strict=False)
-train_at(place, job, lambda e: print(e.epoch, flush=True) is None)
+train_at(place, job, JobOwner("0123456789ab", lambda: None), lambda e: print(e.epoch, flush=True) is None)
 """
 
 
@@ -47,7 +48,7 @@ class OnCluster(Stage):
         on_epoch: Callable[[EpochReport], bool] | None = None,
         say: Callable[[str], None] | None = None,
     ) -> TrainingResult:
-        return train_at(self.place, job, on_epoch, say or self.said.append)
+        return train_at(self.place, job, OWNER, on_epoch, say or self.said.append)
 
     def submitter(self, job: TrainingJob) -> subprocess.Popen[str]:
         kind = f"{type(self.place).__module__}:{type(self.place).__name__}"

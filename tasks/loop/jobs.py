@@ -24,10 +24,11 @@ from models.training.job import InitialWeights, TrainingJob, TrainingResult, beg
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
-from tasks.ranks.launcher import Place
+from tasks.ranks.launcher import JobOwner, Place
 from tasks.ranks.rank_pool import OnEpoch, RankPool, default_threads
 from tasks.state.keyed_cache import JSON, KeyedCache
 from tasks.state.machine_speeds import read_speeds
+from tasks.state.workspace_id import workspace_id
 
 _measuring = threading.Lock()
 _encoding = threading.Lock()  # trials that begin at once all want the tensors
@@ -97,6 +98,11 @@ def job(
         fold_by=FOLD_BY.get(loop.spec.data.split.by, "random"),
     )
     return begun(training_job, start)
+
+
+def job_owner(loop: Loop) -> JobOwner:
+    """Return whose the jobs are that a loop submits to a place."""
+    return JobOwner(workspace_id(loop.workspace.state), loop.confirm)
 
 
 def check_batch(rank_pool: RankPool, job: TrainingJob) -> None:

@@ -44,6 +44,7 @@ from tasks.ranks.places import find_place
 from tasks.state.delta.delta_commits import COMMITS
 from tasks.state.outbox import Outbox, undelivered
 from tasks.state.segments import KINDS, segments_folder
+from tasks.state.workspace_id import workspace_id
 from tasks.tools.optuna_study import STUDY_FILE, fail_open_trials
 
 WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # how `models.files` and Delta logs name unfinished files
@@ -128,7 +129,7 @@ def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> 
             continue
         try:
             place = find_place(workspace, Train(on=place_name))
-            if place and cancel_left(place, path.parent):
+            if place and cancel_left(place, path.parent, workspace_id(workspace.state)):
                 yield f"{loop.loop_id}: its flow run was cancelled; cancelled its training on {place_name} too"
         except LooplineError as error:
             yield f"{loop.loop_id}: its flow run was cancelled, but perhaps not its training: {error}"

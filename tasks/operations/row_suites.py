@@ -18,6 +18,7 @@ from models.sources.source_suite import source_claims
 from tasks.host.workspace import Workspace
 from tasks.ranks.launcher_suite import launcher_claims
 from tasks.ranks.places import find_place
+from tasks.state.workspace_id import workspace_id
 from tasks.tools.sources import fetch
 
 Suite = Callable[[str, Path], Iterator[Claim]]
@@ -70,4 +71,4 @@ def _place_claims(name: str) -> Iterator[Claim]:
     place = find_place(workspace, Train(on=name))
     if place is None or not place.starts_jobs:
         raise UsageError(f"got {name!r}, expected a place of places.yaml whose engine starts jobs by itself")
-    return launcher_claims(place, workspace.state / JOBS)
+    return launcher_claims(place, workspace.state / JOBS, workspace_id(workspace.state))

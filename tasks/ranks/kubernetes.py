@@ -1,7 +1,8 @@
 """Kubernetes as a launcher, through `kubectl`: an Indexed Job, whose pods meet at the first one's host name.
 
-The job's name is the key, and Kubernetes has each name once: whoever submits it second attaches to it. A job that is
-over is removed by Kubernetes (`ttlSecondsAfterFinished`), so its name is free when it is no longer there.
+The job's name is the key, and Kubernetes has each name once: whoever submits it second attaches to it, if it is of the
+same workspace and volume. A job that is over is removed by Kubernetes (`ttlSecondsAfterFinished`), so its name is free
+when it is no longer there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from pydantic import Field, StringConstraints
 
 from models.errors import UsageError
 from models.project_spec.block import SpecBlock
-from tasks.ranks.launcher import SchedulerAwayError, Shape, State, TimeLimit, name_of, run_program, seconds_of
+from tasks.ranks.launcher import (
+    SchedulerAwayError,
+    Shape,
+    State,
+    TimeLimit,
+    name_of,
+    run_program,
+    seconds_of,
+    workspace_of,
+)
 from tasks.ranks.torchrun import torchrun
 
 SERVICE, LOG, PORT = "loopline-ranks", "kubernetes.log", 29400
@@ -28,6 +38,7 @@ _COMMAND_S = 60
 # Longer than the 16 s between two questions for the state: who waits sees why the job ended.
 _SHOWN_S = 30
 _LABELS = {"app.kubernetes.io/managed-by": "loopline"}
+_WORKSPACE, _FOLDER, _VOLUME = "loopline/workspace", "loopline/folder", "workspace"
 _OVER = {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}
 _AWAY = (
     "Unable to connect", "connection refused", "was refused", "i/o timeout", "timed out", "TLS handshake", "EOF",
@@ -98,28 +109,46 @@ class Kubernetes(SpecBlock):
         """Create the job of a folder, or attach to the one of this name; see `Launcher`.
 
         Raises:
-            UsageError: As of `check_nodes`.
+            UsageError: As of `check_nodes`, or another workspace has a job of this name.
         """
         self.check_nodes(shape.nodes)
         self._create(self.service())
-        self._create(self.job(key, job, shape))
+        if not self._create(self.job(key, job, shape)):
+            self._found(key)
         return f"submitted {name_of(key)} to Kubernetes: {shape.nodes[0]} pod(s); its log is {job / LOG}"
 
     def state(self, key: str) -> State:
         """Return the state of the job of this name; see `Launcher`."""
         try:
-            output = self._kubectl("get", "job", name_of(key), "--ignore-not-found", "--output=json")
+            return self._found(key) or "ended"
         except SchedulerAwayError:
             return "unknown"
+
+    def _found(self, key: str) -> State | None:
+        """Return the state of the job of this name; None if there is none.
+
+        Raises:
+            UsageError: It is a job of another workspace or volume, or kubectl did not print a job.
+        """
+        output = self._kubectl("get", "job", name_of(key), "--ignore-not-found", "--output=json")
         if not output:
-            return "ended"
+            return None
         try:
-            return _state_of(json.loads(output))
+            job = json.loads(output)
+            state, workspace, claim = _state_of(job), _workspace_of(job), _claim_of(job)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(
                 f"kubectl get job {name_of(key)}: got {output[:100]!r}, expected a Job as JSON: correct the program "
                 "kubectl, such as its version or a plugin of that name"
             ) from error
+        ours = (workspace_of(key), self.claim)
+        if (workspace or ours[0], claim or ours[1]) != ours:
+            raise UsageError(
+                f"kubectl get job {name_of(key)}: got a job of the workspace {workspace} on the claim {claim}, "
+                f"expected one of {ours[0]} on {ours[1]}: both workspaces are mounted at {self.mount}; mount this one "
+                "elsewhere, or name another namespace for it in places.yaml"
+            )
+        return state
 
     def cancel(self, key: str) -> None:
         """Delete the job of this name, if there is one; it is `ending` until its pods have ended."""
@@ -148,7 +177,11 @@ class Kubernetes(SpecBlock):
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": name, "labels": {**_LABELS, **self.labels}},
+            "metadata": {
+                "name": name,
+                "labels": {**_LABELS, **self.labels, _WORKSPACE: workspace_of(key)},
+                "annotations": {_FOLDER: str(folder)},
+            },
             "spec": {
                 "completionMode": "Indexed",
                 "completions": pods,
@@ -181,7 +214,7 @@ class Kubernetes(SpecBlock):
         memory = {"memory": self.memory} if self.memory else {}
         gpus = {"nvidia.com/gpu": str(self.gpus)} if self.gpus else {}
         volumes: dict[str, tuple[str, dict[str, Any]]] = {
-            self.mount: ("workspace", {"persistentVolumeClaim": {"claimName": self.claim}}),
+            self.mount: (_VOLUME, {"persistentVolumeClaim": {"claimName": self.claim}}),
             "/tmp": ("tmp", {"emptyDir": {}}),  # noqa: S108 - a volume of the pod's own
             "/dev/shm": ("shm", {"emptyDir": {"medium": "Memory"}}),  # noqa: S108 - shared memory of the ranks
         }
@@ -227,13 +260,15 @@ class Kubernetes(SpecBlock):
             if "Forbidden" not in str(error):
                 raise
 
-    def _create(self, manifest: dict[str, Any], *options: str) -> None:
-        """Create an object unless there is one of its name."""
+    def _create(self, manifest: dict[str, Any], *options: str) -> bool:
+        """Create an object unless there is one of its name; return whether it did."""
         try:
             self._kubectl("create", *options, "--filename=-", text=json.dumps(manifest))
         except UsageError as error:
             if "AlreadyExists" not in str(error):
                 raise
+            return False
+        return True
 
     def _kubectl(self, *words: str, text: str = "") -> str:
         """Run kubectl; see `run_program`."""
@@ -264,6 +299,18 @@ def _joined(template: Any, further: Any, path: str) -> Any:
 
 def _by_name(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {str(part.get("mountPath") or part.get("name")): part for part in objects}
+
+
+def _workspace_of(job: dict[str, Any]) -> str:
+    """Return the label of a Job's workspace; empty if an earlier Loopline submitted it."""
+    return str(job["metadata"].get("labels", {}).get(_WORKSPACE, ""))
+
+
+def _claim_of(job: dict[str, Any]) -> str:
+    """Return the claim of the volume with a Job's workspace; empty if its pods have no such volume."""
+    volumes = job.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", ())
+    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in volumes if volume["name"] == _VOLUME]
+    return str(claims[0]) if claims else ""
 
 
 def _state_of(job: dict[str, Any]) -> State:

@@ -6,6 +6,7 @@ job's folder, so this process may die: the next one finds the running job by its
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shlex
 import subprocess
@@ -31,6 +32,7 @@ job any more. unknown: the engine is away."""
 TimeLimit = Annotated[NumberText, StringConstraints(pattern=r"^(\d+-)?\d+(:\d\d){0,2}$")]
 """A time limit as of sbatch: minutes, minutes:seconds, hours:minutes:seconds, days-hours and so on."""
 
+_ID_CHARACTERS = 12
 _LOOK_S = 0.5
 # The engine is asked after 1, 2, 4, ... looks into the folder, so every 16 s in the end.
 _MOST_LOOKS = 32
@@ -48,6 +50,17 @@ class JobLostError(TrainingError):
 
 class StoppedWaitingError(Exception):
     """The caller no longer waits for its job."""
+
+
+class JobOwner(NamedTuple):
+    """Whose a job is: the id of the workspace, and a check that this process still runs the loop for which it acts.
+
+    The check raises a LeaseLostError if not. A job outlives the process that submitted it, and the next holder of the
+    loop's lease finds it by its name; from then on the former one may not submit, stop or cancel it.
+    """
+
+    workspace: str
+    confirm: Callable[[], None]
 
 
 class Shape(NamedTuple):
@@ -124,9 +137,37 @@ def name_of(key: str) -> str:
     return f"loopline-{key}"
 
 
-def key_of_folder(folder: Path) -> str:
-    """Return the key of the job that trains in a folder."""
+def key_of_folder(folder: Path, workspace: str) -> str:
+    """Return the key of the job that trains in a folder.
+
+    Args:
+        folder: The job's folder. Another workspace may have one of the same path, on another volume or machine.
+        workspace: The workspace's id, which tells them apart.
+    """
+    return f"{workspace[:_ID_CHARACTERS]}-{_earlier_key(folder)}"
+
+
+def workspace_of(key: str) -> str:
+    """Return the beginning of the id of the workspace to which a job's key belongs."""
+    return key.partition("-")[0]
+
+
+def _earlier_key(folder: Path) -> str:
+    """Return the key as earlier versions of Loopline made it, without a workspace."""
     return key_of({"folder": str(folder)})[:16]
+
+
+def key_in_use(launcher: Launcher, folder: Path, workspace: str) -> str:
+    """Return the key of the job that trains in a folder: of one that runs since before an upgrade, its earlier key.
+
+    Raises:
+        UsageError: The engine refuses to say.
+    """
+    if (folder / JOB_FILE).exists():  # a job was submitted
+        with contextlib.suppress(UsageError):  # of another workspace
+            if launcher.state(earlier := _earlier_key(folder)) != "ended":
+                return earlier
+    return key_of_folder(folder, workspace)
 
 
 def seconds_of(limit: str) -> int:
@@ -194,6 +235,7 @@ def run_program(
 def train_at(
     launcher: Launcher,
     job: TrainingJob,
+    owner: JobOwner,
     on_epoch: Callable[[EpochReport], bool] | None = None,
     say: Callable[[str], None] | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
@@ -207,6 +249,7 @@ def train_at(
     Args:
         launcher: The engine.
         job: The job; all nodes must share its folder, its data and its project under the same paths.
+        owner: Whose it is. Who lost the loop neither submits nor stops nor cancels the job, which is the next one's.
         on_epoch: Called once per epoch; false stops the job after a later epoch.
         say: Receives sentences for the user.
         is_stopped: Whether to wait no longer; for callers whose threads get no Ctrl-C.
@@ -216,29 +259,30 @@ def train_at(
         UsageError: The engine refuses the job.
         JobLostError: The job ended without a result.
         StoppedWaitingError: `is_stopped` was true.
+        LeaseLostError: Another process runs the loop.
         LooplineError: The error that a rank raised, with its own traceback as a note.
     """
-    key, say = key_of_folder(job.folder), say or _say_nothing
+    key, say = key_in_use(launcher, job.folder, owner.workspace), say or _say_nothing
     try:
-        return _follow(launcher, key, job, _new_epochs(job.folder, on_epoch, is_stopped), say)
+        return _follow(launcher, key, job, owner, _new_epochs(job.folder, owner, on_epoch, is_stopped), say)
     except StoppedWaitingError:
         if is_cancelled():
-            _cancel(launcher, key, say)
+            _cancel(launcher, key, owner, say)
         raise
     except BaseException as error:
         if is_ended_by_person(error, is_cancelled):
-            _cancel(launcher, key, say)
+            _cancel(launcher, key, owner, say)
         raise
 
 
-def cancel_left(launcher: Launcher, folder: Path) -> bool:
+def cancel_left(launcher: Launcher, folder: Path, workspace: str) -> bool:
     """Cancel the job of a folder for which nobody waits any more; return whether there was one.
 
     Raises:
         UsageError: The engine refuses.
         SchedulerAwayError: The engine cannot be reached.
     """
-    key = key_of_folder(folder)
+    key = key_in_use(launcher, folder, workspace)
     is_there = launcher.state(key) not in ("ending", "ended")
     if is_there:
         launcher.cancel(key)
@@ -251,7 +295,12 @@ def is_ended_by_person(error: BaseException, is_cancelled: Callable[[], bool]) -
 
 
 def _follow(
-    launcher: Launcher, key: str, job: TrainingJob, epochs: Iterator[None], say: Callable[[str], None]
+    launcher: Launcher,
+    key: str,
+    job: TrainingJob,
+    owner: JobOwner,
+    epochs: Iterator[None],
+    say: Callable[[str], None],
 ) -> TrainingResult:
     folder, is_ours, is_overdue, before, ended, looks = job.folder, False, False, "", 0, 1
     while True:
@@ -268,12 +317,12 @@ def _follow(
             if result is not None:
                 return result
             if is_ours:
-                _raise_error(launcher, key, folder, say)
+                _raise_error(launcher, key, folder, owner, say)
             time.sleep(_LOOK_S)
         looks = min(2 * looks, _MOST_LOOKS)
         ended = ended + 1 if state == "ended" else 0
         if ended == 1 and not is_ours:
-            is_ours, ended, before, looks = _submit(launcher, key, job, say), 0, "", 1
+            is_ours, ended, before, looks = _submit(launcher, key, job, owner, say), 0, "", 1
         elif ended == _ENDED:
             raise _lost(folder, key, is_overdue)
 
@@ -299,8 +348,9 @@ def _state(launcher: Launcher, key: str, is_ours: bool) -> State:
         raise
 
 
-def _submit(launcher: Launcher, key: str, job: TrainingJob, say: Callable[[str], None]) -> bool:
+def _submit(launcher: Launcher, key: str, job: TrainingJob, owner: JobOwner, say: Callable[[str], None]) -> bool:
     """Submit a job of which there is none; return false if the engine is away: its state will tell."""
+    owner.confirm()
     job.folder.mkdir(parents=True, exist_ok=True)
     for name in (ERROR_FILE, STOP_FILE):
         (job.folder / name).unlink(missing_ok=True)
@@ -316,7 +366,7 @@ def _submit(launcher: Launcher, key: str, job: TrainingJob, say: Callable[[str],
 
 
 def _new_epochs(
-    folder: Path, on_epoch: Callable[[EpochReport], bool] | None, is_stopped: Callable[[], bool]
+    folder: Path, owner: JobOwner, on_epoch: Callable[[EpochReport], bool] | None, is_stopped: Callable[[], bool]
 ) -> Iterator[None]:
     """Report the epochs that have been added, once each, whenever the next item is taken."""
     reported: set[tuple[str, int]] = set()
@@ -327,21 +377,23 @@ def _new_epochs(
             if (epoch.stage, epoch.epoch) not in reported:
                 reported.add((epoch.stage, epoch.epoch))
                 if on_epoch and not on_epoch(epoch):
+                    owner.confirm()
                     (folder / STOP_FILE).touch()
         yield
 
 
-def _raise_error(launcher: Launcher, key: str, folder: Path, say: Callable[[str], None]) -> None:
+def _raise_error(launcher: Launcher, key: str, folder: Path, owner: JobOwner, say: Callable[[str], None]) -> None:
     path = folder / ERROR_FILE
     if path.exists():
         error = read_json(path)
-        _cancel(launcher, key, say)  # its restarts would end the same way
+        _cancel(launcher, key, owner, say)  # its restarts would end the same way
         raise rebuilt(error["type"], error["text"], error["traceback"])
 
 
-def _cancel(launcher: Launcher, key: str, say: Callable[[str], None]) -> None:
+def _cancel(launcher: Launcher, key: str, owner: JobOwner, say: Callable[[str], None]) -> None:
     """Cancel a job; an engine that cannot must not hide why the job is cancelled."""
     try:
+        owner.confirm()
         launcher.cancel(key)
     except LooplineError as error:
         say(f"{name_of(key)} is not cancelled: {error}")

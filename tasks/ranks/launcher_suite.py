@@ -19,7 +19,7 @@ from models.project_spec.blocks import Model, Train
 from models.project_spec.conformance import Claim
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from models.training.node import read_progress
-from tasks.ranks.launcher import Place, State, StoppedWaitingError, key_of_folder, train_at
+from tasks.ranks.launcher import JobOwner, Place, State, StoppedWaitingError, key_of_folder, train_at
 from tasks.ranks.rank_pool import RankPool
 
 EPOCHS, PATIENCE_S = 12, 120
@@ -44,16 +44,17 @@ class Net(torch.nn.Module):
 """A net whose steps take so long that an epoch can be interrupted."""
 
 
-def launcher_claims(place: Place, folder: Path) -> Iterator[Claim]:
+def launcher_claims(place: Place, folder: Path, workspace: str) -> Iterator[Claim]:
     """Yield the claims on the launcher of a place; the last ones need the result of those before.
 
     Args:
         place: Of `places.yaml`, whose engine starts jobs by itself.
         folder: For the jobs: it is emptied, and all nodes share it.
+        workspace: The workspace's id.
 
     Cost: four trainings of a few seconds, and the engine's time to start each.
     """
-    stage = _Stage(place, folder)
+    stage = _Stage(place, folder, JobOwner(workspace, confirm=_nobody_else))
     yield Claim("a job that nobody has submitted is ended", stage.absent_job_is_ended)
     yield Claim("to cancel a job that is not there does nothing", stage.absent_job_can_be_cancelled)
     yield Claim("a job of two ranks ends with the weights of this machine", stage.job_has_the_weights_of_this_machine)
@@ -69,6 +70,7 @@ class _Stage:
 
     place: Place
     folder: Path
+    owner: JobOwner
 
     def __post_init__(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -99,12 +101,12 @@ class _Stage:
         )
 
     def absent_job_is_ended(self) -> None:
-        state = self.place.state(key_of_folder(self.folder / "absent"))
+        state = self._state(self.folder / "absent")
         if state != "ended":
             raise TrainingError(f"its state is {state}, expected ended")
 
     def absent_job_can_be_cancelled(self) -> None:
-        self.place.cancel(key_of_folder(self.folder / "absent"))
+        self.place.cancel(key_of_folder(self.folder / "absent", self.owner.workspace))
 
     def job_has_the_weights_of_this_machine(self) -> None:
         result = self._trained("whole")
@@ -116,10 +118,10 @@ class _Stage:
         job = self.job("told")
 
         def on_epoch(_: EpochReport) -> bool:
-            states.add(self.place.state(key_of_folder(job.folder)))
+            states.add(self._state(job.folder))
             return True
 
-        train_at(self.place, job, on_epoch)
+        train_at(self.place, job, self.owner, on_epoch)
         if not states <= {"queued", "running", "unknown"}:
             raise TrainingError(f"while it computed it was {', '.join(sorted(states))}, expected queued or running")
         self._wait_for_end(job.folder)
@@ -132,7 +134,7 @@ class _Stage:
             return True
 
         try:
-            train_at(self.place, job, on_epoch, is_stopped=lambda: bool(seen), is_cancelled=lambda: True)
+            train_at(self.place, job, self.owner, on_epoch, is_stopped=lambda: bool(seen), is_cancelled=lambda: True)
         except StoppedWaitingError:  # which has cancelled it
             self._wait_for_end(job.folder)
             before = len(read_progress(job.folder))
@@ -149,7 +151,7 @@ class _Stage:
 
     def error_of_a_rank_is_raised(self) -> None:
         try:
-            train_at(self.place, self.job("broken", "broken.py"))
+            train_at(self.place, self.job("broken", "broken.py"), self.owner)
         except LooplineError as error:
             if _WORDS not in str(error):
                 raise TrainingError(f"who waits gets {error}, expected the ValueError of the net") from error
@@ -163,18 +165,25 @@ class _Stage:
             epochs.append(report.epoch)
             return True
 
-        result = train_at(self.place, self.job(name), on_epoch)
+        result = train_at(self.place, self.job(name), self.owner, on_epoch)
         if epochs != sorted({*epochs}):
             raise TrainingError(f"epochs are reported as {epochs}, expected each of them once")
         return result
 
+    def _state(self, folder: Path) -> State:
+        return self.place.state(key_of_folder(folder, self.owner.workspace))
+
     def _wait_for_end(self, folder: Path) -> None:
-        end, state = time.monotonic() + PATIENCE_S, self.place.state(key_of_folder(folder))
+        end, state = time.monotonic() + PATIENCE_S, self._state(folder)
         while state != "ended" and time.monotonic() < end:
             time.sleep(_WAIT_S)
-            state = self.place.state(key_of_folder(folder))
+            state = self._state(folder)
         if state != "ended":
             raise TrainingError(f"{PATIENCE_S} s later it is {state}, expected ended")
+
+
+def _nobody_else() -> None:
+    """Do nothing: a suite needs no lease."""
 
 
 def _write_data(folder: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from models.errors import TrainingError
 from models.metrics.metrics import Direction, metric_name
 from models.training.job import EpochReport, TrainingJob, TrainingResult
-from tasks.ranks.launcher import JobLostError, Launcher, is_ended_by_person, train_at
+from tasks.ranks.launcher import JobLostError, JobOwner, Launcher, is_ended_by_person, train_at
 
 OnEpoch = Callable[[EpochReport], bool]
 
@@ -21,14 +21,19 @@ class PlacedTrials:
 
     Args:
         place: The engine.
+        owner: Whose the trials are.
         say: Receives sentences for the user.
         is_cancelled: Whether a person has cancelled the loop; asked when a signal ends it.
     """
 
     def __init__(
-        self, place: Launcher, say: Callable[[str], None], is_cancelled: Callable[[], bool] = lambda: False
+        self,
+        place: Launcher,
+        owner: JobOwner,
+        say: Callable[[str], None],
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._place = place
+        self._place, self._owner = place, owner
         self._say = say
         self._is_cancelled = is_cancelled
         self._stopped = threading.Event()
@@ -65,8 +70,9 @@ class PlacedTrials:
         while True:
             try:
                 return train_at(
-                    self._place, job, on_epoch, self._say, self._stopped.is_set, lambda: self._is_ended_by_person
-                )
+                    self._place, job, self._owner, on_epoch, self._say, self._stopped.is_set,
+                    lambda: self._is_ended_by_person,
+                )  # fmt: skip
             except JobLostError as error:
                 lost += 1
                 if lost > job.train.max_restarts:

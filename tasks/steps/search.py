@@ -53,7 +53,7 @@ from models.training.search_space import (
 from tasks.host import memory
 from tasks.loop.inputs import Input
 from tasks.loop.job_uploads import uploaded
-from tasks.loop.jobs import job, run_here, within_budget
+from tasks.loop.jobs import job, job_owner, run_here, within_budget
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
 from tasks.loop.probe import after_probe
@@ -140,7 +140,7 @@ class _Search:
             check_space(family.dimensions, net)
         self._num_inputs = preparation.num_numeric + len(preparation.cardinalities)
         self._place = place = find_search_place(loop.workspace, self._spec)
-        self._placed = place and PlacedTrials(place, loop.report.note, is_cancelled)
+        self._placed = place and PlacedTrials(place, job_owner(loop), loop.report.note, is_cancelled)
         self._study = self._open_study()
         self._first_round = FirstRound(families=list(self._space.families), out={})
 

@@ -18,7 +18,7 @@ from models.training.ensemble import fit_members, members_of, weights_of
 from models.training.job import JOB_FILE, REFIT, EpochReport, TrainingJob, TrainingResult
 from models.training.search_space import MEMBERS, member_nets, shown, with_params
 from tasks.loop.job_uploads import uploaded
-from tasks.loop.jobs import job, run_here, validation_value
+from tasks.loop.jobs import job, job_owner, run_here, validation_value
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.loop.origin import begin
 from tasks.loop.probe import after_probe
@@ -108,7 +108,7 @@ class _Training:
         if self.place is None:
             result = run_here(loop.rank_pool, task, on_epoch)
         else:
-            result = train_at(self.place, task, on_epoch, loop.report.note, is_cancelled=is_cancelled)
+            result = train_at(self.place, task, job_owner(loop), on_epoch, loop.report.note, is_cancelled=is_cancelled)
         for name in ("chosen", REFIT):
             facts = result.environment.get(name, {})
             loop.outbox.params(LOOP_RUN, {f"{prefix}{name}.{key}": value for key, value in facts.items()})

@@ -53,7 +53,7 @@ class OnSlurm(OnCluster):
 
     def jobs(self, job):
         """Number, state and restarts of the jobs that were submitted for a job's folder."""
-        key = re.search(r"--job-name=loopline-(\w+)", (job.folder / "slurm.sh").read_text())[1]
+        key = re.search(r"--job-name=loopline-([\w-]+)", (job.folder / "slurm.sh").read_text())[1]
         return self.cluster.jobs(name_of(key))
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from models.training.job import STOP_FILE
-from tasks.ranks.launcher import train_at
+from tasks.ranks.launcher import JobOwner, train_at
 from tasks.ranks.launcher_suite import NET, PATIENCE_S
 from tasks.ranks.torchrun import Torchrun
 from tests.tiny_jobs import job_maker
@@ -50,7 +50,8 @@ def test_a_node_comes_is_lost_and_comes_again(tmp_path):
         port = free.getsockname()[1]
     said, results, agents = [], [], []
     place = Torchrun(engine="torchrun", head=f"127.0.0.1:{port}")
-    waiting = threading.Thread(target=lambda: results.append(train_at(place, job, say=said.append)), daemon=True)
+    owner = JobOwner("0123456789ab", lambda: None)
+    waiting = threading.Thread(target=lambda: results.append(train_at(place, job, owner, say=said.append)), daemon=True)
     waiting.start()
     while not said:
         time.sleep(0.1)

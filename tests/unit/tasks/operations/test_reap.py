@@ -24,6 +24,7 @@ from tasks.loop.lifecycle import open_stage
 from tasks.operations.reap import is_owed, reap
 from tasks.prefect import flow_runs
 from tasks.ranks.launcher import key_of_folder, name_of
+from tasks.state.workspace_id import workspace_id
 from tests.children import started
 from tests.conftest import MakeProject
 
@@ -253,9 +254,10 @@ def test_the_training_of_a_cancelled_run_is_cancelled(
     monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
     programs = workspace.root / "bin"
     programs.mkdir()
-    for name, says in (("sbatch", ""), ("squeue", "RUNNING"), ("scancel", "")):
+    for name, says in (("sbatch", ""), ("squeue", ""), ("scancel", "")):
         (programs / name).write_text(f'#!/bin/sh\necho "$@" >> {programs}/{name}.calls\necho {says}\n')
         (programs / name).chmod(0o755)
+    (programs / "squeue").write_text('#!/bin/sh\ncase "$*" in *=loopline-????????????-*) echo RUNNING;; esac\n')
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     (workspace.root / "places.yaml").write_text("gpu: {engine: slurm}\n")
     for name, on in (("left", "gpu"), ("ended", "gpu"), ("local", "here")):
@@ -267,7 +269,7 @@ def test_the_training_of_a_cancelled_run_is_cancelled(
     lines = reap(workspace)
     calls = programs / "scancel.calls"
     folders = [state / "work" / "train" / name for name in cancelled]
-    expected = [f"--name={name_of(key_of_folder(folder))}" for folder in folders]
+    expected = [f"--name={name_of(key_of_folder(folder, workspace_id(workspace.state)))}" for folder in folders]
     assert (calls.read_text().split() if calls.exists() else []) == expected
     assert [text for text in lines if "flow run" in text] == [line][: len(cancelled)]
     assert "flow_runs/r1" in asked

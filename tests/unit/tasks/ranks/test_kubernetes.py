@@ -164,10 +164,54 @@ def test_a_job_is_created_with_its_service_in_the_namespace(place, kubectl, tmp_
     assert [service["kind"], job["kind"], job["metadata"]["name"]] == ["Service", "Job", "loopline-0123"]
 
 
+def taken(folder, job):
+    """Let a job of the name be there."""
+    (folder / "job").write_text(json.dumps(job))
+    (folder / "kubectl").write_text(
+        f"""#!/bin/sh
+[ $1 = get ] && exec cat {folder}/job
+echo 'Error from server (AlreadyExists): jobs.batch "loopline-0123-4" already exists' >&2
+exit 1
+"""
+    )
+
+
 def test_a_name_that_is_taken_is_attached_to(place, kubectl, tmp_path):
-    kubectl(error='Error from server (AlreadyExists): jobs.batch "loopline-0123" already exists', code=1)
-    place.submit("0123", tmp_path, SHAPE)
+    taken(kubectl(), place.job("0123-4", tmp_path, SHAPE))
+    place.submit("0123-4", tmp_path, SHAPE)
     place.check()
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        ({"claim": "theirs"}, "a job of the workspace 0123 on the claim theirs"),  # a copied workspace
+        ({}, "a job of the workspace 4567 on the claim workspace"),
+    ],
+)
+def test_a_name_that_another_workspace_has_taken_is_refused(place, kubectl, tmp_path, change, got):
+    theirs = place.model_copy(update=change).job("0123-4", tmp_path, SHAPE)
+    if not change:
+        theirs["metadata"]["labels"]["loopline/workspace"] = "4567"
+    taken(kubectl(), theirs)
+    refused = rf"{got}, expected one of 0123 on workspace: .*mount this one elsewhere, or name another namespace"
+    with pytest.raises(UsageError, match=refused):
+        place.submit("0123-4", tmp_path, SHAPE)
+    with pytest.raises(UsageError, match=refused):
+        place.state("0123-4")
+
+
+def test_a_job_of_an_earlier_loopline_on_this_volume_is_ours(place, kubectl, tmp_path):
+    earlier = place.job("0123", tmp_path, SHAPE)
+    earlier["metadata"] = {"name": "loopline-0123"}
+    taken(kubectl(), earlier)
+    assert place.state("0123") == "queued"
+
+
+def test_a_job_names_its_workspace_and_its_folder(place):
+    metadata = place.job("0123-4", Path("/workspace/a 'job'"), SHAPE)["metadata"]
+    assert metadata["labels"]["loopline/workspace"] == "0123"
+    assert metadata["annotations"] == {"loopline/folder": "/workspace/a 'job'"}
 
 
 def test_a_number_of_nodes_that_varies_is_refused(place, kubectl, tmp_path):

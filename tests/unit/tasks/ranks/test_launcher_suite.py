@@ -56,7 +56,7 @@ def outcomes_of(workspace: Any, row: str, num_claims: int | None = None) -> list
     (workspace.root / "places.yaml").write_text(f'lab: {{engine: "./engine.py:{row}"}}\n')
     place = find_place(workspace, Train(on="lab"))
     assert isinstance(place, OwnPlace)
-    claims = [*launcher_claims(place, Path(workspace.root, "jobs"))]
+    claims = [*launcher_claims(place, Path(workspace.root, "jobs"), "0123456789ab")]
     return [*outcomes(claims[:num_claims])]
 
 

@@ -9,8 +9,10 @@ from models.training.job import EpochReport
 from models.training.node import append_progress
 from models.training.rank import run_job
 from tasks.ranks import launcher
-from tasks.ranks.launcher import StoppedWaitingError
+from tasks.ranks.launcher import JobOwner, StoppedWaitingError
 from tasks.ranks.trials import PlacedTrials
+
+OWNER = JobOwner("0123456789abcdef", lambda: None)
 
 
 class Engine:
@@ -39,10 +41,10 @@ def _no_waiting(monkeypatch):
 def test_a_trial_that_is_ended_counts_up_to_that_epoch(make_job):
     job, seen = make_job(arguments={"hidden": 8}, epochs=4), []
     engine = Engine(lambda: run_job(job, lambda epoch: append_progress(job.folder, epoch) is None))
-    result = PlacedTrials(engine, print).run(job, lambda epoch: seen.append(epoch.epoch) or epoch.epoch < 2)
+    result = PlacedTrials(engine, OWNER, print).run(job, lambda epoch: seen.append(epoch.epoch) or epoch.epoch < 2)
     assert (seen, result.pruned, len(result.epochs)) == ([1, 2], True, 2)
     assert result.value == max(values["val_accuracy"] for values in result.epochs)
-    whole = PlacedTrials(engine, print).run(job, lambda epoch: True)
+    whole = PlacedTrials(engine, OWNER, print).run(job, lambda epoch: True)
     assert (whole.pruned, len(whole.epochs)) == (False, 4)
     assert len(engine.submitted) == 1
 
@@ -50,7 +52,7 @@ def test_a_trial_that_is_ended_counts_up_to_that_epoch(make_job):
 def test_a_lost_job_is_submitted_again_so_often(make_job):
     job, said = make_job(arguments={"hidden": 8}, max_restarts=2), []
     with pytest.raises(TrainingError, match="ended without a result"):
-        PlacedTrials(lost := Engine(lambda: None), said.append).run(job, lambda epoch: True)
+        PlacedTrials(lost := Engine(lambda: None), OWNER, said.append).run(job, lambda epoch: True)
     assert len(lost.submitted) == 3
     assert sum("was lost: submitted again" in line for line in said) == 2
 
@@ -67,7 +69,7 @@ def test_whoever_waits_is_stopped_and_the_job_is_cancelled_only_by_a_person(
     append_progress(job.folder, EpochReport(epoch=1, epochs=3, values={}))
     engine = Engine(lambda: None)
     engine.state = lambda key: "running"
-    trials, errors = PlacedTrials(engine, print, lambda: is_cancelled), []
+    trials, errors = PlacedTrials(engine, OWNER, print, lambda: is_cancelled), []
 
     def wait():
         try:
