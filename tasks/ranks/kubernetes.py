@@ -114,17 +114,17 @@ class Kubernetes(SpecBlock):
         self.check_nodes(shape.nodes)
         self._create(self.service())
         if not self._create(self.job(key, job, shape)):
-            self._found(key)
+            self._state_of_ours(key)
         return f"submitted {name_of(key)} to Kubernetes: {shape.nodes[0]} pod(s); its log is {job / LOG}"
 
     def state(self, key: str) -> State:
         """Return the state of the job of this name; see `Launcher`."""
         try:
-            return self._found(key) or "ended"
+            return self._state_of_ours(key) or "ended"
         except SchedulerAwayError:
             return "unknown"
 
-    def _found(self, key: str) -> State | None:
+    def _state_of_ours(self, key: str) -> State | None:
         """Return the state of the job of this name; None if there is none.
 
         Raises:
