@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 
@@ -62,6 +63,19 @@ class Server:
         """End it at once, and its connections with it; SIGTERM would wait for the clients to leave."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(30)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within the block it hangs: connections stay open, and nothing is answered."""
+        family = [psutil.Process(self._process.pid)]
+        family += family[0].children(recursive=True)
+        for process in family:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in family:
+                process.resume()
 
     def start(self) -> None:
         """Start it again."""

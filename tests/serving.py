@@ -29,9 +29,9 @@ from models.serving.registry import FILES
 from models.serving.releases import PROMOTION, ReleasePlan
 from tasks.host import database, ports, stores
 from tasks.host.http_guard import SERVE_TOKEN, token_path
-from tasks.host.tables import registered_models
 from tasks.host.workspace import Workspace
-from tasks.state import champion_moves, versions
+from tasks.state import champion_moves, registered_models, versions
+from tasks.state.registered_models import RegisteredModel
 from tasks.state.versions import StoredVersion
 from tests import warm
 from tests.environment import OURS, QUIET
@@ -219,8 +219,7 @@ def register(
                 promotion=tags.get(PROMOTION, ""),
             )
         elif alias == "challenger":
-            fixed = {"owner": "", "number": 0, "mark": "", "intents": {}, "trouble": ""}
-            database.upsert(connection, registered_models, {"project": name, "challenger": number, **fixed})
+            registered_models.save(connection, name, RegisteredModel(challenger=number))
 
 
 def register_in_mlflow(

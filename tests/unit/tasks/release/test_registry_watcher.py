@@ -7,10 +7,10 @@ import pytest
 
 from models.errors import StoreError, UsageError
 from tasks.host import database, stores
-from tasks.host.tables import registered_models
 from tasks.mlflow import registry_reader
 from tasks.release.registry_watcher import FILE_S, SERVER_S, RegistryWatcher
-from tasks.state import champion_moves
+from tasks.state import champion_moves, registered_models
+from tasks.state.registered_models import RegisteredModel
 from tasks.state.workspace_id import workspace_id
 from tests.serving import register, register_in_mlflow
 
@@ -85,10 +85,9 @@ def test_a_champion_that_was_removed_is_none_whatever_the_alias_says(workspace, 
 def test_the_model_of_another_workspace_is_followed_by_its_alias(workspace, watcher, monkeypatch):
     crown(workspace, "1")
     crown(workspace, "2", register_in_mlflow)
-    row = {"project": "tiny", "owner": workspace_id(workspace.state), "number": 0, "mark": "", "intents": {}}
-    for owner, champion in ((row["owner"], "1"), ("another", "2")):
+    for owner, champion in ((workspace_id(workspace.state), "1"), ("another", "2")):
         with database.writing(workspace.state) as connection:
-            database.upsert(connection, registered_models, {**row, "owner": owner, "trouble": ""})
+            registered_models.save(connection, "tiny", RegisteredModel(owner))
         assert watcher.champion().number == champion
     monkeypatch.setenv("MLFLOW_TRACKING_URI", ONLY_MLFLOW)
     with pytest.raises(StoreError, match="another workspace owns the registered model: set MLFLOW_TRACKING_URI"):
