@@ -78,4 +78,4 @@ def test_a_server_follows_counts_and_rolls_back_with_the_rights_of_its_role(
         pytest.raises(StoreError, match="permission denied for table champion_moves"),
         database.writing(workspace.state) as connection,
     ):
-        champion_moves.record(connection, "tiny", 2, action="promote", before="2", after="3")
+        champion_moves.record(connection, "tiny", 3, action="promote", before="2", after="3")
