@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from models.serving.registry import ChampionMove, RegisteredVersion
 from tasks.host import database
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, RowMapping
+    from sqlalchemy import Connection, RowMapping, Select
 
 _FIELDS = {name: "actor" if name == "by" else name for name in ChampionMove.model_fields}
 """The column of each field."""
@@ -60,7 +61,21 @@ def serving_state(root: Path, project: str) -> ServingState | None:
     Raises:
         StoreError: The database cannot be used.
     """
-    from sqlalchemy import select
+    with database.reading(root) as connection:
+        row = connection.execute(_newest(), {"project": project}).mappings().first()
+    if row is None:
+        return None
+    move = _move(row)
+    champion = move.after and RegisteredVersion(
+        number=move.after, tags=move.serving(row["tags"] or {}), place=row["place"] or ""
+    )
+    return ServingState(move, champion or None, row["challenger"], bool(row["owner"]) and row["owner"] != row["own"])
+
+
+@functools.cache
+def _newest() -> Select[Any]:
+    """Return the statement for the newest move of `:project`; made once, since SQLAlchemy takes .5 ms to make it."""
+    from sqlalchemy import bindparam, select
 
     from tasks.host.tables import champion_moves, registered_models, versions, workspace
 
@@ -69,16 +84,8 @@ def serving_state(root: Path, project: str) -> ServingState | None:
     joined = moves.outerjoin(versions, is_champion).outerjoin(model, model.c.project == moves.c.project)
     own = select(workspace.c.id).scalar_subquery().label("own")
     rows = select(*moves.c, versions.c.tags, versions.c.place, model.c.challenger, model.c.owner, own)
-    newest = rows.select_from(joined).where(moves.c.project == project).order_by(moves.c.number.desc()).limit(1)
-    with database.reading(root) as connection:
-        row = connection.execute(newest).mappings().first()
-    if row is None:
-        return None
-    move = _move(row)
-    champion = move.after and RegisteredVersion(
-        number=move.after, tags=move.serving(row["tags"] or {}), place=row["place"] or ""
-    )
-    return ServingState(move, champion or None, row["challenger"], bool(row["owner"]) and row["owner"] != row["own"])
+    of_project = rows.select_from(joined).where(moves.c.project == bindparam("project"))
+    return of_project.order_by(moves.c.number.desc()).limit(1)
 
 
 def moves_of(root: Path, project: str, limit: int | None = None) -> list[ChampionMove]:
