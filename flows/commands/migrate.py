@@ -19,23 +19,31 @@ STAYS = "Files stay where they are: outputs of steps, artifacts, data, logs of p
 
 
 @click.command()
-@click.option("--to", required=True, metavar="URL", help="The state database: postgresql://user@host/loopline.")
+@click.option("--to", metavar="URL", help="The state database: postgresql://user@host/loopline.")
 @click.option("--yes", is_flag=True, help="Do it; else only show what would be done.")
+@click.option("--back", "is_back", is_flag=True, help="Use the files here again, as they were at the move.")
 @options.as_json
-def command(to: str, yes: bool, as_json: bool) -> None:
+def command(to: str | None, yes: bool, is_back: bool, as_json: bool) -> None:
     """Copy the SQLite databases of this workspace to Postgres: loops, runs, versions, studies, flow runs.
 
     MLflow, Optuna and Prefect get databases of their own beside the one that --to names: its name with _mlflow, _optuna
     and _prefect. They are made if they do not exist; rows of others in them are refused. Each is copied whole or not at
-    all, the files here are only read, and a call that was interrupted can be made again.
+    all, the files here keep their rows, and a call that was interrupted can be made again. At the end the file of the
+    state database is marked as moved: commands that do not name the new address are refused there.
 
     Example: loopline migrate --to postgresql://loopline@db.example.org/loopline
 
     Example: loopline migrate --to postgresql://loopline@db.example.org/loopline --yes
     """
-    from tasks.operations.migrate import environment_of, move, plan_moves
+    from tasks.operations.migrate import environment_of, move, move_back, plan_moves
 
+    if is_back == (to is not None):
+        raise click.UsageError("expected --to URL, or --back")
     workspace = stores.open_workspace()
+    if to is None:
+        address = move_back(workspace)
+        click.echo(f"The state database is here again. What came after the move is in {address} alone.")
+        return
     moves = move(workspace, to, _note) if yes else plan_moves(workspace, to)
     environ = environment_of(moves)
     if as_json:

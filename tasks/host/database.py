@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, one_line
 from models.files import DISK_IS_FULL, storing
-from tasks.host import sqlite_files
+from tasks.host import old_schema, sqlite_files
 from tasks.host.locks import held
 from tasks.host.reconnecting import reconnect
 from tasks.host.store_addresses import STATE_URL, normalised, without_password
@@ -220,7 +220,7 @@ def _begun(state: Path, **options: Any) -> Iterator[Connection]:
                 return
         _refuse_newer(url, revision)
         with _alone(lock, url):
-            _migrate(engine)
+            _migrate(engine, revision)
         with engine.begin() as connection:
             yield connection
 
@@ -237,10 +237,11 @@ def make_tables(url: str) -> None:
             revision = _revision(connection)
         _refuse_newer(url, revision)
         if revision != REVISIONS[-1]:
-            _migrate(engine)
+            _migrate(engine, revision)
 
 
 def _refuse_newer(url: str, revision: str | None) -> None:
+    old_schema.refuse_moved(shown(url), revision)
     if revision is not None and revision not in REVISIONS:
         raise StoreError(
             f"{shown(url)}: has schema {revision}, expected {REVISIONS[-1]} or older: a newer Loopline wrote it. "
@@ -333,14 +334,16 @@ def _create(state: Path) -> None:
         raise
 
 
-def _migrate(engine: Engine) -> None:
-    """Make the tables that the database lacks; another process may have made them meanwhile."""
+def _migrate(engine: Engine, seen: str | None = None) -> None:
+    """Make the tables that the database lacks; another process may have made them since its revision was `seen`."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     with engine.execution_options(writes=True).begin() as connection:
+        if seen is not None and (revision := _revision(connection)) != REVISIONS[-1]:
+            old_schema.keep_old(connection, str(revision), REVISIONS[-1])
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, one_line
-from tasks.host import sqlite_files
+from tasks.host import old_schema, sqlite_files
 from tasks.host.database import shown
 from tasks.host.store_addresses import without_password
 
@@ -162,6 +162,31 @@ def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str,
         _set_sequences(write, tables)
         mark = json.dumps({MARK: asdict(contents)}).replace("'", "''")
         write.exec_driver_sql(f"comment on table alembic_version is '{mark}'")
+
+
+def mark_moved(source: Path, contents: Contents, address: str) -> None:
+    """Mark the file of the state database as moved: who does not name the new address is refused from now on.
+
+    Args:
+        source: The file.
+        contents: What was copied of it.
+        address: Where its rows are now, without a password.
+
+    Raises:
+        StoreError: The file has changed since its rows were copied.
+    """
+    from sqlalchemy import NullPool, create_engine
+
+    engine = create_engine(f"sqlite:///{source}", poolclass=NullPool, connect_args={"isolation_level": None})
+    with engine.connect() as connection:
+        connection.exec_driver_sql("begin immediate")  # nobody writes between the look and the mark
+        if _contents(connection) != contents:
+            raise StoreError(
+                f"{source}: was changed after it was copied, as by `loopline promote`: drop the databases of "
+                f"{address} and run again"
+            )
+        old_schema.mark_moved(connection, address)
+        connection.exec_driver_sql("commit")
 
 
 def is_more(rows: Mapping[str, int], seeds: Mapping[str, int]) -> bool:

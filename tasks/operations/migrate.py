@@ -1,7 +1,8 @@
 """Moves a workspace's own databases to Postgres: ours, MLflow's, Optuna's and Prefect's.
 
 Each tool makes its own tables; all rows of a database are then copied in one transaction. The files are only read, and
-stay as they are. A call that was interrupted is made again: what is complete is known by its mark and left alone.
+keep their rows; at the end that of the state database is marked as moved, so that no command goes on in it. A call that
+was interrupted is made again: what is complete is known by its mark and left alone.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from tasks.host.database_copy import (
     databases_at,
     is_more,
     mark_at,
+    mark_moved,
     refuse_without_rights,
     rows_at,
 )
 from tasks.host.leases import is_leased
 from tasks.host.locks import tried
+from tasks.host.old_schema import moved_to, take_back
 from tasks.host.store_addresses import (
     MIGRATE_TO,
     OPTUNA_STORAGE,
@@ -39,6 +42,7 @@ from tasks.host.store_addresses import (
     STATE_URL,
     TRACKING_URI,
     normalised,
+    without_password,
 )
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LOOP_LOCK, lease_of
@@ -140,7 +144,24 @@ def move(workspace: Workspace, to: str, say: Callable[[str], None]) -> list[Move
             copy_rows(source, planned.target, planned.contents, store.seeds)
             say(f"{store.name}: {planned.contents.total} rows copied to {planned.target.database}")
             moves.append(replace(planned, state="moved", is_made=True))
+        state = sources["state"]
+        if state is not None and moves[0].state == "moved" and not moved_to(state):
+            mark_moved(state, moves[0].contents, _shown(moves[0].target))
     return moves
+
+
+def move_back(workspace: Workspace) -> str:
+    """Use the file of the state database again, with the rows that it had at the move; return where it was moved.
+
+    Raises:
+        UsageError: The environment still names a database elsewhere.
+        StoreError: The file was not moved, or cannot be written.
+    """
+    if database.is_shared():
+        raise UsageError(
+            f"--back: {STATE_URL} is set, so the file is not used: unset the variables that `loopline migrate` printed"
+        )
+    return take_back(workspace.state / database.FILE)
 
 
 def environment_of(moves: list[Move]) -> dict[str, str]:
@@ -178,6 +199,12 @@ def _plan(store: _Store, server: URL, source: Path | None, existing: set[str]) -
     if source is None:
         state: State = "elsewhere" if _is_elsewhere(store) else "nothing here"
         return Move(store.name, store.variable, target, state, Contents({}, ""), is_made)
+    address = moved_to(source) if store.name == "state" else ""
+    if address not in ("", _shown(target)):
+        raise StoreError(
+            f"{MIGRATE_TO}: got {_shown(target)}, but {source} was moved to {address}: name that one, or take the "
+            "file back first (`loopline migrate --back`); nothing was changed"
+        )
     contents = contents_of(source)
     if not contents.total:
         return Move(store.name, store.variable, target, "nothing here", contents, is_made)
@@ -236,12 +263,13 @@ def _alone(workspace: Workspace) -> Iterator[None]:
     if PrefectServer(workspace).state():
         raise StoreError("the workspace's Prefect server runs: end it first by `loopline down`; nothing was changed")
     names = {path.name for path in (workspace.state / "projects").glob("*")} | set(workspace.folders())
+    is_moved = bool(moved_to(workspace.state / database.FILE))
     with contextlib.ExitStack() as locks:
         for name in sorted(names):
             state = workspace.state / "projects" / name
             state.mkdir(parents=True, exist_ok=True)
             is_free = locks.enter_context(tried(state / LOOP_LOCK))
-            if not is_free or is_leased(workspace.state, lease_of(state)):
+            if not is_free or (not is_moved and is_leased(workspace.state, lease_of(state))):
                 raise StoreError(f"{name}: a loop runs: wait for it, or end it; nothing was changed")
         locks.enter_context(stores.mlflow_lock(workspace))
         yield
@@ -281,6 +309,10 @@ def _address(store: _Store, server: URL) -> str:
     """Return the address of a database on a server, with the driver of its tool."""
     target = _plain(server.set(database=f"{server.database}{store.suffix}"))
     return normalised(store.variable, target.render_as_string(hide_password=False))
+
+
+def _shown(target: URL) -> str:
+    return without_password(str(_plain(target)))
 
 
 def _plain(target: URL) -> URL:

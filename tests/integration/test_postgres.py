@@ -28,6 +28,7 @@ from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.host import database, processes, stores
 from tasks.host.database_copy import contents_of, copy_rows, mark_at, refuse_without_rights, rows_at
 from tasks.host.leases import leased
+from tasks.host.old_schema import DUMPED
 from tasks.host.store_addresses import OPTUNA_STORAGE, STATE_URL, TRACKING_URI, normalised, store_addresses
 from tasks.host.tables import loops
 from tasks.host.workspace import Workspace
@@ -45,6 +46,7 @@ from tasks.tools.optuna_study import ask, open_study, reaching_studies, trials_o
 from tests.integration.test_delivery import LOOP, deliver, fill, forget_progress, runs
 from tests.integration.test_registry import register
 from tests.postgres import is_installed, new_database, postgres
+from tests.unit.tasks.host.test_old_schema import OLD, make_old
 
 pytestmark = [
     pytest.mark.postgres,
@@ -397,6 +399,22 @@ def test_a_database_of_another_version_or_with_rows_is_refused(
         "state": ("to move", False), "mlflow": ("to move", False),
         "optuna": ("nothing here", False), "prefect": ("nothing here", False),
     }  # fmt: skip
+
+
+def test_an_upgrade_asks_for_a_dump_and_goes_on_when_a_person_made_one(
+    workspace: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, newest = new_database(databases, "older"), database.REVISIONS[-1]
+    make_old(normalised(STATE_URL, address))
+    monkeypatch.setenv(STATE_URL, address)
+    for dumped in ("", OLD):
+        monkeypatch.setenv(DUMPED, dumped)
+        with pytest.raises(StoreError, match=rf"has schema {OLD}, .*make a dump \(`pg_dump .* {DUMPED}={newest}|`"):
+            read_loops(workspace.state / "projects" / "tiny")
+    monkeypatch.setenv(DUMPED, newest)
+    assert read_loops(workspace.state / "projects" / "tiny") == []
+    monkeypatch.delenv(DUMPED)
+    assert read_loops(workspace.state / "projects" / "tiny") == []
 
 
 def test_a_user_who_may_make_no_tables_is_refused_before_anything_is_made(databases: str) -> None:
