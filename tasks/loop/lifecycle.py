@@ -112,10 +112,13 @@ def _end(loop: Loop, record: LoopRecord, failure: BaseException | None) -> None:
 
 
 def _forget(loop: Loop, days: float) -> None:
-    freed = work_gc.sweep(loop.state, map(loop.place, loop.done.values()), days)
-    sweep_pages(loop.state, {loop.id, *(record.loop_id for record in loop.done.values())}, days)
-    if loop.step_cache.store:
-        with contextlib.suppress(StoreError):  # the next loop tries again
+    """Delete what no loop used for long, unless another process has taken the loop over."""
+    freed = 0
+    with contextlib.suppress(StoreError):  # the next loop tries again
+        loop.confirm()
+        freed += work_gc.sweep(loop.state, map(loop.place, loop.done.values()), days, loop.confirm)
+        sweep_pages(loop.state, {loop.id, *(record.loop_id for record in loop.done.values())}, days)
+        if loop.step_cache.store:
             freed += loop.step_cache.store.sweep(loop.done.values(), loop.confirm)
     if freed:
         loop.report.note(f"work that no loop used for {days:g} days is gone: {freed / 1e6:,.1f} MB")

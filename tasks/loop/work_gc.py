@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from models.errors import StoreError, UsageError
@@ -33,16 +33,17 @@ def keep_days() -> float:
     raise UsageError(f"{KEEP}: got {setting!r}, expected a number of days, such as {USUAL_DAYS:g}")
 
 
-def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = None) -> int:
+def sweep(state: Path, used: Iterable[Path], days: float, confirm: Callable[[], None], now: float | None = None) -> int:
     """Remove step folders and delivered lines not used for so many days; return the freed bytes of the folders.
 
-    The calling loop holds the project's lock. A folder is renamed before its removal, so that a kill leaves no partial
+    A folder is renamed before its removal, so that a kill leaves no partial
     folder under its name.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
         used: The step folders of this loop; they count as used now.
         days: The result of `keep_days`.
+        confirm: Raises a StoreError unless this process still runs the loop; called before each removal.
         now: Unix time; default: the system clock.
     """
     now = time.time() if now is None else now
@@ -52,6 +53,7 @@ def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = No
             if folder.is_dir():
                 os.utime(folder, (now, now))
         for folder in _old(state / "work", before):
+            confirm()
             freed += sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
             doomed = folder.rename(folder.with_name(f".{folder.name}.tmp"))
             shutil.rmtree(doomed, ignore_errors=True)
