@@ -1,8 +1,9 @@
-"""Process identities, and whether a process is still alive: host, pid and start time together are never reused.
+"""Process identities, and whether a process is still alive: pid namespace, pid and start time are never reused together.
 
-A host can change its name (a laptop on another network, a recreated container), and several hosts can share a
-workspace. A process noted under another host name can only be checked if its `pids`, the pid namespace, is ours;
-otherwise only a lock shows whether it is alive.
+A host's name identifies nothing: it changes (a laptop on another network), and several hosts share one (pods with
+`hostNetwork`, images called `ubuntu`). `pids` names what cannot be shared: the boot of the kernel and the pid namespace
+whose members see each other. Only where the system has no such namespace (macOS), or a note of an older Loopline has no
+`pids`, does the name decide. Of a process in another namespace, only a lock or a lease shows whether it is alive.
 """
 
 from __future__ import annotations
@@ -32,19 +33,20 @@ def identity(pid: int | None = None) -> dict[str, Any]:
 
 
 def is_here(process: Mapping[str, Any]) -> bool:
-    """Return whether the pid belongs to this host; on another host the same pid is an unrelated process."""
-    if process.get("host") == socket.gethostname():
-        return True
-    return process.get("pids") is not None and process["pids"] == _numbering()
+    """Return whether the pid belongs to this pid namespace; in another one the same pid is an unrelated process."""
+    pids = _numbering()
+    if process.get("pids", pids) != pids:
+        return False
+    return process.get("pids") is not None or process.get("host") == socket.gethostname()
 
 
 def is_alive(process: Mapping[str, Any], lock: Path | None = None) -> bool:
     """Return whether the process with this identity still runs.
 
     Args:
-        process: The result of `identity`, on this or another host.
-        lock: A lock file that the process holds while it is alive. A process on another host counts as alive while the
-            lock is held, and always if there is no lock.
+        process: The result of `identity`, in this or another pid namespace.
+        lock: A lock file that the process holds while it is alive. A process of another namespace counts as alive while
+            the lock is held, and always if there is no lock.
     """
     if not is_here(process):
         return lock is None or is_held(lock)
@@ -53,7 +55,7 @@ def is_alive(process: Mapping[str, Any], lock: Path | None = None) -> bool:
 
 
 def is_alive_here(process: Mapping[str, Any]) -> bool:
-    """Return whether the process with this identity runs on this host."""
+    """Return whether the process with this identity runs in this pid namespace."""
     return is_here(process) and is_alive(process)
 
 

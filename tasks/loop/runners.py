@@ -60,7 +60,7 @@ def running_flow(state: Path) -> Iterator[str]:
 
 def tag_of(process: Mapping[str, Any]) -> str:
     """Return the tag of the flow runs that a process begins."""
-    return f"{process['host']}:{process['pid']}"
+    return ":".join(str(process.get(name)) for name in ("host", "pids", "pid", "started"))
 
 
 def dead_runners(state: Path) -> dict[int, UUID | str]:

@@ -1,4 +1,4 @@
-"""Who is alive: a process is known by host, pid and start time, and never mistaken for another."""
+"""Who is alive: a process is known by pid namespace, pid and start time, and never mistaken for another."""
 
 import json
 import os
@@ -82,6 +82,24 @@ def test_a_host_that_changed_its_name_still_sees_its_processes(monkeypatch: pyte
     child.communicate(b"\n")
     assert processes.is_here(identity)
     assert not processes.is_alive(identity)
+
+
+@pytest.mark.skipif(not Path("/proc/self/ns/pid").exists(), reason="elsewhere a host is known by its name alone")
+@pytest.mark.parametrize("pids", ["deadbeef/pid:[4026531836]", None])
+def test_a_machine_of_the_same_name_is_another_one(pids: str | None) -> None:
+    """Two containers with the host's name, or a Mac that shares the disk with a Linux machine of its name."""
+    namesake = {**processes.identity(), "pids": pids}
+    assert not processes.is_here(namesake)
+    assert not processes.is_alive_here(namesake)
+    assert processes.is_alive({**namesake, "started": "before"})
+
+
+def test_where_there_are_no_pid_namespaces_the_hosts_name_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_numbering", lambda: None)
+    me = processes.identity()
+    assert me["pids"] is None
+    assert processes.is_alive_here(me)
+    assert not processes.is_here({**me, "host": "elsewhere.example.org"})
 
 
 def test_a_note_from_before_pids_were_noted_is_known_by_the_hosts_name() -> None:
