@@ -13,7 +13,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 from prefect.utilities.annotations import opaque
 
-from models.errors import StoreError, with_causes
+from models.errors import LeaseLostError, StoreError, with_causes
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME
 from tasks.loop.loop import Loop
@@ -70,11 +70,11 @@ def unmasked() -> Iterator[None]:
 
 
 async def _may_mend(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
-    """Return whether to retry: only a StoreError can be temporary; bad data stays bad."""
+    """Return whether to retry: only a StoreError can be temporary; bad data stays bad, and a lost lease lost."""
     try:
         await state.aresult()
-    except StoreError:
-        return True
+    except StoreError as error:
+        return not isinstance(error, LeaseLostError)
     except BaseException:  # noqa: BLE001 - any other failure is final
         return False
     return False

@@ -63,7 +63,7 @@ class Lease:
 
         row = connection.execute(select(leases).where(leases.c.name == self.name)).first()
         if row is None or row.epoch != self.epoch:
-            holder = f"{row.holder['host']}, pid {row.holder['pid']}" if row else "another process"
+            holder = _shown(row.holder) if row else "another process"
             raise LeaseLostError(f"{self.name}: {holder} has taken it over; this process ends and records nothing more")
 
     def confirm(self) -> None:
@@ -89,10 +89,29 @@ def leased(state: Path, name: str, timeout_s: float = 0.0) -> Iterator[Lease]:
     Raises:
         StoreError: Another process holds it, or the database cannot be used.
     """
+    with tried(state, name, timeout_s) as lease:
+        if not isinstance(lease, Lease):
+            raise StoreError(f"{name}: {_shown(lease)}, has it: wait for it, or end it")
+        yield lease
+
+
+@contextlib.contextmanager
+def tried(state: Path, name: str, timeout_s: float = 0.0) -> Iterator[Lease | Mapping[str, Any]]:
+    """Try to hold a lease during the block; yield the identity of the holder if another process holds it.
+
+    Args:
+        state: The workspace's state folder, `.loopline`.
+        name: What may be done.
+        timeout_s: Time to wait for another holder, in seconds.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
     deadline = time.monotonic() + timeout_s
-    while isinstance(lease := _take(state, name), dict):
+    while not isinstance(lease := _take(state, name), Lease):
         if time.monotonic() >= deadline:
-            raise StoreError(f"{name}: {lease['host']}, pid {lease['pid']}, has it: wait for it, or end it")
+            yield lease
+            return
         time.sleep(_POLL_S)
     ended = threading.Event()
     renewal = threading.Thread(target=_renew, args=(lease, ended), name="loopline-lease", daemon=True)
@@ -118,6 +137,10 @@ def is_leased(state: Path, name: str) -> bool:
     with database.reading(state) as connection:
         row = connection.execute(select(leases).where(leases.c.name == name)).first()
         return row is not None and _is_valid(row.holder, row.until, database.now(connection))
+
+
+def _shown(holder: Mapping[str, Any]) -> str:
+    return f"{holder['host']}, pid {holder['pid']}"
 
 
 def _take(state: Path, name: str) -> Lease | dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Process identities, and whether a process is still alive: pid namespace, pid and start time are never reused together.
+"""Process identities, and whether a process is alive: pid namespace, pid and start time are never reused together.
 
 A host's name identifies nothing: it changes (a laptop on another network), and several hosts share one (pods with
 `hostNetwork`, images called `ubuntu`). `pids` names what cannot be shared: the boot of the kernel and the pid namespace

@@ -47,13 +47,14 @@ class LoopRecord:
     step: str = ""
 
 
-def save_loop(state: Path, loop: LoopRecord, lease: Lease | None = None) -> None:
+def save_loop(state: Path, loop: LoopRecord, lease: Lease | None = None, end: PastLoop | None = None) -> None:
     """Save the state of a loop, which becomes the project's last loop.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
         loop: The loop's new state.
         lease: The lease by which this process runs the loop.
+        end: The loop's line in the history, if this is its end.
 
     Raises:
         LeaseLostError: Another process has taken over the loop.
@@ -63,6 +64,8 @@ def save_loop(state: Path, loop: LoopRecord, lease: Lease | None = None) -> None
         if lease:
             lease.check(connection)
         _upsert(connection, state.name, "saved", asdict(loop))
+        if end:
+            _upsert(connection, state.name, "closed", end.model_dump())
 
 
 def save_step(state: Path, loop_id: str, step: str, lease: Lease) -> None:

@@ -104,11 +104,9 @@ def _end(loop: Loop, record: LoopRecord, failure: BaseException | None) -> None:
         loop.confirm()
         for run in reversed(loop.outbox.open_runs()):  # first: the reaper closes runs of a loop that is not ended yet
             loop.outbox.end_run(run, {"finished": "FINISHED", "cancelled": "KILLED"}.get(status, "FAILED"))
-        save_loop(loop.state, replace(record, state=status, step=loop.at if failure else ""), loop.lease)
+        conclude(loop, replace(record, state=status, step=loop.at if failure else ""), failure)
     except LeaseLostError as lost:
         loop.report.note(str(lost))
-        return
-    conclude(loop, record.began, failure)
 
 
 def _forget(loop: Loop, days: float) -> None:

@@ -35,23 +35,35 @@ WORDS: dict[Outcome, str] = {
 }
 
 
-def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
-    """Record the end of a loop in the history and send its event; a full disk only adds a note to the report."""
+def conclude(loop: Loop, ended: LoopRecord, error: BaseException | None) -> None:
+    """Record the end of a loop, and send its event; if that fails, only a note in the report says so.
+
+    The loop's state and its line in the history are one transaction: a process that is killed or paused leaves both.
+
+    Args:
+        loop: The loop.
+        ended: The loop's last state.
+        error: What ended it; None if it came to its end.
+
+    Raises:
+        LeaseLostError: Another process has taken over the loop.
+        StoreError: The database cannot be written.
+    """
     outcome = outcome_of(loop.ran, loop.done, error)
     past = PastLoop(
         loop_id=loop.id,
-        began=began,
+        began=ended.began,
         ended=time.time(),
         outcome=outcome,
         trigger=loop.trigger,
         device_seconds=round(max(_spent(loop), reported_device_seconds(loop.outbox.lines().values())), 3),
         reason=_shown(error, outcome) if error is not None and outcome in EXPLAINED else "",
     )
+    history.save_loop(loop.state, ended, loop.lease, past)
     try:
-        words = _words(loop.done, loop.spec, past, error)
-        _tell(loop.workspace, loop.state, past, words, past.model_dump(mode="json"), loop.lease)
+        _tell(loop.workspace, loop.state, past, _words(loop.done, loop.spec, past, error), past.model_dump(mode="json"))
     except StoreError as trouble:
-        loop.report.note(f"the loop's end is not in its history: {trouble}")
+        loop.report.note(f"nobody is told of the loop's end: {trouble}")
 
 
 def conclude_killed(
@@ -68,6 +80,9 @@ def conclude_killed(
         loop: The loop as its process left it.
         lease: The loop's lease, which this process has taken.
         is_cancelled: Whether a person had cancelled its flow run.
+
+    Raises:
+        LeaseLostError: Another process has taken over the loop.
     """
     lines = Outbox(state, loop.loop_id).lines().values()
     past = PastLoop(
@@ -80,7 +95,8 @@ def conclude_killed(
         reason=CANCELLED if is_cancelled else "it was killed",
     )
     payload = {**past.model_dump(mode="json", exclude={"ended"}), "process": dict(loop.process)}
-    _tell(workspace, state, past, _without_promotion(past.reason, state.name), payload, lease)
+    history.record_loop(state, past, lease)
+    _tell(workspace, state, past, _without_promotion(past.reason, state.name), payload)
     return past.ended
 
 
@@ -155,10 +171,7 @@ def _shown(error: BaseException, outcome: Outcome) -> str:
     return text if isinstance(error, LooplineError) else f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
-def _tell(
-    workspace: Workspace, state: Path, past: PastLoop, words: str, payload: dict[str, Any], lease: Lease | None
-) -> None:
-    history.record_loop(state, past, lease)
+def _tell(workspace: Workspace, state: Path, past: PastLoop, words: str, payload: dict[str, Any]) -> None:
     text = f"loop {past.loop_id} ended: {words}"
     labels = {"loopline.outcome": past.outcome, "loopline.trigger": past.trigger}
     send(workspace, Event(name=LOOP_ENDED, project=state.name, text=text, payload=payload, labels=labels))

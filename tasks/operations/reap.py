@@ -1,10 +1,11 @@
 """The reaper: cleans up after dead loops in every store; it checks whether a process is alive, not how old it is.
 
-A loop is dead when nobody holds the project's lock and the process that ran it is gone, ran on another host,
-or ran under an earlier name of this host. The reaper then ends the loop's open MLflow runs as KILLED, its running
-Optuna trials as failed, and its Prefect runs and their tasks as Crashed. It also ends processes that the loop started,
-removes half-written files, and delivers log entries that wait for the tracking store. The training of a dead loop goes
-on in its place, unless a person has cancelled the loop's flow run.
+A loop is dead when nobody holds the project's lock or lease, and the process that ran it is gone or ran on another
+host. The reaper takes the lease before it writes anything: of two reapers, or of a reaper and a loop that goes on
+elsewhere, one acts. It then ends the loop's open MLflow runs as KILLED, its running Optuna trials as failed, and its
+Prefect runs and their tasks as Crashed. It also ends processes that the loop started, removes half-written files, and
+delivers log entries that wait for the tracking store. The training of a dead loop goes on in its place, unless a person
+has cancelled the loop's flow run.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from models.errors import LooplineError, StoreError
 from models.files import read_json, storing
 from models.project_spec.blocks import NAME_PATTERN, Spec, Train
 from models.training.job import JOB_FILE, RESULT_FILE
-from tasks.host import database, processes
-from tasks.host.leases import is_leased, leased
+from tasks.host import database, leases, processes
+from tasks.host.leases import Lease, is_leased
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
 from tasks.host.server_access import elsewhere
@@ -89,23 +90,45 @@ def is_owed(workspace: Workspace, spec: Spec) -> bool:
 
 
 def _project(workspace: Workspace, state: Path) -> Iterator[str]:
-    """Clean up a project whose lock this process holds: none of its loops runs, here or on another host."""
+    """Clean up a project whose lock this process holds; the loop's lease, too, if it is not closed yet."""
+    loop = last_loop(state)
+    if loop is None or not _is_open(loop):
+        yield from _left(workspace, state, loop)
+        return
+    with leases.tried(workspace.state, lease_of(state)) as lease:  # whoever still computes for it records nothing more
+        if not isinstance(lease, Lease):  # another process closes it, or goes on with it
+            return
+        loop = last_loop(state)
+        if loop and _is_open(loop):
+            yield from _closed(workspace, state, loop, lease)
+        yield from _left(workspace, state, loop)
+
+
+def _is_open(loop: LoopRecord) -> bool:
+    """Return whether a loop still says that it runs, though its process is gone or was elsewhere."""
+    return loop.state == "running" and not processes.is_alive_here(loop.process)
+
+
+def _closed(workspace: Workspace, state: Path, loop: LoopRecord, lease: Lease) -> Iterator[str]:
+    """Close a dead loop; the lease is checked at each record, since this process may be paused as well."""
+    lease.confirm()
+    yield from _studies(workspace, state)
+    is_cancelled = _is_cancelled(workspace, loop)
+    # first: who is killed in between does it once more
+    died = conclude_killed(workspace, state, loop, lease, is_cancelled=is_cancelled)
+    outbox = Outbox(state, loop.loop_id, lease)
+    for run in reversed(outbox.open_runs()):
+        outbox.end_run(run, "KILLED", died)
+    ending = "cancelled" if is_cancelled else "killed"
+    save_loop(state, replace(loop, state=ending), lease)
+    yield f"{loop.loop_id}: was {ending}; marked as {ending} (`loopline run` continues it)"
+
+
+def _left(workspace: Workspace, state: Path, loop: LoopRecord | None) -> Iterator[str]:
+    """Clean up what the project's loops left behind; `loop` is the last of them as it was before."""
     yield from _half_written(state)
-    loop_state = last_loop(state)
-    if loop_state and loop_state.state == "running" and not processes.is_alive_here(loop_state.process):
-        yield from _studies(workspace, state)
-        is_cancelled = _is_cancelled(workspace, loop_state)
-        with leased(workspace.state, lease_of(state)) as lease:  # whoever still computes for it records nothing more
-            # first: who is killed in between does it once more
-            died = conclude_killed(workspace, state, loop_state, lease, is_cancelled=is_cancelled)
-            outbox = Outbox(state, loop_state.loop_id, lease)
-            for run in reversed(outbox.open_runs()):
-                outbox.end_run(run, "KILLED", died)
-            ending = "cancelled" if is_cancelled else "killed"
-            save_loop(state, replace(loop_state, state=ending), lease)
-        yield f"{loop_state.loop_id}: was {ending}; marked as {ending} (`loopline run` continues it)"
-    if loop_state and loop_state.state not in OVER:
-        yield from _cancelled_training(workspace, state, loop_state)
+    if loop and loop.state not in OVER:
+        yield from _cancelled_training(workspace, state, loop)
     yield from _flow_runs(state)
     yield from _deliver(workspace, state)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.data.preparation import Preparation
-from models.errors import LeaseLostError, LooplineError, TrainingError, UsageError
+from models.errors import LooplineError, TrainingError, UsageError
 from models.files import write_bytes, write_json
 from models.kinds.data_kind import PerDataKind
 from models.metrics.metrics import METRICS, Metric, is_of_numbers, measure, metric_name, metric_of
@@ -279,14 +279,13 @@ class _Search:
             reason = ""
             if not math.isfinite(value):
                 raise TrainingError(f"{self._metric}: got {value} on all validation rows, expected a finite number")
-        except LeaseLostError:
-            raise  # whoever has the loop ends this trial
         except UsageError:
             optuna_study.fail_running(self._loop.workspace, self._study, trial.number)
             raise  # the spec is wrong, not this trial's values
         except LooplineError as error:
             value, state, reason = None, "FAIL", str(error)
         with self._lock:
+            self._loop.confirm()  # who took the loop over meanwhile ends this trial
             trial.set_user_attr(optuna_study.SECONDS, round(time.perf_counter() - began, 3))
             if reason:
                 trial.set_user_attr(optuna_study.REASON, reason)

@@ -65,6 +65,7 @@ UPLOAD = _passed_over(
 )
 FORGET = _passed_over("tasks/loop/lifecycle.py", "_forget", "confirm", "its test follows in the next commits")
 REAP = _passed_over("tasks/operations/reap.py", "_project", "leased", "its test follows in the next commits")
+REAP_TRIALS = _passed_over("tasks/operations/reap.py", "_closed", "confirm", "its test follows in the next commits")
 MOVE = _passed_over("tasks/mlflow/registry.py", "Registry.locked", "leased", "its test follows in the next commits")
 CLUSTER_JOB = _passed_over(
     "tasks/loop/jobs.py",

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from prefect.exceptions import TerminationSignal
 
-from models.errors import DataError, GateRefused, StoreError, TrainingError
+from models.errors import DataError, GateRefused, LeaseLostError, StoreError, TrainingError
 from models.pipeline.records import StepRecord
+from tasks.host.leases import leased
 from tasks.host.workspace import Project
-from tasks.loop.history import LoopRecord, read_loops
+from tasks.loop.history import LoopRecord, last_loop, lease_of, read_loops, save_loop
 from tasks.loop.lifecycle import open_loop, open_stage
 from tasks.loop.loop import Loop
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
@@ -19,6 +20,8 @@ from tasks.prefect import flow_runs
 from tasks.state.outbox import LOOP_RUN, Outbox
 from tests.conftest import MakeProject
 from tests.stored_events import stored_events
+
+ENDED = LoopRecord("tiny-1", "failed", began=1.0)
 
 
 @pytest.fixture
@@ -60,13 +63,13 @@ def test_only_what_this_loop_spent_counts(loop: Loop) -> None:
     did(loop, "train", costs=costs)
     loop.ran.remove("search")
     loop.lost_device_s = 1.5
-    conclude(loop, 1.0, TrainingError("NaN"))
+    conclude(loop, ENDED, TrainingError("NaN"))
     (told,) = read_loops(loop.state)
     assert (told.loop_id, told.outcome, told.device_seconds) == (loop.id, "failed", 5.5)
 
 
 def test_the_end_waits_as_an_event_with_its_outcome(loop: Loop) -> None:
-    conclude(loop, 1.0, GateRefused("age is negative"))
+    conclude(loop, ENDED, GateRefused("age is negative"))
     (event,) = stored_events(loop.workspace)
     assert event["labels"] == {"loopline.outcome": "rejected", "loopline.trigger": "dvc"}
     assert "age is negative" in event["text"]
@@ -91,11 +94,25 @@ def test_a_loop_of_any_end_is_on_record_with_what_asked_for_it(project: Project)
     ],
 )
 def test_why_a_loop_failed_is_on_record(loop: Loop, error: BaseException, reason: str) -> None:
-    conclude(loop, 1.0, error)
+    conclude(loop, ENDED, error)
     assert [told.reason for told in read_loops(loop.state)] == [reason]
     did(loop, "promote", decision="keep")
-    conclude(loop, 1.0, None)
+    conclude(loop, ENDED, None)
     assert [told.reason for told in read_loops(loop.state)] == [""]
+
+
+def test_the_end_of_a_loop_that_another_process_has_taken_over_leaves_nothing(loop: Loop) -> None:
+    """Its state, its line in the history and its event: a paused process comes back when all three are another's."""
+    went_on = LoopRecord("tiny-1", "running", process={"host": "b", "pid": 9, "started": 2.0})
+    state = loop.workspace.state
+    with leased(state, lease_of(loop.state)) as loop.lease, leased(state, lease_of(loop.state)) as other:
+        save_loop(loop.state, went_on, other)
+        with pytest.raises(LeaseLostError):
+            conclude(loop, ENDED, TrainingError("NaN"))
+        with pytest.raises(LeaseLostError):
+            conclude_killed(loop.workspace, loop.state, went_on, loop.lease)
+    assert last_loop(loop.state) == went_on
+    assert (read_loops(loop.state), stored_events(loop.workspace)) == ([], [])
 
 
 def test_one_that_was_killed_is_told_as_failed(loop: Loop) -> None:
@@ -121,7 +138,7 @@ def test_a_signal_cancels_a_loop_only_if_a_person_has_cancelled_its_run(
     monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
     monkeypatch.setenv(flow_runs.FLOW_RUN, "r1")
     monkeypatch.setattr(flow_runs, "ask", lambda *_: {"state_type": "CANCELLING"})
-    conclude(loop, 1.0, TerminationSignal(signal=15))
+    conclude(loop, ENDED, TerminationSignal(signal=15))
     (past,) = read_loops(loop.state)
     assert (past.outcome, past.reason) == ("cancelled", "a person cancelled its run in Prefect")
     (event,) = stored_events(loop.workspace)
@@ -152,5 +169,5 @@ def test_a_killed_loop_costs_what_it_reported_until_it_died(loop: Loop) -> None:
 def test_a_loop_that_goes_on_after_a_kill_costs_both_attempts(loop: Loop) -> None:
     loop.outbox = Outbox(loop.state, loop.id)
     epoch(loop.outbox, LOOP_RUN, 1, 30.0)
-    conclude(loop, 1.0, None)  # its training was done before the kill
+    conclude(loop, ENDED, None)  # its training was done before the kill
     assert [past.device_seconds for past in read_loops(loop.state)] == [30.0]

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from models.errors import StoreError
+from models.errors import LeaseLostError, StoreError
 from models.project_spec.reader import read_spec
 from models.training.job import JOB_FILE, RESULT_FILE
 from tasks.host import database, processes
@@ -24,9 +25,12 @@ from tasks.loop.lifecycle import open_stage
 from tasks.operations.reap import is_owed, reap
 from tasks.prefect import flow_runs
 from tasks.ranks.launcher import key_of_folder, name_of
+from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.workspace_id import workspace_id
 from tests.children import started
 from tests.conftest import MakeProject
+
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 
 
 @pytest.fixture
@@ -75,7 +79,7 @@ def test_a_file_in_the_place_of_a_projects_folder_is_named(workspace: Workspace,
 def test_whatever_another_process_says_of_its_owner_ends_no_pass(workspace: Workspace, state: Path, mark: str) -> None:
     command = [sys.executable, "-c", "print(flush=True); input()"]
     environ = {**os.environ, OWNER: mark.replace("ROOT", str(workspace.root))}
-    with started(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with started(command, env=environ, **PIPES) as process:
         process.stdout.readline()
         assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]
         assert process.poll() is None
@@ -190,6 +194,15 @@ def test_an_orphan_of_a_dead_loop_is_ended(workspace: Workspace, child: subproce
     assert child.wait(10) == -9
 
 
+def test_a_process_of_a_loop_in_another_container_of_the_hosts_name_is_left_alone(workspace: Workspace) -> None:
+    elsewhere = {**processes.identity(), "pids": "deadbeef/pid:[1]", "workspace": str(workspace.root)}
+    environ = {**os.environ, OWNER: json.dumps(elsewhere)}
+    with started([sys.executable, "-c", "print(flush=True); input()"], env=environ, **PIPES) as process:
+        process.stdout.readline()
+        assert reap(workspace) == []
+        assert process.poll() is None
+
+
 def test_another_workspaces_orphan_is_its_own_business(
     child: subprocess.Popen[bytes], make_elsewhere: Workspace
 ) -> None:
@@ -302,3 +315,39 @@ def test_a_loop_that_another_machine_has_taken_over_is_left_alone(workspace: Wor
     with database.writing(workspace.state) as connection:
         database.upsert(connection, leases, {**lease, "until": database.now(connection) - 1}, key_columns=["name"])
     assert reap(workspace) == ["tiny-1: was killed; marked as killed (`loopline run` continues it)"]
+
+
+def test_nothing_of_a_project_is_touched_that_another_machine_has_taken_meanwhile(
+    workspace: Workspace, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease was free when this reaper looked: a second reaper, or a loop that goes on there, was first."""
+    monkeypatch.setattr("tasks.operations.reap.is_leased", lambda *_: False)
+    Outbox(state, "tiny-1").start_run(LOOP_RUN, "tiny-1", {})
+    (state / "work").mkdir(exist_ok=True)
+    (state / "work" / ".half.tmp").write_text("")
+    with database.writing(workspace.state) as connection:
+        row = {"name": lease_of(state), "holder": ELSEWHERE, "epoch": 7, "until": database.now(connection) + 60}
+        database.upsert(connection, leases, row)
+    assert reap(workspace) == []
+    assert (state / "work" / ".half.tmp").exists()
+    assert (Outbox(state, "tiny-1").open_runs(), the_loop(state).state) == ([LOOP_RUN], "running")
+
+
+def test_a_reaper_that_lost_the_lease_writes_nothing_and_names_the_holder(
+    workspace: Workspace, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was paused when it had looked; the loop has gone on elsewhere since."""
+    Outbox(state, "tiny-1").start_run(LOOP_RUN, "tiny-1", {})
+    went_on = replace(the_loop(state), process=ELSEWHERE)
+
+    def paused(*_: object) -> bool:
+        with database.writing(workspace.state) as connection:
+            database.upsert(connection, leases, {"name": lease_of(state), "holder": ELSEWHERE, "epoch": 7})
+        save_loop(state, went_on)
+        return False
+
+    monkeypatch.setattr("tasks.operations.reap._is_cancelled", paused)
+    with pytest.raises(LeaseLostError, match=r"loop:tiny: macbook\.office\.lan, pid \d+ has taken it over"):
+        reap(workspace)
+    assert the_loop(state) == went_on
+    assert (Outbox(state, "tiny-1").open_runs(), read_loops(state)) == ([LOOP_RUN], [])

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from models.errors import LeaseLostError
+from tasks.host.leases import leased
 from tasks.host.workspace import Workspace
-from tasks.state.outbox import Delivered, Outbox, delivered, forget_delivered, set_delivered, undelivered
+from tasks.state.outbox import LOOP_RUN, Delivered, Outbox, delivered, forget_delivered, set_delivered, undelivered
 
 
 @pytest.fixture
@@ -102,3 +104,13 @@ def test_open_runs_are_those_begun_and_not_ended(box: Outbox) -> None:
     assert box.open_runs() == ["loop", "trial-1"]
     box.start_run("trial-0", "t0", {}, parent="loop")
     assert set(box.open_runs()) == {"loop", "trial-0", "trial-1"}
+
+
+def test_a_line_of_a_process_that_lost_the_loop_is_refused(workspace: Workspace, state: Path) -> None:
+    """The loop goes on elsewhere: the metrics of a paused process, or its end of a run, would be the other's."""
+    with leased(workspace.state, "loop:tiny") as lease, leased(workspace.state, "loop:tiny") as other:
+        fill(Outbox(state, "tiny-1", other))
+        late, lines = Outbox(state, "tiny-1", lease), Outbox(state, "tiny-1").lines()
+        with pytest.raises(LeaseLostError):
+            late.end_run(LOOP_RUN, "FINISHED")
+        assert late.lines() == lines
