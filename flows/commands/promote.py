@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from flows.console import options
-from models.errors import GateRefused, UsageError
+from models.errors import UsageError
 from tasks.host import stores
-from tasks.mlflow.registry_reader import aliased
 
 
 @click.command()
@@ -28,14 +27,11 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
     this_project = stores.open_project(project)
     name = this_project.spec().name
     registry = open_registry(this_project.workspace, name)
-    chosen = version or registry.alias("challenger")
+    chosen = version or registry.challenger()
     if chosen is None:
         raise UsageError(f"{name}: there is no challenger: name a version, as in `loopline promote {project} 1`")
     registry.tags(chosen)
-    champion = aliased(name)
-    if expect is not None and (champion is None or champion.number != expect):
-        is_now = f"version {champion.number}" if champion else "none"
-        raise GateRefused(f"{name}: the champion is {is_now}, not {expect}: look again, then promote")
+    champion = registry.champion()
     move = registry.promote(chosen, expect or (champion.number if champion else None), reason=reason)
     if as_json:
         options.print_json(move.model_dump())

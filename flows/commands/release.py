@@ -89,13 +89,12 @@ def _history(workspace: Workspace, project: str, as_json: bool) -> None:
 
 def _try(registry: Registry, share: float | None, shadow: bool, number: str | None, reason: str) -> None:
     from models.serving.releases import Canary
-    from tasks.mlflow.registry_reader import aliased
     from tasks.mlflow.release_plans import change, plan_of
 
-    version = number or registry.alias("challenger")
+    version = number or registry.challenger()
     if version is None:
         raise UsageError(f"{registry.model}: there is no challenger: name a version, as in `--version 4`")
-    plan = plan_of(aliased(registry.model))
+    plan = plan_of(registry.champion())
     if share is not None:
         plan = plan.model_copy(update={"canary": Canary(version=version, share=share)})
     if shadow:
@@ -104,10 +103,9 @@ def _try(registry: Registry, share: float | None, shadow: bool, number: str | No
 
 
 def _stop(registry: Registry, is_return: bool, reason: str) -> None:
-    from tasks.mlflow.registry_reader import aliased
     from tasks.mlflow.release_plans import end, plan_of
 
-    plan = plan_of(aliased(registry.model))
+    plan = plan_of(registry.champion())
     if is_return and plan.canary is None:
         registry.rollback(reason)
     elif not plan.versions:

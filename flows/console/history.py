@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from models.serving.registry import ChampionMove
+from models.serving.registry_comparison import Projection
 from models.serving.releases import ReleasePlan
 from tasks.host.workspace import Workspace
 from tasks.state.champion_moves import moves_of
-from tasks.state.registered_models import RegisteredModel, registered_model
+from tasks.state.registered_models import projection_of
 
 
 def history(workspace: Workspace, project: str) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def history(workspace: Workspace, project: str) -> dict[str, Any]:
     Raises:
         StoreError: The state database cannot be used.
     """
-    model = registered_model(workspace.state, project)
+    model = projection_of(workspace.state, project)
     moves = moves_of(workspace.state, project)
     return {
         "project": project,
@@ -35,7 +36,7 @@ def print_history(document: dict[str, Any]) -> None:
     if not moves:
         click.echo(f"{document['project']}: no move so far: `loopline run {document['project']}` makes the first")
         return
-    model = RegisteredModel(**document["mlflow"])
+    model = Projection(**document["mlflow"])
     waiting = moves[0].number - model.number
     click.echo(f"{document['project']}: {_carried(model, waiting)}")
     for move in moves:
@@ -46,7 +47,7 @@ def print_history(document: dict[str, Any]) -> None:
         )
 
 
-def _carried(model: RegisteredModel, waiting: int) -> str:
+def _carried(model: Projection, waiting: int) -> str:
     if waiting <= 0:
         return f"MLflow has all moves: its alias is version {model.alias or 'none'}"
     why = f": {model.trouble}" if model.trouble else ""

@@ -184,7 +184,7 @@ def _type(node: Mapping[str, Any]) -> str:
 
 def events() -> str:
     """Return the page of the events that Loopline sends to Prefect."""
-    from tasks.prefect.events import CHAMPION_MOVED, DECISION_MADE, LOOP_ENDED, SIGNALS
+    from tasks.prefect.events import CHAMPION_MOVED, DECISION_MADE, LOOP_ENDED, RELEASE_CHANGED, SIGNALS
 
     meanings = {
         "new_data": "the source grew, or enough new labels came",
@@ -196,7 +196,8 @@ def events() -> str:
     rows = [f"| `{event}` | {meanings[kind]} | a signal: the policy decides |" for kind, event in SIGNALS.items()]
     rows += [
         f"| `{LOOP_ENDED}` | a loop ended | label `loopline.outcome`: promoted, kept, rejected, failed, unchanged |",
-        f"| `{CHAMPION_MOVED}` | a promotion or a rollback moved the champion | |",
+        f"| `{CHAMPION_MOVED}` | a promotion, a rollback, or a move or removal in MLflow moved the champion | |",
+        f"| `{RELEASE_CHANGED}` | a canary or a shadow began or ended, or a move in MLflow was put back | |",
         f"| `{DECISION_MADE}` | the policy decided on a signal | label `loopline.action`: retrain, ask, wait |",
     ]
     text = (

@@ -126,15 +126,16 @@ class ChampionMove(JournalEntry):
         return {**tags, PROMOTION: self.promotion, PLAN: plan, **best}
 
 
-def champions_in_force(journal: Sequence[ChampionMove]) -> list[str]:
-    """Return the row of champions up to the current one, oldest first; a rollback removes the last of the row."""
+def champions_in_force(moves: Sequence[ChampionMove]) -> list[str]:
+    """Return the row of champions up to the last one, oldest first; a rollback removes those after its target."""
     champions: list[str] = []
-    for move in journal:
-        if move.after == move.before:  # only the plan changed, or a move in MLflow was overruled
+    for move in moves:
+        if move.after in (move.before, None):  # only the plan changed, a move was overruled, or a version removed
             continue
         if move.action == "rollback":
-            del champions[-1:]
-            while move.after in champions[:-1] and champions[-1] != move.after:  # skip those deleted in MLflow
+            if champions[-1:] == [move.before]:
+                del champions[-1]
+            while move.after in champions and champions[-1] != move.after:  # skip those deleted in MLflow
                 del champions[-1]
             continue
         if move.before is not None and not champions:

@@ -86,7 +86,7 @@ def _started(workspace: Workspace) -> subprocess.Popen[str]:
 def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
     """Move the champion by compare-and-swap."""
     try:
-        registry = open_registry(workspace, request.model)
+        registry = open_registry(workspace, request.model, "dashboard")
         if request.action == "rollback":
             move = registry.rollback(request.reason, request.expected)
             return ActionResult(

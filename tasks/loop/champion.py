@@ -7,25 +7,39 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from typing import TYPE_CHECKING
 
 from models.errors import StoreError
 from models.serving.registry import ChampionMove
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader
-from tasks.mlflow.registry import Registry
-from tasks.prefect.events import CHAMPION_MOVED, Event, send
+from tasks.mlflow.registry import Announcer, Registry
+from tasks.prefect.events import CHAMPION_MOVED, RELEASE_CHANGED, Event, deliver, store
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
-def open_registry(workspace: Workspace, model: str) -> Registry:
-    """Return the registry of a model; it sends an event for each move of the champion."""
-    return Registry(workspace, model, functools.partial(_announce, workspace, model))
+def open_registry(workspace: Workspace, model: str, actor: str = "") -> Registry:
+    """Return the registry of a model; each move is sent as an event. `actor` moves it; default: account and host."""
+    announcer = Announcer(functools.partial(on_move, model), functools.partial(_deliver, workspace))
+    return Registry(workspace, model, announcer, actor)
 
 
-def _announce(workspace: Workspace, model: str, move: ChampionMove) -> None:
-    moved = f"from version {move.before} to {move.after}" if move.before else f"is version {move.after}"
-    text = f"{move.action}: the champion {moved}: {move.reason}"
-    with contextlib.suppress(StoreError):  # a full disk loses the event; the champion has moved anyway
-        send(workspace, Event(name=CHAMPION_MOVED, project=model, text=text, payload=move.model_dump()))
+def on_move(model: str, connection: Connection, move: ChampionMove) -> None:
+    """Store the event of a move, in the transaction of its row."""
+    if move.before != move.after:
+        moved = f"from version {move.before} to {move.after or 'none'}" if move.before else f"is version {move.after}"
+        name, what = CHAMPION_MOVED, f"the champion {moved}"
+    else:
+        name, what = RELEASE_CHANGED, f"the champion stays version {move.after}"
+    text = f"{move.action}: {what}: {move.reason}"
+    store(connection, Event(name=name, project=model, text=text, payload=move.model_dump(mode="json"), at=move.at))
+
+
+def _deliver(workspace: Workspace) -> None:
+    with contextlib.suppress(StoreError):  # the events are stored, and the compactor delivers them
+        deliver(workspace)
 
 
 def champion_stays(model: str) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from models.files import storing
 from models.pipeline.keys import key_of
@@ -23,6 +23,9 @@ from tasks.loop.step_cache import StepCache
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.ranks.rank_pool import RankPool
 from tasks.state.outbox import Outbox
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 TORCH_STEPS = ("search", "train", "export")
 TRAINING_STEPS = ("search", "train")
@@ -174,6 +177,15 @@ class Loop:
         """
         if self.lease:
             self.lease.confirm()
+
+    def check(self, connection: Connection) -> None:
+        """Check in the transaction of a visible act that this process still runs the loop.
+
+        Raises:
+            LeaseLostError: Another process has taken over the loop.
+        """
+        if self.lease:
+            self.lease.check(connection)
 
     def work(self, step: str, key: str) -> Path:
         """Return the work folder of a step and key, the same at every attempt; create it if needed."""

@@ -1,55 +1,73 @@
-"""The MLflow model registry: versions registered once per key, aliases moved by compare-and-swap, and the journal.
+"""The registry of one project: versions registered once per key in MLflow, and the moves of the champion as rows.
 
-MLflow sets an alias whatever its old target is, so of two concurrent promotions the last one wins without notice. Here
-a promotion takes a lock, checks that the champion is still the one it was compared with, writes the journal and moves
-the aliases. The journal is stored in the registry itself (tags of the registered model, `loopline.journal.000001`), so
-that all machines that share the registry share it.
+MLflow sets an alias whatever its old target is, so of two concurrent promotions the last one would win without notice.
+Here a move is one transaction of the state database: it checks that the champion is still the one that the decision
+knew, and inserts the row of the move with its event. MLflow's aliases and tags follow (`tasks/mlflow/carrier.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
-import json
-import os
-import time
+import getpass
+import socket
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from models.errors import GateRefused, StoreError, UsageError
-from models.serving.registry import BEST, KEY, UNRECORDED, ChampionMove, JournalEntry, champions_in_force
-from models.serving.releases import PLAN, PROMOTION
-from tasks.host import database, processes, stores
-from tasks.host.leases import Lease, leased
+from models.errors import GateRefused, UsageError
+from models.serving.registry import KEY, UNRECORDED, ChampionMove, RegisteredVersion, champions_in_force
+from models.serving.registry_comparison import OWNER, back_from, next_move
+from tasks.host import database, processes
+from tasks.host.leases import Lease
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
+from tasks.mlflow.carrier import Carrier
 from tasks.mlflow.client import client, reaching_store
 from tasks.mlflow.stored_versions import stored_version
-from tasks.state import registered_models, versions
+from tasks.state import champion_moves, registered_models, versions
+from tasks.state.champion_moves import champion_of, moves_of
 from tasks.state.versions import StoredVersion
+from tasks.state.workspace_id import workspace_id
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from sqlalchemy import Connection
 
-Entry = TypeVar("Entry", bound=JournalEntry)
-HOLDER = "loopline.holder"
 LOCK_TIMEOUT_S = 60.0
-STALE_LOCK_S = 120.0
-"""Time for which a waiter sees the same holder of the lock between machines before it breaks the lock."""
-POLL_S = 0.5
+MOST_REASON = 1000
+"""Characters of a reason: a tag of MLflow holds 5,000 with the rest of the move."""
+Decide = Callable[[Sequence[ChampionMove], set[str]], ChampionMove]
+
+
+class Announcer(NamedTuple):
+    """Tells of moves: `store` writes the event in the transaction of the move, `deliver` sends what was stored."""
+
+    store: Callable[[Connection, ChampionMove], None]
+    deliver: Callable[[], object]
+
+
+def _unchecked(_: Connection) -> None:
+    """Check nothing: a person or a server holds no lease."""
 
 
 class Registry:
-    """The registered model of one project."""
+    """The registered model of one project.
 
-    def __init__(self, workspace: Workspace, model: str, on_move: Callable[[ChampionMove], None]) -> None:
+    Args:
+        workspace: The workspace.
+        model: The registered model, which has the project's name.
+        announcer: Tells of each move.
+        actor: Who moves it; default: account and host.
+    """
+
+    def __init__(self, workspace: Workspace, model: str, announcer: Announcer, actor: str = "") -> None:
         self._workspace = workspace
-        self._on_move = on_move
+        self._announcer = announcer
+        self.actor = actor or f"{getpass.getuser()}@{socket.gethostname()}"
         self.model = model
+        self.carrier = Carrier(workspace, model, announcer.store)
         embedded_store.initialise(workspace)
 
     @functools.cached_property
@@ -82,7 +100,9 @@ class Registry:
         Raises:
             LeaseLostError: Another process has taken the lease: the version is named by no row, unless that one did.
         """
-        with self.locked(), reaching_store():
+        path = self._workspace.locks / f"registry-{self.model}.lock"
+        busy = f"{self.model}: another process holds the registry for {LOCK_TIMEOUT_S:g} s"
+        with held(path, lambda: busy, LOCK_TIMEOUT_S), reaching_store():
             version = self.find(key)
             if version is None:
                 self._ensure_model(description)
@@ -102,14 +122,14 @@ class Registry:
                     self._store.set_model_version_tag(self.model, version, name, value)
             stored = stored_version(self._store, found, self._workspace.state)
         stored = replace(stored, tags={**stored.tags, **tags})
-        is_champion = self.alias("champion") == version
         with database.writing(self._workspace.state) as connection:
             if lease:
                 lease.check(connection)
             versions.save(connection, self.model, stored)
+            newest = champion_moves.read(connection, self.model, limit=1)
+            is_champion = bool(newest) and newest[0].after == version
             if not is_champion:
-                model = registered_models.read(connection, self.model)
-                registered_models.save(connection, self.model, replace(model, challenger=version))
+                self._set_challenger(connection, version)
         with reaching_store():
             if not is_champion:
                 self._store.set_registered_model_alias(self.model, "challenger", version)
@@ -130,184 +150,153 @@ class Registry:
             raise UsageError(f"{self.model} has no version {version!r}: there is {numbers}")
         return registered.tags
 
-    def set_tags(self, version: str, tags: Mapping[str, str]) -> None:
-        """Set tags of a version."""
-        with reaching_store():
-            for name, value in tags.items():
-                self._store.set_model_version_tag(self.model, version, name, value)
+    def champion(self) -> RegisteredVersion | None:
+        """Return the champion; None: no version serves."""
+        return champion_of(self._workspace.state, self.model)
 
-    def alias(self, name: str) -> str | None:
-        """Return the version that an alias points at; None if there is no such alias."""
-        version = registry_reader.aliased(self.model, name)
-        return version.number if version else None
-
-    def set_alias(self, name: str, version: str | None) -> None:
-        """Point an alias at a version, or delete the alias (None)."""
-        with reaching_store():
-            if version is not None:
-                self._store.set_registered_model_alias(self.model, name, version)
-            elif self.alias(name) is not None:
-                self._store.delete_registered_model_alias(self.model, name)
+    def challenger(self) -> str | None:
+        """Return the version that was judged last and is not the champion; None if there is none."""
+        return registered_models.projection_of(self._workspace.state, self.model).challenger
 
     def journal(self) -> list[ChampionMove]:
         """Return every move of the champion, oldest first; empty if nothing is registered."""
-        return registry_reader.registered(self.model).moves()[::-1]
+        return moves_of(self._workspace.state, self.model)[::-1]
 
-    def write(self, prefix: str, kind: type[Entry], reason: str, **fields: Any) -> Entry:
-        """Append an entry to one of the journals in the tags of the registered model."""
-        newest = registry_reader.registered(self.model).journal(prefix, limit=1)
-        journal_line = kind(
-            number=kind.model_validate_json(newest[0]).number + 1 if newest else 1,
-            at=time.time(),
-            by="{host}:{pid}".format(**processes.identity()),
-            reason=reason[:1000],
-            **fields,
-        )
-        with reaching_store():
-            self._store.set_registered_model_tag(
-                self.model, f"{prefix}{journal_line.number:06d}", journal_line.model_dump_json()
-            )
-        return journal_line
+    def look(self) -> None:
+        """Record what was moved in MLflow, and carry there what waits; `carrier.trouble` says why it does not follow.
 
-    def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> ChampionMove:
+        Raises:
+            GateRefused: The model belongs to another workspace.
+        """
+        self.carrier.follow()
+        self._announcer.deliver()
+
+    def promote(
+        self,
+        version: str,
+        expected: str | None,
+        *,
+        loop_id: str = "",
+        reason: str = "",
+        check: Callable[[Connection], None] = _unchecked,
+    ) -> ChampionMove:
         """Make `version` the champion if the champion is still `expected`.
 
-        A loop that was killed after the move and calls again gets the entry of its own move. A person is refused if
-        `expected` is no longer the champion, even if `version` is the champion by now: somebody else made that move,
-        for another reason.
+        A loop that was killed after the move and calls again gets its own move. A person is refused if `expected` is no
+        longer the champion, even if `version` is the champion by now: somebody else made that move, for another reason.
+
+        Args:
+            version: The version.
+            expected: The champion that the decision knew; None: there was none.
+            loop_id: The loop that decided; empty for a person.
+            reason: Why.
+            check: Checks the loop's lease, in the transaction of the move.
 
         Raises:
             GateRefused: Somebody else moved the champion since; names the current champion.
+            LeaseLostError: Another process has taken over the loop.
         """
-        with self.locked():
-            champion = self._champion()
-            journal = self.journal()
-            move_before = next((move for move in reversed(journal) if move.after == version), None)
+
+        def decide(moves: Sequence[ChampionMove], _: set[str]) -> ChampionMove:
+            champion = moves[-1].after if moves else None
+            move_before = next((move for move in reversed(moves) if move.after == version), None)
             if champion == version and move_before and (loop_id or expected == version):
                 return move_before
-            mine = [move for move in journal if loop_id and (move.loop_id, move.after) == (loop_id, version)]
+            mine = [move for move in moves if loop_id and (move.loop_id, move.after) == (loop_id, version)]
             if mine:
                 return mine[-1]  # the loop was killed after its move: a person's later move stays valid
             if champion != expected:
                 raise GateRefused(_moved(self.model, champion, expected, bool(loop_id)))
-            move = self._move("promote", champion, version, loop_id, reason)
-        return self._announced(move)
+            best = None if loop_id else ""  # challengers are compared with what a person chose from now on
+            return next_move(moves, action="promote", after=version, promotion=_id(), best=best, loop_id=loop_id)
+
+        return self.move(decide, reason, check)
 
     def rollback(self, reason: str = "", expected: str | None = None) -> ChampionMove:
         """Make the previous champion the champion again; repeated calls go further back.
 
         Args:
-            reason: Stored in the journal.
+            reason: Why.
             expected: The champion that the caller saw; None: roll back any champion.
 
         Raises:
             GateRefused: There is no previous champion, or somebody else moved the champion since.
         """
-        with self.locked():
-            self._champion()
-            champions = champions_in_force(self.journal())
-            back = _back(champions, self._versions())
+
+        def decide(moves: Sequence[ChampionMove], removed: set[str]) -> ChampionMove:
+            back = back_from(moves, removed)
+            champion = moves[-1].after if moves else None
             if back is None:
                 raise GateRefused(
-                    f"{self.model}: nothing to roll back to, {_nobody(champions)}: `loopline promote` takes any version"
+                    f"{self.model}: nothing to roll back to, {_nobody(moves)}: `loopline promote` takes any version"
                 )
-            if expected is not None and champions[-1] != expected:
+            if expected is not None and champion != expected:
                 raise GateRefused(
-                    f"{self.model}: the champion is version {champions[-1]}, not {expected}: look again, then roll back"
+                    f"{self.model}: the champion is version {champion}, not {expected}: look again, then roll back"
                 )
-            move = self._move("rollback", champions[-1], back, "", reason)
-        return self._announced(move)
+            best = next((move.best for move in reversed(moves) if move.after == back), None)
+            return next_move(moves, action="rollback", after=back, promotion=_id(), best=best)
 
-    def _announced(self, move: ChampionMove) -> ChampionMove:
-        self._on_move(move)
+        return self.move(decide, reason)
+
+    def move(self, decide: Decide, reason: str, check: Callable[[Connection], None] = _unchecked) -> ChampionMove:
+        """Record a move in one transaction, then carry it to MLflow; without MLflow the compactor carries it later.
+
+        Args:
+            decide: Returns the next move, from the moves so far (oldest first) and the versions that were deleted in
+                MLflow; or an earlier move, which is not made again. It may raise a refusal.
+            reason: Why.
+            check: Checks in the transaction whether this process may still act.
+
+        Raises:
+            GateRefused: The move is refused, or the model belongs to another workspace.
+        """
+        with self.carrier.looking() as state:
+            try:
+                with database.writing(self._workspace.state) as connection:
+                    check(connection)
+                    moves = champion_moves.read(connection, self.model)[::-1]
+                    move = decide(moves, versions.removed(connection, self.model))
+                    if not move.id:
+                        move = self._record(connection, move, reason)
+            finally:
+                if state:  # after a refusal too: what was moved in MLflow, or what a killed process left
+                    self.carrier.carry(state)
+        self._announcer.deliver()
         return move
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the registry for this model against this machine's processes, and others' if the registry is shared."""
-        path = self._workspace.locks / f"registry-{self.model}.lock"
-        busy = f"{self.model}: another process holds the registry for {LOCK_TIMEOUT_S:g} s"
-        embedded = stores.is_embedded(os.environ["MLFLOW_TRACKING_URI"])
-        name = f"{self.model}.loopline-lock"
-        between_machines: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-        if database.is_shared():
-            between_machines = leased(self._workspace.state, f"registry:{self.model}", LOCK_TIMEOUT_S)
-        elif not embedded:
-            between_machines = _shared_lock(self._store, name)
-        with held(path, lambda: busy, LOCK_TIMEOUT_S), reaching_store(), between_machines:
-            yield
+    def _record(self, connection: Connection, move: ChampionMove, reason: str) -> ChampionMove:
+        fields = {name: getattr(move, name) for name in ("action", "before", "after", "plan", "promotion", "best")}
+        by = {"by": move.loop_id or self.actor, "reason": reason[:MOST_REASON], "loop_id": move.loop_id}
+        recorded = champion_moves.record(connection, self.model, move.number - 1, **fields, **by)
+        if registered_models.read(connection, self.model).challenger == move.after:
+            self._set_challenger(connection, None)
+        self.carrier.intend(connection, move.after)
+        self._announcer.store(connection, recorded)
+        return recorded
 
-    def _move(
-        self,
-        action: Literal["promote", "rollback"],
-        before: str | None,
-        after: str,
-        loop_id: str,
-        reason: str,
-    ) -> ChampionMove:
-        """Write the journal first, then move the aliases: the next call finishes an interrupted move (`_champion`)."""
-        is_planned = self.tags(after).get(PLAN)  # a release plan from its last time as champion: it is over
-        tags = {PROMOTION: uuid.uuid4().hex[:12], **({PLAN: ""} if is_planned else {})}
-        if action == "promote" and not loop_id:  # a person decides: challengers are compared with this one from now on
-            tags[BEST] = ""
-        self.set_tags(after, tags)
-        move = self._entry(action, before, after, loop_id, reason)
-        self._settle()
-        return move
-
-    def _entry(
-        self, action: Literal["promote", "rollback"], before: str | None, after: str, loop_id: str, reason: str
-    ) -> ChampionMove:
-        fields = {"action": action, "before": before, "after": after, "loop_id": loop_id}
-        return self.write(registry_reader.JOURNAL, ChampionMove, reason, **fields)
-
-    def _champion(self) -> str | None:
-        """Return the champion; first finish an interrupted move, and journal a move that a person made in MLflow."""
-        journal, alias = self.journal(), self.alias("champion")
-        champions = champions_in_force(journal)
-        if champions and alias is not None and alias != champions[-1] and not self._is_cut_short(journal, alias):
-            self._announced(self._entry("promote", champions[-1], alias, "", "the alias was moved in MLflow"))
-        self._settle()
-        return self.alias("champion")
-
-    def _is_cut_short(self, journal: list[ChampionMove], alias: str) -> bool:
-        """Return whether the aliases still are as they were before the last entry of the journal."""
-        before = _back(champions_in_force(journal[:-1]), self._versions())
-        return journal[-1].before == alias and self.alias("previous") == before
-
-    def _settle(self) -> None:
-        """Set the aliases as the journal says, except for versions that were deleted in MLflow since."""
-        champions = champions_in_force(self.journal())
-        if not champions:
-            return
-        numbers = self._versions()
-        if champions[-1] in numbers:
-            self.set_alias("champion", champions[-1])
-        self.set_alias("previous", _back(champions, numbers))
-        if self.alias("challenger") == champions[-1]:
-            self.set_alias("challenger", None)
+    def _set_challenger(self, connection: Connection, version: str | None) -> None:
+        projection = registered_models.read(connection, self.model)
+        registered_models.save(connection, self.model, replace(projection, challenger=version))
 
     def _versions(self) -> set[str]:
         with reaching_store():
-            return {str(version.version) for version in self._store.search_model_versions(f"name = '{self.model}'")}
+            return {str(found.version) for found in self._store.search_model_versions(f"name = '{self.model}'")}
 
     def _ensure_model(self, description: str) -> None:
         from mlflow.exceptions import MlflowException
 
+        tags = {"loopline.project": self.model, OWNER: workspace_id(self._workspace.state)}
         try:
-            self._store.create_registered_model(
-                self.model, tags={"loopline.project": self.model}, description=description
-            )
+            self._store.create_registered_model(self.model, tags=tags, description=description)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
 
 
-def _back(champions: list[str], versions: set[str]) -> str | None:
-    """Return the last champion before the current one that still exists."""
-    return next(
-        (version for version in reversed(champions[:-1]) if version in versions and version != champions[-1]), None
-    )
+def _id() -> str:
+    """Return a new id of a promotion: a version that is promoted again has another."""
+    return uuid.uuid4().hex[:12]
 
 
 def _moved(model: str, champion: str | None, expected: str | None, is_loop: bool) -> str:
@@ -318,82 +307,10 @@ def _moved(model: str, champion: str | None, expected: str | None, is_loop: bool
     return f"{is_now}, not {was}: somebody moved it meanwhile; look again, then promote"
 
 
-def _nobody(champions: list[str]) -> str:
+def _nobody(moves: Sequence[ChampionMove]) -> str:
+    champions = champions_in_force(moves)
     if not champions:
         return "no champion so far"
     if len(champions) == 1:
         return f"nobody was champion before version {champions[0]}"
     return f"of the champions before version {champions[-1]} none is left: they were deleted in MLflow"
-
-
-@contextlib.contextmanager
-def _shared_lock(store: MlflowClient, name: str) -> Iterator[None]:
-    """Hold a lock across machines: a registered model of a given name can be created only once until it is deleted.
-
-    The lock names its holder. It is broken by renaming it (see `_retire`) if its holder died on this machine, or if a
-    waiter has seen the same holder for STALE_LOCK_S by its own clock: another machine's clock may be wrong.
-    """
-    from mlflow.exceptions import MlflowException
-
-    deadline = time.monotonic() + LOCK_TIMEOUT_S + STALE_LOCK_S
-    holder = json.dumps({**processes.identity(), "nonce": uuid.uuid4().hex})
-    seen: dict[str, float] = {}
-    while True:
-        try:
-            store.create_registered_model(name, tags={HOLDER: holder}, description="A lock; gone in a moment.")
-            break
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-            _break_if_stale(store, name, seen)
-            if time.monotonic() > deadline:
-                raise StoreError(f"{name}: held by other machines all the time: run again") from error
-            time.sleep(POLL_S)
-    try:
-        yield
-    finally:
-        _end_lock(store, name, holder)
-
-
-def _end_lock(store: MlflowClient, name: str, holder: str) -> None:
-    """Release our own lock; if it was broken meanwhile and another process holds it now, leave it."""
-    from mlflow.exceptions import MlflowException
-
-    with contextlib.suppress(MlflowException):  # the work is done; a lock left behind is broken as stale
-        if _retire(store, name, holder):
-            store.delete_registered_model(_retired_name(name, holder))
-
-
-def _break_if_stale(store: MlflowClient, name: str, seen: dict[str, float]) -> None:
-    """Break a lock whose holder is gone; `seen` has the time at which this waiter saw each holder first."""
-    from mlflow.exceptions import MlflowException
-
-    with contextlib.suppress(MlflowException):  # deleted meanwhile
-        text = store.get_registered_model(name).tags.get(HOLDER, "{}")
-        holder: dict[str, Any] = json.loads(text)
-        waited_s = time.monotonic() - seen.setdefault(text, time.monotonic())
-        is_gone = not processes.is_alive(holder) if processes.is_here(holder) else waited_s > STALE_LOCK_S
-        if is_gone:
-            _retire(store, name, text)
-
-
-def _retire(store: MlflowClient, name: str, holder: str) -> bool:
-    """Rename the lock of this holder; return False if another holder has the lock now.
-
-    Renaming is the only change in MLflow that succeeds only once per holder: a second attempt fails because the new
-    name is taken. So a process that saw a stale lock too late cannot remove the lock that another process created
-    since. This is why the name of a broken lock stays taken.
-    """
-    from mlflow.exceptions import MlflowException
-
-    try:
-        store.rename_registered_model(name, _retired_name(name, holder))
-    except MlflowException as error:
-        if error.error_code not in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
-            raise
-        return False
-    return True
-
-
-def _retired_name(name: str, holder: str) -> str:
-    return f"{name}.broken-{hashlib.sha256(holder.encode()).hexdigest()[:16]}"

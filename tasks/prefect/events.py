@@ -41,6 +41,7 @@ SIGNALS: dict[Kind, str] = {
 TAG = "loopline"
 LOOP_ENDED = "loopline.loop.ended"
 CHAMPION_MOVED = "loopline.champion.moved"
+RELEASE_CHANGED = "loopline.release.changed"
 DECISION_MADE = "loopline.decision.made"
 
 STORM_S = 10.0

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow import release_plans
 from tasks.mlflow.model_cache import fetch
-from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import plan_of
+from tasks.state.champion_moves import champion_of
 
 
 def give_back(workspace: Workspace, model: str, version: str, cause: str, act: str = "") -> None:
@@ -29,14 +30,15 @@ def give_back(workspace: Workspace, model: str, version: str, cause: str, act: s
         GateRefused: There is no champion to go back to.
         StoreError: The registry is unavailable.
     """
-    champion = aliased(model)
+    champion = champion_of(workspace.state, model)
+    actor = f"server on {socket.gethostname()}"
     reason = f"returned by the server: {cause}"
     if champion and champion.number == version:
         if not is_one_act(act, champion.tags.get(PROMOTION, "")):
             return
-        open_registry(workspace, model).rollback(reason, expected=version)
+        open_registry(workspace, model, actor).rollback(reason, expected=version)
     elif version in plan_of(champion).versions:
-        release_plans.give_back(open_registry(workspace, model), version, reason, act)
+        release_plans.give_back(open_registry(workspace, model, actor), version, reason, act)
 
 
 def main() -> None:

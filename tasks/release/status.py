@@ -16,16 +16,17 @@ from models.metrics.classification import ClassScores, Decision
 from models.metrics.metrics import Array, metric_of
 from models.monitoring.report import MonitoringReport
 from models.project_spec.blocks import Spec
+from models.serving.registry import ChampionMove
 from models.serving.releases import Release, ReleasePlan
 from models.serving.shadow_comparison import DecisionThresholds, ShadowComparison, compare
 from tasks.host import database
 from tasks.host.workspace import Project, Workspace
-from tasks.mlflow import registry_reader
 from tasks.mlflow.model_cache import numbered_copy
-from tasks.mlflow.release_plans import ReleasePlanEntry, entries, plan_of
+from tasks.mlflow.release_plans import plan_of
 from tasks.release.deployment import DeploymentCounts, counted, deployed
 from tasks.release.shared_state import SharedReleaseState, VersionOutcomes
 from tasks.state import findings, shadows
+from tasks.state.champion_moves import champion_of, moves_of
 from tasks.state.predictions import label_store, latest_labels
 
 
@@ -55,7 +56,7 @@ class ReleaseStatus(BaseModel):
     release: Release | None = Field(None, description="What the servers answer with, or did last on this machine.")
     versions: list[VersionStatus] = Field(default_factory=list)
     comparison: ShadowComparison | None = None
-    journal: list[ReleasePlanEntry] = Field(default_factory=list, description="Newest first.")
+    journal: list[ChampionMove] = Field(default_factory=list, description="Newest first.")
 
 
 def release_status(project: Project, spec: Spec) -> ReleaseStatus:
@@ -64,7 +65,7 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
     Raises:
         StoreError: The registry is unavailable.
     """
-    champion = registry_reader.aliased(spec.name)
+    champion = champion_of(project.workspace.state, spec.name)
     state = project.state(spec.name)
     release_state = SharedReleaseState(state / "serving")
     release, reports = release_state.release(), release_state.reports()
@@ -89,7 +90,7 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
         servers=shared.num_servers,
         versions=_versions(release, shared.outcomes or tallies, findings.load(state)) if release else [],
         comparison=compared(project, spec, shadow) if shadow else None,
-        journal=entries(spec.name),
+        journal=moves_of(project.workspace.state, spec.name),
     )
 
 

@@ -131,8 +131,6 @@ def record(connection: Connection, project: str, after_number: int, **fields: An
     Raises:
         GateRefused: Another move came first.
     """
-    from tasks.host.tables import champion_moves
-
     newest = next(iter(read(connection, project, limit=1)), None)
     if newest and newest.number != after_number:
         raise GateRefused(
@@ -140,10 +138,17 @@ def record(connection: Connection, project: str, after_number: int, **fields: An
             f"{newest.after or 'none'}): look again with `loopline release {project}`, then decide"
         )
     move = ChampionMove(number=after_number + 1, id=uuid.uuid4().hex, at=database.now(connection), **fields)
+    insert(connection, project, move)
+    return move
+
+
+def insert(connection: Connection, project: str, move: ChampionMove) -> None:
+    """Insert a move that has its number and id, as one that was read back from MLflow's journal."""
+    from tasks.host.tables import champion_moves
+
     plain = database.plain(move)
     row = {column: plain[name] for name, column in _FIELDS.items()}
     connection.execute(champion_moves.insert().values(project=project, **row))
-    return move
 
 
 def _move(row: RowMapping) -> ChampionMove:

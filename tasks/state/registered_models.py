@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.serving.registry_comparison import Intent, Projection
 from tasks.host import database
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-@dataclass(frozen=True)
-class RegisteredModel:
-    """What is known of a project's registered model in MLflow.
-
-    Args:
-        owner: Id of the workspace that may move its champion; empty: not asked yet.
-        challenger: The version that was judged last and is not the champion.
-        number: The number of the last move that MLflow has; 0: none.
-        alias: The version to which this workspace set the alias `champion` last.
-        mark: `number:id` of the move that this workspace wrote into MLflow last; or empty.
-        intents: Values of the alias that carriers are setting, each with its end (Unix time, seconds).
-        looked: When MLflow was looked at last (Unix time, seconds); None: it must be.
-        trouble: Why moves are not carried to MLflow; empty: they are.
-    """
-
-    owner: str = ""
-    challenger: str | None = None
-    number: int = 0
-    alias: str | None = None
-    mark: str = ""
-    intents: list[Any] = field(default_factory=list)
-    looked: float | None = None
-    trouble: str = ""
-
-
-def registered_model(root: Path, project: str) -> RegisteredModel:
-    """Return what is known of a project's registered model; the defaults if nothing is.
+def projection_of(root: Path, project: str) -> Projection:
+    """Return how far MLflow follows a project's moves; the defaults if nothing is known.
 
     Args:
         root: The workspace's state folder, `.loopline`.
@@ -51,20 +27,48 @@ def registered_model(root: Path, project: str) -> RegisteredModel:
         return read(connection, project)
 
 
-def read(connection: Connection, project: str) -> RegisteredModel:
-    """Return what is known of a project's registered model, by a connection."""
+def projections(root: Path) -> dict[str, Projection]:
+    """Return how far MLflow follows the moves of each project that is registered there."""
     from sqlalchemy import select
 
     from tasks.host.tables import registered_models
 
-    columns = [registered_models.c[column.name] for column in fields(RegisteredModel)]
-    row = connection.execute(select(*columns).where(registered_models.c.project == project)).mappings().first()
-    return RegisteredModel(**row) if row else RegisteredModel()
+    with database.reading(root) as connection:
+        rows = connection.execute(select(registered_models)).mappings()
+        return {row["project"]: _projection(dict(row)) for row in rows}
 
 
-def save(connection: Connection, project: str, model: RegisteredModel) -> None:
-    """Insert or update the row of a project's registered model, by a connection that writes."""
+def waiting(root: Path) -> list[str]:
+    """Return the projects with moves that MLflow does not have, and those that ask for a first look; one query."""
+    from sqlalchemy import func, select
+
+    from tasks.host.tables import champion_moves, registered_models
+
+    models, moves = registered_models, champion_moves
+    newest = select(func.max(moves.c.number)).where(moves.c.project == models.c.project).scalar_subquery()
+    rows = select(models.c.project).where((newest > models.c.number) | models.c.looked.is_(None))
+    with database.reading(root) as connection:
+        return list(connection.scalars(rows.order_by(models.c.project)))
+
+
+def read(connection: Connection, project: str) -> Projection:
+    """Return how far MLflow follows a project's moves, by a connection."""
+    from sqlalchemy import select
+
     from tasks.host.tables import registered_models
 
-    row = {column.name: getattr(model, column.name) for column in fields(RegisteredModel)}
-    database.upsert(connection, registered_models, {"project": project, **row})
+    rows = select(registered_models).where(registered_models.c.project == project)
+    row = connection.execute(rows).mappings().first()
+    return _projection(dict(row)) if row else Projection()
+
+
+def save(connection: Connection, project: str, projection: Projection) -> None:
+    """Insert or update the row of a project, by a connection that writes."""
+    from tasks.host.tables import registered_models
+
+    database.upsert(connection, registered_models, {"project": project, **asdict(projection)})
+
+
+def _projection(row: dict[str, Any]) -> Projection:
+    del row["project"]
+    return Projection(**{**row, "intents": tuple(Intent(**intent) for intent in row["intents"])})

@@ -103,6 +103,26 @@ def challenger_of(root: Path, project: str) -> RegisteredVersion | None:
     return RegisteredVersion(number=row.version, tags=row.tags) if row else None
 
 
+def removed(connection: Connection, project: str) -> set[str]:
+    """Return the numbers of the versions that were deleted in MLflow, by a connection."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import versions
+
+    rows = select(versions.c.version).where(versions.c.project == project, versions.c.is_removed)
+    return set(connection.scalars(rows))
+
+
+def remove(connection: Connection, project: str, *numbers: str) -> None:
+    """Record that versions were deleted in MLflow, by a connection that writes."""
+    from tasks.host.tables import versions
+
+    chosen = (versions.c.project == project, versions.c.version.in_(numbers))
+    connection.execute(versions.update().where(*chosen).values(is_removed=True))
+    known = {version.number for version in read(connection, project)} | removed(connection, project)
+    save(connection, project, *(StoredVersion(number, "", "", is_removed=True) for number in {*numbers} - known))
+
+
 def _row(project: str, version: StoredVersion) -> dict[str, Any]:
     return {
         "project": project,

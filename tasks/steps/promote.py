@@ -12,7 +12,7 @@ from tasks.loop.loop import Inputs, Loop, StepResult
 
 
 def promote(loop: Loop) -> tuple[StepRecord, bool]:
-    """Move the `champion` alias by compare-and-swap, or leave it and record the reason.
+    """Move the champion by compare-and-swap, or leave it and record the reason.
 
     Raises:
         GateRefused: The champion is no longer the version that the verdict compared with.
@@ -33,10 +33,8 @@ def promote(loop: Loop) -> tuple[StepRecord, bool]:
         if judged["decision"] == "promote":
             expected = verdict.result["champion"]
             reason = "; ".join(judged["reasons"])
-            loop.confirm()
-            move = open_registry(loop.workspace, loop.spec.name).promote(
-                number, expected, loop_id=loop.id, reason=reason
-            )
+            registry = open_registry(loop.workspace, loop.spec.name)
+            move = registry.promote(number, expected, loop_id=loop.id, reason=reason, check=loop.check)
             outcome["journal"] = move.number
         return StepResult(result=outcome)
 

@@ -50,6 +50,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/serve/scoring.py": "tests/integration/test_scoring.py: a real server",
     "tasks/steps/train.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/version.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/mlflow/carrier.py": "tests/integration/test_carrier.py: needs a registry",
     "tasks/mlflow/release_plans.py": "tests/integration/test_releases.py: needs a registry",
     "tasks/release/registry_jobs.py": "tests/integration/test_releases.py: a process of its own",
     "tasks/serve/webhook.py": "tests/integration/test_releases.py: a real server",

@@ -29,13 +29,15 @@ def each(daily: set[str]) -> list[Any]:
     return [pytest.param(name, marks=() if name in daily else pytest.mark.soak) for name in NAMES]
 
 
-WRITE_JOURNAL = """
-import time
-from mlflow import MlflowClient
-from models.serving.registry import ChampionMove
-from tasks.mlflow.registry_reader import JOURNAL
-entry = ChampionMove(number=1, action="promote", before=None, after="1", at=time.time(), by="one that was killed")
-MlflowClient().set_registered_model_tag("killed", JOURNAL + "000001", entry.model_dump_json())
+WRITE_MOVE = """
+import os
+from pathlib import Path
+from tasks.host import database
+from tasks.state.champion_moves import moves_of, record
+state = Path(os.environ["LOOPLINE_HOME"], ".loopline")
+if not moves_of(state, "killed"):
+    with database.writing(state) as connection:
+        record(connection, "killed", 0, action="promote", before=None, after="1", by="one that was killed")
 """
 
 
@@ -74,11 +76,8 @@ def test_sigkill_where_a_step_begins(killed: Loopline, step: str):
 
 
 def cut_the_promotion(home: Loopline) -> None:
-    """As if the kill had come between journal and alias; the next run finishes it, as the last tests see."""
-    written = "select 1 from registered_model_tags where key like 'loopline.journal.%'"
-    if not home.query(written):
-        home.python(WRITE_JOURNAL).ok()
-    assert home.query(written) == [(1,)]
+    """As if the kill had come between row and alias; the next run finishes it, as the last tests see."""
+    home.python(WRITE_MOVE).ok()
     assert home.aliases("killed").keys() <= {"challenger"}, "the alias had not moved when it was cut"
 
 

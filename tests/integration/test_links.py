@@ -94,7 +94,7 @@ def _champion(workspace: Workspace, name: str) -> None:
         registry.create(f"k{number}", f"{run.artifact_uri}/m", run.run_id, None, {"loopline.metric": "auc=0.7"}, "")
     registry.promote("1", None, reason="First")
     registry.promote("2", "1", reason="Better")
-    registry.set_alias("challenger", "3")
+    registry.judge("3", {})
 
 
 def _pages(workspace: Workspace, name: str, watched: str | None) -> None:

@@ -114,7 +114,7 @@ def place(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         registry.create(f"k{number}", f"{run.artifact_uri}/m", run.run_id, None, {"loopline.metric": "auc=0.7"}, "")
     registry.promote("1", None, reason="First")
     registry.promote("2", "1", reason="Better")
-    registry.set_alias("challenger", "3")
+    registry.judge("3", {})
     yield made
     os.environ.clear()
     os.environ.update(before)

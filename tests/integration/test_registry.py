@@ -14,18 +14,22 @@ import pytest
 from models.errors import GateRefused, LeaseLostError, StoreError, UsageError
 from models.files import sha256
 from models.serving.registry import FILES, UNRECORDED, RegisteredVersion
-from tasks.host import database, processes, server_access, stores
+from models.serving.registry_comparison import JOURNAL
+from tasks.host import database, server_access, stores
 from tasks.host.leases import leased
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow import registry_reader
+from tasks.mlflow.carrier import Carrier
 from tasks.mlflow.client import client
 from tasks.mlflow.delivery import experiment_id
 from tasks.mlflow.model_cache import cached_version, with_verdict
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, refuse_lost, registered
 from tasks.mlflow.stored_versions import read_all
+from tasks.state import registered_models
 from tasks.state.versions import address_of, challenger_of, version_of, versions_of
+from tasks.state.workspace_id import workspace_id
 from tests.integration.conftest import Processes
 from tests.mlflow_serving import serving
 from tests.told_facts import verdict
@@ -91,18 +95,23 @@ def journal(made: Registry) -> list[tuple[str, str | None, str | None]]:
     return [(entry.action, entry.before, entry.after) for entry in made.journal()]
 
 
+def alias(model: str, name: str = "champion") -> str | None:
+    return registered(model).aliases.get(name)
+
+
+class Killed(BaseException):
+    """A kill of the process."""
+
+
 @contextlib.contextmanager
-def killed_after_the_journal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A move is killed when its entry is written and no alias is moved yet."""
-    calls: list[int] = []
+def killed_before_mlflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A move is killed when its row is written and MLflow has nothing of it yet."""
 
-    def die(_: Registry) -> None:
-        calls.append(1)
-        if len(calls) == 2:  # the first settles before the move, the second carries it out
-            raise KeyboardInterrupt
+    def die(*_: object) -> None:
+        raise Killed
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(Registry, "_settle", die)
+    with monkeypatch.context() as patch, pytest.raises(Killed):  # noqa: PT012
+        patch.setattr(Carrier, "_set", die)
         yield
 
 
@@ -125,7 +134,7 @@ def test_a_registered_version_is_a_row_and_the_challenger(both: Workspace, model
     assert rows[0].run == client().get_model_version(model, "1").run_id
     assert address_of(both.state, rows[0].place) == files_at(model, "1")
     assert challenger_of(both.state, model) == RegisteredVersion(number="2", tags=rows[1].tags)
-    assert made.alias("challenger") == "2"
+    assert alias(model, "challenger") == "2"
     made.judge("1", {"loopline.verdict": "promote"})
     assert version_of(both.state, model, "1").registered.tags["loopline.verdict"] == "promote"
     assert read_all(client(), "no-such-model", both.state) == []
@@ -139,6 +148,7 @@ def test_a_version_whose_row_was_not_written_is_found_by_its_key(place: Workspac
         raise KeyboardInterrupt
         yield
 
+    workspace_id(place.state)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
         patch.setattr(database, "writing", killed)
         register(place, model)
@@ -167,11 +177,11 @@ def test_a_version_deleted_in_mlflow_stops_no_promotion_and_no_rollback(both: Wo
         made.promote(str(number), str(number - 1) if number > 1 else None)
     client().delete_model_version(model, "2")
     made.promote("4", "3")
-    assert (made.alias("champion"), made.alias("previous")) == ("4", "3")
+    assert (alias(model), alias(model, "previous")) == ("4", "3")
     made.rollback("bad")
-    assert (made.alias("champion"), made.alias("previous")) == ("3", "1")
+    assert (alias(model), alias(model, "previous")) == ("3", "1")
     made.rollback("bad too")
-    assert (made.alias("champion"), made.alias("previous")) == ("1", None)
+    assert (alias(model), alias(model, "previous")) == ("1", None)
     assert journal(made)[-1] == ("rollback", "3", "1")
     with pytest.raises(GateRefused, match="nobody was champion before version 1"):
         made.rollback()
@@ -191,11 +201,11 @@ def test_where_the_champion_was_deleted_in_mlflow_there_is_none_until_somebody_c
     client().delete_model_version(model, "2")
     with pytest.raises(GateRefused, match="the champion is version none"):
         made.promote("3", "2")
-    assert made.alias("champion") is None
+    assert alias(model) is None
     made.rollback("it was deleted")
-    assert (made.alias("champion"), made.alias("previous")) == ("1", None)
+    assert (alias(model), alias(model, "previous")) == ("1", None)
     made.promote("3", "1")
-    assert (made.alias("champion"), made.alias("previous")) == ("3", "1")
+    assert (alias(model), alias(model, "previous")) == ("3", "1")
 
 
 def test_what_a_person_rolled_back_is_not_promoted_again_by_the_loop_that_goes_on(place: Workspace, model: str) -> None:
@@ -205,13 +215,13 @@ def test_what_a_person_rolled_back_is_not_promoted_again_by_the_loop_that_goes_o
     moved = made.promote("2", "1", loop_id="second")
     made.rollback("complaints")
     assert made.promote("2", "1", loop_id="second") == moved
-    assert made.alias("champion") == "1"
+    assert alias(model) == "1"
     assert made.promote("2", "1", loop_id="third").number == 4, "another loop's verdict may"
 
 
 def test_nothing_registered_is_no_champion_and_no_journal(place: Workspace, model: str) -> None:
     made = open_registry(place, model)
-    assert made.alias("champion") is None
+    assert alias(model) is None
     assert made.journal() == []
     assert aliased(model) is None
     with pytest.raises(GateRefused, match="no champion so far"):
@@ -223,18 +233,18 @@ def test_nothing_registered_is_no_champion_and_no_journal(place: Workspace, mode
 def test_promotions_and_rollbacks_in_a_row(both: Workspace, model: str) -> None:
     made = register(both, model, 3)
     for version, expected in (("1", None), ("2", "1"), ("3", "2")):
-        made.set_alias("challenger", version)
+        made.judge(version, {})
         entry = made.promote(version, expected, loop_id="l", reason="better")
         assert (entry.before, entry.after, entry.reason) == (expected, version, "better")
-        assert made.alias("challenger") is None
+        assert alias(model, "challenger") is None
         seen = aliased(model)
         assert seen is not None
         assert (seen.number, seen.tags["n"]) == (version, version)
-    assert (made.alias("champion"), made.alias("previous")) == ("3", "2")
+    assert (alias(model), alias(model, "previous")) == ("3", "2")
     assert made.rollback("worse in Boston").after == "2"
-    assert (made.alias("champion"), made.alias("previous")) == ("2", "1")
+    assert (alias(model), alias(model, "previous")) == ("2", "1")
     assert made.rollback().after == "1"
-    assert (made.alias("champion"), made.alias("previous")) == ("1", None)
+    assert (alias(model), alias(model, "previous")) == ("1", None)
     with pytest.raises(GateRefused, match="nothing to roll back to"):
         made.rollback()
     assert made.promote("3", "1").after == "3"
@@ -261,7 +271,7 @@ def test_the_story_tells_who_holds_which_place_and_since_when(place: Workspace, 
     made = register(place, model, 3)
     for version, expected in (("1", None), ("2", "1")):
         made.promote(version, expected, loop_id="l", reason="better")
-    made.set_alias("challenger", "3")
+    made.judge("3", {})
     told = registered(model)
     assert told.aliases == {"champion": "2", "previous": "1", "challenger": "3"}
     assert made.tags("2")["n"] == "2"
@@ -276,7 +286,7 @@ def test_a_promotion_against_another_champion_is_refused(both: Workspace, model:
     for expected in ("1", None, "3"):
         with pytest.raises(GateRefused, match="the champion is version 2"):
             made.promote("3", expected)
-    assert made.alias("champion") == "2"
+    assert alias(model) == "2"
     assert len(made.journal()) == 2
 
 
@@ -303,13 +313,13 @@ def test_a_promotion_killed_between_journal_and_alias_is_settled_by_the_next(
 ) -> None:
     made = register(both, model, 3)
     made.promote("1", None)
-    with killed_after_the_journal(monkeypatch):
+    with killed_before_mlflow(monkeypatch):
         made.promote("2", "1")
-    assert made.alias("champion") == "1"
+    assert alias(model) == "1"
     after = open_registry(both, model)
     with pytest.raises(GateRefused, match="the champion is version 2"):
         after.promote("3", "1")
-    assert (after.alias("champion"), after.alias("previous")) == ("2", "1")
+    assert (alias(model), alias(model, "previous")) == ("2", "1")
     assert after.promote("2", "2").number == 2, "the killed promotion is done"
 
 
@@ -317,19 +327,19 @@ def test_a_killed_rollback_is_settled_too(place: Workspace, model: str, monkeypa
     made = register(place, model, 2)
     made.promote("1", None)
     made.promote("2", "1")
-    with killed_after_the_journal(monkeypatch):
+    with killed_before_mlflow(monkeypatch):
         made.rollback()
-    assert made.alias("champion") == "2"
+    assert alias(model) == "2"
     with pytest.raises(GateRefused):
         open_registry(place, model).rollback()
-    assert made.alias("champion") == "1"
+    assert alias(model) == "1"
 
 
 def test_an_alias_that_a_person_set_in_mlflow_is_no_crash(place: Workspace, model: str) -> None:
     made = register(place, model, 2)
-    made.set_alias("champion", "1")
+    client().set_registered_model_alias(model, "champion", "1")
     entry = made.promote("1", "1")
-    assert (entry.after, made.alias("champion")) == ("1", "1")
+    assert (entry.after, alias(model)) == ("1", "1")
     assert made.promote("2", "1").before == "1"
     assert made.rollback().after == "1"
 
@@ -341,14 +351,14 @@ def test_a_champion_that_a_person_chose_in_mlflow_stays_and_is_in_the_journal(
     made = register(place, model, 4)
     made.promote("1", None)
     made.promote("2", "1")
-    made.set_alias("champion", chosen)
+    client().set_registered_model_alias(model, "champion", chosen)
     with pytest.raises(GateRefused, match=f"the champion is version {chosen}"):
         made.promote("4", "2")
-    assert (made.alias("champion"), made.alias("previous")) == (chosen, "2")
+    assert (alias(model), alias(model, "previous")) == (chosen, "2")
     told = made.journal()[-1]
     assert (told.before, told.after, told.reason) == ("2", chosen, "the alias was moved in MLflow")
     assert made.promote("4", chosen).before == chosen
-    made.set_alias("champion", "3")
+    client().set_registered_model_alias(model, "champion", "3")
     assert (made.rollback().after, made.rollback().after) == ("4", chosen)
 
 
@@ -364,7 +374,7 @@ workspace = Workspace(Path({root!r}))
 workspace.make()
 stores.configure(workspace)
 registry = open_registry(workspace, {model!r})
-registry.alias("champion")
+registry.champion()
 Path({ready!r}, {version!r}).touch()
 while len(list(Path({ready!r}).iterdir())) < 2:
     time.sleep(0.01)
@@ -377,72 +387,56 @@ else:
 """
 
 
-@pytest.mark.parametrize("machines", ["one", "two"])
 def test_of_two_promotions_at_once_exactly_one_wins(
-    both: Workspace, model: str, tmp_path: Path, at_once: Processes, machines: str
+    both: Workspace, model: str, tmp_path: Path, at_once: Processes
 ) -> None:
-    """Two machines share the registry but no lock file."""
-    if machines == "two" and os.environ["MLFLOW_TRACKING_URI"].startswith("sqlite"):
-        pytest.skip("an embedded registry is one machine's")
     made = register(both, model, 3)
     made.promote("1", None)
-    roots = [both.root, both.root if machines == "one" else tmp_path / "other"]
     ready = tmp_path / "ready"
     ready.mkdir()
     common = {"uri": os.environ["MLFLOW_TRACKING_URI"], "model": model, "ready": str(ready)}
-    codes = [
-        RACE.format(root=str(root), version=version, **common) for root, version in zip(roots, ("2", "3"), strict=True)
-    ]
+    codes = [RACE.format(root=str(both.root), version=version, **common) for version in ("2", "3")]
     done = at_once(*codes)
     said = sorted(one.stdout.split(":")[0].strip() for one in done)
     assert said == ["refused", "won"], [one.stderr[-800:] for one in done]
     assert len(made.journal()) == 2
-    assert made.alias("champion") == made.journal()[-1].after
-    assert client().search_registered_models(f"name = '{model}.loopline-lock'") == []
+    assert alias(model) == made.journal()[-1].after
 
 
-def test_a_lock_whose_holder_died_is_broken_and_a_living_ones_is_waited_for(
-    tracked: Workspace, served: dict[str, str], model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in served.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("tasks.mlflow.registry.LOCK_TIMEOUT_S", 1.0)
-    made = register(tracked, model)
-    store, name = client(), f"{model}.loopline-lock"
-
-    def hold(**holder: Any) -> None:
-        store.create_registered_model(name, tags={"loopline.holder": json.dumps(holder)})
-
-    me = processes.identity()
-    hold(**{**me, "started": 1.0})
-    made.promote("1", None)
-    monkeypatch.setattr("tasks.mlflow.registry.STALE_LOCK_S", 1.0)
-    hold(host="elsewhere", pid=1, started=1.0)
-    made.promote("1", "1")
-    hold(**me)
-    with pytest.raises(StoreError, match="held"):
-        made.promote("1", "1")
-    store.delete_registered_model(name)
-    made.promote("1", "1")
-
-
-@pytest.mark.parametrize("ask", ["find", "alias", "journal", "promote", "rollback", "create"])
+@pytest.mark.parametrize("ask", ["find", "create"])
 def test_a_registry_that_is_away_is_a_store_error(
     tracked: Workspace, monkeypatch: pytest.MonkeyPatch, ask: str
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     made = open_registry(tracked, "tiny")
-    asked = {
-        "find": lambda: made.find("k"),
-        "alias": lambda: made.alias("champion"),
-        "journal": made.journal,
-        "promote": lambda: made.promote("1", None),
-        "rollback": made.rollback,
-        "create": lambda: made.create("k", "s", "r", None, {}, ""),
-    }
+    asked = {"find": lambda: made.find("k"), "create": lambda: made.create("k", "s", "r", None, {}, "")}
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
         asked[ask]()
+
+
+def test_a_move_needs_no_mlflow_and_is_carried_when_it_is_back(
+    tracked: Workspace, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = register(tracked, model, 2)
+    made.promote("1", None)
+    with monkeypatch.context() as away:
+        away.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+        away.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        made.promote("2", "1")
+        assert "127.0.0.1:1" in made.carrier.trouble
+        assert registered_models.projection_of(tracked.state, model).trouble == made.carrier.trouble
+        made.rollback("complaints")
+    assert alias(model) == "1"
+    assert registered_models.waiting(tracked.state) == [model]
+    after = open_registry(tracked, model)
+    after.look()
+    assert (alias(model), alias(model, "previous")) == ("1", None)
+    assert registered_models.waiting(tracked.state) == []
+    assert registered_models.projection_of(tracked.state, model).trouble == ""
+    assert [name for name in registered(model).tags if name.startswith(JOURNAL)] == [
+        f"{JOURNAL}{number:06d}" for number in (1, 2, 3)
+    ]
 
 
 def log_files(workspace: Workspace, model: str, content: str) -> dict[str, str]:

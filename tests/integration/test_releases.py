@@ -23,15 +23,16 @@ from flows.cli import loopline as program
 from models.errors import GateRefused, UsageError
 from models.files import read_json, sha256, write_json
 from models.serving.registry import FILES
-from models.serving.releases import PROMOTION, Canary, Release, ReleasePlan
+from models.serving.releases import Canary, Release, ReleasePlan
 from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import aliased
-from tasks.mlflow.release_plans import change, end, entries, plan_of
+from tasks.mlflow.release_plans import change, end, plan_of
 from tasks.release.registry_jobs import give_back
 from tasks.release.shared_state import SharedReleaseState
+from tasks.state.champion_moves import champion_of, moves_of
 from tasks.state.predictions import label_store
 from tasks.state.shadows import shadow_log
 from tests.callers import ROWS, Callers
@@ -44,6 +45,12 @@ from tests.serving import LiveServer, crown, live_server, register
 
 def release(workspace: Workspace, name: str = "tiny") -> dict[str, Any]:
     return read_json(workspace.state / "projects" / name / "serving" / "release.json")
+
+
+def changes(workspace: Workspace) -> list[str]:
+    """The changes of the plan, newest first."""
+    actions = [move.action for move in moves_of(workspace.state, "tiny")]
+    return [action for action in actions if action not in ("promote", "rollback")]
 
 
 def answering(server: LiveServer, name: str = "tiny", key: str = "") -> str:
@@ -232,7 +239,7 @@ def test_a_real_registry_is_followed_and_may_go_away(
             assert by_key == {key: answering(server, key=key) for key in by_key}, "sticky by the caller's id"
             end(registry, "enough")
             wait_for(server, workspace, canary=None)
-            assert [entry.action for entry in entries("tiny")] == ["end", "canary"]
+            assert changes(workspace) == ["end", "canary"]
             if process is not None:
                 for one in [*psutil.Process(process.pid).children(recursive=True), process]:
                     one.kill()
@@ -261,8 +268,8 @@ def test_a_canary_that_does_not_do_gives_its_share_back_and_the_registry_hears_o
                 assert "took longer than 1e-06 ms a row" in release(workspace)["returned"]["2"]
                 server.wait_until(lambda: release(workspace)["returned"] == {})
             assert callers.failed == 0
-        assert [entry.action for entry in entries("tiny")] == ["return", "canary"]
-        assert "took longer than 1e-06 ms a row" in entries("tiny")[0].reason
+        assert changes(workspace) == ["return", "canary"]
+        assert "took longer than 1e-06 ms a row" in moves_of(workspace.state, "tiny")[0].reason
 
 
 def test_the_registry_is_told_of_a_return_once_and_only_while_it_still_names_the_version(
@@ -277,7 +284,7 @@ def test_the_registry_is_told_of_a_return_once_and_only_while_it_still_names_the
         registry.promote("2", "1")
         for _ in range(2):
             give_back(workspace, "tiny", "2", "errors")
-        assert registry.alias("champion") == "1"
+        assert champion_of(workspace.state, "tiny").number == "1"
         assert [(entry.action, entry.reason) for entry in registry.journal()][2:] == [
             ("rollback", "returned by the server: errors")
         ]
@@ -285,9 +292,9 @@ def test_the_registry_is_told_of_a_return_once_and_only_while_it_still_names_the
             give_back(workspace, "tiny", "1", "errors")
         registry.promote("2", "1")
         give_back(workspace, "tiny", "2", "errors", "an earlier promotion")
-        assert registry.alias("champion") == "2", "a server that is late ends nothing that it did not see"
-        give_back(workspace, "tiny", "2", "errors", registry.tags("2")[PROMOTION])
-        assert registry.alias("champion") == "1"
+        assert champion_of(workspace.state, "tiny").number == "2", "a late server ends nothing that it did not see"
+        give_back(workspace, "tiny", "2", "errors", registry.journal()[-1].promotion)
+        assert champion_of(workspace.state, "tiny").number == "1"
         canary = change(registry, ReleasePlan(canary=Canary(version="3", share=0.1)), "canary", "ada").plan.canary
         assert canary is not None
         give_back(workspace, "tiny", "3", "errors", "an earlier trial")
@@ -327,7 +334,7 @@ def test_a_person_tries_a_version_and_sees_how_it_does(
         assert loopline("--end")[0] == 3, "nothing is tried"
         for wrong in (["--canary", "1"], ["--version", "2"], ["--end", "--return"], ["--shadow"]):
             assert loopline(*wrong)[0] == 2, wrong
-        registry.set_alias("challenger", "2")
+        registry.judge("2", {})
         assert "10% by version 2" in loopline("--canary", "0.1")[1]
         assert "10% by version 2 and version 2 as a shadow" in loopline("--shadow")[1]
         SharedReleaseState(state / "serving").publish(
@@ -344,7 +351,7 @@ def test_a_person_tries_a_version_and_sees_how_it_does(
         told = json.loads(loopline("--json")[1])
         assert (told["plan"]["shadow"], told["comparison"]["num_labelled"]) == ("2", 60)
         assert "champion 1; workers here" in loopline("--return", "--reason", "enough")[1]
-        assert entries("tiny")[0].reason == "enough"
+        assert moves_of(workspace.state, "tiny")[0].reason == "enough"
         assert loopline("--return")[0] == 3, "one champion so far"
 
 

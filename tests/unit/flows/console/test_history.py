@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli import loopline
+from models.serving.registry_comparison import Projection
 from models.serving.releases import Canary, ReleasePlan
 from tasks.host import database
 from tasks.host.workspace import Workspace
 from tasks.operations.scaffold import make_project
 from tasks.state import champion_moves, registered_models
-from tasks.state.registered_models import RegisteredModel
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             )
         ):
             champion_moves.record(connection, "tiny", number, **fields)
-        registered_models.save(connection, "tiny", RegisteredModel(number=2, alias="2", trouble="MLflow is away"))
+        registered_models.save(connection, "tiny", Projection(number=2, alias="2", trouble="MLflow is away"))
     return state
 
 

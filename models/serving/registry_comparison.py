@@ -1,0 +1,315 @@
+"""Compares what MLflow shows of a registered model with the rows of its moves: what was moved there, what to carry.
+
+MLflow keeps no actor, no time and no counter of an alias. A person's move is known by this alone: MLflow holds the mark
+that we wrote last, and the alias is neither the value that was carried nor one that a carrier is just setting.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from models.frozen_model import FrozenModel
+from models.serving.registry import FILES, KEY, MLFLOW, Action, ChampionMove, champions_in_force
+from models.serving.releases import PROMOTION, ReleasePlan
+
+JOURNAL = "loopline.journal."
+"""Prefix of the registered model's tags that hold the moves, for people who read them in MLflow."""
+MARK = "loopline.move"
+"""The registered model's tag with `number:id` of the move that was carried last."""
+OWNER = "loopline.workspace"
+"""The registered model's tag with the id of the workspace that may move its champion."""
+MOVED_BY = "loopline.moved_by"
+"""The registered model's tag in which a tool names itself before it moves the alias: a `NamedMove` as JSON."""
+INTENT_S = 600.0
+"""How long a value that a carrier is setting is taken for the carrier's, in seconds."""
+_NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6d6f76656e74")
+
+
+class NamedMove(FrozenModel):
+    """A move that a tool made in MLflow, as the tag MOVED_BY names it; it counts only for the version it names."""
+
+    version: str
+    actor: str
+    reason: str = ""
+    action: Action = "promote"
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A value to which a carrier is setting the alias.
+
+    Args:
+        value: The version; None: the alias is deleted.
+        until: Until when it is taken for the carrier's; Unix time, by the database's clock.
+    """
+
+    value: str | None
+    until: float
+
+
+@dataclass(frozen=True)
+class Projection:
+    """How far MLflow follows the rows of a project.
+
+    Args:
+        owner: Id of the workspace that may move it; empty: not asked yet.
+        challenger: The version that was judged last and is not the champion.
+        number: The last move that MLflow has; 0: none.
+        alias: The version to which we set the alias `champion` last.
+        mark: The tag MARK, as we wrote it last; empty: never.
+        intents: What carriers are setting.
+        looked: When MLflow was last looked at; Unix time, seconds; None: it must be.
+        trouble: Why moves are not carried; empty: they are.
+    """
+
+    owner: str = ""
+    challenger: str | None = None
+    number: int = 0
+    alias: str | None = None
+    mark: str = ""
+    intents: tuple[Intent, ...] = ()
+    looked: float | None = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class RegistryState:
+    """What MLflow shows of a registered model.
+
+    Args:
+        aliases: The version that each alias points at.
+        tags: The model's tags.
+        versions: The tags of each version.
+        exists: Whether there is such a model.
+    """
+
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    exists: bool = True
+
+    @property
+    def champion(self) -> str | None:
+        """The version that the alias `champion` points at."""
+        return self.aliases.get("champion")
+
+    @property
+    def mark(self) -> str:
+        """The tag MARK; empty if there is none."""
+        return self.tags.get(MARK, "")
+
+    def journal(self) -> list[tuple[str, ChampionMove]]:
+        """Return the moves in the tags, oldest first, each with the workspace's id; empty for an older Loopline's."""
+        documents = [json.loads(text) for name, text in sorted(self.tags.items()) if name.startswith(JOURNAL)]
+        return [(document.get("workspace", ""), _entry(document)) for document in documents]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is to be done.
+
+    Args:
+        owner: Id of another workspace to which the model belongs: nothing is done.
+        conflict: Why nothing may be carried; empty: it may.
+        read_back: Moves of MLflow's journal that the database lacks, with their numbers.
+        move: The move that was heard, or that says what was overruled; its number and id are not given yet.
+        removed: The versions that were deleted in MLflow.
+        carries: Whether something is to be set in MLflow.
+    """
+
+    owner: str = ""
+    conflict: str = ""
+    read_back: tuple[ChampionMove, ...] = ()
+    move: ChampionMove | None = None
+    removed: tuple[str, ...] = ()
+    carries: bool = False
+
+
+def mark_of(move: ChampionMove) -> str:
+    """Return the mark of a move that was carried."""
+    return f"{move.number}:{move.id}"
+
+
+def compare(
+    moves: Sequence[ChampionMove],
+    projection: Projection,
+    versions: Collection[str],
+    state: RegistryState,
+    workspace: str,
+    now: float,
+    *,
+    is_closed: bool = False,
+) -> Comparison:
+    """Return what is to be done, from the rows and from what MLflow shows.
+
+    Args:
+        moves: The project's rows, oldest first.
+        projection: How far MLflow follows.
+        versions: The versions that are not recorded as removed.
+        state: What MLflow shows.
+        workspace: Our workspace's id.
+        now: Unix time, by the database's clock.
+        is_closed: Promotions go through Loopline alone: a move in MLflow is put back.
+    """
+    journal = state.journal()
+    owner = _owner(moves, state, journal, workspace)
+    if owner:
+        return Comparison(owner=owner)
+    ours = [move for owner, move in journal if owner == workspace or (not moves and not owner)]
+    if conflict := _conflict(moves, ours):
+        return Comparison(conflict=conflict)
+    ids = {move.id for move in moves}
+    read_back = tuple(_with_plan(move, state) for move in ours if move.id not in ids)
+    rows = [*moves, *read_back]
+    carried = _carried(rows, projection, state, is_first=not moves)
+    move = _move(rows, carried, state, now, is_closed=is_closed)
+    newest = move or (rows[-1] if rows else None)
+    is_behind = newest is not None and (carried.number < newest.number or state.champion != newest.after)
+    is_ours = state.exists and state.mark == carried.mark
+    carries = state.exists and newest is not None and (is_behind or not is_ours or not state.mark)
+    removed = tuple(sorted({*versions} - {*state.versions})) if is_ours else ()
+    return Comparison(read_back=read_back, move=move, removed=removed, carries=carries)
+
+
+def _owner(
+    moves: Sequence[ChampionMove], state: RegistryState, journal: list[tuple[str, ChampionMove]], workspace: str
+) -> str:
+    """Return the other workspace to which the model belongs, by its tag or, without one, by its journal; or empty."""
+    owners = [state.tags[OWNER]] if state.tags.get(OWNER) else [] if moves else [owner for owner, _ in journal if owner]
+    return next((owner for owner in reversed(owners) if owner != workspace), "")
+
+
+def _conflict(moves: Sequence[ChampionMove], journal: Sequence[ChampionMove]) -> str:
+    """Return why the journal is of another course of the same workspace; empty if it is not."""
+    ids = {move.number: move.id for move in moves}
+    for entry in journal:
+        if ids.get(entry.number, entry.id) != entry.id:
+            return (
+                f"MLflow holds another move {entry.number} of this workspace: a copy of the workspace runs, or its "
+                "database was restored: end the copy, or run `loopline doctor --restored`"
+            )
+    return ""
+
+
+def _carried(
+    rows: Sequence[ChampionMove], projection: Projection, state: RegistryState, *, is_first: bool
+) -> Projection:
+    """Return how far MLflow follows, by its mark if that names a newer row than the database knew as carried."""
+    if not rows:
+        return projection
+    if is_first and not state.mark:  # the journal of an older Loopline
+        last = rows[-1]
+        is_cut_short = state.champion == last.before and (state.aliases.get("previous") or "") != last.before
+        return replace(projection, number=last.number, alias=state.champion if is_cut_short else last.after)
+    marked = next((row for row in rows if mark_of(row) == state.mark and row.number > projection.number), None)
+    if marked is None:
+        return projection
+    return replace(projection, number=marked.number, alias=marked.after, mark=state.mark)
+
+
+def _move(
+    rows: Sequence[ChampionMove], carried: Projection, state: RegistryState, now: float, *, is_closed: bool
+) -> ChampionMove | None:
+    """Return the move that was made in MLflow, or the one that overrules it; None if nobody moved anything there."""
+    newest = rows[-1] if rows else None
+    alias = state.champion
+    if not state.exists:
+        return None
+    if state.mark != carried.mark:  # a copy of before, or a carrier that was paused: the row stands
+        if newest is None or not carried.mark:
+            return None
+        held = f"move {state.mark.partition(':')[0]}" if state.mark else "no move"
+        return _overruled(rows, f"MLflow was restored, or a paused process wrote to it: it held {held}")
+    settled = {carried.alias, newest.after if newest else None, *_alive(carried.intents, now)}
+    is_removed = alias is None and carried.alias is not None and carried.alias not in state.versions
+    if alias in settled and not (is_removed and newest and newest.after == carried.alias):
+        return None
+    if newest is None:
+        return _heard(rows, state) if _is_registered(state, alias) else None
+    if is_removed:
+        return _heard(rows, state) if newest.after == carried.alias else None
+    if alias is not None and not _is_registered(state, alias):
+        return _overruled(rows, f"version {alias} was set in MLflow, which Loopline did not register")
+    if is_closed:
+        return _overruled(rows, f"version {alias or 'none'} was set in MLflow, which `judge.promotion` excludes")
+    if newest.number > carried.number:
+        return _overruled(rows, f"version {alias or 'none'} was set in MLflow, which did not have move {newest.number}")
+    return _heard(rows, state)
+
+
+def _heard(rows: Sequence[ChampionMove], state: RegistryState) -> ChampionMove:
+    """Return the move that a person or a tool made in MLflow."""
+    alias = state.champion
+    named = _named(state)
+    action, actor, reason = (named.action, named.actor, named.reason) if named else ("promote", MLFLOW, "")
+    if alias is None:
+        action = "removed"
+        reason = "the champion's version or alias was deleted in MLflow"
+    fields = {"action": action, "after": alias, "by": actor, "reason": reason or "the alias was moved in MLflow"}
+    return next_move(rows, promotion=uuid.uuid4().hex[:12], **fields)
+
+
+def _overruled(rows: Sequence[ChampionMove], reason: str) -> ChampionMove | None:
+    """Return the move that says what was put back in MLflow; None if the newest row says so already."""
+    newest = rows[-1]
+    reason = f"{reason}: version {newest.after or 'none'} was put back"
+    if (newest.action, newest.reason) == ("overruled", reason):
+        return None
+    kept = {name: getattr(newest, name) for name in ("after", "plan", "promotion", "best")}
+    return next_move(rows, action="overruled", by=MLFLOW, reason=reason, **kept)
+
+
+def next_move(rows: Sequence[ChampionMove], **fields: Any) -> ChampionMove:
+    """Return a move after these, oldest first, which has no id and no time until it is recorded."""
+    number, before = (rows[-1].number, rows[-1].after) if rows else (0, None)
+    return ChampionMove(number=number + 1, at=0.0, before=before, **fields)
+
+
+def _named(state: RegistryState) -> NamedMove | None:
+    """Return the tool's tag if it is of the version that the alias points at now."""
+    try:
+        named = NamedMove.model_validate_json(state.tags.get(MOVED_BY, ""))
+    except ValueError:
+        return None
+    return named if named.version == state.champion else None
+
+
+def _alive(intents: Sequence[Intent], now: float) -> list[str | None]:
+    return [intent.value for intent in intents if intent.until >= now]
+
+
+def _is_registered(state: RegistryState, version: str | None) -> bool:
+    """Return whether Loopline registered a version: it can name its files or the work it was registered for."""
+    return bool({KEY, FILES} & {*state.versions.get(version or "", {})})
+
+
+def _entry(document: dict[str, Any]) -> ChampionMove:
+    """Return a move of the journal; one of an older Loopline has no id, and gets the same one at every look."""
+    move = ChampionMove.model_validate(document)
+    if move.id:
+        return move
+    return move.model_copy(update={"id": uuid.uuid5(_NAMESPACE, json.dumps(document, sort_keys=True)).hex})
+
+
+def _with_plan(move: ChampionMove, state: RegistryState) -> ChampionMove:
+    """Return a move of an older Loopline with the promotion and the plan that its version's tags hold."""
+    tags = state.versions.get(move.after or "", {})
+    if move.promotion or move.after != state.champion:
+        return move
+    return move.model_copy(update={"promotion": tags.get(PROMOTION, ""), "plan": ReleasePlan.of_tags(tags)})
+
+
+def back_from(moves: Sequence[ChampionMove], removed: Collection[str]) -> str | None:
+    """Return the version to which a rollback goes: the last champion in force before the newest that is not removed.
+
+    Args:
+        moves: The project's moves, oldest first.
+        removed: Versions that were deleted in MLflow.
+    """
+    now = moves[-1].after if moves else None
+    candidates = (version for version in reversed(champions_in_force(moves)) if version not in removed)
+    return next((version for version in candidates if version != now), None)

@@ -1,0 +1,304 @@
+"""Carries the moves of a project's champion to MLflow, and hears the moves that were made there.
+
+The rows of the state database decide; MLflow's aliases and tags follow. A carrier works under a lease, but no lease
+stops what a paused process sets in MLflow: so the values that are being set are written into the database first, where
+they are told from a person's, and a carrier that lost its lease looks again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from models.errors import GateRefused, StoreError
+from models.serving.registry import ChampionMove
+from models.serving.registry_comparison import (
+    INTENT_S,
+    JOURNAL,
+    MARK,
+    MOVED_BY,
+    OWNER,
+    Comparison,
+    Intent,
+    Projection,
+    RegistryState,
+    back_from,
+    compare,
+    mark_of,
+)
+from tasks.host import database
+from tasks.host.leases import Lease, leased
+from tasks.host.locks import held
+from tasks.host.store_addresses import without_password
+from tasks.host.workspace import Workspace
+from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.stored_versions import read_all
+from tasks.state import champion_moves, registered_models, versions
+from tasks.state.workspace_id import workspace_id
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from sqlalchemy import Connection
+
+WAIT_S = 20.0
+"""How long a carrier waits for another one of the same project."""
+_ROUNDS = 3
+"""How often a carrier begins again, because it lost its lease or another row came meanwhile."""
+
+
+class _Rows(NamedTuple):
+    """What the database holds of a project: its moves, oldest first, how far MLflow follows, its versions, the time."""
+
+    moves: list[ChampionMove]
+    projection: Projection
+    versions: set[str]
+    now: float
+
+
+@dataclass
+class Carrier:
+    """Keeps one registered model of MLflow as the rows say.
+
+    Args:
+        workspace: The workspace.
+        model: The registered model, which has the project's name.
+        on_move: Stores the event of a move, in the transaction of its row.
+        is_closed: Promotions go through Loopline alone: a move in MLflow is put back.
+        trouble: Why MLflow was not looked at, or does not follow; empty: it does.
+    """
+
+    workspace: Workspace
+    model: str
+    on_move: Callable[[Connection, ChampionMove], None]
+    is_closed: bool = False
+    trouble: str = ""
+    _lease: Lease | None = None
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[RegistryState | None]:
+        """Record what was moved in MLflow, and let no other process carry during the block; yield what MLflow shows.
+
+        None if MLflow is away or another process carries: then that one carries the rows, or the compactor does.
+
+        Raises:
+            GateRefused: The model belongs to another workspace.
+        """
+        with contextlib.ExitStack() as stack:
+            state = None
+            try:
+                stack.enter_context(self._alone())
+                state = self._look()
+            except StoreError as error:
+                self._note(error)
+            yield state
+
+    def follow(self) -> None:
+        """Record what was moved in MLflow, and carry what waits.
+
+        Raises:
+            GateRefused: The model belongs to another workspace.
+        """
+        with self.looking() as state:
+            if state:
+                self.carry(state)
+
+    def carry(self, state: RegistryState) -> None:
+        """Set in MLflow what the rows say, from what MLflow showed; `trouble` says why, if it cannot be set."""
+        try:
+            for _ in range(_ROUNDS):
+                with database.reading(self.workspace.state) as connection:
+                    rows = self._rows(connection)
+                if not self._compared(rows, state).carries or self._carried(rows, state):
+                    return
+                state = self._look()
+        except StoreError as error:
+            self._note(error)
+
+    def intend(self, connection: Connection, value: str | None) -> None:
+        """Write down that the alias is being set to a value, in a transaction before it is set."""
+        rows = self._rows(connection)
+        alive = [one for one in rows.projection.intents if one.until >= rows.now and one.value != value]
+        intents = (*alive, Intent(value, rows.now + INTENT_S))
+        registered_models.save(connection, self.model, replace(rows.projection, intents=intents))
+
+    def _carried(self, rows: _Rows, state: RegistryState) -> bool:
+        """Set aliases and tags as the rows say; return False if another process carries or moved it meanwhile."""
+        newest = rows.moves[-1]
+        intended = {intent.value for intent in rows.projection.intents if intent.until > rows.now + INTENT_S / 2}
+        if newest.after not in intended:
+            with database.writing(self.workspace.state) as connection:
+                self.intend(connection, newest.after)
+        with reaching_store():
+            is_whole = self._set(rows, state)
+        lost = f"MLflow has no version {newest.after} of {self.model}: put it back from a copy"
+        self.trouble = "" if is_whole else lost
+        with database.writing(self.workspace.state) as connection:
+            if self._is_taken_over(connection):
+                return False
+            now = self._rows(connection)
+            carried = replace(
+                now.projection,
+                owner=workspace_id(self.workspace.state),
+                number=newest.number,
+                alias=newest.after if is_whole else state.champion,
+                mark=mark_of(newest),
+                intents=tuple(one for one in now.projection.intents if one.value != newest.after),
+                looked=now.now,
+                trouble=self.trouble,
+            )
+            registered_models.save(connection, self.model, carried)
+        return now.moves[-1].number == newest.number
+
+    def _look(self) -> RegistryState:
+        """Read what MLflow shows, and record what was moved there."""
+        state = self._read()
+        with database.reading(self.workspace.state) as connection:
+            rows = self._rows(connection)
+        comparison = self._compared(rows, state)
+        if comparison.owner:
+            raise GateRefused(
+                f"{self.model}: belongs to another workspace, whose id is {comparison.owner}: promote there, or hand "
+                f"it to this one with `loopline adopt {self.model} --reason WHY`"
+            )
+        if comparison.conflict:
+            raise StoreError(f"{self.model}: {comparison.conflict}")
+        is_first = rows.projection.looked is None and state.exists
+        if comparison.read_back or comparison.move or comparison.removed or is_first:
+            stored = read_all(client(), self.model, self.workspace.state) if is_first else []
+            with database.writing(self.workspace.state) as connection:
+                if not self._is_taken_over(connection):
+                    versions.save(connection, self.model, *(one for one in stored if one.number not in rows.versions))
+                    self._record(connection, state)
+        return state
+
+    def _record(self, connection: Connection, state: RegistryState) -> None:
+        """Insert the rows that the comparison gives in the transaction that inserts them."""
+        rows = self._rows(connection)
+        comparison = self._compared(rows, state)
+        for row in comparison.read_back:
+            champion_moves.insert(connection, self.model, row)
+        versions.remove(connection, self.model, *comparison.removed)
+        if move := comparison.move:
+            given = {name: getattr(move, name) for name in set(ChampionMove.model_fields) - {"number", "id", "at"}}
+            self.on_move(connection, champion_moves.record(connection, self.model, move.number - 1, **given))
+        challenger = rows.projection.challenger or state.aliases.get("challenger")
+        looked = replace(self._rows(connection).projection, looked=rows.now, challenger=challenger)
+        registered_models.save(connection, self.model, looked)
+
+    def _rows(self, connection: Connection) -> _Rows:
+        moves = champion_moves.read(connection, self.model)[::-1]
+        projection = registered_models.read(connection, self.model)
+        stored = {version.number for version in versions.read(connection, self.model)}
+        named = {move.after for move in moves if move.after}
+        numbers = (stored | named) - versions.removed(connection, self.model)
+        return _Rows(moves, projection, numbers, database.now(connection))
+
+    def _compared(self, rows: _Rows, state: RegistryState) -> Comparison:
+        own = workspace_id(self.workspace.state)
+        known = rows.moves, rows.projection, rows.versions
+        return compare(*known, state, own, rows.now, is_closed=self.is_closed)
+
+    def _read(self) -> RegistryState:
+        from mlflow.exceptions import MlflowException
+
+        with reaching_store():
+            store = client()
+            try:
+                model = store.get_registered_model(self.model)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                return RegistryState(exists=False)
+            found = _versions(store, self.model)
+        aliases = {name: str(version) for name, version in model.aliases.items()}
+        return RegistryState(aliases, dict(model.tags), found)
+
+    def _set(self, rows: _Rows, state: RegistryState) -> bool:
+        """Set owner, journal, the champion's tags, the aliases, then the mark; return False if the champion is gone."""
+        store, newest, own = client(), rows.moves[-1], workspace_id(self.workspace.state)
+        told = {move.id for owner, move in state.journal() if owner == own}
+        tags = {} if state.tags.get(OWNER) == own else {OWNER: own}
+        for move in rows.moves:
+            if move.id not in told:
+                tags[f"{JOURNAL}{move.number:06d}"] = json.dumps({**database.plain(move), "workspace": own})
+        for name, value in tags.items():
+            store.set_registered_model_tag(self.model, name, value)
+        is_whole = newest.after is None or newest.after in state.versions
+        before = state.versions.get(newest.after or "")
+        if newest.after and before is not None:
+            for name, value in newest.serving({}).items():
+                if before.get(name, "") != value:
+                    store.set_model_version_tag(self.model, newest.after, name, value)
+        self._set_aliases(store, rows, state)
+        if is_whole and state.mark != mark_of(newest):
+            store.set_registered_model_tag(self.model, MARK, mark_of(newest))
+        if MOVED_BY in state.tags:
+            store.delete_registered_model_tag(self.model, MOVED_BY)
+        return is_whole
+
+    def _set_aliases(self, store: MlflowClient, rows: _Rows, state: RegistryState) -> None:
+        champion = rows.moves[-1].after
+        gone = {move.after for move in rows.moves if move.after} - {*state.versions}
+        challenger = rows.projection.challenger
+        wanted = {
+            "champion": state.champion if champion in gone else champion,
+            "previous": back_from(rows.moves, gone),
+            "challenger": None if challenger == champion or challenger not in state.versions else challenger,
+        }
+        for name, version in wanted.items():
+            if version == state.aliases.get(name):
+                continue
+            if version is None:
+                store.delete_registered_model_alias(self.model, name)
+            else:
+                store.set_registered_model_alias(self.model, name, version)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Work as the only carrier of this model: on this machine by a lock, between machines by a lease."""
+        name = f"mlflow:{self.model}"
+        path = self.workspace.locks / f"mlflow-{self.model}.lock"
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(held(path, lambda: f"{name}: another process carries its moves", WAIT_S))
+            if database.is_shared():
+                self._lease = stack.enter_context(leased(self.workspace.state, name, WAIT_S))
+            yield
+
+    def _is_taken_over(self, connection: Connection) -> bool:
+        from models.errors import LeaseLostError
+
+        try:
+            if self._lease:
+                self._lease.check(connection)
+        except LeaseLostError:
+            return True
+        return False
+
+    def _note(self, error: StoreError) -> None:
+        """Keep why MLflow does not follow, for `status` and `doctor`."""
+        where = without_password(os.environ["MLFLOW_TRACKING_URI"])
+        self.trouble = str(error)
+        if getattr(error.__cause__, "error_code", "") == "PERMISSION_DENIED":
+            self.trouble = (
+                f"{where}: this account may not change the registered model {self.model}: give it MLflow's permission "
+                "MANAGE on the model"
+            )
+        with contextlib.suppress(StoreError), database.writing(self.workspace.state) as connection:
+            projection = registered_models.read(connection, self.model)
+            registered_models.save(connection, self.model, replace(projection, trouble=self.trouble))
+
+
+def _versions(store: MlflowClient, model: str) -> dict[str, dict[str, str]]:
+    """Return the tags of each version of a model, in pages."""
+    found: dict[str, dict[str, str]] = {}
+    token: str | None = None
+    while True:
+        page = store.search_model_versions(f"name = '{model}'", page_token=token)
+        found |= {str(version.version): dict(version.tags) for version in page}
+        token = page.token
+        if not token:
+            return found
